@@ -9,6 +9,8 @@ from setuptools import setup
 
 ROOMS = ("data", "checkers", "envs", "algorithms")  # ground floor first
 
+NOT_SHIPPED = {"fctncalling.lab.embedded"}  # makers of the embedded tasks and models
+
 
 def subpackages(folder: str) -> list[str]:
     """Return every package below a folder, the folder itself included, as dotted names."""
@@ -24,7 +26,7 @@ def packages() -> list[str]:
     top = [
         name
         for name in subpackages("fctncalling")
-        if name.split(".")[1:2] not in [[room] for room in ROOMS]
+        if name.split(".")[1:2] not in [[room] for room in ROOMS] and name not in NOT_SHIPPED
     ]
     return [*top, *(f"fctncalling.{name}" for room in ROOMS for name in subpackages(room))]
 
@@ -96,7 +98,7 @@ TOGETHER = {  # [all]: what one environment can hold
     "vllm": HTTP,  # --rollout_engine vllm; the server lives in an environment of its own
     "ray": ["ray>=2.40"],  # --num_rollout_workers
 }
-LOOPS = {  # of fctncalling.integrations; OpenRLHF is installed by hand, without GPU libraries
+LOOPS = {  # of fctncalling.lab.integrations; OpenRLHF is installed by hand, without GPU libraries
     "trl": ["trl>=1.16,<2"],
     "inspect": ["inspect-ai>=0.3.285"],
     "openenv": ["openenv>=0.10"],
@@ -160,7 +162,7 @@ setup(
             "frames/*.toml",
         ],
         "fctncalling.data": ["embedded/**"],
-        "fctncalling.viewer": ["page/*"],
+        "fctncalling.lab.viewer": ["page/*"],
     },
     py_modules=["train_fctncalling", "evaluate_fctncalling"],
     entry_points={

@@ -27,8 +27,8 @@ from fctncalling.algorithms.policy.plain_template import PLAIN_TEMPLATE
 from fctncalling.algorithms.rollout.collect import collect
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
-from fctncalling.embedded.tokenizer import train_tokenizer
 from fctncalling.envs.function_calling import FunctionCallingEnv
+from fctncalling.lab.embedded.tokenizer import train_tokenizer
 
 CLASS_SETS: dict[tuple[str, ...], int] = {("TradingBot",): 20, ("VehicleControlAPI",): 12}
 NUM_SLOTS, NEW_TOKENS, MAX_TOKENS, VOCABULARY = 16, 24, 8192, 1024

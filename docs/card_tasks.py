@@ -12,7 +12,7 @@ from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.evaluation.accepted_answers import accepted_answer
-from fctncalling.forge.single_turn import single_turn_entry
+from fctncalling.lab.forge.single_turn import single_turn_entry
 
 
 class Card(NamedTuple):

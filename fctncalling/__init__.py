@@ -8,6 +8,7 @@ imported when first used.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from fctncalling.moved import keep_former_paths
 from fctncalling.registration import register_environments
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ _HOME = {
 }
 
 register_environments()
+keep_former_paths()
 
 
 def __getattr__(name: str) -> Any:

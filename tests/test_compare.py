@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluate_fctncalling import SUBCOMMANDS, main
+from fctncalling.cli.evaluate import main
+from fctncalling.cli.registry import subcommands
 from fctncalling.cli.shared.parser import OneLineParser
 from fctncalling.cli.train import parse_settings
 
@@ -43,7 +44,7 @@ def test_the_commands_of_the_scripts_are_those_of_today() -> None:
             assert parse_settings(words).allow_task_tools
         else:
             parser = OneLineParser(name)
-            import_module(SUBCOMMANDS[name]).add_arguments(parser)
+            import_module(subcommands()[name]).add_arguments(parser)
             parser.parse_args(words)
 
 

@@ -17,7 +17,7 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.cli.train import main
 from fctncalling.data.bfcl import embedded_path
-from fctncalling.memory_plan import planning, policy_sizes, terms
+from fctncalling.lab.memory_plan import planning, policy_sizes, terms
 from fctncalling.training.load_policy import attach_parts
 
 torch.set_num_threads(1)

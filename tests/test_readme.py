@@ -16,7 +16,8 @@ import pytest
 from pretrained_model import FOLDER, needs_smollm2
 from stub_endpoint import endpoint
 
-from evaluate_fctncalling import SUBCOMMANDS, main
+from fctncalling.cli.evaluate import main
+from fctncalling.cli.registry import subcommands
 from fctncalling.cli.train import main as train
 from fctncalling.data.bfcl import TaskError, embedded_path, load_tasks
 from fctncalling.data.paths import is_source_checkout
@@ -216,7 +217,7 @@ def test_the_leaderboard_of_the_readme_runs_as_written(shared: Path, tmp_path: P
     (tree / "data/bfcl").symlink_to(shared / "bfcl/data")
     lines = "".join(blocks(LEADERBOARD, "")).replace("\\\n", " ").splitlines()
     asked = [shlex.split(line)[1] for line in lines if line.startswith("fctncalling ")]
-    assert set(asked) | ON_OTHER_PAGES == set(SUBCOMMANDS), "each subcommand has its example"
+    assert set(asked) | ON_OTHER_PAGES == set(subcommands()), "each subcommand has its example"
     pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md"))
     assert all(f"fctncalling {name} " in pages for name in ON_OTHER_PAGES)
     with endpoint(lambda *_: {"role": "assistant", "content": "Done."}) as stub:

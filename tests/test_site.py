@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import yaml
 
-from evaluate_fctncalling import SUBCOMMANDS
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.cli.train import build_parser
 from fctncalling.training.run_config import RunConfig
@@ -151,7 +150,7 @@ def parser_of(command: str) -> argparse.ArgumentParser:
     if command == "train":
         return build_parser()
     parser = argparse.ArgumentParser()
-    import_module(SUBCOMMANDS[command]).add_arguments(parser)
+    import_module(subcommands()[command]).add_arguments(parser)
     return parser
 
 

@@ -21,7 +21,7 @@ from inspect_ai.tool import ToolCall
 from fctncalling import embedded_path, load_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs import oracle_calls
-from fctncalling.integrations.inspect_ai import inspect_task
+from fctncalling.lab.integrations.inspect_ai import inspect_task
 
 CATEGORIES = ("simple_python", "multiple", "parallel", "parallel_multiple")
 

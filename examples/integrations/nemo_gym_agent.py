@@ -29,7 +29,7 @@ from responses_api_agents.gymnasium_agent.app import GymnasiumAgent, GymnasiumAg
 
 from fctncalling import embedded_path, load_tasks
 from fctncalling.envs import oracle_calls
-from fctncalling.integrations.nemo_gym import dataset_rows, resources_server
+from fctncalling.lab.integrations.nemo_gym import dataset_rows, resources_server
 
 TASKS = [task for task in load_tasks(embedded_path("train")) if task.is_multi_turn][:2]
 HOST = "127.0.0.1"

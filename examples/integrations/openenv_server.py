@@ -19,7 +19,7 @@ from openenv.cli._validation import validate_running_environment
 from fctncalling import embedded_path, load_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs import oracle_calls
-from fctncalling.integrations.openenv import ChatAction, ChatClient, openenv_app
+from fctncalling.lab.integrations.openenv import ChatAction, ChatClient, openenv_app
 
 
 def play(client: ChatClient, task: Task) -> tuple[float, bool]:

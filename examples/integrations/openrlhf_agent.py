@@ -35,7 +35,7 @@ from fctncalling import embedded_path, load_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs import oracle_calls
 from fctncalling.envs.handlers import get_handler
-from fctncalling.integrations.openrlhf import agent_instance, dataset_rows
+from fctncalling.lab.integrations.openrlhf import agent_instance, dataset_rows
 
 
 class ScriptedEngine:

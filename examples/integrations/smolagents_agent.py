@@ -15,7 +15,7 @@ from typing import Any
 
 from smolagents import ChatMessage, CodeAgent, Model
 
-from fctncalling.integrations.smolagents import ConfinedExecutor
+from fctncalling.lab.integrations.smolagents import ConfinedExecutor
 
 STEPS = (
     "import math\nways = math.comb(20, 10)\nprint(ways)",

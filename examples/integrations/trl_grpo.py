@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
 from fctncalling import embedded_path, load_tasks
-from fctncalling.integrations.trl import dataset_rows, rollout_func, rollout_reward
+from fctncalling.lab.integrations.trl import dataset_rows, rollout_func, rollout_reward
 
 
 def main() -> None:

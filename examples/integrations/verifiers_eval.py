@@ -24,7 +24,7 @@ from verifiers.v1.configs.cli.eval import EvalConfig
 
 from fctncalling import embedded_path, load_tasks
 from fctncalling.envs import oracle_calls
-from fctncalling.integrations.verifiers import plugins
+from fctncalling.lab.integrations.verifiers import plugins
 
 TASKS = [task for task in load_tasks(embedded_path("train")) if task.is_multi_turn][:2]
 Tasks, Player, Episode = plugins(TASKS)

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 
 import fctncalling
-from evaluate_fctncalling import SUBCOMMANDS, summary
-from evaluate_fctncalling import main as evaluate
+from fctncalling.cli.evaluate import main as evaluate
+from fctncalling.cli.registry import subcommands, summary
 from fctncalling.cli.shared.parser import OneLineParser
 
 SHELLS = ("bash", "zsh", "tcsh")
@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if chosen == "--version":
         print(f"fctncalling {fctncalling.__version__}")
         return 0
-    commands = ("train", "evaluate", "completion", *sorted(SUBCOMMANDS))
+    commands = ("train", "evaluate", "completion", *subcommands())
     if chosen not in commands:
         OneLineParser("fctncalling").error(
             f"invalid choice: '{chosen}' (choose from {', '.join(map(repr, commands))})"
@@ -50,7 +50,7 @@ def overview() -> str:
         "usage: fctncalling COMMAND [--FLAG VALUE ...]; fctncalling COMMAND --help explains each",
         "",
         f"  {'train':12} {train}",
-        *map(summary, sorted(SUBCOMMANDS)),
+        *map(summary, subcommands()),
         f"  {'completion':12} Print completions for a shell: fctncalling completion bash",
     ]
     return "\n".join(lines)
@@ -84,6 +84,6 @@ def command_parser() -> OneLineParser:
     train = commands.add_parser("train", help="train a policy")
     config_fields.add_arguments(train, TrainConfig)
     config_fields.add_arguments(train, RunConfig)
-    for name, module in sorted(SUBCOMMANDS.items()):
+    for name, module in subcommands().items():
         import_module(module).add_arguments(commands.add_parser(name))
     return parser

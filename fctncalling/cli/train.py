@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from fctncalling.algorithms.config import SettingError, TrainConfig, add_arguments, config_fields
 from fctncalling.algorithms.config.idle_flags import idle_flag_notes
 from fctncalling.algorithms.config.model_presets import PRESETS
+from fctncalling.cli.registry import laboratory_part
 from fctncalling.cli.shared.config_file import read_config_file
 from fctncalling.cli.shared.flag_synonyms import NAMES_ELSEWHERE
 from fctncalling.cli.shared.idle_run_flags import idle_run_flag_notes
@@ -131,7 +132,6 @@ def _refuse(error: Exception | str) -> int:
 def _print_plan(config: TrainConfig, run_config: RunConfig) -> int:
     """Print the memory plan after the checks of a start; return 0 if the run fits, else 1."""
     from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS
-    from fctncalling.memory_plan import print_plan
     from fctncalling.training.rollouts.choose_rollout import check_rollout
     from fctncalling.training.task_setup import make_task_setup
     from fctncalling.training.teams import roles_of_run
@@ -141,7 +141,9 @@ def _print_plan(config: TrainConfig, run_config: RunConfig) -> int:
     if config.roles_apart or config.team_critic == "central":  # tasks and team are read for these
         make_env = make_task_setup(config, run_config).make_env
         roles = roles_of_run(config, make_env, SINGLE_PROCESS)
-    return print_plan(config, run_config.plan, roles)
+    plan = laboratory_part("memory_plan")
+    exit_code: int = plan.print_plan(config, run_config.plan, roles)
+    return exit_code
 
 
 def parse_settings(words: Sequence[str]) -> argparse.Namespace:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.run.trackers import check_wandb
-from fctncalling.doctor.finding import FAULT
 from fctncalling.model_import import is_gguf
 from fctncalling.model_import.model_folder import missing_model
 from fctncalling.training.load_policy import ModelError, critic_kind
+from fctncalling.training.model_checks.finding import FAULT
 from fctncalling.training.run_config import RunConfig
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def check_template(template: ChatTemplate) -> None:
     """Raise SettingError if chat template or tokenizer would spoil training; takes some 0.1
     s.
     """
-    from fctncalling.doctor.template_findings import findings_on
+    from fctncalling.training.model_checks.template_findings import findings_on
 
     for each in findings_on(template):
         if each.level == FAULT:

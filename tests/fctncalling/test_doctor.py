@@ -21,10 +21,10 @@ from evaluate_fctncalling import main
 from fctncalling.algorithms.config import SettingError
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.data.bfcl import embedded_path
-from fctncalling.doctor import HealthCheck, exit_code, logprob_findings, server_findings
-from fctncalling.doctor.examine import Examination, examine
-from fctncalling.doctor.report_text import markdown, terminal_text
-from fctncalling.doctor.template_findings import template_findings
+from fctncalling.lab.doctor import HealthCheck, exit_code, logprob_findings, server_findings
+from fctncalling.lab.doctor.examine import Examination, examine
+from fctncalling.lab.doctor.report_text import markdown, terminal_text
+from fctncalling.training.model_checks.template_findings import template_findings
 from fctncalling.training.start_checks import check_template
 
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")

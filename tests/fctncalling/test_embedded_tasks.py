@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import Task
-from fctncalling.embedded.demonstrator import Demonstrator
-from fctncalling.embedded.make_tasks import EMBEDDED, write_split
-from fctncalling.embedded.vocabulary import wording
 from fctncalling.envs.function_calling import FunctionCallingEnv
+from fctncalling.lab.embedded.demonstrator import Demonstrator
+from fctncalling.lab.embedded.make_tasks import EMBEDDED, write_split
+from fctncalling.lab.embedded.vocabulary import wording
 
 Splits = dict[str, list[Task]]
 
@@ -271,7 +271,7 @@ def test_the_model_tells_functions_that_are_offered_from_one_that_is_withheld(
     from transformers import LlamaForCausalLM
 
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
-    from fctncalling.embedded.demonstrations import demonstrations
+    from fctncalling.lab.embedded.demonstrations import demonstrations
 
     tasks = [t for t in splits["held_out"] if t.category == "multi_turn_miss_func"][:24]
     model = LlamaForCausalLM.from_pretrained(embedded_path("model"))

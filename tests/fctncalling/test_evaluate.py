@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from evaluate_fctncalling import SUBCOMMANDS, main
+from fctncalling.cli.evaluate import main
 from fctncalling.cli.execute import RecordExecutor
+from fctncalling.cli.registry import subcommands
 from fctncalling.cli.shared.jsonl_records import Line
 from fctncalling.cli.shared.task_store import TaskStore
 from fctncalling.data.errors import TaskError
@@ -305,7 +306,7 @@ def test_a_missing_input_is_told(
     assert "none.jsonl: cannot be read" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("subcommand", sorted(SUBCOMMANDS))
+@pytest.mark.parametrize("subcommand", sorted(subcommands()))
 def test_every_subcommand_shows_an_example(
     subcommand: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -316,10 +317,10 @@ def test_every_subcommand_shows_an_example(
 
 
 # serve-mcp: its standard output belongs to the protocol.
-@pytest.mark.parametrize("subcommand", sorted(SUBCOMMANDS.keys() - {"serve-mcp"}))
+@pytest.mark.parametrize("subcommand", sorted(subcommands().keys() - {"serve-mcp"}))
 def test_every_subcommand_prints_json(subcommand: str) -> None:
     parser = argparse.ArgumentParser()
-    import_module(SUBCOMMANDS[subcommand]).add_arguments(parser)
+    import_module(subcommands()[subcommand]).add_arguments(parser)
     assert "--json" in parser.format_help()
 
 
@@ -330,4 +331,4 @@ def test_an_unknown_subcommand_is_told_with_the_known_ones(
         main(["dance"])
     assert exit_.value.code == 2
     errors = capsys.readouterr().err
-    assert all(name in errors for name in SUBCOMMANDS)
+    assert all(name in errors for name in subcommands())

@@ -64,7 +64,7 @@ def test_the_committed_model_is_what_its_hashes_say(name: str) -> None:
     told = json.loads((folder / "SHA256.json").read_text(encoding="utf-8"))
     makers = {"clarify": "make_clarify_model", "team": "make_team_model"}
     maker = makers.get(name, f"make_tool_models --job {name}")
-    assert told["command"].startswith(f"python -m fctncalling.embedded.{maker} ")
+    assert told["command"].startswith(f"python -m fctncalling.lab.embedded.{maker} ")
     files = {
         path.name: path.read_bytes() for path in folder.iterdir() if path.name != "SHA256.json"
     }

@@ -14,9 +14,9 @@ from safetensors.torch import save_file
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.run.logs import RunLog, results_folder
 from fctncalling.algorithms.run.run_lock import LOCK_FILE, RunLock, RunLockedError, require_unlocked
-from fctncalling.doctor.examine import Examination, examine
 from fctncalling.evaluation.agents.agent import AgentSetupError
 from fctncalling.evaluation.agents.local_model import require_model_folder
+from fctncalling.lab.doctor.examine import Examination, examine
 from fctncalling.training.counters import Counters
 from fctncalling.training.load_policy import ModelError
 from fctncalling.training.run_config import RunConfig

@@ -24,7 +24,7 @@ from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.judging.judge import judge
 from fctncalling.envs.judging.oracle import oracle_calls
-from fctncalling.error_analysis import CURES, diagnose
+from fctncalling.lab.error_analysis import CURES, diagnose
 
 PYTHON = get_handler("python_calls")
 JSON = get_handler("json_calls")

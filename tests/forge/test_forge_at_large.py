@@ -22,15 +22,15 @@ from fctncalling.data.types import Task
 from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.accepted_answers import accepted_answer
 from fctncalling.evaluation.lint_rules import lint_task
-from fctncalling.forge.forge_categories import BFCL_CATEGORIES, LONG_CONTEXT
-from fctncalling.forge.forge_run import ForgeRun
-from fctncalling.forge.forge_settings import ForgeSettings
-from fctncalling.forge.forged_entry import user_texts
-from fctncalling.forge.multi_turn_entry import mentions_in_a_default_list
-from fctncalling.forge.official_guard import OfficialGuard
-from fctncalling.forge.plan import Plan, PlannedCall, PlannedTurn, Value
-from fctncalling.forge.report.diversity import distinct
-from fctncalling.forge.single_turn.measures import measure_single_turn
+from fctncalling.lab.forge.forge_categories import BFCL_CATEGORIES, LONG_CONTEXT
+from fctncalling.lab.forge.forge_run import ForgeRun
+from fctncalling.lab.forge.forge_settings import ForgeSettings
+from fctncalling.lab.forge.forged_entry import user_texts
+from fctncalling.lab.forge.multi_turn_entry import mentions_in_a_default_list
+from fctncalling.lab.forge.official_guard import OfficialGuard
+from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
+from fctncalling.lab.forge.report.diversity import distinct
+from fctncalling.lab.forge.single_turn.measures import measure_single_turn
 
 ROOT = Path(__file__).parents[2]
 OFFICIAL_PYTHON = os.environ.get("FCTNCALLING_OFFICIAL_PYTHON", "")

@@ -16,7 +16,6 @@ import pytest
 from evaluate_fctncalling import main
 from fctncalling.checkers import check
 from fctncalling.checkers.clarify import ClarifyRecord, calls_are_right
-from fctncalling.cli import forge as forge_command
 from fctncalling.cli.canaries import play_all
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
@@ -29,24 +28,25 @@ from fctncalling.evaluation.agents.scripted import PolicyPlayer
 from fctncalling.evaluation.canary_policies import DONE, placeholder, policies
 from fctncalling.evaluation.episode_log import play_episode
 from fctncalling.evaluation.lint_rules import lint_task
-from fctncalling.forge.clarify import clarify_entry
-from fctncalling.forge.clarify.twin_tasks import (
+from fctncalling.lab.forge import command as forge_command
+from fctncalling.lab.forge.clarify import clarify_entry
+from fctncalling.lab.forge.clarify.twin_tasks import (
     Twins,
     twins_with_candidates,
     twins_without_value,
 )
-from fctncalling.forge.clarify.withheld_values import (
+from fctncalling.lab.forge.clarify.withheld_values import (
     TOLD,
     UNEVEN,
     guess_chance,
     uneven_fault,
     withheld_fault,
 )
-from fctncalling.forge.report.discriminator import discriminate
-from fctncalling.forge.single_turn.forged_task import NoSuchTask
-from fctncalling.forge.single_turn.frames import ParameterFrame
-from fctncalling.forge.single_turn.made_functions import MadeParameter
-from fctncalling.forge.single_turn.value_kinds import DrawnValue, ValueKind
+from fctncalling.lab.forge.report.discriminator import discriminate
+from fctncalling.lab.forge.single_turn.forged_task import NoSuchTask
+from fctncalling.lab.forge.single_turn.frames import ParameterFrame
+from fctncalling.lab.forge.single_turn.made_functions import MadeParameter
+from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue, ValueKind
 from fctncalling.training.supervised.demonstrations import demonstrate
 
 NUM_TASKS = 100

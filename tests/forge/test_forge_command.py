@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from evaluate_fctncalling import main
-from fctncalling.cli import forge as forge_command
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.accepted_answers import possible_texts
-from fctncalling.forge.forge_categories import FORGED_CATEGORIES
-from fctncalling.forge.forge_run import REPEATED, ForgeRun
-from fctncalling.forge.forge_settings import ForgeSettings
-from fctncalling.forge.forged_entry import user_texts
-from fctncalling.forge.official_guard import (
+from fctncalling.lab.forge import command as forge_command
+from fctncalling.lab.forge.forge_categories import FORGED_CATEGORIES
+from fctncalling.lab.forge.forge_run import REPEATED, ForgeRun
+from fctncalling.lab.forge.forge_settings import ForgeSettings
+from fctncalling.lab.forge.forged_entry import user_texts
+from fctncalling.lab.forge.official_guard import (
     SHARED_CALLS,
     SHARED_WORDS,
     OfficialGuard,

@@ -16,23 +16,23 @@ from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.judging.judge import judge
-from fctncalling.forge.multi_turn import (
+from fctncalling.lab.forge.multi_turn import (
     CATEGORIES,
     HISTORY_DIALS,
     multi_turn_plan,
     planner,
     task_entry,
 )
-from fctncalling.forge.multi_turn.dependencies import dependencies
-from fctncalling.forge.multi_turn.entries import bare_task, bare_texts, plain
-from fctncalling.forge.multi_turn.fidelity import divergence, measure
-from fctncalling.forge.multi_turn.knowledge import is_refusal
-from fctncalling.forge.multi_turn.make_plans import difficulty
-from fctncalling.forge.multi_turn.moves import TABLE, moves
-from fctncalling.forge.multi_turn.probing import learn
-from fctncalling.forge.multi_turn.proof import AMBIGUOUS, Proof, prove, still_shown
-from fctncalling.forge.multi_turn_entry import multi_turn_entry
-from fctncalling.forge.plan import Plan, PlannedCall, PlannedTurn, Value
+from fctncalling.lab.forge.multi_turn.dependencies import dependencies
+from fctncalling.lab.forge.multi_turn.entries import bare_task, bare_texts, plain
+from fctncalling.lab.forge.multi_turn.fidelity import divergence, measure
+from fctncalling.lab.forge.multi_turn.knowledge import is_refusal
+from fctncalling.lab.forge.multi_turn.make_plans import difficulty
+from fctncalling.lab.forge.multi_turn.moves import TABLE, moves
+from fctncalling.lab.forge.multi_turn.probing import learn
+from fctncalling.lab.forge.multi_turn.proof import AMBIGUOUS, Proof, prove, still_shown
+from fctncalling.lab.forge.multi_turn_entry import multi_turn_entry
+from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
 
 OFFICIAL = Path(os.environ.get("FCTNCALLING_SHARED", "../shared")) / "bfcl/data"
 SUM = {name: Value("number", value, "said_now", said=value) for name, value in (("a", 2), ("b", 3))}

@@ -14,9 +14,9 @@ import pytest
 from evaluate_fctncalling import main
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import FunctionDoc, Task
-from fctncalling.forge.report.category_report import tell_apart
-from fctncalling.forge.report.discriminator import auc, discriminate
-from fctncalling.forge.report.diversity import (
+from fctncalling.lab.forge.report.category_report import tell_apart
+from fctncalling.lab.forge.report.discriminator import auc, discriminate
+from fctncalling.lab.forge.report.diversity import (
     Recurrence,
     argument_entropy,
     bare_sentences,
@@ -24,8 +24,8 @@ from fctncalling.forge.report.diversity import (
     openings,
     self_bleu,
 )
-from fctncalling.forge.report.svg_bars import bars
-from fctncalling.forge.single_turn.measures import measure_single_turn
+from fctncalling.lab.forge.report.svg_bars import bars
+from fctncalling.lab.forge.single_turn.measures import measure_single_turn
 
 
 def test_distinct_is_the_share_of_ngrams_that_are_distinct() -> None:

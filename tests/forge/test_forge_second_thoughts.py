@@ -7,10 +7,10 @@ import re
 
 import pytest
 
-from fctncalling.forge.clarify.second_thoughts import SecondThoughts, second_thoughts
-from fctncalling.forge.clarify.twin_tasks import Twins, twins_with_candidates
-from fctncalling.forge.report.discriminator import discriminate, ngrams, words
-from fctncalling.forge.single_turn.forged_task import NoSuchTask
+from fctncalling.lab.forge.clarify.second_thoughts import SecondThoughts, second_thoughts
+from fctncalling.lab.forge.clarify.twin_tasks import Twins, twins_with_candidates
+from fctncalling.lab.forge.report.discriminator import discriminate, ngrams, words
+from fctncalling.lab.forge.single_turn.forged_task import NoSuchTask
 
 TERMS = (words, ngrams)
 

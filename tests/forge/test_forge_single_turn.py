@@ -16,22 +16,22 @@ from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.data.validation import is_function_doc, is_task
 from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.accepted_answers import possible_texts
-from fctncalling.forge.single_turn import CATEGORIES, single_turn_entry
-from fctncalling.forge.single_turn.category_profiles import PROFILES
-from fctncalling.forge.single_turn.forged_task import NoSuchTask
-from fctncalling.forge.single_turn.frames import code_domains, domains
-from fctncalling.forge.single_turn.made_calls import (
+from fctncalling.lab.forge.single_turn import CATEGORIES, single_turn_entry
+from fctncalling.lab.forge.single_turn.category_profiles import PROFILES
+from fctncalling.lab.forge.single_turn.forged_task import NoSuchTask
+from fctncalling.lab.forge.single_turn.frames import code_domains, domains
+from fctncalling.lab.forge.single_turn.made_calls import (
     MadeArgument,
     MadeCall,
     derived_values,
     make_call,
 )
-from fctncalling.forge.single_turn.made_functions import (
+from fctncalling.lab.forge.single_turn.made_functions import (
     MadeFunction,
     MadeParameter,
     make_function,
 )
-from fctncalling.forge.single_turn.measures import (
+from fctncalling.lab.forge.single_turn.measures import (
     OVERLAPPING,
     content_words,
     is_derived,
@@ -39,10 +39,10 @@ from fctncalling.forge.single_turn.measures import (
     skeleton,
     word_overlap,
 )
-from fctncalling.forge.single_turn.proof import proof_fault
-from fctncalling.forge.single_turn.requests import request, with_articles
-from fctncalling.forge.single_turn.table_files import related_nouns
-from fctncalling.forge.single_turn.value_kinds import DrawnValue, ValueKind, draw_value
+from fctncalling.lab.forge.single_turn.proof import proof_fault
+from fctncalling.lab.forge.single_turn.requests import request, with_articles
+from fctncalling.lab.forge.single_turn.table_files import related_nouns
+from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue, ValueKind, draw_value
 
 
 def task_of(entry: dict[str, Any]) -> Task:

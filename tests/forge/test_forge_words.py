@@ -14,22 +14,22 @@ from forge_random_requests import functions, random_requests, request_of
 from forge_sample_plans import sample_plans
 
 from fctncalling.data.function_docs import DOC_FILES
-from fctncalling.forge.multi_turn.kinds import PARAMETER_KINDS
-from fctncalling.forge.multi_turn.planner import make_plan
-from fctncalling.forge.multi_turn.variants import (
+from fctncalling.lab.forge.multi_turn.kinds import PARAMETER_KINDS
+from fctncalling.lab.forge.multi_turn.planner import make_plan
+from fctncalling.lab.forge.multi_turn.variants import (
     with_foreign_request,
     without_function,
     without_value,
 )
-from fctncalling.forge.plan import Plan, PlannedCall, PlannedTurn, Value
-from fctncalling.forge.words import faults_of, user_texts
-from fctncalling.forge.words.grammar import FORMS, Choice, FrameSlot, Sequence
-from fctncalling.forge.words.inflection import gerund, sentence
-from fctncalling.forge.words.literals import date_text, literal, parsed_date
-from fctncalling.forge.words.persona import Persona
-from fctncalling.forge.words.sentences import echoes, with_aim
-from fctncalling.forge.words.tables import frames, patterns
-from fctncalling.forge.words.turn_check import says
+from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
+from fctncalling.lab.forge.words import faults_of, user_texts
+from fctncalling.lab.forge.words.grammar import FORMS, Choice, FrameSlot, Sequence
+from fctncalling.lab.forge.words.inflection import gerund, sentence
+from fctncalling.lab.forge.words.literals import date_text, literal, parsed_date
+from fctncalling.lab.forge.words.persona import Persona
+from fctncalling.lab.forge.words.sentences import echoes, with_aim
+from fctncalling.lab.forge.words.tables import frames, patterns
+from fctncalling.lab.forge.words.turn_check import says
 
 REQUEST_FORMS = FORMS[:6]
 REQUESTS = random_requests(80)

@@ -28,7 +28,7 @@ from transformers.utils import get_json_schema
 from fctncalling import load_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs.judging.oracle import oracle_calls
-from fctncalling.integrations import trl
+from fctncalling.lab.integrations import trl
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples/integrations").glob("*.py"))
@@ -37,7 +37,7 @@ ONE_TURN = [task for task in FIRST if len(task.question) == 1]
 
 def test_the_package_of_integrations_imports_no_library() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", "import fctncalling.integrations, sys; print(*sys.modules)"],
+        [sys.executable, "-c", "import fctncalling.lab.integrations, sys; print(*sys.modules)"],
         capture_output=True,
         text=True,
         check=True,
@@ -108,8 +108,8 @@ def confined(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     interface.CodeOutput, interface.PythonExecutor = SimpleNamespace, object
     monkeypatch.setitem(sys.modules, "smolagents", ModuleType("smolagents"))
     monkeypatch.setitem(sys.modules, interface.__name__, interface)
-    monkeypatch.delitem(sys.modules, "fctncalling.integrations.smolagents", raising=False)
-    module = importlib.import_module("fctncalling.integrations.smolagents")
+    monkeypatch.delitem(sys.modules, "fctncalling.lab.integrations.smolagents", raising=False)
+    module = importlib.import_module("fctncalling.lab.integrations.smolagents")
     monkeypatch.delitem(sys.modules, module.__name__)
     executor = module.ConfinedExecutor(timeout_s=1)
     yield executor
@@ -164,8 +164,8 @@ def openenv(monkeypatch: pytest.MonkeyPatch) -> Any:
         module = ModuleType(name)
         vars(module).update(contents)
         monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.delitem(sys.modules, "fctncalling.integrations.openenv", raising=False)
-    module = importlib.import_module("fctncalling.integrations.openenv")
+    monkeypatch.delitem(sys.modules, "fctncalling.lab.integrations.openenv", raising=False)
+    module = importlib.import_module("fctncalling.lab.integrations.openenv")
     monkeypatch.delitem(sys.modules, module.__name__)
     return module
 

@@ -18,7 +18,7 @@ from fctncalling.cli.train import main as train
 from fctncalling.data.types import Task
 from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.judging.oracle import oracle_calls
-from fctncalling.integrations.mcp import ENDED, FAILED, ServedEpisode, mcp_server
+from fctncalling.lab.integrations.mcp import ENDED, FAILED, ServedEpisode, mcp_server
 
 
 @pytest.mark.parametrize("task", FIRST, ids=lambda task: task.category)
@@ -64,7 +64,7 @@ def test_clients_are_told_when_a_held_out_function_appears(monkeypatch: pytest.M
     """The SDK is a mock here: `test_mcp_sdk.py` has the real one."""
     sdk = MagicMock()
     sdk.InMemorySubscriptionBus.return_value.publish = AsyncMock()
-    monkeypatch.setattr("fctncalling.integrations.mcp.extra_module", lambda *_: sdk)
+    monkeypatch.setattr("fctncalling.lab.integrations.mcp.extra_module", lambda *_: sdk)
     task = next(task for task in FIRST if task.category == "multi_turn_miss_func")
     episode = ServedEpisode(task)
     mcp_server(episode)
@@ -85,7 +85,7 @@ def test_clients_are_told_when_a_held_out_function_appears(monkeypatch: pytest.M
 
 def test_an_sdk_that_cannot_serve_is_told_with_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "fctncalling.integrations.mcp.extra_module", lambda *_: SimpleNamespace(types=None)
+        "fctncalling.lab.integrations.mcp.extra_module", lambda *_: SimpleNamespace(types=None)
     )
     with pytest.raises(MissingExtra, match=r"needs version 2 .* environment of its own"):
         mcp_server(ServedEpisode(FIRST[0]))

@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from fctncalling.forge.multi_turn.kinds import PARAMETER_KINDS
-from fctncalling.forge.plan import Plan, PlannedCall, PlannedTurn, Provenance, Source, Value
+from fctncalling.lab.forge.multi_turn.kinds import PARAMETER_KINDS
+from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Provenance, Source, Value
 
 DOORS = ("driver", "passenger", "rear_left", "rear_right")
 CITIES = ("Rivermist", "Stonebrook", "Boston", "Paris", "Rome")

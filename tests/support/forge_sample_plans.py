@@ -8,8 +8,8 @@ from typing import Any
 
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.python_source.plain_calls import PlainCall
-from fctncalling.forge.multi_turn.kinds import PARAMETER_KINDS
-from fctncalling.forge.plan import Plan, PlannedCall, PlannedTurn, Source, Value
+from fctncalling.lab.forge.multi_turn.kinds import PARAMETER_KINDS
+from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Source, Value
 
 DOORS = ("driver", "passenger", "rear_left", "rear_right")
 Call = tuple[str, dict[str, Any], str]

@@ -19,8 +19,8 @@ from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine, Request
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import Optimisers, make_optimisers, update
-from fctncalling.memory_plan.planning import largest_pass, phases_of
-from fctncalling.memory_plan.policy_sizes import policy_sizes
+from fctncalling.lab.memory_plan.planning import largest_pass, phases_of
+from fctncalling.lab.memory_plan.policy_sizes import policy_sizes
 from fctncalling.training.load_policy import load_policy
 from fctncalling.training.run_config import RunConfig
 

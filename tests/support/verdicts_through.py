@@ -41,7 +41,7 @@ def through_trl() -> Verdicts:
     """The reward function of GRPOTrainer, with TRL's form of calls: arguments as objects."""
     import trl  # noqa: F401  # the library is there
 
-    from fctncalling.integrations.trl import reward_func
+    from fctncalling.lab.integrations.trl import reward_func
 
     ids = [task.id for task in TASKS]
     rewards = reward_func(TASKS)(completions=[MESSAGES[each] for each in ids], task_id=ids)
@@ -55,7 +55,7 @@ def through_inspect() -> Verdicts:
     from inspect_ai.model._call_tools import parse_tool_call
     from inspect_ai.solver._task_state import sample_state
 
-    from fctncalling.integrations.inspect_ai import inspect_task
+    from fctncalling.lab.integrations.inspect_ai import inspect_task
 
     def answer(messages: list[Any], tools: list[Any], *_: Any) -> ModelOutput:
         script = MESSAGES[str(sample_state().sample_id)]
@@ -81,7 +81,7 @@ def through_openenv() -> Verdicts:
 
     import uvicorn
 
-    from fctncalling.integrations.openenv import ChatAction, ChatClient, openenv_app
+    from fctncalling.lab.integrations.openenv import ChatAction, ChatClient, openenv_app
 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -108,7 +108,7 @@ def through_openrlhf() -> Verdicts:
     sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../examples/integrations"))
     import openrlhf_agent  # imports the part of the library that needs no GPU
 
-    from fctncalling.integrations.openrlhf import agent_instance, dataset_rows
+    from fctncalling.lab.integrations.openrlhf import agent_instance, dataset_rows
 
     tokenizer = openrlhf_agent.AutoTokenizer.from_pretrained(embedded_path("model"))
     executor = openrlhf_agent.MultiTurnAgentExecutor(agent_instance(TASKS, tokenizer))
@@ -133,7 +133,7 @@ def traces_of_verifiers(
     from verifiers.v1.cli.eval.runner import run_eval
     from verifiers.v1.configs.cli.eval import EvalConfig
 
-    from fctncalling.integrations.verifiers import plugins
+    from fctncalling.lab.integrations.verifiers import plugins
 
     sys.modules["answered_tasks"] = module = ModuleType("answered_tasks")
     module.__all__ = ["Tasks", "Player", "Episode"]
@@ -188,7 +188,7 @@ def through_nemo() -> Verdicts:
     from nemo_gym.server_utils import BaseServerConfig, ServerClient
     from omegaconf import OmegaConf
 
-    from fctncalling.integrations.nemo_gym import dataset_rows, resources_server
+    from fctncalling.lab.integrations.nemo_gym import dataset_rows, resources_server
 
     where = {"host": "127.0.0.1", "port": 1}
     client = ServerClient(

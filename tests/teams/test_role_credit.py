@@ -29,7 +29,7 @@ from fctncalling.algorithms.rollout.role_trajectories import role_trajectories
 from fctncalling.algorithms.targets import compute_targets
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.data.types import Episode
-from fctncalling.viewer import load_run, page_data
+from fctncalling.lab.viewer import load_run, page_data
 
 # who acts, what it says, what the step pays the team, what it pays each
 SCRIPT = [

@@ -13,13 +13,13 @@ from fctncalling.checkers.clarify import ClarifyRecord, calls_are_right
 from fctncalling.cli.canaries import play_all
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import StepRecord, Task, Verdict
-from fctncalling.embedded.clarify_tasks import SPLITS, clarify_entries
 from fctncalling.envs import judge
 from fctncalling.envs.dialogue import Dialogue
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.rewards import ClarifyReward
 from fctncalling.evaluation.canary_policies import policies
 from fctncalling.evaluation.lint_rules import lint_task
+from fctncalling.lab.embedded.clarify_tasks import SPLITS, clarify_entries
 
 TASKS = load_tasks(embedded_path("clarify_held_out"))
 BY_KIND = {task.category: task for task in reversed(TASKS)}

@@ -18,7 +18,7 @@ from sample_runs import sample_contents, write_sample_run
 
 from evaluate_fctncalling import main
 from fctncalling.data.token_file import TokenFileError, read_token_file, write_token_file
-from fctncalling.viewer import load_run, page_data, page_file, run_files
+from fctncalling.lab.viewer import load_run, page_data, page_file, run_files
 
 STEP = {
     "turn": 0,

@@ -27,8 +27,8 @@ from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.token_file import TokenFile
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.evaluation.episode_log import episode_json, play_episode
+from fctncalling.lab.viewer import ViewError, load_run, page_data
 from fctncalling.text_environment import TextHistory
-from fctncalling.viewer import ViewError, load_run, page_data
 
 ALGORITHMS = ("TPPO", "POAD", "NTPO", "APPO", "GRPO")
 
@@ -152,7 +152,7 @@ def test_follow_makes_the_page_again_until_it_is_interrupted(
         else:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("fctncalling.cli.view.time.sleep", sleep)
+    monkeypatch.setattr("fctncalling.lab.viewer.command.time.sleep", sleep)
     assert main(["view", str(run), "--follow"]) == 0
     assert updates == [3, 4, 4]
     assert len(data_in(run / "view.html")["episodes"]) == 4

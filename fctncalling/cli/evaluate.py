@@ -1,0 +1,82 @@
+"""Evaluation from the command line: `evaluate_fctncalling.py SUBCOMMAND --help` shows what each
+part takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+
+from fctncalling.cli.registry import subcommands, summary
+from fctncalling.cli.shared.missing_library import missing_library
+from fctncalling.cli.shared.parser import OneLineParser
+from fctncalling.cli.shared.standard_streams import standard_streams
+from fctncalling.envs.named_tools import find_modules_here
+
+
+def main(argv: Sequence[str] | None = None, *, prog: str = "evaluate_fctncalling.py") -> int:
+    """Run one subcommand and return its exit code: 0, 2 where what it was given cannot be read, 130
+    after Ctrl-C; SystemExit where nobody reads its output any more.
+    """
+    find_modules_here()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # models' texts may hold half characters
+    with standard_streams(goes_on=False):
+        return _run(argv, prog)
+
+
+def _run(argv: Sequence[str] | None, prog: str) -> int:
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parser = OneLineParser(
+        prog=prog,
+        description=__doc__,
+        epilog=f"example: {prog} verdicts --help",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    listed = arguments[:1] in (["-h"], ["--help"])
+    summaries = "one of:\n" + "\n".join(map(summary, subcommands())) if listed else None
+    parser.add_argument_group(description=summaries).add_argument(
+        "subcommand", choices=list(subcommands())
+    )
+    chosen: str = parser.parse_args(arguments[:1]).subcommand
+    module = import_module(subcommands()[chosen])
+    subparser = OneLineParser(
+        prog=f"{parser.prog} {chosen}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.add_arguments(subparser)
+    args = subparser.parse_args(arguments[1:])
+    usual, warnings.formatwarning = warnings.formatwarning, _plain_warning
+    try:
+        exit_code: int = module.run(args)
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return 130
+    except ModuleNotFoundError as error:
+        if cure := missing_library(error):
+            print(f"error: {cure}", file=sys.stderr)
+            return 2
+        raise
+    finally:
+        warnings.formatwarning = usual
+    return exit_code
+
+
+def _plain_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
+    """Return a warning as a user reads it: where in our code it was raised is of no use."""
+    return f"warning: {message}\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""Registry of commands: the core's own, and those that the laboratory adds.
+
+The core never imports `fctncalling.lab`. A folder of the laboratory with a `command.py` is found by
+its place and becomes a subcommand of the folder's name, or of its constant `COMMAND`.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+CORE_COMMANDS = {
+    "verdicts": "fctncalling.cli.verdicts",
+    "execute": "fctncalling.cli.execute",
+    "canaries": "fctncalling.cli.canaries",
+    "run": "fctncalling.cli.run.command",
+    "replay": "fctncalling.cli.replay",
+    "score": "fctncalling.cli.score.command",
+    "lint": "fctncalling.cli.lint",
+    "export": "fctncalling.cli.export",
+    "import-bfcl": "fctncalling.cli.import_bfcl",
+    "import-model": "fctncalling.cli.import_model",
+    "init": "fctncalling.cli.init",
+}
+LABORATORY = "fctncalling.lab"
+
+
+@cache
+def subcommands() -> dict[str, str]:
+    """Return subcommand -> module with add_arguments(parser) and run(args) -> exit code, sorted.
+
+    Modules are imported only when their command is called.
+    """
+    found = dict(CORE_COMMANDS)
+    for folder in laboratory_folders():
+        for file in sorted(folder.glob("*/command.py")):
+            found[_command_name(file)] = f"{LABORATORY}.{file.parent.name}.command"
+    return dict(sorted(found.items()))
+
+
+def laboratory_folders() -> list[Path]:
+    """Return where the laboratory lies; empty where it is not installed."""
+    spec = find_spec(LABORATORY)
+    return [Path(place) for place in spec.submodule_search_locations or ()] if spec else []
+
+
+def laboratory_part(name: str) -> ModuleType:
+    """Return a package of the laboratory; ModuleNotFoundError where it is not installed."""
+    return import_module(f"{LABORATORY}.{name}")
+
+
+def summary(subcommand: str) -> str:
+    """Return a subcommand and the first paragraph of its module's docstring, unimported."""
+    spec = find_spec(subcommands()[subcommand])
+    assert spec is not None
+    source = Path(str(spec.origin)).read_text(encoding="utf-8")
+    docstring = ast.get_docstring(ast.parse(source)) or ""
+    first_paragraph = docstring.partition("\n\n")[0]
+    return f"  {subcommand:12} {' '.join(first_paragraph.split())}"
+
+
+def _command_name(file: Path) -> str:
+    """Return the constant COMMAND of a command's module, else its folder's name."""
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "COMMAND":
+            return str(ast.literal_eval(node.value))
+    return file.parent.name.replace("_", "-")

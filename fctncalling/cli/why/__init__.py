@@ -1,1 +1,0 @@
-"""The subcommand `why`: reading recorded answers, and showing the causes of failure."""

@@ -1,5 +1,0 @@
-"""Doctor: whether a model, its template and a task file can be trained on, before they are."""
-
-from fctncalling.doctor.finding import HealthCheck, exit_code
-
-__all__ = ["HealthCheck", "exit_code"]

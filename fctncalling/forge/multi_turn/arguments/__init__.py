@@ -1,7 +1,0 @@
-"""Arguments of calls, drafted from what is known, what there is and what users say."""
-
-from fctncalling.forge.multi_turn.arguments.argument_drafts import ARGUMENT_DRAFTS
-from fctncalling.forge.multi_turn.arguments.car_couplings import many_numbers
-from fctncalling.forge.multi_turn.arguments.drafter import Drafter, inferred, said
-
-__all__ = ["ARGUMENT_DRAFTS", "Drafter", "inferred", "many_numbers", "said"]

@@ -1,4 +1,0 @@
-"""The environment in other libraries' loops: one file each, which imports its library when used.
-
-Nothing is imported here: `from fctncalling.integrations import trl`, say.
-"""

@@ -1,0 +1,1 @@
+"""The laboratory: what looks at, feeds or surrounds the environment and the trainer."""

@@ -1,0 +1,209 @@
+"""All checks of the doctor, in order: files, template, tasks, weights, engine, adapter, server."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fctncalling.data.bfcl import embedded_path, load_tasks
+from fctncalling.data.errors import TaskError
+from fctncalling.data.types import Task
+from fctncalling.lab.doctor.episode_findings import Span, episode_spans, played_findings
+from fctncalling.model_import.model_folder import missing_model
+from fctncalling.training.model_checks.finding import HealthCheck, fault, unchecked
+
+if TYPE_CHECKING:
+    from fctncalling.lab.doctor.server_findings import TurnPrompt
+
+_LOADING = (OSError, ValueError, RuntimeError, LookupError, ImportError, TypeError, AttributeError)
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What is to be examined."""
+
+    model: str  # folder, or name on the hub
+    dataset_path: Path | None = None  # none: the embedded held-out tasks
+    chat_template: str | None = None  # a template's text, in place of the tokenizer's own
+    adapter: Path | None = None
+    vllm_url: str | None = None
+    max_episode_tokens: int | None = None
+    quick: bool = False  # files, template and tasks; no weights are loaded
+    on_stage: Callable[[str], None] = lambda stage: None  # called as each part begins
+
+
+@dataclass
+class Diagnosed:
+    """What was found, and an episode to look at."""
+
+    findings: list[HealthCheck] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    task_id: str = ""
+
+
+def examine(wanted: Examination) -> Diagnosed:
+    """Return everything that can be said of a model; nothing of it raises."""
+    found = Diagnosed()
+    with _quietly():
+        _examine(wanted, found)
+    return found
+
+
+def _examine(wanted: Examination, found: Diagnosed) -> None:
+    from transformers import AutoConfig, AutoTokenizer
+
+    from fctncalling.training.model_checks.template_findings import template_findings
+
+    folder = Path(wanted.model).expanduser()
+    if message := missing_model(wanted.model, weights=not wanted.quick):
+        found.findings.append(unchecked("model", f"cannot be loaded: {message}"))
+        return
+    source = str(folder) if folder.is_dir() else wanted.model
+    try:
+        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+        tokenizer: Any = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+    except _LOADING as error:
+        found.findings.append(unchecked("model", f"cannot be loaded: {_first_line(error)}"))
+        return
+    wanted.on_stage("chat template")
+    found.findings += template_findings(tokenizer, wanted.chat_template)
+    if any(each.check == "template" and each.level == "fault" for each in found.findings):
+        return  # nothing can be rendered
+    try:
+        tasks = load_tasks(wanted.dataset_path or embedded_path("held_out"))
+    except (TaskError, OSError) as error:
+        found.findings.append(unchecked("tasks", _first_line(error)))
+        return
+    _check_model(wanted, source, config, tokenizer, tasks, found)
+
+
+def _check_model(
+    wanted: Examination,
+    source: str,
+    config: Any,
+    tokenizer: Any,
+    tasks: Sequence[Task],
+    found: Diagnosed,
+) -> None:
+    from transformers import GenerationConfig
+
+    from fctncalling.algorithms.policy.chat_template import ChatTemplate
+    from fctncalling.lab.doctor.model_findings import stop_finding
+
+    template = ChatTemplate(tokenizer, wanted.chat_template)
+    try:
+        eos = GenerationConfig.from_pretrained(source).eos_token_id
+    except (OSError, ValueError):
+        eos = getattr(config, "eos_token_id", None)
+    found.findings.append(stop_finding(template, eos))
+    limits = (getattr(config, "max_position_embeddings", None), wanted.max_episode_tokens)
+    context = min((each for each in limits if each is not None), default=None)
+    wanted.on_stage("episodes of the ground truth")
+    played, episodes = played_findings(tasks, template, context)
+    found.findings += played
+    if episodes:
+        found.spans = episode_spans(episodes[0], template)
+        found.task_id = episodes[0].task_id
+    if not wanted.quick:
+        found.findings += _weights(wanted, source, tokenizer, template, tasks, context)
+
+
+def _weights(
+    wanted: Examination,
+    source: str,
+    tokenizer: Any,
+    template: Any,
+    tasks: Sequence[Task],
+    context: int | None,
+) -> Iterator[HealthCheck]:
+    """Yield what is found once the weights are loaded; stops where they are of no use."""
+    from transformers import AutoModelForCausalLM
+
+    from fctncalling.lab.doctor.model_findings import (
+        memory_finding,
+        precision_findings,
+        vocabulary_finding,
+        weight_findings,
+    )
+
+    wanted.on_stage("loading the weights")
+    try:
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            source, trust_remote_code=False, output_loading_info=True
+        )
+    except _LOADING as error:
+        yield unchecked("weights", f"cannot be loaded: {_first_line(error)}")
+        return
+    model, info = loaded[0].eval(), loaded[1]
+    vocabulary = vocabulary_finding(
+        tokenizer, template, model.get_input_embeddings().num_embeddings
+    )
+    weights = list(weight_findings(model, info["missing_keys"]))
+    yield from (vocabulary, *weights, *precision_findings(model), memory_finding(model))
+    if any(each.level == "fault" for each in (vocabulary, *weights)):
+        return  # what such a model says means nothing
+    yield from _logprob_findings(wanted, model, template, tasks, context)
+
+
+def _logprob_findings(
+    wanted: Examination, model: Any, template: Any, tasks: Sequence[Task], context: int | None
+) -> Iterator[HealthCheck]:
+    """Yield whether all who compute log-probabilities of the model agree."""
+    from fctncalling.algorithms.generation.engine_api import RolloutError
+    from fctncalling.lab.doctor.logprob_findings import (
+        adapter_finding,
+        engine_finding,
+        retokenisation_finding,
+        sampled_episodes,
+    )
+    from fctncalling.lab.doctor.server_findings import turn_prompts
+
+    wanted.on_stage("sampling")
+    try:
+        episodes = sampled_episodes(model, template, tasks, context)
+    except (RolloutError, *_LOADING) as error:
+        yield fault("engine", f"the rollout cannot sample from the model: {_first_line(error)}")
+        return
+    yield engine_finding(model, episodes)
+    yield retokenisation_finding(template, episodes)
+    wanted.on_stage("adapter and server")
+    prompts = turn_prompts(episodes)
+    if wanted.vllm_url is not None and wanted.adapter is None:
+        yield _served(wanted, model, prompts)
+    finding, adapted = adapter_finding(model, wanted.adapter, episodes)
+    yield finding
+    if wanted.vllm_url is not None and wanted.adapter is not None and adapted is not None:
+        yield _served(wanted, adapted, prompts)
+
+
+def _served(wanted: Examination, model: Any, prompts: list[TurnPrompt]) -> HealthCheck:
+    from fctncalling.lab.doctor.server_findings import server_finding
+
+    return server_finding(str(wanted.vllm_url), model, wanted.adapter, prompts)
+
+
+def _first_line(error: Exception) -> str:
+    line = next(iter(str(error).splitlines()), "").strip()
+    return (
+        line[:240]
+        if isinstance(error, OSError | ValueError | TaskError) and line
+        else (f"{type(error).__name__}: {line[:240]}")
+    )
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Keep the libraries' own notes off the page: what matters of them is found by a check."""
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()  # type: ignore[no-untyped-call]
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)

@@ -1,0 +1,165 @@
+"""Log-probabilities of the same tokens: engine, transformers, adapter and vLLM server."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fctncalling.algorithms.episodes import EpisodeRecord
+from fctncalling.algorithms.generation.engine import GenerationEngine
+from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.algorithms.rollout.collect import collect
+from fctncalling.data.types import Task
+from fctncalling.envs.function_calling import FunctionCallingEnv
+from fctncalling.training.model_checks.finding import HealthCheck, fault, sound, unchecked
+
+TOLERANCE = {"float32": 1e-3, "bfloat16": 0.1, "float16": 0.1}
+"""Mean difference of a log-probability, in nats, that rounding explains, by the weights' type."""
+NUM_EPISODES = 4
+MAX_NEW_TOKENS = 32
+MAX_OFF = 1e-4
+"""Change of a log-probability, in nats, that an adapter which is off may leave."""
+
+
+def sampled_episodes(
+    model: Any, template: ChatTemplate, tasks: Sequence[Task], context: int | None
+) -> list[EpisodeRecord]:
+    """Return a few episodes that the model plays, as in training; RolloutError where it cannot."""
+    engine = GenerationEngine(
+        model,
+        template.stop_ids,
+        max_new_tokens=MAX_NEW_TOKENS,
+        decode=template.decode,
+    )
+    chosen = tasks[:: max(1, len(tasks) // NUM_EPISODES)][:NUM_EPISODES]
+    envs: list[Any] = [FunctionCallingEnv(tasks=chosen, max_steps_per_turn=3) for _ in chosen]
+    ids = [task.id for task in chosen]
+    played = collect(envs, engine, template, ids, max_episode_tokens=min(context or 4096, 4096))
+    return [each for each in played if each.rows and not each.invalid]
+
+
+@torch.inference_mode()
+def token_logprobs(model: Any, ids: Sequence[int]) -> torch.Tensor:
+    """Return (T - 1,) log-probabilities of the tokens behind the first, by one plain forward."""
+    tensor = torch.tensor([list(ids)], device=next(model.parameters()).device)
+    logits = model(tensor, use_cache=False).logits[0, :-1].float()
+    logprobs: torch.Tensor = logits.log_softmax(-1).gather(1, tensor[0, 1:, None])[:, 0].cpu()
+    return logprobs
+
+
+def engine_finding(model: Any, episodes: Sequence[EpisodeRecord]) -> HealthCheck:
+    """Return whether the engine's log-probabilities are those of a plain forward, turn by turn."""
+    dtype = str(next(model.parameters()).dtype).removeprefix("torch.")
+    by_turn: dict[int, list[float]] = {}
+    for episode in episodes:
+        turn = 0
+        for row in episode.rows:
+            plain = token_logprobs(model, row.ids)
+            for at in range(1, len(row.ids)):
+                if row.acted[at]:
+                    difference = abs(row.rollout_logprobs[at] - float(plain[at - 1]))
+                    by_turn.setdefault(turn, []).append(difference)
+                turn += row.ends_action[at]
+    differences = list(itertools.chain.from_iterable(by_turn.values()))
+    if not differences:
+        return unchecked("engine", "the model sampled no token that could be compared")
+    mean, largest = sum(differences) / len(differences), max(differences)
+    turns = {str(turn): max(each) for turn, each in by_turn.items()}
+    shown = ", ".join(f"turn {turn} {each:.1e}" for turn, each in list(turns.items())[:4])
+    message = f"log-probabilities against a plain forward: mean {mean:.1e}, largest {largest:.1e}"
+    if not mean <= TOLERANCE.get(dtype, 0.1):  # NaN too
+        return fault("engine", f"{message} ({shown})", "Report it: sampling and training differ")
+    return sound("engine", f"{message} ({shown})", mean=mean, largest=largest, by_turn=turns)
+
+
+def retokenisation_finding(
+    template: ChatTemplate, episodes: Sequence[EpisodeRecord]
+) -> HealthCheck:
+    """Return how many sampled actions would get other ids if their text were encoded again."""
+    changed, count, place = 0, 0, ""
+    for episode in episodes:
+        for row in episode.rows:
+            for ids in _actions(row.ids, row.acted, row.ends_action):
+                count += 1
+                again = template.encode(template.spell(ids))
+                if again != ids:
+                    changed += 1
+                    place = place or _split(template, ids, again)
+    if not count:
+        return unchecked("re-tokenisation", "no action was sampled")
+    message = f"{count - changed} of {count} sampled actions encode to the same ids again"
+    message += f"; one splits at {place}" if place else ""
+    kept = "; training keeps the sampled ids either way"
+    return sound("re-tokenisation", message + kept, rate=changed / count)
+
+
+def _actions(
+    ids: Sequence[int], acted: Sequence[bool], ends: Sequence[bool]
+) -> Iterator[list[int]]:
+    action: list[int] = []
+    for id_, is_acted, end in zip(ids, acted, ends, strict=True):
+        if is_acted:
+            action.append(id_)
+        if end:
+            yield action
+            action = []
+
+
+def _split(template: ChatTemplate, ids: Sequence[int], again: Sequence[int]) -> str:
+    pairs = zip(ids, again, strict=False)
+    at = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(ids), len(again)))
+    one, other = template.spell(ids[at : at + 3]), template.spell(again[at : at + 1])
+    return f"{one!r}, which begins with {other!r} when encoded"
+
+
+def adapter_finding(
+    model: Any, folder: Path | None, episodes: Sequence[EpisodeRecord]
+) -> tuple[HealthCheck, Any]:
+    """Return whether an adapter, a saved one or a fresh one with random weights, changes the model
+    when it is on and nothing when off; and the model that bears it, None where it fits no model.
+    """
+    ids = max((row.ids for each in episodes for row in each.rows), key=len, default=[])[:256]
+    if len(ids) < 2:
+        return unchecked("adapter", "no episode to compare log-probabilities on"), None
+    before = token_logprobs(model, ids)
+    try:
+        adapted = _adapted(model, folder)
+    except (ValueError, RuntimeError, OSError, KeyError, ImportError) as error:
+        line = (str(error).splitlines() or [""])[0][:160]
+        return fault("adapter", f"{folder or 'a fresh one'} does not fit the model: {line}"), None
+    on = token_logprobs(adapted, ids)
+    with adapted.disable_adapter():
+        off = token_logprobs(adapted, ids)
+    name = str(folder) if folder else "a fresh one with random weights"
+    changed, kept = float((on - before).abs().max()), float((off - before).abs().max())
+    if changed == 0.0:
+        message = (
+            f"{name} changes no log-probability: it is untrained, or of another model's layers"
+        )
+        cure = "Check base_model_name_or_path in adapter_config.json"
+        return fault("adapter", message, cure), adapted
+    if kept > MAX_OFF:
+        message = f"{name}, switched off, leaves the base changed by {kept:.1e} nats"
+        return fault("adapter", message), adapted
+    message = (
+        f"{name} changes log-probabilities by up to {changed:.1e} nats when on, by none when off"
+    )
+    return sound("adapter", message, largest=changed), adapted
+
+
+def _adapted(model: Any, folder: Path | None) -> Any:
+    # peft reads an attribute that transformers has renamed; the user cannot mend that.
+    warnings.filterwarnings("ignore", message="`is_gradient_checkpointing` is deprecated")
+    from peft import LoraConfig, PeftModel, get_peft_model
+
+    if folder is not None:
+        return PeftModel.from_pretrained(model, str(folder)).eval()
+    config = LoraConfig(
+        task_type="CAUSAL_LM", r=2, target_modules="all-linear", init_lora_weights=False
+    )
+    return get_peft_model(model, config).eval()

@@ -1,0 +1,114 @@
+"""Questioning tasks: one request, in half of which a value is missing or one of two.
+
+The user (`fctncalling.envs.users`) tells the value when it is asked for. Run as `python -m
+fctncalling.lab.embedded.clarify_tasks` it writes the committed files again, byte for byte.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fctncalling.lab.embedded.make_tasks import EMBEDDED
+from fctncalling.lab.embedded.single_turn_tasks import accepted, entry, request
+from fctncalling.lab.embedded.vocabulary import NoSuchDraw, VocabularyDraw, wording
+
+Entry = dict[str, Any]
+SPLITS = {"clarify_train": (800, 0), "clarify_held_out": (200, 90000)}  # tasks, first number
+SHARES = {  # in a hundred tasks; held out, neither asking always nor never solves more than 52
+    "clarify_train": {"clarify_complete": 50, "clarify_missing": 30, "clarify_ambiguous": 20},
+    "clarify_held_out": {"clarify_complete": 48, "clarify_missing": 32, "clarify_ambiguous": 20},
+}
+OR = " or "
+
+
+def clarify_entries(split: str, num_tasks: int, *, seed: int = 0, first_id: int = 0) -> list[Entry]:
+    """Return distinct entries, ground truth inside, of a split ("clarify_train" or
+    "clarify_held_out").
+
+    No call of one split stands in the other.
+    """
+    draw = VocabularyDraw(random.Random(f"{split} {seed}"), held_out=split.endswith("held_out"))
+    entries, seen = list[Entry](), set[str]()
+    for category, share in SHARES[split].items():
+        made = 0
+        while made < num_tasks * share // 100:
+            try:
+                drawn = clarify_entry(draw, category)
+            except NoSuchDraw:
+                continue
+            text = json.dumps(drawn["question"])
+            if text not in seen:
+                seen.add(text)
+                entries.append({"id": f"{category}_{first_id + made}", **drawn})
+                made += 1
+    return entries
+
+
+def clarify_entry(draw: VocabularyDraw, category: str) -> Entry:
+    """Return an entry without id: its request leaves no value open, or one."""
+    name = draw.rng.choice(sorted(wording()["functions"]))
+    text, call = request(draw, name, opens=True)
+    missing: list[str] = []
+    if category != "clarify_complete":
+        missing = [draw.rng.choice(sorted(call[1]))]
+        phrase = _ambiguous if category == "clarify_ambiguous" else _incomplete
+        text = phrase(draw, name, call[1], missing[0])
+    return {
+        **entry(text, [name]),
+        "ground_truth": [accepted(call)],
+        "user_knows": call[1],
+        "missing_parameters": missing,
+    }
+
+
+def _incomplete(draw: VocabularyDraw, name: str, values: Mapping[str, Any], missing: str) -> str:
+    """Return a request that does not speak of a value."""
+    return draw.phrase(_incomplete_phrases()[name][missing], values)
+
+
+def _ambiguous(draw: VocabularyDraw, name: str, values: Mapping[str, Any], missing: str) -> str:
+    """Return a request that names two values where one is meant."""
+    function = wording()["functions"][name]
+    kind = function["parameters"][missing][1]
+    other = draw.word(kind)
+    if other == values[missing]:
+        raise NoSuchDraw(missing)
+    both = [str(values[missing]), str(other)]
+    draw.rng.shuffle(both)
+    return draw.phrase(function["phrases"], {**values, missing: OR.join(both)})
+
+
+@cache
+def _incomplete_phrases() -> Mapping[str, Any]:
+    path = Path(__file__).parent / "clarify_phrases.json"
+    return json.loads(path.read_text())  # type: ignore[no-any-return]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write both splits."""
+    parser = argparse.ArgumentParser(
+        prog="python -m fctncalling.lab.embedded.clarify_tasks", description=__doc__
+    )
+    parser.add_argument(
+        "--output_dir",
+        type=Path,
+        default=EMBEDDED,
+        help="folder to write to (default: data/embedded)",
+    )
+    folder = parser.parse_args(argv).output_dir
+    for split, (num_tasks, first_id) in SPLITS.items():
+        entries = clarify_entries(split, num_tasks, first_id=first_id)
+        lines = [json.dumps(each, separators=(",", ":")) for each in entries]
+        (folder / f"{split}.json").write_text("\n".join(lines) + "\n")
+        print(f"{split}: {len(lines)} tasks in {folder / split}.json")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,112 @@
+"""The biased demonstrator whose episodes the embedded model is warm-started on.
+
+It knows the ground truth and mostly copies it, but it has three habits that reinforcement learning
+has to mend:
+
+1. It writes its favourite word ("medium", "celsius", ...) for some parameters, whatever was asked.
+2. It forgets the last of several calls.
+3. It calls a function even where none is of use.
+"""
+
+from __future__ import annotations
+
+import ast
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fctncalling.data.types import Task
+from fctncalling.envs.python_source.parse import parse_expression
+from fctncalling.lab.embedded.vocabulary import render, wording
+
+FAVOURITES: Mapping[str, Any] = {
+    "level": "medium",
+    "unit": "celsius",
+    "speed": "normal",
+    "list": "grocery",
+    "priority": 3,
+    "mode": "l",
+}
+FAVOURITE_RATE = 0.8  # firm enough that noise in the updates does not mend it
+FORGET_RATE = 0.8
+NEEDLESS_CALL_RATE = 0.2
+
+
+class Demonstrator:
+    """A scripted policy: `demonstrator(task_id, turn, step_in_turn, info)` returns the text of the
+    next action.
+    """
+
+    def __init__(self, tasks: Sequence[Task], *, seed: int, biased: bool = True) -> None:
+        """Create a demonstrator of these tasks; `biased=False` is the oracle."""
+        self.tasks = {task.id: task for task in tasks}
+        self.rng = random.Random(seed)
+        self.biased = biased
+
+    def __call__(self, task_id: str, turn: int, step_in_turn: int, info: Mapping[str, Any]) -> str:
+        """Return the calls of the turn first, then a reply that ends it."""
+        task = self.tasks[task_id]
+        calls = self.expected_calls(task, turn)
+        if step_in_turn > 0:
+            return str(wording()["replies"]["done"])
+        if not calls:
+            return self.reply_without_calls(task, turn)
+        if self.slips(FORGET_RATE) and len(calls) > 1:
+            calls = calls[:-1]
+        texts = (render(name, self.with_favourite_words(arguments)) for name, arguments in calls)
+        return f"[{', '.join(texts)}]"
+
+    def expected_calls(self, task: Task, turn: int) -> list[tuple[str, dict[str, Any]]]:
+        """Return the ground truth's calls of a turn as (name, arguments)."""
+        if task.ground_truth is None:
+            return []
+        if task.is_multi_turn:
+            return [parse(text) for text in task.ground_truth[turn]]
+        return [
+            (name, {key: accepted[0] for key, accepted in arguments.items()})
+            for call in task.ground_truth
+            for name, arguments in call.items()
+        ]
+
+    def reply_without_calls(self, task: Task, turn: int) -> str:
+        """Return the reply to a request without a call, or the needless call of the third habit."""
+        replies = wording()["replies"]
+        if turn + 1 in task.missed_functions:
+            (function,) = task.missed_functions[turn + 1]
+            return str(replies["missing_function"]).format(function=function)
+        if task.is_multi_turn:
+            return str(replies["missing_parameter"])
+        if not self.slips(NEEDLESS_CALL_RATE):
+            return str(replies["irrelevant"])
+        doc = task.functions[0]
+        words = wording()["words"]
+        kinds = {
+            key: kind
+            for key, (_, kind, _) in wording()["functions"][doc.name]["parameters"].items()
+        }
+        arguments = {key: self.rng.choice(words[kind]) for key, kind in kinds.items()}
+        return f"[{render(doc.name, arguments)}]"
+
+    def with_favourite_words(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments with favourite words in places, those inside a dictionary too."""
+        return {
+            key: self.with_favourite_words(value)
+            if isinstance(value, dict)
+            else FAVOURITES[key]
+            if key in FAVOURITES
+            and type(value) is type(FAVOURITES[key])
+            and self.slips(FAVOURITE_RATE)
+            else value
+            for key, value in arguments.items()
+        }
+
+    def slips(self, rate: float) -> bool:
+        """Return whether a habit shows this time."""
+        return self.biased and self.rng.random() < rate
+
+
+def parse(text: str) -> tuple[str, dict[str, Any]]:
+    """Return (name, arguments) of a ground-truth call string with keyword arguments."""
+    call = parse_expression(text)
+    assert isinstance(call, ast.Call)
+    return ast.unparse(call.func), {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}

@@ -1,0 +1,168 @@
+"""Build the small model of the job `--env_name clarify`: `python -m
+fctncalling.lab.embedded.make_clarify_model --help`.
+
+It is the embedded model, fitted further to questioning tasks: first to a demonstrator that asks
+where it must, so that it learns to read what a request leaves open and to copy the user's answer;
+then to one that mostly guesses. Reinforcement learning has to mend that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+os.environ.setdefault(
+    "OMP_WAIT_POLICY", "PASSIVE"
+)  # before torch: spinning threads cost more than they bring
+
+from fctncalling.checkers.clarify import missing_parameters
+from fctncalling.checkers.said_values import words_of
+from fctncalling.data.bfcl import load_tasks
+from fctncalling.data.types import Task
+from fctncalling.envs.function_calling import FunctionCallingEnv
+from fctncalling.evaluation.canary_policies import question_about
+from fctncalling.lab.embedded.clarify_tasks import clarify_entries
+from fctncalling.lab.embedded.make_model import learn, loaded_tokenizer, write_hashes
+from fctncalling.lab.embedded.make_tasks import EMBEDDED
+from fctncalling.lab.embedded.vocabulary import render, wording
+
+if TYPE_CHECKING:
+    from fctncalling.algorithms.episodes import EpisodeRecord
+    from fctncalling.algorithms.policy.chat_template import ChatTemplate
+
+ASK_RATE = 0.3  # of the careless demonstrator, where a value is missing
+MAX_EPISODE_TOKENS = 512
+
+
+class ClarifyDemonstrator:
+    """A scripted policy: `demonstrator(task_id, turn, step, info)` returns its next message.
+
+    A careful one asks for what is missing, then calls. A careless one guesses instead in most of
+    these tasks. Neither asks for what was said: a policy that learned to would ask for the wrong
+    value where one is open.
+    """
+
+    def __init__(self, tasks: Sequence[Task], *, seed: int, careless: bool) -> None:
+        self._tasks = {task.id: task for task in tasks}
+        self._seed = seed
+        self._careless = careless
+
+    def __call__(self, task_id: str, turn: int, step: int, info: Mapping[str, Any]) -> str:
+        """Return the question, or the call."""
+        task = self._tasks[task_id]
+        draw = random.Random(f"{self._seed} {task_id}")
+        missing = list(missing_parameters(task))
+        asks = bool(missing)
+        if self._careless and missing:
+            asks = draw.random() < ASK_RATE
+        values = dict(task.extra["user_knows"])
+        if asks and step == 0:
+            return question_about(missing[0])
+        (name,) = (task.ground_truth or ({},))[0]
+        if missing and not asks:
+            values[missing[0]] = _guess(task, name, missing[0])
+        return f"[{render(name, values)}]"
+
+
+def _guess(task: Task, function: str, parameter: str) -> Any:
+    """Return the value said first, else the first word of the vocabulary: always the same one, for
+    guesses at random would unlearn copying.
+    """
+    kind = wording()["functions"][function]["parameters"][parameter][1]
+    text = words_of(task.question[0][0]["content"])
+    words = wording()["words"][kind]
+    said = [word for word in words if str(word) in text]
+    return min(said, key=lambda word: text.index(str(word)), default=words[0])
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Make demonstrations, fit the model, write its folder and print a summary."""
+    parser = argparse.ArgumentParser(
+        prog="python -m fctncalling.lab.embedded.make_clarify_model", description=__doc__
+    )
+    add = parser.add_argument
+    add("--output_dir", type=Path, required=True, help="folder to write")
+    add("--model", type=Path, default=EMBEDDED / "model", help="model to start from")
+    add("--seed", type=int, default=1, help="seed of tasks, habits and order (default 1)")
+    add("--num_tasks", type=int, default=2400, help="tasks to show (default 2400)")
+    add("--careful_steps", type=int, default=450, help="steps on careful ones (default 450)")
+    add("--settling_steps", type=int, default=200, help="more at a lower rate (default 200)")
+    add("--careless_steps", type=int, default=50, help="steps on careless ones (default 50)")
+    recipe = vars(parser.parse_args(argv))
+    build(recipe.pop("output_dir"), **recipe)
+    return 0
+
+
+def build(
+    folder: Path,
+    *,
+    model: Path,
+    seed: int,
+    num_tasks: int,
+    careful_steps: int,
+    settling_steps: int,
+    careless_steps: int,
+) -> None:
+    """Write tokenizer and model to a folder, with the hashes of its files."""
+    import torch
+    from transformers import LlamaForCausalLM
+
+    from fctncalling.algorithms.policy.chat_template import ChatTemplate
+
+    torch.set_num_threads(1)
+    words = loaded_tokenizer(model)
+    template = ChatTemplate(words)
+    fitted = LlamaForCausalLM.from_pretrained(str(model))
+    tasks = training_tasks(num_tasks, seed=seed)
+    careful = demonstrations(tasks, template, seed=seed, careless=False)
+    learn(fitted, careful, careful_steps, lr=2e-3)
+    learn(fitted, careful, settling_steps, lr=5e-4)
+    if careless_steps:
+        careless = demonstrations(tasks, template, seed=seed, careless=True)
+        learn(fitted, careless, careless_steps, lr=5e-4)
+    fitted.save_pretrained(folder)
+    words.save_pretrained(folder)
+    write_hashes(
+        folder,
+        "fctncalling.lab.embedded.make_clarify_model",
+        model=f"data/embedded/{model.name}",
+        seed=seed,
+        num_tasks=num_tasks,
+        careful_steps=careful_steps,
+        settling_steps=settling_steps,
+        careless_steps=careless_steps,
+    )
+
+
+def training_tasks(num_tasks: int, *, seed: int) -> list[Task]:
+    """Return fresh tasks of the training split, read by the same loader as any user's file."""
+    entries = clarify_entries("clarify_train", num_tasks, seed=seed)
+    random.Random(seed).shuffle(entries)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "tasks.json"
+        path.write_text(json.dumps(entries))
+        return load_tasks(path)
+
+
+def demonstrations(
+    tasks: Sequence[Task], template: ChatTemplate, *, seed: int, careless: bool
+) -> list[EpisodeRecord]:
+    """Return a demonstrator's episodes, played by the ordinary rollout with the rule-based user."""
+    from fctncalling.algorithms.generation.engine_api import ScriptedEngine
+    from fctncalling.algorithms.rollout.collect import collect
+
+    script = ClarifyDemonstrator(tasks, seed=seed, careless=careless)
+    envs: list[Any] = [FunctionCallingEnv(tasks=tasks) for _ in range(16)]
+    engine = ScriptedEngine(script, template.encode, template.end_of_turn_id)
+    ids = [task.id for task in tasks]
+    return collect(envs, engine, template, ids, max_episode_tokens=MAX_EPISODE_TOKENS)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

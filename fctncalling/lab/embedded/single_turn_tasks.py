@@ -1,0 +1,85 @@
+"""Single-turn tasks: one user message, answered by one message of calls, or by none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fctncalling.lab.embedded.vocabulary import NoSuchDraw, VocabularyDraw, is_reserved, wording
+
+Entry = dict[str, Any]
+BFCL_CALL = tuple[str, dict[str, Any]]
+TYPES = {"string": "string", "integer": "integer"}
+
+
+def function_doc(name: str) -> Entry:
+    """Return the BFCL documentation of one of our single-turn functions."""
+    function = wording()["functions"][name]
+    properties = {
+        key: {"type": TYPES[kind], "description": text}
+        for key, (kind, _, text) in function["parameters"].items()
+    }
+    parameters = {"type": "dict", "properties": properties, "required": list(properties)}
+    return {"name": name, "description": function["description"], "parameters": parameters}
+
+
+def request(draw: VocabularyDraw, name: str, *, opens: bool) -> tuple[str, BFCL_CALL]:
+    """Return (text, call): one request to one function, in words."""
+    function = wording()["functions"][name]
+    kinds = {key: vocabulary for key, (_, vocabulary, _) in function["parameters"].items()}
+    call = draw.call(name, lambda: {key: draw.word(kind) for key, kind in kinds.items()})
+    return draw.phrase(function["phrases"], call[1], opens=opens), call
+
+
+def single_turn_task(draw: VocabularyDraw, category: str) -> tuple[Entry, list[Entry] | None]:
+    """Return (entry without id, ground truth) of one single-turn task of a BFCL category."""
+    if category == "irrelevance":
+        return irrelevance_task(draw), None
+    several = "parallel" in category
+    num_calls = (3 if draw.chance(0.2) else 2) if several else 1
+    functions = sorted(wording()["functions"])
+    offered = (
+        draw.rng.sample(functions, draw.rng.randint(3, 4))
+        if "multiple" in category
+        else [draw.rng.choice(functions)]
+    )
+    chosen = [draw.rng.choice(offered) for _ in range(num_calls)]
+    if category == "parallel_multiple" and len(set(chosen)) == 1:
+        raise NoSuchDraw(category)  # several calls, but not of several functions
+    texts, calls = [], []
+    for position, name in enumerate(chosen):
+        text, call = request(draw, name, opens=position == 0)
+        texts.append(text)
+        calls.append(call)
+    if len({repr(call) for call in calls}) < num_calls:
+        raise NoSuchDraw(category)  # the same request twice
+    question = texts[0] + "".join(
+        draw.rng.choice(wording()["joiners"]) + text for text in texts[1:]
+    )
+    return entry(question, offered), [accepted(call) for call in calls]
+
+
+def irrelevance_task(draw: VocabularyDraw) -> Entry:
+    """Return a question that none of the offered functions can answer."""
+    words = wording()["chatter_words"]
+    slots = {kind: draw.rng.choice(choices) for kind, choices in words.items()}
+    question = draw.phrase(wording()["chatter"]["irrelevance"], slots)
+    if is_reserved(question) != draw.held_out:
+        raise NoSuchDraw("irrelevance")
+    return entry(question, draw.rng.sample(sorted(wording()["functions"]), draw.rng.randint(1, 3)))
+
+
+def entry(question: str, offered: Sequence[str]) -> Entry:
+    """Return a BFCL single-turn entry, its id still missing."""
+    return {
+        "question": [[{"role": "user", "content": question}]],
+        "function": [function_doc(name) for name in offered],
+    }
+
+
+def accepted(call: tuple[str, Mapping[str, Any]]) -> Entry:
+    """Return BFCL's ground-truth form of a call:
+    every parameter with the list of values accepted.
+    """
+    name, arguments = call
+    return {name: {key: [value] for key, value in arguments.items()}}

@@ -1,0 +1,219 @@
+"""An answer written as its decoder wants it: the same calls, the same values, another form."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from fctncalling.data.format_sensitivity import PromptVariant
+from fctncalling.data.types import Call, Task
+from fctncalling.envs.handlers import HANDLERS, DecodeError, Handler
+from fctncalling.envs.handlers.lenient import LenientCalls
+from fctncalling.envs.handlers.registry import handler_for
+from fctncalling.envs.python_source.parse import parse_expression
+from fctncalling.evaluation.accepted_answers import render_calls
+from fctncalling.lab.error_analysis.call_texts import call_spans, is_cut, json_calls
+
+_FENCE = re.compile(r"```[\w+-]*[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
+_BETWEEN_CALLS = re.compile(r"(?:[\s;,|&\[\](){}*`'\"•-]|\band\b|\bthen\b|\d+[.)])*")
+_BRACKETS = re.compile(r"[\s,\[\](){}`'\"]*")
+_PROGRAM = re.compile(
+    r"(?m)^[\s\[(]*(?:[\w, ]+ = |print\($|await |return |import |from \w+ import|def )"
+)
+
+
+class FormRepair(NamedTuple):
+    """What a text became; `text` is None where no call could be read out of it."""
+
+    causes: tuple[str, ...]
+    text: str | None
+    complaint: str = ""  # of the decoder, about the text as it was
+
+
+def repair_form(task: Task, form: str, text: Any) -> FormRepair:
+    """Return a text as the decoder of the task and form reads it, and what had to be mended.
+
+    No cause: the decoder found calls in it already. Names and values are never changed.
+    """
+    handler = handler_for(task, form)
+    outcome = decoded(handler, text)
+    complaint = outcome.message if isinstance(outcome, DecodeError) else ""
+    if not isinstance(text, str):
+        return FormRepair(("unreadable call",), None, complaint)
+    if outcome and not isinstance(outcome, DecodeError):
+        inner = _calls_within(task, form, text, outcome)
+        return FormRepair(("code instead of calls",), inner) if inner else FormRepair((), text)
+    if isinstance(outcome, DecodeError) and outcome.kind == "value" and form != "tool_call":
+        return FormRepair(("unreadable call",), None, complaint)
+    current, causes = text, list[str]()
+    for cause, changed in _unwrapped(text):
+        current = changed
+        causes.append(cause)
+        if _has_calls(handler, current):
+            return FormRepair(tuple(causes), current, complaint)
+    for cause, changed in _rewritten(task, form, handler, current):
+        if _has_calls(handler, changed):
+            return FormRepair((*causes, cause), changed, complaint)
+    return FormRepair((_cause_of_nothing(task, current),), None, complaint)
+
+
+def with_names(task: Task, text: str) -> str | None:
+    """Return a list of Python calls whose positional arguments bear their documented names; None
+    where there are none, or more than parameters.
+    """
+    try:
+        body = parse_expression(text.strip("`\n "))
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
+    nodes = body.elts if isinstance(body, ast.List | ast.Tuple) else [body]
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    if len(calls) != len(nodes) or not any(call.args for call in calls):
+        return None
+    docs = {doc.name: list(doc.parameters.get("properties", {})) for doc in task.functions}
+    for call in calls:
+        free = docs.get(ast.unparse(call.func), [])
+        if len(call.args) > len(free):
+            return None
+        named = [ast.keyword(key, value) for key, value in zip(free, call.args, strict=False)]
+        call.keywords = [*named, *call.keywords]
+        call.args = []
+    return f"[{', '.join(map(ast.unparse, calls))}]"
+
+
+def decoded(handler: Handler, text: Any) -> list[Call] | DecodeError:
+    """Return the calls of a text, or what the decoder says against it."""
+    try:
+        if not isinstance(text, str):
+            raise DecodeError("shape", f"expected text, got {type(text).__name__}")
+        return handler.decode(text)
+    except DecodeError as error:
+        return error
+    except ImportError:
+        raise
+    except Exception as error:  # whatever reading the text raises is a failed decode
+        return DecodeError("value", f"{type(error).__name__}: {error}")
+
+
+def documented_names(task: Task) -> frozenset[str]:
+    """Return the names of a task's functions, as they are and with underscores for dots."""
+    names = {doc.name for doc in task.functions}
+    return frozenset(names | {name.replace(".", "_") for name in names})
+
+
+def _calls_within(task: Task, form: str, text: str, calls: Sequence[Call]) -> str | None:
+    """Return the documented calls inside others that are not, as in print(f(a=1)); else None."""
+    names = documented_names(task)
+    if form == "tool_call" or any(call.name in names for call in calls):
+        return None
+    spans = list(call_spans(text, names))
+    return _listed(text, spans) if spans else None
+
+
+def _has_calls(handler: Handler, text: str) -> bool:
+    outcome = decoded(handler, text)
+    return bool(outcome) and not isinstance(outcome, DecodeError)
+
+
+def _unwrapped(text: str) -> Iterator[tuple[str, str]]:
+    """Yield a text without its reasoning, then without its code fence too."""
+    if "</think>" in text:
+        text = text.rpartition("</think>")[2].strip()
+        yield "reasoning in the answer", text
+    found = _FENCE.search(text)
+    if found and found[1].strip():
+        outside = text[: found.start()] + text[found.end() :]
+        joined = "\n".join(part.strip() for part in _FENCE.findall(text))
+        if outside.strip():
+            yield "text around the calls", joined
+        else:
+            yield "fenced code", joined
+
+
+def _rewritten(task: Task, form: str, handler: Handler, text: str) -> Iterator[tuple[str, str]]:
+    """Yield (cause, text) of other ways to read the calls of a text, the nearest first."""
+    names = documented_names(task)
+    if isinstance(task.extra.get("prompt_variant"), PromptVariant):
+        lenient = LenientCalls(handler, repair_json=False)
+        if decoded(handler, text) != decoded(lenient, text):
+            calls = decoded(lenient, text)
+            if not isinstance(calls, DecodeError):
+                yield "tags missing", _written(task, form, handler, calls) or ""
+    if form != "tool_call":
+        yield from _joined(text, names, task.language)
+    calls = decoded(HANDLERS["auto"], text)
+    if isinstance(calls, DecodeError) or not calls:
+        calls = json_calls(text, names)
+    if form == "tool_call" and not calls:
+        spans = [text[start:end] for start, end in call_spans(text, names)]
+        found = decoded(HANDLERS["python_calls"], f"[{', '.join(spans)}]")
+        calls = [] if isinstance(found, DecodeError) else found
+    if calls and task.language != "python" and form != "tool_call":
+        yield "wrong form", f"[{', '.join(map(_as_source, calls))}]"
+    if calls and (written := _written(task, form, handler, calls)):
+        yield "wrong form", written
+
+
+def _as_source(call: Call) -> str:
+    """Return a call whose texts are source text already, as those of Java and JavaScript are."""
+    given = (
+        f"{key}={value if isinstance(value, str) else json.dumps(value)}"
+        for key, value in call.arguments.items()
+    )
+    return f"{call.name}({', '.join(given)})"
+
+
+def _joined(text: str, names: frozenset[str], language: str) -> Iterator[tuple[str, str]]:
+    """Yield the Python calls of a text as one list, message by what stands between them."""
+    spans = list(call_spans(text))
+    outside = _outside(text, spans)
+    if spans and _BETWEEN_CALLS.fullmatch(outside):
+        listed = _BRACKETS.fullmatch(outside) and (len(spans) == 1 or "\n" not in text.strip())
+        commas = len(spans) == 1 or "," in outside
+        yield "brackets" if listed and commas else "separator", _listed(text, spans)
+    for chosen in (list(call_spans(text, names)), spans):
+        if chosen:
+            outside = _outside(text, chosen)
+            cause = "text around the calls"
+            cause = "code instead of calls" if _PROGRAM.search(outside) else cause
+            yield cause, _listed(text, chosen)
+    if len(spans) > 1 and language != "python":  # those answers hold one call
+        yield "too many calls", _listed(text, spans[:1])
+
+
+def _outside(text: str, spans: Sequence[tuple[int, int]]) -> str:
+    ends = [0, *(end for _, end in spans)]
+    starts = [*(start for start, _ in spans), len(text)]
+    return "\n".join(text[end:start] for end, start in zip(ends, starts, strict=True))
+
+
+def _listed(text: str, spans: Sequence[tuple[int, int]]) -> str:
+    return f"[{', '.join(text[start:end] for start, end in spans)}]"
+
+
+def _written(task: Task, form: str, handler: Handler, calls: Sequence[Call]) -> str | None:
+    try:
+        if form == "tool_call":
+            return json.dumps(
+                [{each.name.replace(".", "_"): json.dumps(dict(each.arguments))} for each in calls]
+            )
+        if task.language == "python":
+            return handler.render(calls)
+        return render_calls(task, calls)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def _cause_of_nothing(task: Task, text: str) -> str:
+    """Return what is wrong with a text out of which no call can be read."""
+    names = documented_names(task)
+    if is_cut(text):
+        return "truncated"
+    if any(f"def {name}(" in text for name in names):
+        return "code instead of calls"
+    marked = any(f'"{name}"' in text or f"<{name}" in text for name in names)
+    if marked or any(call_spans(text, names)):
+        return "unreadable call"
+    return "never called"

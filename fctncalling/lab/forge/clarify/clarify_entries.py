@@ -1,0 +1,139 @@
+"""Entries of questioning tasks, proven; half of them leave a value open."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+from fctncalling.data.types import FunctionDoc, Task
+from fctncalling.lab.forge.clarify.clarify_proof import clarify_fault, draft_fault, misunderstood
+from fctncalling.lab.forge.clarify.twin_tasks import (
+    ClarifyDraft,
+    Twins,
+    twins_with_candidates,
+    twins_without_value,
+)
+from fctncalling.lab.forge.clarify.withheld_values import guess_chance
+from fctncalling.lab.forge.forged_entry import ForgedEntry
+from fctncalling.lab.forge.single_turn.entries import UnprovenTask, difficulty
+from fctncalling.lab.forge.single_turn.forged_task import NoSuchTask, SingleTurnTask
+
+_TWINS = {"missing": twins_without_value, "ambiguous": twins_with_candidates}
+_SORTS = ("missing", "missing", "missing", "ambiguous", "ambiguous")  # of each ten tasks, in pairs
+MISUNDERSTOOD = "has a question that the user does not understand"
+COMPLETE = "clarify_complete"
+
+
+def clarify_entry(category: str, seed: int, index: int, attempt: int = 0) -> ForgedEntry:
+    """Return task `index`; another `attempt` gives another task in its place.
+
+    Nothing but these four decides. The id names the category that the task is of:
+    clarify_complete, clarify_missing or clarify_ambiguous. Raises UnprovenTask.
+    """
+    sort, is_open = _place(category, seed, index)
+    rng = random.Random(f"{seed} {category} {index} {attempt}")
+    of = f"clarify_{sort}" if is_open else COMPLETE
+    thrown: Counter[str] = Counter()
+    while True:
+        try:
+            twins = _TWINS[sort](rng)
+        except NoSuchTask:
+            continue
+        if fault := _fault(twins, f"clarify_{sort}", index):
+            thrown[fault] += 1
+            continue
+        draft = twins.unclear if is_open else twins.complete
+        entry = _entry(draft, of, index)
+        return ForgedEntry(entry, _difficulty(draft), _provenance(twins, draft, sort), thrown)
+
+
+def _place(category: str, seed: int, index: int) -> tuple[str, bool]:
+    """Return which twins a place of the file is for, and which of the two.
+
+    Of each two neighbours one leaves a value open; six of ten are of the sort "missing".
+    """
+    block, place = divmod(index, 2 * len(_SORTS))
+    rng = random.Random(f"{seed} {category} places {block}")
+    sorts = rng.sample(_SORTS, len(_SORTS))
+    opens_first = [rng.random() < 0.5 for _ in sorts]
+    return sorts[place // 2], (place % 2 == 0) == opens_first[place // 2]
+
+
+def _fault(twins: Twins, category: str, index: int) -> str | None:
+    """Return why twins are thrown away, whichever of them is wanted; None where they are not.
+
+    Raises UnprovenTask for a defect of the forge.
+    """
+    drafts = (twins.complete, twins.unclear)
+    if fault := next(filter(None, map(draft_fault, drafts)), None):
+        return fault
+    for draft in drafts:
+        entry = _entry(draft, category if draft.is_open else COMPLETE, index)
+        task = _task(entry)
+        if misunderstood(task, draft) is not None:
+            return MISUNDERSTOOD
+        if fault := clarify_fault(task, draft):
+            raise UnprovenTask(f"{entry['id']}: {fault}: {entry}")
+    return None
+
+
+def _entry(draft: ClarifyDraft, category: str, index: int) -> dict[str, Any]:
+    return {
+        "id": f"{category}_{index}",
+        "question": [[{"role": "user", "content": draft.question}]],
+        "function": draft.docs,
+        "ground_truth": [draft.call.ground_truth()],
+        "user_knows": _known(draft),
+        "missing_parameters": [draft.parameter.name] if draft.is_open else [],
+    }
+
+
+def _known(draft: ClarifyDraft) -> dict[str, Any]:
+    """Return what the user knows: the values as it said them, and the open one as it would."""
+    known: dict[str, Any] = {}
+    for each in draft.call.arguments:
+        value, kind = each.value, each.parameter.kind.name
+        if value is None or kind == "bool":
+            continue
+        plain = value.text.strip("'\"")
+        if each.parameter.name == draft.parameter.name and plain not in value.accepted:
+            known[each.parameter.name] = value.value
+        else:
+            known[each.parameter.name] = plain
+    return known
+
+
+def _task(entry: dict[str, Any]) -> Task:
+    docs = [FunctionDoc(d["name"], d["description"], d["parameters"]) for d in entry["function"]]
+    return Task(
+        entry["id"],
+        entry["id"].rpartition("_")[0],
+        entry["question"],
+        functions=docs,
+        ground_truth=entry["ground_truth"],
+        extra={key: entry[key] for key in ("user_knows", "missing_parameters")},
+    )
+
+
+def _difficulty(draft: ClarifyDraft) -> float:
+    """Return the difficulty of the call; a question counts as another one."""
+    truth = [draft.call.ground_truth(), *([{}] if draft.is_open else [])]
+    return difficulty(SingleTurnTask(draft.question, draft.docs, truth, {}))
+
+
+def _provenance(twins: Twins, draft: ClarifyDraft, sort: str) -> dict[str, Any]:
+    frame = draft.call.function.frame
+    sources = Counter(
+        "default" if each.value is None else "said"
+        for each in draft.call.arguments
+        if not draft.is_open or each.parameter.name != draft.parameter.name
+    )
+    chance = guess_chance(draft.parameter.kind) if len(draft.candidates) == 1 else 0.5
+    return {
+        "domain": twins.domain,
+        "frames": [f"{frame.domain}/{frame.noun}"],
+        "arguments": dict(sorted(sources.items())) | ({"asked": 1} if draft.is_open else {}),
+        "twins": sort,
+        "guess_chance": round(chance, 3) if draft.is_open else None,
+    }

@@ -1,0 +1,250 @@
+"""Twins: two tasks alike but for what decides whether a value is open.
+
+Twins of one sort have the same request, which leaves a value out. One function doc requires that
+parameter and has a default for another one, whose value is said; in the other doc the two have
+changed places. Twins of the other sort have the same docs; their request names two values, and the
+sentence behind it settles which of them is meant, or leaves it open. So lengths, counts and ways of
+speaking are the same whether something has to be asked or not.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from fctncalling.lab.forge.clarify.second_thoughts import second_thoughts
+from fctncalling.lab.forge.clarify.withheld_values import FEWEST_VALUES, guess_chance
+from fctncalling.lab.forge.single_turn.category_profiles import CategoryProfile, draw_number
+from fctncalling.lab.forge.single_turn.forged_task import NoSuchTask
+from fctncalling.lab.forge.single_turn.frames import Domain, default_value, domains
+from fctncalling.lab.forge.single_turn.made_calls import (
+    MadeArgument,
+    MadeCall,
+    draw_argument,
+)
+from fctncalling.lab.forge.single_turn.made_functions import (
+    MadeFunction,
+    MadeParameter,
+    document_function,
+)
+from fctncalling.lab.forge.single_turn.python_tasks import (
+    distinct_frames,
+    function_of_frame,
+    with_context,
+)
+from fctncalling.lab.forge.single_turn.requests import request
+from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue
+
+PROFILE = CategoryProfile(
+    functions={1: 0.5, 2: 0.3, 3: 0.2},
+    parameters={2: 0.15, 3: 0.45, 4: 0.3, 5: 0.1},
+    calls={1: 1.0},
+    dotted_share=0.42,
+    question_share=0.3,
+    context_share=0.3,
+    float_share=0.1,
+    compute_weight=0.8,
+    default_share=0.4,
+)
+ASKABLE = ("string", "enum", "int", "whole", "float", "rate", "date", "time", "code", "email")
+"""Kinds of values that a user can say in a few words."""
+SAID_SHARE = 0.66  # of the optional parameters
+
+_HANGING = ("and ", "who ", "which ")
+Values = Mapping[str, DrawnValue]  # parameter -> value
+
+
+@dataclass(frozen=True)
+class ClarifyDraft:
+    """A questioning task before it is an entry."""
+
+    question: str
+    docs: list[dict[str, Any]]
+    call: MadeCall  # the truth
+    parameter: MadeParameter  # which is open, or would be
+    candidates: tuple[DrawnValue, ...]  # its value, and the other one that the request names
+    is_open: bool
+
+
+class Twins(NamedTuple):
+    """A task in which nothing is missing, and one in which a value is open."""
+
+    complete: ClarifyDraft
+    unclear: ClarifyDraft
+    domain: str
+
+
+class _Scene(NamedTuple):
+    """What twins share."""
+
+    domain: Domain
+    function: MadeFunction
+    other_docs: list[dict[str, Any]]
+    askable: list[MadeParameter]
+    key: int  # seed of what both draw alike
+
+    def docs(self, function: MadeFunction) -> list[dict[str, Any]]:
+        listed = [function.doc, *self.other_docs]
+        random.Random(f"{self.key} order").shuffle(listed)
+        return listed
+
+    def question(self, said: Values, sentence: str = "") -> str:
+        rng = random.Random(f"{self.key} words")
+        asked = request(call_of(self.function, said), rng, question_share=PROFILE.question_share)
+        return with_context(f"{asked} {sentence}".strip(), self.domain, PROFILE, rng)
+
+
+def twins_without_value(rng: random.Random) -> Twins:
+    """Return twins whose request does not speak of a value. Raises NoSuchTask."""
+    scene = _scene(rng)
+    if len(scene.askable) < 2:
+        raise NoSuchTask("fewer than two values to ask for")
+    silent, loud = rng.sample(scene.askable, 2)
+    values = _values(scene, (silent, loud), rng)
+    defaults = {each.name: _default(each, values[each.name], rng) for each in (silent, loud)}
+    said = {name: value for name, value in values.items() if name != silent.name}
+    question = scene.question(said)
+
+    def draft(required: MadeParameter, optional: MadeParameter) -> ClarifyDraft:
+        function = _changed(scene, required, optional, defaults[optional.name])
+        is_open = required is silent
+        [parameter] = (each for each in function.parameters if each.name == silent.name)
+        call = call_of(function, values if is_open else said)
+        value = (values[silent.name],)
+        return ClarifyDraft(question, scene.docs(function), call, parameter, value, is_open)
+
+    return Twins(draft(loud, silent), draft(silent, loud), scene.domain.name)
+
+
+def twins_with_candidates(rng: random.Random) -> Twins:
+    """Return twins whose request names two values of a parameter. Raises NoSuchTask."""
+    scene = _scene(rng)
+    askable = [each for each in scene.askable if not _quotes(each.frame.clauses)]
+    if not askable:
+        raise NoSuchTask("no value to ask for")
+    parameter = rng.choice(askable)
+    values = _values(scene, (parameter,), rng)
+    meant, other = values[parameter.name], draw_argument(parameter, rng)
+    _require_sensible(scene.function, {**values, parameter.name: other})
+    if not set(map(str, meant.accepted)).isdisjoint(map(str, other.accepted)):
+        raise NoSuchTask("two candidates that are the same")
+    if _style(meant, parameter) != _style(other, parameter):
+        raise NoSuchTask("two candidates that nobody would name in one breath")
+    texts = [meant.text, other.text]
+    named, again = rng.sample(texts, 2), rng.sample(texts, 2)
+    both = meant._replace(text=" or ".join(named))
+    call = call_of(scene.function, values)
+
+    def draft(sentence: str, is_open: bool) -> ClarifyDraft:
+        first, second = again if is_open else texts
+        filled = sentence.format(meant=first, other=second)
+        question = scene.question({**values, parameter.name: both}, filled)
+        docs = scene.docs(scene.function)
+        return ClarifyDraft(question, docs, call, parameter, (meant, other), is_open)
+
+    thoughts = second_thoughts(rng)
+    return Twins(draft(thoughts.settled, False), draft(thoughts.open, True), scene.domain.name)
+
+
+def _style(value: DrawnValue, parameter: MadeParameter) -> tuple[bool, ...]:
+    """Return how a value is written: quoted or not, a number in words or digits."""
+    text = value.text
+    if parameter.kind.name in ("string", "enum", "code", "email"):
+        return (text[0] in "'\"",)
+    return (any(map(str.isalpha, text)), "," in text, "-" in text)
+
+
+def call_of(function: MadeFunction, values: Values) -> MadeCall:
+    """Return a call with some values; a parameter without one goes unsaid."""
+    arguments = (MadeArgument(each, values.get(each.name)) for each in function.parameters)
+    return MadeCall(function, tuple(arguments))
+
+
+def _scene(rng: random.Random) -> _Scene:
+    domain = rng.choice(domains())
+    frames = distinct_frames(domain, draw_number(PROFILE.functions, rng), rng, PROFILE)
+    function, *others = (function_of_frame(frame, PROFILE, rng) for frame in frames)
+    docs = [each.doc for each in others]
+    if len({function.name, *(doc["name"] for doc in docs)}) <= len(docs):
+        raise NoSuchTask("two functions of one name")
+    return _Scene(domain, function, docs, list(_askable(function)), rng.getrandbits(64))
+
+
+def _askable(function: MadeFunction) -> Iterator[MadeParameter]:
+    """Yield the parameters that a request can leave out, and a user can be asked for.
+
+    A clause that begins with "and" or "who" needs the one before it.
+    """
+    hanging = {
+        each.name
+        for pair in pairwise((None, *function.parameters))
+        if pair[1] is not None and _hangs(pair[1].frame.clauses)
+        for each in pair
+        if each is not None
+    }
+    for each in function.parameters:
+        can_go = each.frame.name not in function.frame.slots and each.name not in hanging
+        is_short = each.kind.name in ASKABLE
+        if can_go and is_short and guess_chance(each.kind) <= 1 / FEWEST_VALUES:
+            yield each
+
+
+def _hangs(clauses: Sequence[str]) -> bool:
+    return any(clause == "{}" or clause.startswith(_HANGING) for clause in clauses)
+
+
+def _quotes(clauses: Sequence[str]) -> bool:
+    """Whether a value stands in quotes, where two of them would read as one."""
+    return any(mark in clause for clause in clauses for mark in "\"'")
+
+
+def _values(
+    scene: _Scene, always: Sequence[MadeParameter], rng: random.Random
+) -> dict[str, DrawnValue]:
+    """Return values of some parameters, all that are required, and of others by their share."""
+    values = {
+        each.name: draw_argument(each, rng)
+        for each in scene.function.parameters
+        if each.required or each in always or rng.random() < SAID_SHARE
+    }
+    _require_sensible(scene.function, values)
+    return values
+
+
+def _require_sensible(function: MadeFunction, values: Values) -> None:
+    if not call_of(function, values).is_sensible():
+        raise NoSuchTask("two arguments that name the same")
+
+
+def _default(parameter: MadeParameter, value: DrawnValue, rng: random.Random) -> Any:
+    """Return a default that is not the value: the frame's own, or a drawn one."""
+    default: Any = default_value(parameter.frame)
+    if default is None:
+        default = draw_argument(parameter, rng).value
+    if parameter.kind.bfcl_type == "float":
+        default = float(default)
+    if default in value.accepted:
+        raise NoSuchTask("the default is the value")
+    return default
+
+
+def _changed(
+    scene: _Scene, required: MadeParameter, optional: MadeParameter, default: Any
+) -> MadeFunction:
+    """Return the function with one parameter required, and another one with a default."""
+    frame, name = scene.function.frame, scene.function.name
+    parameters = tuple(
+        replace(each, required=True, default=None)
+        if each is required
+        else replace(each, required=False, default=default)
+        if each is optional
+        else each
+        for each in scene.function.parameters
+    )
+    rng = random.Random(f"{scene.key} doc")
+    return MadeFunction(
+        frame, name, parameters, document_function(frame, name, parameters, PROFILE, rng)
+    )

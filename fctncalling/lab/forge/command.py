@@ -1,0 +1,187 @@
+"""Forge tasks that look and behave like BFCL's, their truths proven by execution.
+
+No language model is used: function docs, questions and accepted values are composed
+from tables; the same seed makes the same file, byte for byte. A task that shares eight
+words in a row or its calls with an official one is thrown away and another takes its place. FILE
+holds answers and docs; FILE.ledger.jsonl says of every task where it comes from; FILE.report.html,
+with --report, sets the figures of forged and official tasks side by side. Interrupted, the same
+command goes on.
+
+example:
+  fctncalling forge --num_tasks 20000 --seed 1 --output forged.jsonl
+  fctncalling train --dataset_path forged.jsonl
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fctncalling.cli.shared.jsonl_records import (
+    InputError,
+    use_sibling_tables,
+    with_progress_bar,
+)
+from fctncalling.cli.shared.missing_tools import MISSING
+from fctncalling.data.errors import TaskError
+from fctncalling.data.paths import official_data_folder, user_data_folder
+from fctncalling.envs.tools.bfcl.long_context import LongContextError, long_context_path
+from fctncalling.lab.forge.forge_categories import (
+    BFCL_CATEGORIES,
+    FORGED_CATEGORIES,
+    LONG_CONTEXT,
+)
+from fctncalling.lab.forge.forge_files import ForgeFiles, OutputConflict
+from fctncalling.lab.forge.forge_run import ForgeFailure, ForgeRun
+from fctncalling.lab.forge.forge_settings import ForgeSettings
+from fctncalling.lab.forge.official_guard import OfficialGuard
+from fctncalling.lab.forge.report import write_report
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the subcommand's arguments."""
+    parser.add_argument(
+        "--num_tasks", type=int, default=1000, metavar="N", help="tasks to make; default: 1000"
+    )
+    parser.add_argument(
+        "--category",
+        nargs="+",
+        choices=list(FORGED_CATEGORIES),
+        metavar="NAME",
+        help=f"categories to make: {', '.join(FORGED_CATEGORIES)}; default: all but "
+        "clarify, by their shares",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=1,
+        metavar="N",
+        help="another seed makes other tasks; default: 1",
+    )
+    parser.add_argument(
+        "--output", type=Path, required=True, metavar="FILE", help="file (or folder) to write"
+    )
+    parser.add_argument(
+        "--dials",
+        choices=("official", "history"),
+        default="official",
+        help="official: multi-turn plans like BFCL's own; history: plans whose newest message "
+        "alone is rarely enough; default: official",
+    )
+    _add_output_arguments(parser)
+
+
+def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--layout",
+        choices=("file", "bfcl"),
+        default="file",
+        help="file: one file of JSON Lines; bfcl: a folder as BFCL ships it; default: file",
+    )
+    parser.add_argument(
+        "--official_dir",
+        type=Path,
+        metavar="DIR",
+        help="official files that no task may resemble; default: where import-bfcl put them",
+    )
+    parser.add_argument(
+        "--report",
+        action="store_true",
+        help="write FILE.report.html too: figures of the tasks beside those of the official ones",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make the tasks; return 0, or 2 with one line where they cannot be made or written."""
+    try:
+        if args.num_tasks < 1:
+            raise InputError(f"--num_tasks: got {args.num_tasks}, expected at least 1")
+        if not args.output.name:
+            raise InputError(f'--output "{args.output}": expected the name of a file (or folder)')
+        guard = _guard(args.official_dir)
+        if guard.folder is not None:
+            use_sibling_tables(guard.folder)
+        settings = ForgeSettings(
+            args.num_tasks,
+            args.seed,
+            _categories(args.category),
+            args.dials,
+            args.layout,
+            guard.files or None,
+        )
+        files = ForgeFiles(args.output, settings)
+        text = _forge(files, settings, guard)
+        report: dict[str, object] = {"output": str(args.output), **files.summary()}
+        if args.report:
+            page = args.output.with_name(f"{args.output.name}.report.html")
+            write_report(args.output, guard.folder, page, files.summary())
+            report["report"] = str(page)
+            text += f"\nreport: {page}"
+        print(json.dumps(report, indent=2) if args.json else text)
+    except (InputError, OutputConflict, TaskError, ForgeFailure, OSError, *MISSING) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _forge(files: ForgeFiles, settings: ForgeSettings, guard: OfficialGuard) -> str:
+    """Make the tasks that are missing and return a line on what there is."""
+    is_there = f"{files.output}: is there already, forged with the same flags"
+    if files.is_finished():
+        return is_there
+    run = ForgeRun(settings, guard)
+    with files:
+        files.name_what_is_whole()
+        if files.is_finished():
+            return is_there
+        for texts in files.take_up():
+            run.remember(texts)
+        if not guard.files:
+            print(
+                "no official files are here, so no task is compared with theirs (import-bfcl gets "
+                "them); the ledger says so",
+                file=sys.stderr,
+            )
+        missing = settings.num_tasks - files.num_tasks
+        made = run.tasks(files.num_tasks)
+        for entry, line in with_progress_bar(made, "forging", "task", missing):
+            files.write(entry, line)
+        files.finish()
+    thrown = ", ".join(f"{count} that {why}" for why, count in sorted(files.thrown_away.items()))
+    return f"{files.num_tasks} tasks in {files.output}; thrown away: {thrown or 'none'}"
+
+
+def _categories(named: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the categories to make: those named, else all of BFCL's, those in long context where
+    its tables are here.
+    """
+    if named is not None:
+        if any(name in LONG_CONTEXT for name in named):
+            long_context_path()
+        return tuple(name for name in FORGED_CATEGORIES if name in named)
+    try:
+        long_context_path()
+    except LongContextError:
+        left_out = ", ".join(LONG_CONTEXT)
+        print(f"without BFCL's long-context tables (import-bfcl): no {left_out}", file=sys.stderr)
+        return tuple(name for name in BFCL_CATEGORIES if name not in LONG_CONTEXT)
+    return BFCL_CATEGORIES
+
+
+def _guard(folder: Path | None) -> OfficialGuard:
+    """Return the guard against the official files of a folder, or of those `import-bfcl` wrote."""
+    if folder is not None:
+        guard = OfficialGuard.of_folder(folder)
+        if not guard.files:
+            raise InputError(
+                f"--official_dir {folder}: expected files named BFCL_*.json, found none"
+            )
+        return guard
+    for usual in (official_data_folder(), user_data_folder()):
+        if usual.is_dir() and (guard := OfficialGuard.of_folder(usual)).files:
+            return guard
+    return OfficialGuard()

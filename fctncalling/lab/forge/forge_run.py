@@ -1,0 +1,111 @@
+"""A forge run: tasks one by one, none like an official one, none like another of the file."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from fctncalling.data.types import FunctionDoc, Task
+from fctncalling.lab.forge.forge_categories import FORGED_CATEGORIES, Maker
+from fctncalling.lab.forge.forge_settings import ForgeSettings
+from fctncalling.lab.forge.forged_entry import ForgedEntry
+from fctncalling.lab.forge.official_guard import OfficialGuard, call_sequence, digest
+
+REPEATED = "has the user texts of another task of the file"
+MAX_ATTEMPTS = 200
+
+
+class ForgeFailure(RuntimeError):
+    """A category that has no further task to give."""
+
+
+class LedgerLine(NamedTuple):
+    """What the ledger says of one task."""
+
+    id: str
+    attempt: int  # tasks thrown away in its place
+    texts: int  # hash of its user texts
+    sha: str  # hash of the entry
+    difficulty: float
+    provenance: dict[str, Any]
+    thrown_away: dict[str, int]  # reason -> number
+
+    def record(self) -> dict[str, Any]:
+        """Return the line as the ledger holds it."""
+        return {**self._asdict(), "texts": f"{self.texts:016x}"}
+
+
+class ForgeRun:
+    """Makes the tasks of a file in their order. The hashes of what is there already go first."""
+
+    def __init__(self, settings: ForgeSettings, guard: OfficialGuard) -> None:
+        self._settings = settings
+        self._guard = guard
+        self._seen = set[int]()
+
+    def remember(self, texts: int) -> None:
+        """Take note of the hash of a task that the file holds already."""
+        self._seen.add(texts)
+
+    def tasks(self, done: int = 0) -> Iterator[tuple[dict[str, Any], LedgerLine]]:
+        """Yield (entry, ledger line) of each task, the first `done` left out.
+
+        Raises ForgeFailure where a category runs dry.
+        """
+        places = (
+            (category, index)
+            for category, count in self._settings.counts().items()
+            for index in range(count)
+        )
+        for category, index in itertools.islice(places, done, None):
+            yield self._task(category, index)
+
+    def _task(self, category: str, index: int) -> tuple[dict[str, Any], LedgerLine]:
+        thrown: Counter[str] = Counter()
+        for attempt in range(MAX_ATTEMPTS):
+            made = self._maker(category)(category, self._settings.seed, index, attempt)
+            thrown.update(made.thrown_away)
+            texts = digest("\n".join(made.user_texts))
+            fault = REPEATED if texts in self._seen else self._official_fault(category, made)
+            if fault is None:
+                self._seen.add(texts)
+                entry = {**made.entry, "difficulty": made.difficulty}
+                line = json.dumps(entry, ensure_ascii=False)
+                sha = f"{digest(line):016x}"
+                return entry, LedgerLine(
+                    entry["id"], attempt, texts, sha, made.difficulty, made.provenance, thrown
+                )
+            thrown[fault] += 1
+        raise ForgeFailure(
+            f"{category}: no new task after {MAX_ATTEMPTS} attempts at number {index}; "
+            f"expected at most {index} tasks of it for seed {self._settings.seed}"
+        )
+
+    def _maker(self, category: str) -> Maker:
+        forged = FORGED_CATEGORIES[category]
+        of_history = forged.make_of_history if self._settings.dials == "history" else None
+        return of_history or forged.make
+
+    def _official_fault(self, category: str, made: ForgedEntry) -> str | None:
+        if not self._guard.files:
+            return None
+        docs = [
+            FunctionDoc(doc["name"], doc["description"], doc["parameters"])
+            for doc in made.entry.get("function", ())
+            if isinstance(doc, dict)
+        ]
+        entry = made.entry
+        task = Task(
+            entry["id"],
+            category,
+            entry["question"],
+            functions=docs,
+            ground_truth=entry.get("ground_truth"),
+            initial_config=entry.get("initial_config", {}),
+            involved_classes=entry.get("involved_classes", ()),
+        )
+        sequence = None if entry.get("ground_truth") is None else call_sequence(task)
+        return self._guard.fault(made.user_texts, sequence)

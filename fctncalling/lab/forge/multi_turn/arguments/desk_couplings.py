@@ -1,0 +1,208 @@
+"""Arguments that belong together, for the functions where drafting each alone would not do:
+messages, posts and tickets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fctncalling.lab.forge.multi_turn.arguments.drafter import (
+    Drafter,
+    from_fact,
+    inferred,
+    said,
+)
+from fctncalling.lab.forge.multi_turn.worlds import pools
+from fctncalling.lab.forge.plan import Value
+
+Arguments = dict[str, Value]
+Draft = Callable[[Drafter], Arguments]
+
+
+def own_text(drafter: Drafter, make: Callable[[Any], str]) -> Value:
+    """Return a text of the user's own, now and then one that a result shows."""
+    shown = [f for f in drafter.knowledge.results("text")[-1:] if _short(f.value)]
+    if shown and drafter.draw.random() < 0.2 * drafter.dials.result:
+        return from_fact(shown[0], "result")
+    return said("text", make(drafter.draw))
+
+
+def _short(text: Any) -> bool:
+    return isinstance(text, str) and 8 < len(text) < 200 and "\n" not in text
+
+
+def send_message(drafter: Drafter) -> Arguments:
+    return {
+        "receiver_id": _receiver(drafter),
+        "message": own_text(drafter, pools.short_message),
+    }
+
+
+def _receiver(drafter: Drafter) -> Value:
+    known, me = drafter.known("user_id"), drafter.state["MessageAPI"]["current_user"]
+    if known is not None and known.value != me and drafter.draw.random() < 0.75:
+        return known
+    users = drafter.state["MessageAPI"]["user_map"]
+    others = [u for u in users.values() if u != me]
+    return said("user_id", drafter.draw.choice(others))
+
+
+def delete_message(drafter: Drafter) -> Arguments:
+    receivers = [next(iter(each)) for each in drafter.state["MessageAPI"]["inbox"]]
+    known = drafter.known("user_id")
+    if known is not None and known.value in receivers:
+        return {"receiver_id": known}
+    return {"receiver_id": said("user_id", drafter.draw.choice(receivers or [""]))}
+
+
+def message_login(drafter: Drafter) -> Arguments:
+    return {
+        "user_id": said("user_id", next(iter(drafter.state["MessageAPI"]["user_map"].values())))
+    }
+
+
+def get_user_id(drafter: Drafter) -> Arguments:
+    return {"user": drafter.value("contact")}
+
+
+def search_messages(drafter: Drafter) -> Arguments:
+    texts = [text for each in drafter.state["MessageAPI"]["inbox"] for text in each.values()]
+    return {"keyword": _keyword(drafter, texts)}
+
+
+def search_tweets(drafter: Drafter) -> Arguments:
+    texts = [tweet["content"] for tweet in drafter.state["TwitterAPI"]["tweets"].values()]
+    return {"keyword": _keyword(drafter, texts)}
+
+
+def _keyword(drafter: Drafter, texts: list[str]) -> Value:
+    words = [word.strip(".!?,") for text in texts for word in text.split() if len(word) > 5]
+    if not words:
+        raise LookupError("keyword")
+    return said("keyword", drafter.draw.choice(words))
+
+
+def post_tweet(drafter: Drafter) -> Arguments:
+    draw = drafter.draw
+    arguments = {"content": own_text(drafter, pools.tweet)}
+    if draw.random() < 0.6:
+        topics = draw.sample(pools.TOPICS, draw.choice((1, 1, 2)))
+        tags = [f"#{topic}" for topic in topics]
+        if draw.random() < 0.2 * drafter.dials.inferred:
+            arguments["tags"] = inferred("hashtag", tags, "hashtag", topics, "topic")
+        else:
+            arguments["tags"] = said("hashtag", tags)
+    if draw.random() < 0.3:
+        names = [pools.account(draw) for _ in range(draw.choice((1, 1, 2)))]
+        mentions = [f"@{name}" for name in names]
+        if draw.random() < 0.5:
+            arguments["mentions"] = said("mention", mentions)
+        else:
+            arguments["mentions"] = inferred("mention", mentions, "mention", names, "account")
+    return arguments
+
+
+def mention(drafter: Drafter) -> Arguments:
+    names = [pools.account(drafter.draw) for _ in range(drafter.draw.choice((1, 1, 2)))]
+    return {"tweet_id": drafter.value("tweet_id"), "mentioned_usernames": said("account", names)}
+
+
+def comment(drafter: Drafter) -> Arguments:
+    text = said("text", f"{drafter.draw.choice(('Great news', 'Well done', 'Good to know'))}! "
+                f"{pools.sentence(drafter.draw)}")  # fmt: skip
+    return {"tweet_id": drafter.value("tweet_id"), "comment_content": text}
+
+
+def authenticate_twitter(drafter: Drafter) -> Arguments:
+    posts = drafter.state["TwitterAPI"]
+    return {
+        "username": said("username", posts["username"]),
+        "password": said("password", posts["password"]),
+    }
+
+
+def own_account(drafter: Drafter) -> Arguments:
+    if drafter.draw.random() < 0.5:
+        return {"username": said("account", drafter.state["TwitterAPI"]["username"])}
+    return {"username": drafter.value("account")}
+
+
+def follow_user(drafter: Drafter) -> Arguments:
+    return {"username_to_follow": said("account", pools.account(drafter.draw))}
+
+
+def unfollow_user(drafter: Drafter) -> Arguments:
+    following = drafter.state["TwitterAPI"]["following_list"]
+    return {"username_to_unfollow": said("account", drafter.draw.choice(following or [""]))}
+
+
+def create_ticket(drafter: Drafter) -> Arguments:
+    draw = drafter.draw
+    arguments = {"title": said("title", pools.title(draw))}
+    if draw.random() < 0.85:
+        arguments["description"] = own_text(drafter, pools.complaint)
+    if draw.random() < 0.75:
+        priority = draw.randint(1, 5)
+        arguments["priority"] = (
+            inferred("priority", 5, "highest_priority", "highest", "priority_word")
+            if priority == 5 and draw.random() < 0.6
+            else said("priority", priority)
+        )
+    return arguments
+
+
+def resolve_ticket(drafter: Drafter) -> Arguments:
+    known = drafter.known("text")
+    text = known if known and drafter.draw.random() < 0.35 else None
+    return {
+        "ticket_id": drafter.value("ticket_id"),
+        "resolution": text or said("text", pools.resolution(drafter.draw)),
+    }
+
+
+def ticket_login(drafter: Drafter) -> Arguments:
+    return {"username": drafter.fresh("username"), "password": drafter.fresh("password")}
+
+
+def edit_ticket(drafter: Drafter) -> Arguments:
+    draw = drafter.draw
+    name = draw.choice(("priority", "priority", "status", "title"))
+    values: dict[str, Any] = {
+        "priority": draw.randint(1, 5),
+        "status": draw.choice(("In Progress", "Pending", "On Hold")),
+        "title": pools.title(draw),
+    }
+    return {
+        "ticket_id": drafter.value("ticket_id"),
+        "updates": said("ticket_updates", {name: values[name]}),
+    }
+
+
+def get_user_tickets(drafter: Drafter) -> Arguments:
+    return {} if drafter.draw.random() < 0.6 else {"status": said("ticket_status", "Open")}
+
+
+DRAFTS: dict[str, Draft] = {
+    "send_message": send_message,
+    "delete_message": delete_message,
+    "message_login": message_login,
+    "get_user_id": get_user_id,
+    "search_messages": search_messages,
+    "search_tweets": search_tweets,
+    "post_tweet": post_tweet,
+    "mention": mention,
+    "comment": comment,
+    "authenticate_twitter": authenticate_twitter,
+    "get_user_stats": own_account,
+    "get_user_tweets": own_account,
+    "follow_user": follow_user,
+    "unfollow_user": unfollow_user,
+    "create_ticket": create_ticket,
+    "resolve_ticket": resolve_ticket,
+    "ticket_login": ticket_login,
+    "trading_login": ticket_login,
+    "edit_ticket": edit_ticket,
+    "get_user_tickets": get_user_tickets,
+}
+"""Function -> how its arguments are drafted together."""

@@ -1,0 +1,194 @@
+"""Arguments of a call, drafted: each value with where it comes from.
+
+A draft need not succeed: the walk executes it and drafts another where the tools refuse.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fctncalling.lab.forge.multi_turn.dials import Dials
+from fctncalling.lab.forge.multi_turn.knowledge import Fact, Knowledge, source_of
+from fctncalling.lab.forge.multi_turn.worlds import inventory, make_world, pools
+from fctncalling.lab.forge.plan import Source, Value
+
+MONTHS = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+NUMERIC_KINDS = (
+    "number", "count", "price", "pressure", "gallons", "liters", "kilometers", "miles", "amount",
+    "temperature",
+)  # fmt: skip
+_FRESH: dict[str, Callable[[random.Random], Any]] = {
+    "new_folder": lambda draw: draw.choice(pools.FOLDERS),
+    "new_file": pools.file_name,
+    "text": pools.sentence,
+    "title": pools.title,
+    "keyword": lambda draw: draw.choice(pools.TOPICS),
+    "new_contact": lambda draw: draw.choice(pools.FIRST_NAMES),
+    "account": pools.account,
+    "username": pools.account,
+    "password": pools.password,
+    "priority": lambda draw: draw.randint(1, 5),
+    "amount": lambda draw: float(draw.randint(4, 240) * 25),
+    "price": lambda draw: float(draw.randint(10, 400)),
+    "share_count": lambda draw: draw.choice((5, 10, 15, 20, 25, 30, 40, 50, 60, 75, 100)),
+    "percent": lambda draw: draw.choice((0.5, 1.0, 1.5, 2.0, 2.5, 3.0)),
+    "date": make_world.date,
+    "travel_class": lambda draw: draw.choice(("economy", "business", "first")),
+    "insurance_type": lambda draw: draw.choice(("comprehensive", "basic", "travel", "medical")),
+    "client_id": lambda draw: f"client_{draw.randint(100, 9999)}",
+    "client_secret": lambda draw: f"secret_{pools.code(draw, 6)}",
+    "refresh_token": lambda draw: f"refresh_{pools.code(draw, 6)}",
+    "grant_type": lambda draw: draw.choice(("read_write", "read", "booking")),
+    "card_number": lambda draw: str(draw.randint(4 * 10**15, 5 * 10**15)),
+    "expiry_date": lambda draw: f"{draw.randint(1, 12):02d}/{draw.randint(2027, 2033)}",
+    "person_name": pools.full_name,
+    "card_verification_number": lambda draw: draw.randint(100, 999),
+    "birth_date": lambda draw: (
+        f"{draw.randint(1950, 2002)}-{draw.randint(1, 12):02d}-{draw.randint(1, 28):02d}"
+    ),
+    "passport_number": lambda draw: f"US{draw.randint(10**6, 10**8 - 1)}",
+    "temperature": lambda draw: float(draw.randint(16, 28)),
+    "fan_speed": lambda draw: draw.randrange(10, 100, 5),
+    "climate_mode": lambda draw: draw.choice(("auto", "cool", "heat", "defrost")),
+    "miles": lambda draw: float(draw.randint(4, 160) * 5),
+    "gallons": lambda draw: float(draw.randint(4, 24)),
+    "liters": lambda draw: draw.randint(3, 16) * 5,
+    "place": pools.address,
+    "number": lambda draw: draw.choice((draw.randint(2, 900), round(draw.uniform(1, 500), 2))),
+    "precision": lambda draw: draw.randint(1, 5),
+    "first_name": lambda draw: draw.choice(pools.FIRST_NAMES),
+    "last_name": lambda draw: draw.choice(pools.LAST_NAMES),
+    "speed": lambda draw: float(draw.randrange(40, 121, 5)),
+    "meters": lambda draw: float(draw.randrange(30, 150, 10)),
+    "ticket_status": lambda draw: draw.choice(("Open", "Closed", "Resolved")),
+    "headlight_mode": lambda draw: "on",
+    "brake_mode": lambda draw: draw.choice(("engage", "engage", "release")),
+    "car_part": lambda draw: draw.choice(
+        ("fuel", "battery", "doors", "climate", "headlights", "engine")
+    ),
+}
+
+_NUMBERED = frozenset({"order_id", "booking_id", "tweet_id", "ticket_id"})
+"""Kinds of which people know the number less often than the thing."""
+
+
+@dataclass
+class Drafter:
+    """Drafts values for the calls of one turn."""
+
+    draw: random.Random
+    dials: Dials
+    knowledge: Knowledge
+    state: inventory.State
+    turn: int = 0
+
+    def value(self, kind: str, exclude: Collection[Any] = ()) -> Value:
+        """Return a value of a kind, by a source that the dials prefer.
+
+        Raises LookupError where the world has none.
+        """
+        options = [*self._known(kind, exclude)]
+        fresh = self._fresh_options(kind, exclude)
+        options.extend(fresh)
+        if not options:
+            raise LookupError(kind)
+        return self.draw.choices([o for _, o in options], [w for w, _ in options])[0]
+
+    def each(self, kinds: Mapping[str, str]) -> dict[str, Value]:
+        """Return a value for each parameter, each by its kind alone."""
+        return {name: self.value(kind) for name, kind in kinds.items()}
+
+    def fresh(self, kind: str) -> Value:
+        """Return a value that this turn's words say for the first time."""
+        return said(kind, _FRESH[kind](self.draw))
+
+    def known(self, kind: str) -> Value | None:
+        """Return a value met before, none where nothing of the kind was."""
+        options = self._known(kind, ())
+        if not options:
+            return None
+        return self.draw.choices([o for _, o in options], [w for w, _ in options])[0]
+
+    def _known(self, kind: str, exclude: Collection[Any]) -> list[tuple[float, Value]]:
+        """Return what was said or seen last of a kind, while it exists, by weight."""
+        exist = inventory.entities(kind, self.state) if kind in inventory.REFERENCE_KINDS else None
+        found = []
+        groups = (
+            (self.dials.said_again, self.knowledge.said_in(kind, self.turn), "said_now"),
+            (self.dials.said_before, self.knowledge.said_before(kind, self.turn), "said_before"),
+            (self.dials.result, self.knowledge.last_result(kind), "result"),
+        )
+        for weight, facts, provenance in groups:
+            for fact in facts[-1:]:
+                lives = (exist is None or fact.value in exist) and fact.value != ""
+                if lives and fact.value not in exclude and weight:
+                    found.append((weight, from_fact(fact, provenance)))
+        return found
+
+    def _fresh_options(self, kind: str, exclude: Collection[Any]) -> list[tuple[float, Value]]:
+        if kind not in inventory.REFERENCE_KINDS:
+            return [(self.dials.said_now, self._spoken(kind, _FRESH[kind](self.draw)))]
+        exist = [e for e in inventory.entities(kind, self.state) if e not in exclude]
+        if not exist:
+            return []
+        rarely = 0.6 if kind in _NUMBERED else 1.0
+        options = [(rarely * self.dials.said_now, self._spoken(kind, self.draw.choice(exist)))]
+        if len(exist) == 1 and kind in inventory.LOOK_UPS:
+            options.append((self.dials.state, looked_up(kind, exist[0], self.state)))
+        return options
+
+    def _spoken(self, kind: str, value: Any) -> Value:
+        """Return a value as words say it: now and then in a form that it is inferred from."""
+        if self.draw.random() < self.dials.inferred:
+            if kind == "airport":
+                return inferred(
+                    kind, value, "airport_of_city", inventory.CITY_OF_AIRPORT[value], "city"
+                )
+            if kind == "date":
+                return inferred(kind, value, "iso_date", spoken_date(value), "spoken_date")
+            if kind == "symbol" and value in inventory.COMPANY_OF_SYMBOL:
+                company = inventory.COMPANY_OF_SYMBOL[value]
+                return inferred(kind, value, "symbol_of_company", company, "company")
+        return said(kind, value)
+
+
+def said(kind: str, value: Any) -> Value:
+    """Return a value that this turn's words say as it is."""
+    return Value(kind, value, "said_now", said=value, said_kind=kind)
+
+
+def flag(kind: str, value: Any) -> Value:
+    """Return a switch that the verb decides."""
+    return Value(kind, value, "flag")
+
+
+def inferred(kind: str, value: Any, rule: str, origin: Any = None, said_kind: str = "") -> Value:
+    """Return a value that follows from what the words say, or from the docs alone."""
+    return Value(kind, value, "inferred", said=origin, said_kind=said_kind, rule=rule)
+
+
+def looked_up(kind: str, value: Any, state: inventory.State) -> Value:
+    """Return a value that a look-up shows and the words describe: the only one there is."""
+    function, attribute = inventory.LOOK_UPS[kind]
+    owner = next(name for name, attributes in state.items() if attribute in attributes)
+    source = Source(path=(owner, attribute))
+    return Value(kind, value, "state", rule=f"look_up:{function}", source=source)
+
+
+def from_fact(fact: Fact, provenance: str) -> Value:
+    """Return a known fact as an argument."""
+    if provenance == "said_now":
+        return fact.origin or said(fact.kind, fact.value)
+    return Value(fact.kind, fact.value, provenance, source=source_of(fact))  # type: ignore[arg-type]
+
+
+def spoken_date(iso: str) -> str:
+    """Return "2026-05-12" as "May 12, 2026"."""
+    year, month, day = iso.split("-")
+    return f"{MONTHS[int(month) - 1]} {int(day)}, {year}"

@@ -1,0 +1,116 @@
+"""Arguments that belong together: files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fctncalling.lab.forge.multi_turn.arguments.desk_couplings import Arguments, Draft, own_text
+from fctncalling.lab.forge.multi_turn.arguments.drafter import Drafter, flag, inferred, said
+from fctncalling.lab.forge.multi_turn.worlds import inventory, pools
+from fctncalling.lab.forge.plan import Value
+
+
+def _file(drafter: Drafter, *, longer_than: int = 0) -> tuple[Value, str]:
+    """Return a file of the current directory and its content."""
+    here = inventory.files(drafter.state)
+    short = [n for n, item in here.items() if len(str(item.content).splitlines()) <= longer_than]
+    name = drafter.value("file_name", short if longer_than else ())
+    return name, str(here[name.value].content)
+
+
+def grep(drafter: Drafter) -> Arguments:
+    name, content = _file(drafter, longer_than=1)
+    words = [word.strip(".!?,") for word in content.split() if len(word) > 4]
+    if not words:
+        raise LookupError("pattern")
+    return {"file_name": name, "pattern": said("pattern", drafter.draw.choice(words))}
+
+
+def tail(drafter: Drafter) -> Arguments:
+    name, content = _file(drafter)
+    most = max(1, len(content.splitlines()) - 1)
+    return {"file_name": name, "lines": said("line_count", drafter.draw.randint(1, most))}
+
+
+def wc(drafter: Drafter) -> Arguments:
+    name, _ = _file(drafter)
+    modes = {"l": "lines", "w": "words", "c": "characters"}
+    mode = drafter.draw.choice(list(modes))
+    if mode == "l" and drafter.draw.random() < 0.3:
+        return {"file_name": name}
+    return {
+        "file_name": name,
+        "mode": inferred("count_mode", mode, "count_mode", modes[mode], "counted"),
+    }
+
+
+def find(drafter: Drafter) -> Arguments:
+    names = [*inventory.files(drafter.state), *inventory.folders(drafter.state)]
+    below = [n for each in inventory.folders(drafter.state).values() for n in each.contents]
+    if not names + below:
+        raise LookupError("name_part")
+    part = drafter.draw.choice(names + below).split(".")[0].split("_")[0]
+    path = flag("folder_path", ".")
+    return {"path": path, "name": said("name_part", part or ".")}
+
+
+def ls(drafter: Drafter) -> Arguments:
+    hidden = drafter.draw.random() < 0.4
+    return {"a": flag("switch", True)} if hidden else {}
+
+
+def du(drafter: Drafter) -> Arguments:
+    return {"human_readable": flag("switch", True)} if drafter.draw.random() < 0.7 else {}
+
+
+def transfer(drafter: Drafter) -> Arguments:
+    """Move or copy a file into a directory, or under a new name."""
+    source = replace(drafter.value("file_name"), kind="entry_name")
+    places = inventory.folders(drafter.state)
+    if places and drafter.draw.random() < 0.7:
+        return {
+            "source": source,
+            "destination": replace(drafter.value("folder"), kind="destination"),
+        }
+    stem, dot, ending = str(source.value).rpartition(".")
+    new = drafter.draw.choice(pools.FILE_STEMS)
+    new_name = f"{new}.{ending}" if stem and dot else new
+    if new_name in {*inventory.files(drafter.state), *places}:
+        raise LookupError("destination")
+    return {"source": source, "destination": said("destination", new_name)}
+
+
+def diff(drafter: Drafter) -> Arguments:
+    first = drafter.value("file_name")
+    second = drafter.value("file_name", (first.value,))
+    return {"file_name1": first, "file_name2": second}
+
+
+def echo(drafter: Drafter) -> Arguments:
+    empty = [n for n, item in inventory.files(drafter.state).items() if not item.content]
+    name = (
+        drafter.value("file_name")
+        if not empty
+        else drafter.value(
+            "file_name", [n for n in inventory.files(drafter.state) if n not in empty]
+        )
+    )
+    content = own_text(drafter, pools.sentence)
+    if content.value == inventory.files(drafter.state)[name.value].content:
+        raise LookupError("text")  # it says so already
+    return {"content": content, "file_name": name}
+
+
+DRAFTS: dict[str, Draft] = {
+    "grep": grep,
+    "tail": tail,
+    "wc": wc,
+    "find": find,
+    "ls": ls,
+    "du": du,
+    "mv": transfer,
+    "cp": transfer,
+    "diff": diff,
+    "echo": echo,
+}
+"""Function -> how its arguments are drafted together."""

@@ -1,0 +1,91 @@
+"""Task entries of plans and their user texts: fields as in BFCL's own files, truth inside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fctncalling.data.types import Task
+from fctncalling.envs.python_source.plain_calls import PlainCall
+from fctncalling.envs.python_source.render import render_call
+from fctncalling.lab.forge.plan import Plan, PlannedCall
+
+
+def task_entry(plan: Plan, texts: Sequence[str], task_id: str) -> dict[str, Any]:
+    """Return a plan's entry. `texts` has one text a turn; that of a turn in which only a function
+    returns is not read.
+
+    The entry has no function docs: those of `involved_classes` are added by whoever has them.
+    """
+    entry: dict[str, Any] = {
+        "id": task_id,
+        "question": [
+            [] if turn.role == "function_returns" else [{"role": "user", "content": text}]
+            for turn, text in zip(plan.turns, texts, strict=True)
+        ],
+        "initial_config": dict(plan.initial_config),
+        "path": [
+            f"{call.class_name}.{call.function}"
+            for turn in plan.turns
+            for call in turn.calls
+            if call.purpose == "asked"
+        ],
+        "involved_classes": list(plan.involved_classes),
+    }
+    if plan.excluded_functions:
+        entry["excluded_function"] = list(plan.excluded_functions)
+    if plan.missed_functions:
+        entry["missed_function"] = {
+            str(turn): list(names) for turn, names in plan.missed_functions.items()
+        }
+    entry["ground_truth"] = [[call_text(call) for call in turn.calls] for turn in plan.turns]
+    return entry
+
+
+def call_text(call: PlannedCall) -> str:
+    """Return a planned call as a truth writes it."""
+    return render_call(call.function, {name: each.value for name, each in call.arguments.items()})
+
+
+def plain(call: PlannedCall) -> PlainCall:
+    """Return a planned call as the tools take it, its lists and dicts its own."""
+    return PlainCall(call.function, (), {key: _own(v.value) for key, v in call.arguments.items()})
+
+
+def _own(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_own(each) for each in value]
+    return dict(value) if isinstance(value, dict) else value
+
+
+def bare_texts(plan: Plan) -> list[str]:
+    """Return what each turn must say and nothing else: the values, for measures without words."""
+    texts = []
+    for turn in plan.turns:
+        said: list[str] = []
+        for number, call in enumerate(turn.requested):
+            for name, value in call.arguments.items():
+                if (number, name) == turn.blank and turn.role == "request_without_value":
+                    continue
+                if turn.role == "missing_value" and (number, name) != turn.blank:
+                    continue
+                if value.said is not None:
+                    said.append(str(value.said))
+                elif value.provenance == "flag" and value.kind in ("ignition_mode", "brake_mode"):
+                    said.append(value.value)
+        texts.append("; ".join(said) or "-")
+    return texts
+
+
+def bare_task(plan: Plan) -> Task:
+    """Return a plan as a task whose texts are bare values, without function docs."""
+    entry = task_entry(plan, bare_texts(plan), plan.seed)
+    return Task(
+        entry["id"],
+        "multi_turn_base" if plan.variant == "irrelevance" else f"multi_turn_{plan.variant}",
+        entry["question"],
+        ground_truth=entry["ground_truth"],
+        initial_config=entry["initial_config"],
+        involved_classes=entry["involved_classes"],
+        missed_functions=plan.missed_functions,
+    )

@@ -1,0 +1,201 @@
+"""Learns by trying what BFCL's functions do, on our own tools in sampled worlds.
+
+Run as a module, it writes `moves.json`; a test holds the file to what probing gives.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter, defaultdict
+from contextlib import suppress
+from typing import Any
+
+from fctncalling.lab.forge.multi_turn.dials import Dials
+from fctncalling.lab.forge.multi_turn.kinds import PARAMETER_KINDS
+from fctncalling.lab.forge.multi_turn.knowledge import is_refusal, leaves, parsed, pattern
+from fctncalling.lab.forge.multi_turn.moves import TABLE, Moves, headline, shape
+from fctncalling.lab.forge.multi_turn.walk import DeadEnd, NoDraft, Walk
+from fctncalling.lab.forge.multi_turn.worlds import inventory
+from fctncalling.lab.forge.multi_turn.worlds.make_world import make_world
+
+WORLDS = 36
+_PASSES = 3
+_REDRAWS = 6
+_ROOM = 5  # calls of a prelude
+_MOST_SHAPES = 12
+_SURE = 0.7  # share of a result's values at a place that must be of a kind
+
+
+def learn(seed: int = 0, num_worlds: int = WORLDS) -> dict[str, dict[str, Any]]:
+    """Return {function: {"changes", "cures": {refusal: [functions]}, "produces": {path: kind},
+    "seen_by": [functions], "shapes": [of results]}}.
+    """
+    learned: dict[str, dict[str, Any]] = {}
+    for _ in range(_PASSES):  # what the first pass cured, the second starts from
+        known = Moves(learned)
+        for owner, names in PARAMETER_KINDS.items():
+            probe = _Probe(owner, seed, known)
+            for index in range(num_worlds):
+                probe.visit(index)
+            learned.update({name: probe.learned(name) for name in names})
+    return learned
+
+
+class _Probe:
+    """Counts of what happened to one class's functions."""
+
+    def __init__(self, owner: str, seed: int, known: Moves) -> None:
+        self._known = known
+        self.owner = owner
+        self.names = list(PARAMETER_KINDS[owner])
+        self._seed = seed
+        self.changed: set[str] = set()
+        self.cured: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+        self.shown: dict[str, Counter[str]] = defaultdict(Counter)
+        self.shapes: dict[str, set[str]] = defaultdict(set)
+        self.leaves: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+
+    def visit(self, index: int) -> None:
+        """Try every function in one world, first in its own state, then after every other."""
+        draw = random.Random(f"{self._seed}/{self.owner}/{index}")
+        world = make_world(draw, [self.owner])
+        walk = Walk(draw, [self.owner], world, Dials(inferred=0.0))
+        walk.moves = self._known
+        walk.start_turn()
+        with suppress(DeadEnd):
+            for _ in range(index % 4):
+                walk.request(draw.choice(self.names), _ROOM)
+        for name in self.names:
+            start = walk.mark()
+            before = self._reads(walk)
+            text = self._call(walk, name)
+            if text is not None and not is_refusal(text):
+                self._compare(walk, name, before)
+            walk.rewind(start)
+            if text is not None and is_refusal(text) and headline(text):
+                self._cure(walk, name, text)
+            walk.rewind(start)
+
+    def _reads(self, walk: Walk) -> dict[str, tuple[Any, str]]:
+        """Return what reads show now, those that show something else each time left out."""
+        shown, start = {}, walk.mark()
+        for name in self.names:
+            with suppress(NoDraft):
+                if self._known.changes_state(name):
+                    continue
+                arguments = walk.drafted(name)
+                text = walk.execute(name, arguments)
+                if not is_refusal(text) and text == walk.execute(name, arguments):
+                    shown[name] = arguments, text
+                else:
+                    walk.rewind(start)  # no read, or one that was refused half-way
+        return shown
+
+    def _compare(self, walk: Walk, name: str, before: dict[str, tuple[Any, str]]) -> None:
+        for other, (arguments, text) in before.items():
+            after = walk.execute(other, arguments)
+            self.shown[name][other] += after != text and not is_refusal(after)
+
+    def _call(self, walk: Walk, name: str) -> str | None:
+        before = walk.session.public_state()
+        try:
+            text = walk.execute(name, walk.drafted(name))
+        except NoDraft:
+            return None
+        if not is_refusal(text):
+            if walk.session.public_state() != before:
+                self.changed.add(name)
+            self._note(walk, name, text)
+        return text
+
+    def _note(self, walk: Walk, name: str, text: str) -> None:
+        state = walk.session.live_state()
+        self.shapes[name].add(shape(text))
+        for path, value in leaves(parsed(text)):
+            kinds = [
+                kind
+                for kind in inventory.REFERENCE_KINDS
+                if kind not in ("sector", "entry_name") and value in inventory.entities(kind, state)
+            ]
+            self.leaves[name, pattern(path)].update([*kinds, "all"])
+
+    def _cure(self, walk: Walk, name: str, refusal: str) -> None:
+        """Note which other calls help: those after which the refused one succeeds, perhaps by
+        further steps that are known already. Where other arguments help, no step is needed.
+        """
+        if any(self._succeeds(walk, name) for _ in range(_REDRAWS)):
+            return
+        start, calls = walk.mark(), len(walk.turns[-1])
+        helped = dict[str, int]()  # what helps -> calls that it took
+        for other in self.names:
+            made = other != name and walk._attempt(other, "needed_step", _ROOM - 1)
+            if made and self._helped(walk, name, headline(refusal)):
+                helped[other] = len(walk.turns[-1]) - calls
+            walk.rewind(start)
+        fewest = min(helped.values(), default=0)
+        self.cured[name, headline(refusal)].update(o for o, n in helped.items() if n == fewest)
+
+    def _helped(self, walk: Walk, name: str, refusal: str) -> bool:
+        after = walk.mark()
+        text = self._call(walk, name)
+        walk.rewind(after)
+        if text is None or headline(text) == refusal:
+            return False
+        return not is_refusal(text) or self._succeeds(walk, name, cured=True)
+
+    def _succeeds(self, walk: Walk, name: str, *, cured: bool = False) -> bool:
+        """Whether a call of freshly drafted arguments succeeds; the state is put back."""
+        start = walk.mark()
+        try:
+            if cured:
+                return walk._attempt(name, "asked", _ROOM)
+            text = self._call(walk, name)
+            return text is not None and not is_refusal(text)
+        finally:
+            walk.rewind(start)
+
+    def learned(self, name: str) -> dict[str, Any]:
+        """Return one function's entry of the table."""
+        cures = {
+            refusal: _leading(counts)
+            for (function, refusal), counts in sorted(self.cured.items())
+            if function == name
+        }
+        produces = {}
+        for (function, path), counts in sorted(self.leaves.items()):
+            if function != name or counts["all"] < 5:
+                continue
+            sure = [
+                k for k, n in sorted(counts.items()) if n >= _SURE * counts["all"] and k != "all"
+            ]
+            if sure:
+                produces[path] = sure[0]
+        return {
+            "changes": name in self.changed,
+            "cures": {refusal: names for refusal, names in cures.items() if names},
+            "produces": produces,
+            "seen_by": sorted(n for n, times in self.shown[name].items() if times > 1),
+            "shapes": _common(self.shapes[name]),
+        }
+
+
+def _common(shapes: set[str]) -> list[str]:
+    """Return a function's shapes; none where its results are keyed by what they are about."""
+    return sorted(shapes) if len(shapes) <= _MOST_SHAPES else []
+
+
+def _leading(counts: Counter[str]) -> list[str]:
+    """Return what helped more than once and at least half as often as what helped most."""
+    top = max(counts.values(), default=0)
+    return [name for name, times in counts.most_common() if times > 1 and 2 * times >= top]
+
+
+def main() -> None:
+    """Write the table."""
+    lines = [f"  {json.dumps(name)}: {json.dumps(entry)}" for name, entry in learn().items()]
+    TABLE.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

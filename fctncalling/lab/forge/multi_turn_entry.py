@@ -1,0 +1,118 @@
+"""Entry of a multi-turn task: a proven plan and words that say it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from fctncalling.data.bfcl import embedded_path
+from fctncalling.data.errors import Location
+from fctncalling.data.function_docs import FunctionDocs
+from fctncalling.lab.forge.forged_entry import ForgedEntry
+from fctncalling.lab.forge.multi_turn import HISTORY_DIALS, Dials, multi_turn_plan, task_entry
+from fctncalling.lab.forge.multi_turn.fidelity import occurs
+from fctncalling.lab.forge.plan import Plan
+from fctncalling.lab.forge.words import CannotSay, user_texts
+
+AMBIGUOUS = "is ambiguous: other calls lead to the same end"
+VARIATIONS = 2  # wordings tried for a plan
+PLANS = 50  # plans tried for a task
+
+
+def multi_turn_entry(
+    category: str, seed: int, index: int, attempt: int = 0, dials: Dials | None = None
+) -> ForgedEntry:
+    """Return task `index` of a category; another `attempt` gives another task in its place.
+
+    Nothing but these arguments decides. Raises LongContextError where BFCL's tables are needed
+    and missing, CannotSay where no plan could be worded.
+    """
+    ambiguous = 0
+    for number in range(PLANS):
+        plan = multi_turn_plan(category, seed, index, attempt * PLANS + number, dials)
+        ambiguous += plan.ambiguous
+        if mentions_in_a_default_list(plan):
+            continue
+        texts = _worded(plan)
+        if dials == HISTORY_DIALS and texts is not None and not _needs_history(plan, texts):
+            continue
+        if texts is not None:
+            entry = task_entry(plan, texts, f"{category}_{index}")
+            if plan.excluded_functions:
+                entry["function"] = _offered(plan)
+            thrown = {AMBIGUOUS: ambiguous} if ambiguous else {}
+            return ForgedEntry(entry, plan.difficulty, _provenance(plan, number), thrown)
+    raise CannotSay(f"{category}: none of {PLANS} plans of number {index} could be worded")
+
+
+def mentions_in_a_default_list(plan: Plan) -> bool:
+    """Whether a plan adds mentions to a tweet posted without any.
+
+    The official package then extends a list that all its instances share, in one process, so that
+    it refuses the very truth of such a task (the default argument of `post_tweet`).
+    """
+    config = plan.initial_config.get("TwitterAPI", {})
+    number = config.get("tweet_counter", 0)
+    bare = set[Any]()
+    for call in (call for turn in plan.turns for call in turn.calls):
+        if call.function == "post_tweet":
+            if "mentions" not in call.arguments:
+                bare.add(number)
+            number += 1
+        elif call.function == "mention" and call.arguments["tweet_id"].value in bare:
+            return True
+    return False
+
+
+def _needs_history(plan: Plan, texts: Sequence[str]) -> bool:
+    """Whether a value has to be remembered: from earlier words, a result or the initial state, and
+    not to be read in the newest words.
+    """
+    return any(
+        value.provenance in ("said_before", "result", "state")
+        and value.kind != "door"  # the four doors of every car
+        and not occurs(value.value, text)
+        for turn, text in zip(plan.turns, texts, strict=True)
+        for call in turn.calls
+        for value in call.arguments.values()
+    )
+
+
+def _worded(plan: Plan) -> list[str] | None:
+    for variation in range(VARIATIONS):
+        try:
+            return user_texts(plan, variation)
+        except CannotSay:
+            continue
+    return None
+
+
+def _offered(plan: Plan) -> list[str]:
+    """Return the names of the classes' functions, less those that are never offered."""
+    return [
+        name
+        for class_name in plan.involved_classes
+        for name in _documented(class_name)
+        if name not in plan.excluded_functions
+    ]
+
+
+@cache
+def _documented(class_name: str) -> tuple[str, ...]:
+    folder = embedded_path("multi_turn_func_doc")
+    docs = FunctionDocs(folder).of_classes([class_name], Location(folder, 0))
+    return tuple(doc.name for doc in docs)
+
+
+def _provenance(plan: Plan, unsaid_plans: int) -> dict[str, Any]:
+    """Return where the arguments come from, and which steps the words do not mention."""
+    calls = [call for turn in plan.turns for call in turn.calls]
+    sources = Counter(value.provenance for call in calls for value in call.arguments.values())
+    return {
+        "plan": plan.seed,
+        "plans_without_words": unsaid_plans,
+        "arguments": dict(sorted(sources.items())),
+        "needed_steps": sum(call.purpose == "needed_step" for call in calls),
+    }

@@ -1,0 +1,99 @@
+"""Entries of the single-turn categories, proven."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+from fctncalling.data.types import FunctionDoc, Task
+from fctncalling.lab.forge.forged_entry import ForgedEntry
+from fctncalling.lab.forge.single_turn.code_tasks import LANGUAGES, code_task
+from fctncalling.lab.forge.single_turn.forged_task import NoSuchTask, SingleTurnTask
+from fctncalling.lab.forge.single_turn.irrelevant_tasks import irrelevant_task
+from fctncalling.lab.forge.single_turn.live_tasks import LIVE, live_task
+from fctncalling.lab.forge.single_turn.proof import proof_fault
+from fctncalling.lab.forge.single_turn.python_tasks import python_task
+
+CATEGORIES = (
+    "simple_python",
+    "multiple",
+    "parallel",
+    "parallel_multiple",
+    "irrelevance",
+    *LIVE,
+    *LANGUAGES,
+)
+"""The single-turn categories that can be forged."""
+HARD_POINTS = 20.0  # at which the difficulty is two thirds
+
+
+class UnprovenTask(AssertionError):
+    """A forged task whose truth does not prove itself: a defect of the tables or of the forge."""
+
+
+def single_turn_entry(category: str, seed: int, index: int, attempt: int = 0) -> ForgedEntry:
+    """Return task `index` of a category; another `attempt` gives another task in its place.
+
+    Nothing but these four numbers decides. Raises UnprovenTask.
+    """
+    forged = _drawn(category, f"{seed} {category} {index} {attempt}")
+    entry: dict[str, Any] = {
+        "id": f"{category}_{index}",
+        "question": [[*_system(forged), {"role": "user", "content": forged.question}]],
+        "function": forged.functions,
+    }
+    if forged.ground_truth is not None:
+        entry["ground_truth"] = forged.ground_truth
+    fault = proof_fault(_task(entry, category))
+    if fault is not None:
+        raise UnprovenTask(f"{entry['id']} (seed {seed}, attempt {attempt}): {fault}: {entry}")
+    return ForgedEntry(entry, difficulty(forged), forged.provenance)
+
+
+def _system(forged: SingleTurnTask) -> list[dict[str, str]]:
+    return [{"role": "system", "content": forged.system}] if forged.system else []
+
+
+def difficulty(forged: SingleTurnTask) -> float:
+    """Return how much has to be right, from 0 (one call, one argument) towards 1.
+
+    Points: an argument said in the question 1, one to leave out a half, an item of a list or a
+    member of a dict 1, each call 1, each further function offered a half.
+    """
+    points = 0.5 * (len(forged.functions) - 1)
+    for call in forged.ground_truth or ():
+        points += 1.0
+        for accepted in call.values():
+            points += sum(_points(values) for values in accepted.values())
+    return round(1.0 - math.exp(-max(0.0, points - 2.0) / HARD_POINTS), 3)
+
+
+def _points(values: list[Any]) -> float:
+    if values[0] == "":
+        return 0.5
+    return float(len(values[0])) if isinstance(values[0], list | dict) else 1.0
+
+
+def _drawn(category: str, key: str) -> SingleTurnTask:
+    rng = random.Random(key)
+    while True:
+        try:
+            if category == "irrelevance":
+                return irrelevant_task(rng)
+            if category in LIVE:
+                return live_task(category, rng)
+            return code_task(category, rng) if category in LANGUAGES else python_task(category, rng)
+        except NoSuchTask:
+            continue
+
+
+def _task(entry: dict[str, Any], category: str) -> Task:
+    docs = [FunctionDoc(d["name"], d["description"], d["parameters"]) for d in entry["function"]]
+    return Task(
+        entry["id"],
+        category,
+        entry["question"],
+        functions=docs,
+        ground_truth=entry.get("ground_truth"),
+    )

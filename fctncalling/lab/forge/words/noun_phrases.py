@@ -1,0 +1,297 @@
+"""Noun phrases: one argument of a planned call in the words of a user."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from fctncalling.lab.forge.plan import PlannedCall, Value
+from fctncalling.lab.forge.words.discourse import ORDINALS, UNCOUNTED, Discourse, Mention
+from fctncalling.lab.forge.words.grammar import FrameSlot, Sequence
+from fctncalling.lab.forge.words.literals import (
+    date_text,
+    list_text,
+    literal,
+    money_text,
+    number_text,
+    parsed_date,
+    quoted,
+)
+from fctncalling.lab.forge.words.plan_facts import PlanFacts, place_in_result, result_key
+from fctncalling.lab.forge.words.result_phrases import known_earlier, ordinal, plain_ways
+from fctncalling.lab.forge.words.tables import KindWords, ResultWords, kind_words, result_words
+
+Fill = Callable[[Sequence, PlannedCall, "NounPhrases"], str | None]
+"""Fills a pattern's slots with the arguments of a call."""
+
+_NO_WORDS = ResultWords("", ())
+_TRANSPARENT = frozenset(
+    {
+        "get_user_id",
+        "get_zipcode_based_on_city",
+        "get_nearest_airport_by_city",
+        "get_symbol_by_name",
+        "liter_to_gallon",
+        "gallon_to_liter",
+    }
+)
+"""Functions that turn a name into an id: people say the name where a call takes the id."""
+_CITY_LOOK_UPS = frozenset({"get_zipcode_based_on_city", "get_nearest_airport_by_city"})
+_MAIN = {
+    "place_order": "order",
+    "create_ticket": "ticket",
+    "post_tweet": "tweet",
+    "book_flight": "booking",
+}
+"""What a call makes even where no later call uses it."""
+_SUBJECT = re.compile(r"\b(can|could|should|will|would|is|are|do|does|if|whether|that) $")
+_SAYING = re.compile(r"(saying|says|reads?|reading|say|contain|hold|:) $")
+_TITLED = re.compile(
+    r"(message|note|text|words|title|titled|headed|explanation|resolution|comment|tweet"
+    r"|description|saying|called) $"
+)
+_STATE_PATHS = {
+    "watch_list": ("the stocks on my watchlist", "everything on my watchlist"),
+    "doorStatus": ("every door concerned", "all doors concerned"),
+}
+
+
+class NounPhrases:
+    """The arguments of a turn's calls as noun phrases, for one wording of it.
+
+    `discourse` grows with what is named. A method returns None where an argument cannot be said in
+    that way, for instance by its value where the plan takes it from a result.
+    """
+
+    def __init__(
+        self,
+        facts: PlanFacts,
+        turn: int,
+        discourse: Discourse,
+        draw: Random,
+        mark: str,
+        fill: Fill,
+    ) -> None:
+        self.facts = facts
+        self.turn = turn  # whose words these are
+        self.call_turn = facts.call_turn(turn)  # in which their calls are made
+        self.discourse = discourse
+        self.draw = draw
+        self.fill = fill
+        self.mark = mark  # the user's quotation mark
+        self.before = ""  # the words before the slot that is filled
+        self.place = ""  # "first", "last": of an item in a result that is pointed at
+        self.blank: Value | None = None  # the value that the words leave out
+
+    def is_blank(self, value: Value) -> bool:
+        """Tell whether a value is the one that these words leave out."""
+        blank = self.blank
+        return blank is not None and (value.kind, value.value) == (blank.kind, blank.value)
+
+    def left_out(self, value: Value) -> Value | None:
+        """Return the value left out that these words cannot say this one without, if any."""
+        if self.is_blank(value):
+            return value
+        call = self._transparent(value)
+        arguments = () if call is None else call.arguments.values()
+        return next((each for each in arguments if self.is_blank(each)), None)
+
+    def _quoting(self, value: Value, text: str | None) -> str | None:
+        """Return a text pointed at so that it fits the words before it ("the message ...")."""
+        if text is None or not kind_words(value.kind).quoted:
+            return text
+        if _SAYING.search(self.before):
+            return f"the same as {text}"
+        return f"taken from {text}" if _TITLED.search(self.before) else text
+
+    def phrase(self, value: Value) -> str | None:
+        """Return a value as a noun phrase: named, or pointed at."""
+        if (left_out := self.left_out(value)) is not None:
+            return self._drawn(kind_words(self.facts.kind_of(left_out)).vague)
+        spoken = self.spoken(value)
+        if spoken is None:
+            return self._quoting(value, self.reference(value))
+        said, kind = spoken
+        countless = kind in UNCOUNTED
+        if (
+            not countless
+            and value.said is not None
+            and self.discourse.said_in(self.turn, value.value)
+        ):
+            ways = self.discourse.references([self._noun(value)], value.value, self.turn)
+            ways = [way for way in ways if self._fits(way)]
+            if ways and self.draw.random() < 0.6:
+                return self._mentioned(value, self.draw.choice(ways))
+        named = kind_words(kind)
+        text = self._listed(said, named)
+        template = self._template(said, named)
+        return self._mentioned(value, template.replace("{}", text))
+
+    def bare(self, value: Value) -> str | None:
+        """Return a value by itself, None where it may not be named."""
+        if (left_out := self.left_out(value)) is not None:
+            return self._drawn(kind_words(self.facts.kind_of(left_out)).vague)
+        spoken = self.spoken(value)
+        if spoken is None:
+            return None
+        said, kind = spoken
+        words = kind_words(kind)
+        text = self._listed(said, words) if not words.money else literal(number_text(said))
+        return self._mentioned(value, text)
+
+    def spoken(self, value: Value) -> tuple[Any, str] | None:
+        """Return what the words name for a value and its kind, None where they point at it."""
+        kind = self.facts.kind_of(value)
+        if value.provenance == "said_now":
+            return value.value, kind
+        if value.provenance == "inferred":
+            return (value.said, value.said_kind or kind) if value.said is not None else None
+        if value.provenance == "flag":
+            return value.value, kind
+        return self._looked_up(value)
+
+    def _looked_up(self, value: Value) -> tuple[Any, str] | None:
+        """Return what an unmentioned call of this turn looks a value up by."""
+        call = self._transparent(value)
+        for each in () if call is None else call.arguments.values():
+            if each.provenance in ("said_now", "inferred") and each.said is not None:
+                return self.spoken(each)
+        return None
+
+    def _transparent(self, value: Value) -> PlannedCall | None:
+        """Return the unmentioned look-up of this turn whose result a value is, if there is one."""
+        call, source = self.facts.call_of(value), value.source
+        if call is None or call.purpose != "needed_step" or call.function not in _TRANSPARENT:
+            return None
+        return call if source is not None and source.turn == self.turn else None
+
+    def reference(self, value: Value) -> str | None:
+        """Return a phrase that points at a value known before these words."""
+        call = self.facts.call_of(value)
+        main = self._result_words(value, call).main if call is not None else ""
+        nouns = [self._noun(value), *([main] if main else [])]
+        ways = self.discourse.references(nouns, value.value, self.turn)
+        ways = [way for way in ways if self._fits(way)]
+        if value.provenance == "state" and not ways:
+            ways = list(self._state_ways(value))
+        recent = any(way.startswith(("that ", "this ", "those ")) for way in ways)
+        if call is not None and (not recent or self.draw.random() < 0.4):
+            shown = self._shown_by(value, call)
+            if shown is not None:
+                return self._mentioned(value, shown)
+        return self._mentioned(value, self.draw.choice(ways)) if ways else None
+
+    def _fits(self, way: str) -> bool:
+        """Tell whether a reference may stand here: "it" not after "of", "them" not as subject."""
+        return not (
+            (way in ("it", "them") and self.before.endswith("of "))
+            or (way == "them" and (not self.before.strip() or _SUBJECT.search(self.before)))
+        )
+
+    def _state_ways(self, value: Value) -> tuple[str, ...]:
+        path = value.source.path if value.source is not None else ()
+        for key in path:
+            if key in _STATE_PATHS:
+                return _STATE_PATHS[str(key)]
+        return kind_words(self.facts.kind_of(value)).state
+
+    def _result_words(self, value: Value, call: PlannedCall) -> ResultWords:
+        path = value.source.path if value.source is not None else ()
+        return result_words().get(result_key(call.function, path), _NO_WORDS)
+
+    def _shown_by(self, value: Value, call: PlannedCall) -> str | None:
+        """Return "the price of that order", "the order I just placed", "the third of the files"."""
+        source = value.source
+        if source is None:
+            return None
+        ways = self._result_words(value, call).ways or plain_ways(source.path)
+        by_argument = tuple(way for way in ways if any(isinstance(p, FrameSlot) for p in way))
+        when = ""
+        if call.purpose == "needed_step" and by_argument:
+            ways = by_argument  # its own values are said here or nowhere
+        if not self.facts.is_latest(value, self.turn):
+            ways = by_argument or ways
+            when = "" if by_argument else self._time_of(source.turn)
+        here = source.turn == self.turn
+        if here and call.purpose == "needed_step":  # nobody has "found" yet what is unasked
+            ways = tuple(way for way in ways if " you" not in str(way)) or ways
+        self.place = ordinal(*place_in_result(call.result, source.path))
+        before, self.before = self.before, ""
+        if not here and any(each.provenance == "result" for each in call.arguments.values()):
+            ways = (
+                tuple(way for way in ways if way not in by_argument) or ways
+            )  # not "of the ... of"
+        known = call if here else known_earlier(call, source.turn)
+        text = self.fill(self.draw.choice(ways), known, self)
+        self.before = before
+        if text is None:
+            return None
+        text = text.replace("the only of", "the only one of")
+        recent = source.turn >= self.turn - 1 and not when
+        return text if recent else f"{text.replace('just ', '')}{when}"
+
+    def _time_of(self, turn: int) -> str:
+        """Return which of several results of one function is meant."""
+        if turn == self.turn:
+            return " (in the first result)"
+        return f" (as of my {ORDINALS[min(turn, len(ORDINALS) - 1)]} message)"
+
+    def note_result(self, function: str, index: int) -> None:
+        """Add what the call of this index returns to the discourse, if it is about one thing."""
+        places = {self.turn, self.call_turn}  # its own turn's arguments know the first alone
+        for value in (each for turn in places for each in self.facts.used_results(turn, index)):
+            path = value.source.path if value.source is not None else ()
+            words = result_words().get(result_key(function, path), _NO_WORDS)
+            if words.main:
+                noun = self._noun(value)
+                person = kind_words(self.facts.kind_of(value)).person
+                said = Mention(noun, value.value, self.turn, function, words.main, person)
+                self.discourse.add(said)
+                return
+        main = _MAIN.get(function)
+        if main is not None:
+            self.discourse.add(Mention(main, (function, self.turn, index), self.turn, function))
+
+    def _noun(self, value: Value) -> str:
+        words = kind_words(self.facts.kind_of(value))
+        return words.plural if isinstance(value.value, list) else words.noun
+
+    def _mentioned(self, value: Value, text: str) -> str:
+        person, shown = kind_words(self.facts.kind_of(value)).person, ""
+        noun = self._noun(value)
+        if value.said_kind == "city" or (
+            (call := self._transparent(value)) and call.function in _CITY_LOOK_UPS
+        ):
+            shown = "city"
+        elif value.said is None:
+            shown = self.discourse.shown_as(noun, value.value)
+        if isinstance(value.value, list) and value.said is not None:
+            single = kind_words(self.facts.kind_of(value)).noun
+            for item in value.value:
+                self.discourse.add(Mention(single, item, self.turn, person=person))
+        self.discourse.add(Mention(noun, value.value, self.turn, shown=shown, person=person))
+        return text
+
+    def _listed(self, said: Any, words: KindWords) -> str:
+        if isinstance(said, list | tuple):
+            return list_text([self._literal(each, words) for each in said], self.draw)
+        return self._literal(said, words)
+
+    def _literal(self, said: Any, words: KindWords) -> str:
+        if words.money and isinstance(said, int | float):
+            return literal(money_text(said, self.draw))
+        if words.date and isinstance(said, str) and (day := parsed_date(said)) is not None:
+            iso = day.isoformat() == said
+            return literal(said if iso else date_text(day, self.draw))
+        text = number_text(said) if isinstance(said, int | float) else str(said)
+        return quoted(text, self.mark) if words.quoted else literal(text)
+
+    def _template(self, said: Any, words: KindWords) -> str:
+        if isinstance(said, list | tuple):
+            return "{}"
+        return self.draw.choice(words.said)
+
+    def _drawn(self, ways: tuple[str, ...]) -> str | None:
+        return self.draw.choice(ways) if ways else None

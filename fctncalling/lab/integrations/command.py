@@ -1,0 +1,101 @@
+"""Serve a task's tools over MCP: an agent outside plays the episode, and is judged.
+
+The task's functions are tools of a Model Context Protocol server; start_task returns the user's
+first message, end_turn the next one. Without --port the server talks over its standard input and
+output, as agents start it; with it, at http://127.0.0.1:PORT/mcp. One server is one episode. The
+agent never sees the verdict: it goes to --output, and to standard error.
+
+example:
+  fctncalling serve-mcp --dataset_path tasks.json --task_id multi_turn_base_0 \\
+      --output result.jsonl
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from fctncalling.cli.shared.jsonl_records import InputError, use_sibling_tables
+from fctncalling.cli.shared.missing_tools import MISSING
+from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
+from fctncalling.data.bfcl import embedded_path, load_tasks
+from fctncalling.data.errors import TaskError
+from fctncalling.data.types import Task
+from fctncalling.envs.tools.box.callables import ToolDefinitionError
+from fctncalling.lab.integrations import mcp
+
+COMMAND = "serve-mcp"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the subcommand's arguments."""
+    parser.add_argument(
+        "--dataset_path", type=Path, metavar="FILE", help="task file; default: the embedded tasks"
+    )
+    parser.add_argument("--task_id", metavar="ID", help="task to play; default: the first")
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="file that the result is added to: .jsonl"
+    )
+    parser.add_argument(
+        "--port", type=int, metavar="N", help="serve HTTP at this port; default: standard input"
+    )
+    parser.add_argument(
+        "--max_steps_per_turn",
+        type=int,
+        default=20,
+        metavar="N",
+        help="calls after which a turn fails its task; default: %(default)s",
+    )
+    add_tool_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve one episode; return 0, 2 if it cannot start."""
+
+    def report(result: dict[str, Any]) -> None:
+        shown = {key: value for key, value in result.items() if key != "messages"}
+        print(json.dumps(shown), file=sys.stderr)
+        if args.output:
+            with args.output.open("a", encoding="utf-8") as output:
+                output.write(json.dumps(result) + "\n")
+
+    try:
+        task, tools = _task(args)
+        if args.output:
+            args.output.open("a").close()  # refused now, not after the episode
+        episode = mcp.ServedEpisode(
+            task, on_end=report, tools=tools, max_steps_per_turn=args.max_steps_per_turn
+        )
+        server = mcp.mcp_server(episode)
+    except (
+        InputError,
+        TaskError,
+        ToolDefinitionError,
+        LookupError,
+        ValueError,
+        OSError,
+        *MISSING,
+    ) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    with closing(episode):
+        if args.port is None:
+            mcp.run_stdio(server)
+        else:
+            mcp.run_http(server, args.port)
+    return 0
+
+
+def _task(args: argparse.Namespace) -> tuple[Task, dict[str, Any]]:
+    tools, path = TaskTools(args), args.dataset_path or Path(embedded_path("train"))
+    use_sibling_tables(path)
+    tasks = {task.id: task for task in load_tasks(path, self_documented=tools.given)}
+    chosen = args.task_id if args.task_id is not None else next(iter(tasks), None)
+    if chosen not in tasks:
+        raise InputError(f"--task_id {chosen}: {path} has no such task")
+    task = tools.with_docs(tasks[chosen], path)
+    return task, tools.classes_for((task,), path)

@@ -1,0 +1,216 @@
+"""The memory plan of a run: its phases from the sizes of the policy and the settings.
+
+What is left out: environments and tools (processes of their own), rollout workers and vLLM servers,
+texts and token records of the episodes, what another program takes meanwhile, attention
+implementations that keep a matrix of scores, and mixture-of-experts layers, whose tokens are taken
+to pass through all experts' weights.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+
+import torch
+
+from fctncalling.algorithms.config import TrainConfig, resolve_device
+from fctncalling.algorithms.policy.precision import compute_dtype
+from fctncalling.lab.memory_plan import terms
+from fctncalling.lab.memory_plan.free_memory import free_memory, resident_memory
+from fctncalling.lab.memory_plan.phases import MemoryPlan, Microbatch, Phase, Term
+from fctncalling.lab.memory_plan.policy_sizes import BYTES_FP32, PolicySizes, policy_sizes
+
+PREFILL_TOKENS = 4096  # that the rollout's engine reads at once
+EVERY_UPDATE = "--lora_r, --fsdp"
+
+
+def make_plan(config: TrainConfig, roles: Sequence[str] = ()) -> MemoryPlan:
+    """Return the plan for these settings on this machine; SettingError or ModelError for settings
+    that no run could start with. roles: of a team, where `roles_of_run` names them.
+
+    Started by torchrun, it is that of each process; those of one machine share its memory.
+    """
+    device = resolve_device(config.device)
+    sizes = policy_sizes(config, device, roles)
+    count = int(os.environ.get("WORLD_SIZE", "1"))
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", str(count))) if device.type == "cpu" else 1
+    libraries = resident_memory() if device.type == "cpu" else 0
+    available = free_memory(device)
+    width = 2 if compute_dtype(config, device) == torch.bfloat16 else BYTES_FP32
+    batch = largest_pass(config, sizes, count)
+    phases = phases_of(config, sizes, batch, count=count, width=width, on_cpu=device.type == "cpu")
+    plan = MemoryPlan(sizes, device.type, phases, libraries, local, available, batch, None)
+    largest = _largest_microbatch(plan, config, count, width)
+    return plan._replace(largest_microbatch=largest)
+
+
+def largest_pass(config: TrainConfig, sizes: PolicySizes, count: int = 1) -> Microbatch:
+    """Return the update's largest pass if all rows have --max_episode_tokens.
+
+    Rows: as many whole ones as --max_microbatch_tokens and an equal share of the minibatch by
+    --gradient_cp_steps allow, at least one. Trees: as many tokens as that allows. A team has a row
+    for each role and episode; those of a central critic hold all of these, and no prefix twice.
+    """
+    row = longest_row(config, sizes)
+    rows = -(-config.episodes_per_update // config.num_mini_batch) * sizes.num_roles
+    parts = -(-config.gradient_cp_steps // count) * count
+    limit = min(config.max_microbatch_tokens, -(-rows * row // parts))
+    shared = config.share_prefixes and config.episodes_per_task > 1 and sizes.own_forward
+    shared = shared and config.team_critic != "central"
+    tokens = max(limit, row) if shared else max(1, limit // row) * row
+    is_only_one = tokens * count >= rows * row and not config.roles_apart
+    return Microbatch(tokens, row, shared, is_only_one)
+
+
+def longest_row(config: TrainConfig, sizes: PolicySizes) -> int:
+    """Return the tokens of the longest row: an episode, or what a central critic reads of one, all
+    roles' rows and the state before them.
+    """
+    joined = sizes.num_roles + 1 if config.team_critic == "central" else 1
+    return joined * config.max_episode_tokens
+
+
+def phases_of(
+    config: TrainConfig,
+    sizes: PolicySizes,
+    batch: Microbatch,
+    *,
+    count: int = 1,
+    width: int = BYTES_FP32,
+    on_cpu: bool = True,
+) -> tuple[Phase, ...]:
+    """Return what each phase of a run holds in one of `count` processes; pure arithmetic."""
+    shares = count if config.fsdp else 1
+    weights = [Term("weights", sizes.weight_bytes // shares, "--model_name_or_path, --critic")]
+    if width < BYTES_FP32:  # autocast keeps cast copies of fp32 weights during a pass
+        weights.append(Term("weights cast", width * sizes.num_weights // shares, "--compute_dtype"))
+    moments = Term("optimiser", terms.optimiser_bytes(sizes) // shares, "--lora_r, --fsdp")
+    gradients = Term("gradients", terms.gradient_bytes(sizes) // shares, "--lora_r, --fsdp")
+    gathered = [Term("gathered shards", terms.sharded_bytes(sizes), "--fsdp")] * (shares > 1)
+    held = [*weights, moments, *gathered]
+    passes = _update_passes(config, sizes, batch, width)
+    before = [] if batch.is_only_one else [gradients]
+    output = Term("output gradient", terms.output_gradient_bytes(sizes), "the vocabulary")
+    update = Phase("update", (*held, *before, *passes, output))
+    if on_cpu:  # CUDA's cache is not in max_memory_allocated
+        update = _with_slack(update, config, sizes, batch, width)
+    step_terms = [*held, gradients, Term("step", terms.step_bytes(sizes) // shares)]
+    if count > 1 and shares == 1:
+        joined = min(gradients.num_bytes, terms.MAX_REDUCE_BYTES + 4 * sizes.largest_trained)
+        step_terms[-1] = Term("step", max(joined, step_terms[-1].num_bytes))
+    step = Phase("optimiser step", tuple(step_terms))
+    phases = [_rollout_phase(config, sizes, [*weights, moments], count, width), update, step]
+    if shares > 1:  # a checkpoint is written from whole tensors
+        whole = sizes.policy_weight_bytes + terms.optimiser_bytes(sizes)
+        phases.append(Phase("checkpoint", (*held[:-1], Term("whole tensors", whole))))
+    return tuple(phases)
+
+
+def _with_slack(
+    phase: Phase, config: TrainConfig, sizes: PolicySizes, batch: Microbatch, width: int
+) -> Phase:
+    """Return an update with the free blocks that malloc holds in pieces.
+
+    Other phases have none to speak of: they make few small things that stay.
+    """
+    recomputed = config.gradient_checkpointing
+    moving = sum(it.num_bytes for it in phase.terms if it.name != "weights")
+    activations = sum(it.num_bytes for it in phase.terms if it.name == "activations")
+    adapted = bool(config.lora_r) and not recomputed
+    held = terms.fragmented_bytes(moving, activations, adapted=adapted)
+    if sizes.own_forward or recomputed:  # passes that trim the heap
+        trimmed = terms.untrimmed_bytes(
+            sizes, batch.tokens, checkpointing=recomputed, shared=batch.shared, width=width
+        )
+        held = min(held, trimmed)
+    slack = Term("allocator", held, "--max_microbatch_tokens")
+    return phase._replace(terms=(*phase.terms, slack))
+
+
+def _update_passes(
+    config: TrainConfig, sizes: PolicySizes, batch: Microbatch, width: int
+) -> list[Term]:
+    """Return the terms of the largest pass, forward and backward; logits and one layer's gradients
+    of activations do not meet.
+    """
+    kept = terms.activation_bytes(
+        sizes,
+        batch.tokens,
+        batch.row,
+        checkpointing=config.gradient_checkpointing,
+        shared=batch.shared,
+        width=width,
+    )
+    whole = terms.saved_numbers(sizes.layer, shared=batch.shared) * batch.tokens * width
+    recomputed = int(whole) if config.gradient_checkpointing else 0
+    logits = terms.logits_bytes(sizes, batch.tokens)
+    layer = terms.backward_bytes(sizes, batch.tokens, width=width) + recomputed
+    flags = "--max_microbatch_tokens, --gradient_checkpointing"
+    return [
+        Term("activations", kept - recomputed, flags),
+        Term("logits or one layer", max(logits, layer), "--max_microbatch_tokens"),
+    ]
+
+
+def _rollout_phase(
+    config: TrainConfig, sizes: PolicySizes, held: list[Term], count: int, width: int
+) -> Phase:
+    """Return what playing holds: the fused decoder's copies, the largest cache and a pass."""
+    if config.rollout_engine != "local":
+        return Phase("rollout", tuple(held))
+    # With --num_updates 0 only evaluations play: demonstrations are written, not sampled.
+    played = config.episodes_per_update if config.num_updates else 0
+    episodes = max(played, config.eval_episodes)
+    slots = min(config.n_rollout_threads, -(-episodes // count))
+    engines = sizes.num_roles if config.role_adapters else 1  # each with caches of its own
+    tokens = engines * slots * config.max_episode_tokens
+    prefixes = tokens  # in the tree of prompts that were read: as many as the slots hold
+    if config.max_cache_tokens is not None:
+        tokens = min(tokens, config.max_cache_tokens)
+        prefixes = 0  # of the same budget
+    a_token = terms.cache_bytes_a_token(sizes, width)
+    cache = int(tokens * a_token * terms.CACHE_GROWTH)
+    read = min(PREFILL_TOKENS, tokens)
+    found = [
+        *held,
+        Term("decoder's copies", engines * sizes.fused_weights * width, "--role_adapters"),
+        Term("KV cache", cache, "--n_rollout_threads, --max_episode_tokens, --max_cache_tokens"),
+        Term("prefix tree", prefixes * a_token, "--max_cache_tokens"),
+        Term("pass", terms.rollout_pass_bytes(sizes, read, slots, width), "--n_rollout_threads"),
+    ]
+    if config.fsdp and count > 1:
+        found.append(Term("whole weights", sizes.policy_weight_bytes, "--fsdp"))
+    return Phase("rollout", tuple(found))
+
+
+def _largest_microbatch(
+    plan: MemoryPlan, config: TrainConfig, count: int, width: int
+) -> int | None:
+    """Return the largest --max_microbatch_tokens with which all phases fit, whole rows; None where
+    not even one row does, or where nothing is known of the memory.
+    """
+    if plan.available is None:
+        return None
+    row = longest_row(config, plan.sizes)
+
+    def fits(rows: int) -> bool:
+        tokens = rows * row
+        changed = dataclasses.replace(
+            config, max_microbatch_tokens=tokens, gradient_cp_steps=1, num_mini_batch=1
+        )
+        batch = largest_pass(changed, plan.sizes, 1)._replace(tokens=tokens, is_only_one=False)
+        phases = phases_of(
+            config, plan.sizes, batch, count=count, width=width, on_cpu=plan.device == "cpu"
+        )
+        return plan._replace(phases=phases).fits
+
+    if not fits(1):
+        return None
+    low, high = 1, 2
+    while high < 2**20 and fits(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low * row

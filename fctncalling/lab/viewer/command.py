@@ -1,0 +1,189 @@
+"""Make one offline page of a run: tokens, credit, tools, groups, alarms.
+
+RUN is the folder of a training run, also of one that is going on or has crashed, the output of
+`run` (JSON Lines), one file of a run's episodes, or text histories. Token lanes need the run's
+token files (fctncalling train --log_tokens_interval). The page loads nothing and needs no
+server. Exit code 0, or 2 if RUN cannot be read.
+
+example:
+  fctncalling view results/check/embedded/embedded/TPPO --worst 32
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shlex
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fctncalling.cli.shared.dataset_flag import USUAL_TASKS, add_dataset_argument
+from fctncalling.cli.shared.jsonl_records import InputError, Line, use_sibling_tables
+from fctncalling.cli.shared.task_finder import TaskFinder
+from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
+from fctncalling.data.bfcl import load_tasks
+from fctncalling.data.errors import TaskError
+from fctncalling.data.types import Task
+from fctncalling.lab.viewer import ViewError, compared_runs, load_run, page_data, write_page
+from fctncalling.lab.viewer.page_data import MAX_EPISODES
+from fctncalling.lab.viewer.run_files import runs_below
+
+COMMAND = "view"
+
+POLL_SECONDS = 2.0
+_TASK_SETTINGS = ("dataset_path", "eval_dataset_path")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the subcommand's arguments."""
+    add = parser.add_argument
+    add(
+        "run",
+        type=Path,
+        nargs="+",
+        metavar="RUN",
+        help="folder of a training run, or .jsonl[.gz] file; several, or a folder of runs, are "
+        "compared, and the page is of the first (in a folder the newest)",
+    )
+    add("--update", type=int, metavar="N", help="default: the last one with a token file")
+    add(
+        "--worst",
+        type=int,
+        default=MAX_EPISODES,
+        metavar="N",
+        help="the N worst episodes: invalid, then of lowest return; default: %(default)s",
+    )
+    add("--output", type=Path, metavar="FILE", help="default: view.html in RUN, or beside it")
+    add("--follow", action="store_true", help="make the page again when the run grows")
+    add("--json", action="store_true", help="print JSON instead of text")
+    add_dataset_argument(parser, USUAL_TASKS, many=False)
+    add_tool_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the page; return 0, or 2 if it cannot be made."""
+    output: Path = args.output or _default_output(args.run[0])
+    try:
+        if args.worst < 1:
+            raise ViewError(f"--worst {args.worst}: expected at least 1")
+        _make(args, output)
+        if args.follow:
+            _follow(args, output)
+    except KeyboardInterrupt:
+        if not args.follow:
+            raise
+    except (ViewError, InputError, TaskError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _make(args: argparse.Namespace, output: Path) -> None:
+    paths = [run for path in args.run for run in runs_below(path)]
+    loaded = load_run(paths[0], args.update)
+    task_of = _TaskOfEpisode(args, loaded.config)
+    data = page_data(loaded, task_of, args.worst)
+    if loaded.kind != "histories":
+        files = ["--input", str(loaded.episodes_file.resolve())]
+        data["replay"] = shlex.join(["fctncalling", "replay", *files, *task_of.replay_flags()])
+    if len(paths) > 1:
+        data["compared"] = compared_runs([loaded, *(load_run(path) for path in paths[1:])])
+    size = write_page(output, data)
+    for note in loaded.notes:
+        print(f"note: {note}", file=sys.stderr)
+    count = len(data["episodes"])
+    if args.json:
+        print(json.dumps({"page": str(output), "episodes": count, "bytes": size}), flush=True)
+        return
+    print(f"{output}: {count} episodes, {math.ceil(size / 1000):,} kB", flush=True)
+
+
+def _follow(args: argparse.Namespace, output: Path) -> None:
+    """Make the page again after each change, until Ctrl-C; half a file is waited out."""
+    seen = _state(args.run, output)
+    while True:
+        time.sleep(POLL_SECONDS)
+        now = _state(args.run, output)
+        if now == seen:
+            continue
+        try:
+            _make(args, output)
+        except (ViewError, InputError, TaskError, OSError) as error:
+            print(f"note: not made again: {error}", file=sys.stderr)
+        seen = now
+
+
+def _state(paths: Sequence[Path], output: Path) -> list[tuple[str, int, int]]:
+    """Return size and time of each file that a page is made of."""
+    parts = ("episodes/*.jsonl", "tokens/*.npz", "*.jsonl", "*.json")
+    runs = [run for path in paths for run in runs_below(path)]
+    files = [run for run in runs if not run.is_dir()]
+    files += [each for part in parts for run in runs for each in run.glob(part)]
+    found = []
+    for each in sorted(files):
+        try:
+            status = each.stat()
+        except OSError:
+            continue  # it was replaced just now
+        if each != output:
+            found.append((str(each), status.st_size, status.st_mtime_ns))
+    return found
+
+
+def _default_output(path: Path) -> Path:
+    if path.is_dir():
+        return path / "view.html"
+    return path.with_name(f"{path.name.removesuffix('.gz').removesuffix('.jsonl')}.html")
+
+
+class _TaskOfEpisode:
+    """Finds the task of an episode record: the run's own files first, then --dataset_path."""
+
+    def __init__(self, args: argparse.Namespace, config: Mapping[str, Any]) -> None:
+        configured = str(config.get("tools") or "").split()
+        self._args = argparse.Namespace(
+            tools=args.tools or configured, allow_task_tools=args.allow_task_tools
+        )
+        self._tools = TaskTools(args)
+        self._run: Path = args.run[0]
+        self._given: list[Path] = args.dataset_path or []
+        self._finder = TaskFinder(self._given, self._tools.given)
+        self._own_files = _existing(config.get(name) for name in _TASK_SETTINGS)
+        self._names_tasks = not config or bool(config.get("dataset_path"))
+        self._tasks: dict[str, Task] = {}
+        for path in self._own_files:
+            self._tasks |= {task.id: task for task in self._loaded(path)}
+
+    def __call__(self, record: dict[str, Any]) -> tuple[Task | None, Mapping[str, Any]]:
+        task_id = record.get("task_id", record.get("id"))
+        try:
+            for path in _existing([record.get("dataset_path")]):
+                if path not in self._own_files:
+                    self._own_files.append(path)
+                    self._tasks |= {task.id: task for task in self._loaded(path)}
+            task = self._tasks.get(str(task_id)) or self._found({**record, "id": task_id})
+            return task, self._tools.classes_for((task,), self._finder.path)
+        except (InputError, TaskError, LookupError, ValueError):
+            return None, {}
+
+    def replay_flags(self) -> list[str]:
+        """Return the flags with which `replay` finds the tasks and tools that were found here."""
+        files = [*self._given, *(self._own_files if self._names_tasks else ())]
+        flags = ["--dataset_path", *(str(path.resolve()) for path in files)] if files else []
+        flags += ["--tools", *self._args.tools] if self._args.tools else []
+        return flags + ["--allow_task_tools"] * self._args.allow_task_tools
+
+    def _loaded(self, path: Path) -> list[Task]:
+        use_sibling_tables(path)
+        return load_tasks(path, self_documented=self._tools.given)
+
+    def _found(self, record: dict[str, Any]) -> Task:
+        return self._finder.task_of(Line(self._run, record["line"], record))
+
+
+def _existing(paths: Iterable[Any]) -> list[Path]:
+    return [path for path in (Path(str(each)) for each in paths if each) if path.exists()]

@@ -1,0 +1,275 @@
+"""Consistency checks: stored numbers that contradict each other or the episode's log.
+
+Each catches a kind of bug that ruins training silently: a shifted mask, tool text in the loss, a
+wrong discount, a cut action trained as a whole one, a reward on the wrong turn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fctncalling.data.token_file import TokenFile
+from fctncalling.lab.viewer.credit import Credit
+from fctncalling.lab.viewer.spelling import spelling_findings
+from fctncalling.lab.viewer.token_lanes import EpisodeLanes, bootstraps, credit_of_lanes
+
+TOLERANCE = 1e-4
+"""Relative to the largest number compared: sums of float32 in another order stay below it."""
+MAX_MISMATCH = 0.1
+"""Mean |log-probability before the update - as sampled| of an episode, in nats."""
+GAMMAS = (1.0, 0.999, 0.997, 0.995, 0.99, 0.98, 0.97, 0.95, 0.9, 0.8, 0.5)
+
+
+class Contradiction(NamedTuple):
+    """What the check that found it, where (episode, acted token), and what it is."""
+
+    check: str
+    episode: int
+    token: int | None  # index among the episode's acted tokens
+    message: str
+
+
+class Checked(NamedTuple):
+    """What the checks look at."""
+
+    tokens: TokenFile
+    lanes: Sequence[EpisodeLanes]
+    records: Sequence[Mapping[str, Any]]  # the episode log's line of each episode
+    config: Mapping[str, Any]
+    own: Sequence[Credit | None] | None  # credit by the run's own algorithm
+
+
+def findings(checked: Checked) -> dict[str, list[Contradiction]]:
+    """Return the findings of each check, an empty list for a check that passed."""
+    return {name: list(check(checked)) for name, check in CHECKS.items()}
+
+
+def _mask_spells_answer(checked: Checked) -> Iterator[Contradiction]:
+    for index, lane in enumerate(checked.lanes):
+        for token, message in spelling_findings(checked.tokens, lane, checked.records[index]):
+            yield Contradiction("mask", index, token, message)
+
+
+def _only_sampled_tokens(checked: Checked) -> Iterator[Contradiction]:
+    tokens = checked.tokens
+    wrong = ~tokens.acted & (tokens.in_loss | tokens.ends_action | np.isfinite(tokens.advantages))
+    for index, lane in enumerate(checked.lanes):
+        count = sum(int(wrong[row].sum()) for row in lane.rows)
+        if count:
+            yield Contradiction(
+                "context",
+                index,
+                None,
+                f"{count} tokens of tools or users carry numbers of the loss",
+            )
+
+
+def _actions_end(checked: Checked) -> Iterator[Contradiction]:
+    """A stretch of sampled tokens ends with the end of an action, or time runs on across turns."""
+    tokens = checked.tokens
+    for index, lane in enumerate(checked.lanes):
+        acted = lane.acted
+        if not len(acted):
+            continue
+        last = np.append(np.diff(acted) > 1, True)
+        for row in lane.rows[1:]:  # neighbours in the file, rows of their own
+            last |= np.append(acted[1:] == row.start, False)
+        for token in np.flatnonzero(last & ~tokens.ends_action[acted])[:3]:
+            yield Contradiction(
+                "ends", index, int(token), "an action stops here without the mark that it ends"
+            )
+
+
+def _truncation(checked: Checked) -> Iterator[Contradiction]:
+    config, tokens = checked.config, checked.tokens
+    is_fresh = not np.nan_to_num(tokens.values).any()  # a critic that has learned nothing says 0
+    for index, lane in enumerate(checked.lanes):
+        episode = tokens.episodes[index]
+        cut = not episode["terminated"] and config.get("truncation_bootstrap", True)
+        for part, value in zip(lane.parts, bootstraps(tokens, index, lane), strict=True):
+            if not lane.learned or math.isnan(value):
+                continue
+            if cut and value == 0.0 and not is_fresh:
+                text = "the episode was cut off, but is trained as if it had ended: bootstrap is 0"
+                yield Contradiction("truncation", index, part.stop - 1, text)
+            if episode["terminated"] and value != 0.0:
+                text = (
+                    f"the episode has ended, but is trained as if it went on: bootstrap {value:.4g}"
+                )
+                yield Contradiction("truncation", index, part.stop - 1, text)
+
+
+def _cut_actions(checked: Checked) -> Iterator[Contradiction]:
+    """As many actions are out of the loss as --max_new_tokens cut, if --overlong mask says so."""
+    tokens = checked.tokens
+    if checked.config.get("overlong") != "mask":
+        return
+    last_ids = tokens.ids[tokens.ends_action]
+    stop = int(np.bincount(last_ids).argmax()) if len(last_ids) else -1
+    for index, lane in enumerate(checked.lanes):
+        num_cut = int(checked.records[index].get("num_actions_truncated") or 0)
+        ends = np.flatnonzero(tokens.ends_action[lane.acted])
+        if not lane.learned or not num_cut or not len(ends):
+            continue
+        parts = np.split(lane.acted, ends[:-1] + 1)
+        masked = sum(not tokens.in_loss[part].any() for part in parts)
+        if masked >= num_cut:
+            continue
+        trained = [
+            number
+            for number, part in enumerate(parts)
+            if tokens.in_loss[part].any() and tokens.ids[part[-1]] != stop
+        ]
+        token = int(ends[trained[0] - 1]) + 1 if trained and trained[0] else 0
+        text = f"{num_cut} cut actions (--max_new_tokens), {masked} masked: trained as whole ones"
+        yield Contradiction("cut", index, token, text)
+
+
+def _rewards(checked: Checked) -> Iterator[Contradiction]:
+    """The reward of a step stands at the end of its action; scaling and penalties are allowed."""
+    config, tokens = checked.config, checked.tokens
+    in_reward = config.get("kl_coef") and config.get("kl_mode") == "reward"
+    if in_reward or config.get("overlong") == "penalty":
+        return
+    for index, lane in enumerate(checked.lanes):
+        steps = checked.records[index].get("steps") or ()
+        ends = np.flatnonzero(tokens.ends_action[lane.acted])
+        if not lane.learned or len(ends) != len(steps):
+            continue
+        expected = _expected_rewards(lane, ends, steps)
+        stored = tokens.rewards[lane.acted].astype(np.float64)
+        scale = _scale(stored, expected, config)
+        for token in np.flatnonzero(~np.isclose(stored, scale * expected, atol=1e-5))[:2]:
+            where = lane.steps[int(np.searchsorted(ends, token))]
+            text = (
+                f"reward {stored[token]:.4g} at a token of action {where}, but the log has "
+                f"{expected[token] * scale:.4g} there"
+            )
+            yield Contradiction("rewards", index, int(token), text)
+
+
+def _expected_rewards(
+    lane: EpisodeLanes, ends: NDArray[np.int64], steps: Sequence[Mapping[str, Any]]
+) -> NDArray[np.float64]:
+    """Return the reward of each acted token: what was paid from its action to its role's next."""
+    expected = np.zeros(len(lane.acted))
+    for part in lane.parts:
+        inside = np.flatnonzero((ends >= part.start) & (ends < part.stop))
+        own = [lane.steps[action] for action in inside]
+        role = str(steps[own[0]].get("role") or "") if own else ""
+        for number, (action, first) in enumerate(zip(inside, own, strict=True)):
+            until = own[number + 1] if number + 1 < len(own) else len(steps)
+            paid = [_paid(step, role) for step in steps[first:until]]
+            expected[ends[action]] = sum(paid)
+    return expected
+
+
+def _paid(step: Mapping[str, Any], role: str) -> float:
+    """Return what a step paid a role; a team whose roles are paid alike logs one reward."""
+    own = step.get("rewards")
+    return float((own.get(role, 0.0) if isinstance(own, dict) else step.get("reward")) or 0.0)
+
+
+def _scale(stored: Any, expected: Any, config: Mapping[str, Any]) -> float:
+    scale = config.get("reward_scale", 1.0)
+    if isinstance(scale, int | float) and not config.get("normalize_rewards"):
+        return float(scale)
+    largest = float(np.abs(expected).max(initial=0.0))
+    return float(np.abs(stored).max()) / largest if largest else 1.0
+
+
+def _discount(checked: Checked) -> Iterator[Contradiction]:
+    """The stored advantages before whitening are those of the header's gamma and lambda."""
+    tokens, own = checked.tokens, checked.own
+    resolved = checked.config.get("resolved")
+    configured = resolved.get("gamma") if isinstance(resolved, dict) else None
+    header = tokens.header["gamma"]
+    if isinstance(configured, int | float) and not math.isclose(configured, header):
+        yield Contradiction(
+            "credit", 0, None, f"gamma is {header} here, {configured} in config.json"
+        )
+    if own is None:
+        return
+    found = list(_contradictions(checked, own))
+    hint = _better_gamma(checked) if found else ""
+    for index, token, stored, expected in found:
+        text = f"advantage {stored:.5g} stored, {expected:.5g} by the formula{hint}"
+        yield Contradiction("credit", index, token, text)
+
+
+def _contradictions(
+    checked: Checked, own: Sequence[Credit | None]
+) -> Iterator[tuple[int, int, float, float]]:
+    """Yield (episode, token, stored, recomputed) of each episode's largest contradiction."""
+    for index, (lane, credit) in enumerate(zip(checked.lanes, own, strict=True)):
+        if credit is None:
+            continue
+        stored = checked.tokens.raw_advantages[lane.acted].astype(np.float64)
+        expected = credit.advantages
+        off = np.abs(stored - expected)
+        token = int(np.nanargmax(off)) if np.isfinite(off).any() else 0
+        if off[token] > TOLERANCE * max(1.0, float(np.abs(expected).max())):
+            yield index, token, float(stored[token]), float(expected[token])
+
+
+def _better_gamma(checked: Checked) -> str:
+    """Return the discount that the stored advantages agree with, as a remark; or nothing."""
+    tokens, lanes = checked.tokens, checked.lanes
+    name = tokens.header["algorithm_name"]
+    for gamma in GAMMAS:
+        own = credit_of_lanes(name, tokens, lanes, {**tokens.header, "gamma": gamma}) or []
+        if not any(_contradictions(checked, own)):
+            return (
+                f" with gamma {checked.tokens.header['gamma']:g}; they agree with gamma {gamma:g}"
+            )
+    return ""
+
+
+def _whitening(checked: Checked) -> Iterator[Contradiction]:
+    """Advantages in the loss are (raw - mean) / deviation."""
+    tokens, header = checked.tokens, checked.tokens.header
+    mean, deviation = header["whitening_mean"], header["whitening_std"]
+    if checked.config.get("permute_advantages") or not header["has_signal"]:
+        return
+    for index, lane in enumerate(checked.lanes):
+        places = lane.acted[tokens.in_loss[lane.acted]]
+        if not lane.learned or not len(places):
+            continue
+        raw = tokens.raw_advantages[places].astype(np.float64)
+        expected = (raw - mean) / deviation if mean is not None and deviation else raw
+        off = np.abs(tokens.advantages[places] - expected)
+        if off.max() > TOLERANCE * max(1.0, float(np.abs(expected).max())):
+            token = int(np.flatnonzero(lane.acted == places[off.argmax()])[0])
+            yield Contradiction(
+                "whitening", index, token, "not the whitened advantage of this token"
+            )
+
+
+def _mismatch(checked: Checked) -> Iterator[Contradiction]:
+    """The trainer reads the sampled tokens with the log-probabilities they were sampled with."""
+    tokens = checked.tokens
+    for index, lane in enumerate(checked.lanes):
+        off = np.abs(tokens.old_logprobs[lane.acted] - tokens.rollout_logprobs[lane.acted])
+        if lane.learned and np.isfinite(off).any() and np.nanmean(off) > MAX_MISMATCH:
+            text = (
+                f"sampled and trained log-probabilities differ by {np.nanmean(off):.3g} on average"
+            )
+            yield Contradiction("mismatch", index, int(np.nanargmax(off)), text)
+
+
+CHECKS: dict[str, Callable[[Checked], Iterator[Contradiction]]] = {
+    "mask": _mask_spells_answer,
+    "context": _only_sampled_tokens,
+    "ends": _actions_end,
+    "truncation": _truncation,
+    "cut": _cut_actions,
+    "rewards": _rewards,
+    "credit": _discount,
+    "whitening": _whitening,
+    "mismatch": _mismatch,
+}

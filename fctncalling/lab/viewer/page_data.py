@@ -1,0 +1,240 @@
+"""Everything a page shows, as one JSON object; the page's scripts compute nothing but layout."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fctncalling.data.types import Task
+from fctncalling.envs.handlers import get_handler
+from fctncalling.envs.prompting.task_prompt import TaskPrompt
+from fctncalling.lab.viewer.consistency import Checked, findings
+from fctncalling.lab.viewer.episode_entry import episode_entry, history_entry, member_entry
+from fctncalling.lab.viewer.over_updates import over_updates
+from fctncalling.lab.viewer.run_files import LoadedRun, Record, ViewError
+from fctncalling.lab.viewer.state_differences import environment_turns
+from fctncalling.lab.viewer.token_lanes import episode_lanes, lanes_json, recomputed
+
+FORMAT_VERSION = 2
+MAX_EPISODES = 64
+MAX_MEMBERS = 4096
+"""Episodes of which groups and the ones left out are drawn."""
+MAX_CHARACTERS = 8_000_000
+"""Length of their answers."""
+MAX_ERRORS = 200
+"""Error types of a category that are counted apart."""
+_SETTINGS = (
+    *("env_name", "algorithm_name", "experiment_name", "seed", "model_name_or_path"),
+    *("dataset_path", "episodes_per_update", "group_size", "gamma", "lam", "lam_value", "lr"),
+    *("gamma_token", "lam_token", "max_new_tokens", "max_steps_per_turn", "temperature", "reward"),
+    *("kl_coef", "clip_low", "clip_high", "ppo_epoch", "overlong", "handler", "command"),
+)
+FindTask = Callable[[Record], tuple[Task | None, Mapping[str, Any]]]
+"""Episode record -> its task (None if unknown) and the tool classes that a user brings."""
+
+
+def page_data(run: LoadedRun, find_task: FindTask, worst: int | None = None) -> dict[str, Any]:
+    """Return a page's data, of the `worst` episodes of the file, else of the worst 64.
+
+    The file is read line by line, and what is not shown is not kept. Raises ViewError if a token
+    file and its episode file do not belong together.
+    """
+    seen = survey(run, MAX_EPISODES if worst is None else worst)
+    token_parts, checks = _token_parts(run, seen)
+    for line, entry in seen.chosen.items():
+        entry |= _world(entry, seen.records[line], find_task) | token_parts.get(line, {})
+    return {
+        "format": FORMAT_VERSION,
+        "title": str(run.path),
+        "kind": run.kind,
+        "update": run.update,
+        "algorithm": run.tokens.header["algorithm_name"] if run.tokens else None,
+        "header": _header(run),
+        "config": {name: run.config[name] for name in _SETTINGS if name in run.config},
+        "metrics": [_metrics(line) for line in run.metrics],
+        "alarms": run.alarms,
+        "notes": run.notes,
+        "checks": checks,
+        "pieces": run.tokens.header["pieces"] if run.tokens else {},
+        "episodes": list(seen.chosen.values()),
+        "members": seen.members,
+        "tally": seen.tally,
+        "over_updates": over_updates(run, {entry["task"] for entry in seen.chosen.values()}),
+        "replay": "",
+    }
+
+
+def _world(entry: Record, record: Record, find_task: FindTask) -> Record:
+    """Return what the task knows: the state of its tools, and the users' words that the log does
+    not have.
+    """
+    executes = entry["category"].startswith("multi_turn")
+    silent = not entry["opening"] or any(
+        now.get("turn") != before.get("turn") and not before.get("messages")
+        for before, now in itertools.pairwise(entry["steps"])
+    )
+    if "steps" not in record or not (executes or silent):
+        return {}
+    task, tools = find_task(record)
+    found: Record = {}
+    if executes:
+        turns, note = environment_turns(task, record["steps"], tools)
+        found = {"environment": turns, "environment_note": note}
+    if task is not None and silent:
+        found["questions"] = _questions(task, str(record.get("prompt_style", "bfcl")))
+    return found
+
+
+def _questions(task: Task, style: str) -> list[list[Record]]:
+    """Return the users' messages of each turn, with the functions that are offered from then on."""
+    said = [[dict(message) for message in turn] for turn in task.question]
+    try:
+        prompt = TaskPrompt(task, get_handler("python_calls"), style)
+        return said[:1] + [prompt.messages(turn) for turn in range(1, len(said))]
+    except (LookupError, TypeError, ValueError, AttributeError):  # function docs of no known form
+        return said
+
+
+class Survey(NamedTuple):
+    """What one pass over a file keeps."""
+
+    chosen: dict[int, Record]  # entries to show, by line
+    records: dict[int, Record]  # of those, and of all that the token file describes
+    members: list[Record]
+    tally: dict[str, Record]  # of each category: how many episodes, and what came of them
+
+
+def survey(run: LoadedRun, worst: int) -> Survey:
+    """Read the file once; the worst are invalid ones, lowest returns, most surprising."""
+    described = {each["line"]: each for each in run.tokens.episodes} if run.tokens else {}
+    surprises = _surprises(run)
+    heap: list[tuple[tuple[float, ...], Record, Record]] = []
+    records: dict[int, Record] = {}
+    members: list[Record] = []
+    tally: dict[str, Record] = {}
+    length = 0
+    for record in run.episodes:
+        entry = history_entry(record) if run.kind == "histories" else episode_entry(record, run)
+        line = entry["line"]
+        if line in described:
+            entry |= _described(run, entry, described[line])
+            records[line] = record
+        _count(tally.setdefault(entry["category"], _empty_count()), entry)
+        member = member_entry(entry)
+        length += sum(map(len, member["texts"]))
+        if len(members) < MAX_MEMBERS and length <= MAX_CHARACTERS:
+            members.append(member)
+        goodness = tuple(-each for each in _badness(entry, surprises))
+        item = ((*goodness, -float(line)), entry, record)
+        (heapq.heappush if len(heap) < worst else heapq.heappushpop)(heap, item)
+    if sum(each["episodes"] for each in tally.values()) > len(members):
+        run.notes.append(f"groups and left out: of the first {len(members):,} episodes")
+    chosen = {entry["line"]: entry for _, entry, _ in heap}
+    records |= {entry["line"]: record for _, entry, record in heap}
+    return Survey({line: chosen[line] for line in sorted(chosen)}, records, members, tally)
+
+
+def _described(run: LoadedRun, entry: Record, described: Record) -> Record:
+    """Return what the token file knows of an episode."""
+    if entry["task"] != described["task_id"]:
+        raise ViewError(
+            f"{run.episodes_file} line {entry['line']}: task {entry['task']}, but the token file "
+            f"has {described['task_id']}: the two are of different runs"
+        )
+    return {
+        "group": str(described["group"]),
+        "reason": described["reason"] or entry["reason"],
+        "learned": described["learned_from"],
+    }
+
+
+def _empty_count() -> Record:
+    names = ("episodes", "invalid", "success", "judged_strictly", "strict", "return")
+    return {**dict.fromkeys(names, 0), "errors": {}}
+
+
+def _count(count: Record, entry: Record) -> None:
+    """Add an episode to the counts of its category; rates are those of valid episodes."""
+    count["episodes"] += 1
+    if entry["invalid"]:
+        count["invalid"] += 1
+        return
+    count["success"] += entry["success"]
+    count["return"] += entry["return"] or 0
+    count["judged_strictly"] += entry["strict"] is not None
+    count["strict"] += entry["strict"] is True
+    if error := entry["error_type"] or entry["strict_error_type"]:
+        known = error if error in count["errors"] or len(count["errors"]) < MAX_ERRORS else "others"
+        count["errors"][known] = count["errors"].get(known, 0) + 1
+
+
+def _surprises(run: LoadedRun) -> dict[int, float]:
+    """Return the surprise of each line's episode in nats: that of its least likely token."""
+    tokens = run.tokens
+    if tokens is None:
+        return {}
+    found = {}
+    for index, lanes in enumerate(episode_lanes(tokens)):
+        sampled = -tokens.rollout_logprobs[lanes.acted]
+        known = sampled[np.isfinite(sampled)]
+        found[tokens.episodes[index]["line"]] = float(known.max(initial=0.0))
+    return found
+
+
+def _badness(entry: Record, surprises: Mapping[int, float]) -> tuple[float, ...]:
+    earned = entry["return"]
+    return (
+        float(not entry["invalid"]),
+        earned if earned is not None and math.isfinite(earned) else -math.inf,
+        -surprises.get(entry["line"], 0.0),
+        -float(len(entry["steps"])),
+    )
+
+
+def _token_parts(run: LoadedRun, seen: Survey) -> tuple[dict[int, Record], list[Record]]:
+    """Return the lanes of the chosen episodes by line, and the checks over all of them."""
+    tokens = run.tokens
+    if tokens is None:
+        return {}, []
+    records = [seen.records.get(each["line"], {}) for each in tokens.episodes]
+    lanes = episode_lanes(tokens, records)
+    credit = recomputed(tokens, lanes)
+    parts = {
+        each["line"]: {"lanes": lanes_json(tokens, number, lanes[number], credit)}
+        for number, each in enumerate(tokens.episodes)
+        if each["line"] in seen.chosen
+    }
+    own = credit[tokens.header["algorithm_name"]]
+    found = findings(Checked(tokens, lanes, records, run.config, own))
+    checks = [
+        {
+            "check": name,
+            "findings": [
+                {**each._asdict(), "episode": tokens.episodes[each.episode]["episode_id"]}
+                for each in of_check
+            ],
+        }
+        for name, of_check in found.items()
+    ]
+    return parts, checks
+
+
+def _header(run: LoadedRun) -> Record | None:
+    if run.tokens is None:
+        return None
+    left_out = ("episodes", "pieces", "fields")
+    return {key: value for key, value in run.tokens.header.items() if key not in left_out}
+
+
+def _metrics(line: Mapping[str, Any]) -> Record:
+    """Return a metrics line without its per-category parts."""
+    return {
+        key: value
+        for key, value in line.items()
+        if key != "line" and key.count("/") < 2 and isinstance(value, int | float | None)
+    }

@@ -1,0 +1,82 @@
+"""The page as one HTML file: markup, style and scripts of `page/`, data compressed inside."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import math
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from fctncalling.data.replaced_file import replaced_file
+
+SCRIPTS = (
+    *("state", "elements", "numbers", "theme", "lanes", "curve", "formula", "environment"),
+    *(
+        "episode",
+        "list",
+        "tree",
+        "updates",
+        "discarded",
+        "overview",
+        "compared",
+        "export",
+        "keys",
+        "main",
+    ),
+)
+"""Script files in the order they are joined: the page starts at the end of the last one."""
+MAX_DEPTH = 100
+_FOLDER = files("fctncalling.lab.viewer") / "page"
+
+
+def page_html(data: Mapping[str, Any]) -> str:
+    """Return the page of some data; it loads nothing and sends nothing."""
+    text = _json(data)
+    packed = base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
+    parts = {
+        "style": _read("style.css"),
+        "script": "\n".join(_read(f"{name}.js") for name in SCRIPTS),
+        "data": packed,
+    }
+    page = _read("page.html")
+    for name, content in parts.items():
+        before, mark, after = page.partition(f"{{{{{name}}}}}")
+        assert mark, name
+        page = before + content + after
+    return page
+
+
+def _json(data: Any) -> str:
+    """Return JSON that a browser reads: NaN and infinities, which a tool may return, as texts."""
+    try:
+        return json.dumps(data, separators=(",", ":"), allow_nan=False)
+    except (ValueError, RecursionError):
+        return json.dumps(_finite(data), separators=(",", ":"), allow_nan=False)
+
+
+def _finite(value: Any, depth: int = 0) -> Any:
+    if depth > MAX_DEPTH:
+        return "nested too deep"
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {key: _finite(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item, depth + 1) for item in value]
+    return value
+
+
+def write_page(path: Path, data: Mapping[str, Any]) -> int:
+    """Write the page in one step and return its size in bytes. Raises OSError."""
+    text = page_html(data)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replaced_file(path) as partial:
+        return partial.write_text(text, encoding="utf-8")
+
+
+def _read(name: str) -> str:
+    return (_FOLDER / name).read_text(encoding="utf-8")

@@ -1,0 +1,1 @@
+"""Checks of a model folder: its chat template, its tokenizer."""

@@ -1,0 +1,255 @@
+"""What a chat template does with a conversation, and whether training can rely on it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.data.types import Message
+from fctncalling.training.model_checks.conversations import (
+    ANSWER,
+    assistant,
+    first_difference,
+    grown_text,
+    probe_tools,
+    tool,
+    user,
+)
+from fctncalling.training.model_checks.finding import HealthCheck, fault, note, sound
+from fctncalling.training.model_checks.token_findings import token_findings
+
+BOUNDARIES: dict[str, tuple[str, list[Message]]] = {
+    "assistant -> tool": (ANSWER, [tool("fctnprobefirst")]),
+    "assistant -> two tools": (ANSWER, [tool("fctnprobefirst"), tool("fctnprobesecond")]),
+    "assistant -> user": (ANSWER, [user("fctnprobenext")]),
+    "tool -> user": (ANSWER, [tool("fctnprobefirst"), user("fctnprobenext")]),
+    "empty assistant": ("", [user("fctnprobenext")]),
+    "reasoning": (f"<think>\nfctnprobethought\n</think>\n\n{ANSWER}", [tool("fctnprobefirst")]),
+    "calls": ("[f(a='x'), g(b={'c': [1, 2.5]})]", [tool("fctnprobefirst")]),
+}
+"""Kind of boundary -> what the policy says, and the messages behind it."""
+
+WORDS = (ANSWER, "[f(a='x', b=\"y\", c={'d': 1}, e=a<b & c>d)]")
+CURE = "Give --chat_template FILE"
+_CLOSING_MARK = re.compile(r"<[|/]?[\w:-]+\|?>|\[/?[A-Z_]{3,}\]")
+
+
+class TemplateProbe(NamedTuple):
+    """A chat template as its tokenizer renders it, and as training appends to it."""
+
+    tokenizer: Any
+    template: ChatTemplate
+
+    def rendered(self, messages: Sequence[Message], *, prompt: bool = False) -> str:
+        """Return what the template writes for messages of user and assistant."""
+        text: str = self.tokenizer.apply_chat_template(
+            list(messages),
+            chat_template=self.template.source,
+            tokenize=False,
+            add_generation_prompt=prompt,
+        )
+        return text
+
+
+def template_findings(tokenizer: Any, source: str | None = None) -> list[HealthCheck]:
+    """Return what there is to say of a tokenizer's chat template, or of `source` in its place."""
+    try:
+        template = ChatTemplate(tokenizer, source)
+        TemplateProbe(tokenizer, template).rendered([user("q"), assistant("a"), user("r")])
+    except Exception as error:  # templates raise what Jinja does, and what they like
+        changed = _changed_words(tokenizer, source or getattr(tokenizer, "chat_template", None))
+        message = f"no conversation can be rendered ({_first_line(error)})"
+        return [fault("template", changed or message, f"{CURE} that can")]
+    return findings_on(template)
+
+
+def findings_on(template: ChatTemplate) -> list[HealthCheck]:
+    """Return what there is to say of a chat template that can be rendered; takes some 0.1 s."""
+    probe = TemplateProbe(template.tokenizer, template)
+    found: list[HealthCheck] = []
+    checks: tuple[Callable[[TemplateProbe], Iterator[HealthCheck]], ...] = (
+        _generation_prompt,
+        _words,
+        _end_of_turn,
+        _results,
+        _tools,
+        _boundaries,
+        _clock,
+    )
+    for check in checks:
+        try:
+            found += check(probe)
+        except Exception as error:
+            name = check.__name__.strip("_").replace("_", " ")
+            message = f"{name}: the template fails on it ({_first_line(error)})"
+            found.append(fault(name, message, f"{CURE} that renders it"))
+    return [*found, *token_findings(template.tokenizer, template)]
+
+
+def _generation_prompt(probe: TemplateProbe) -> Iterator[HealthCheck]:
+    without = probe.rendered([user("q")])
+    prompt = probe.rendered([user("q")], prompt=True)
+    history = probe.rendered([user("q"), assistant(ANSWER)])
+    header = history.partition(ANSWER)[0]
+    if prompt == without and header != prompt:
+        message = (
+            "add_generation_prompt changes nothing: the policy would have to write the header of"
+        )
+        yield fault("generation prompt", f"{message} its own message", f"{CURE} that has one")
+        return
+    if ANSWER not in history or header == prompt:
+        yield sound("generation prompt", "the same header in the prompt and in the history")
+    elif prompt.startswith(header):
+        message = (
+            f"the prompt opens the answer with {prompt[len(header) :]!r}, which the history lacks"
+        )
+        yield note("generation prompt", message, _cost(probe))
+    else:
+        message = (
+            f"prompt and history head an answer differently: {first_difference(prompt, header)}"
+        )
+        yield note("generation prompt", message, _cost(probe))
+
+
+def _words(probe: TemplateProbe) -> Iterator[HealthCheck]:
+    if message := _changed_words(probe.tokenizer, probe.template.source):
+        yield fault("assistant's words", message, f"{CURE} that renders them as they are")
+        return
+    yield sound("assistant's words", "rendered as they were written")
+
+
+def _changed_words(tokenizer: Any, source: Any) -> str:
+    """Return what is to be said where words are not rendered as they are; "" where they are."""
+    for words in WORDS:
+        try:
+            text = tokenizer.apply_chat_template(
+                [user("q"), assistant(words), user("r")], chat_template=source, tokenize=False
+            )
+        except Exception:
+            return ""  # another check reports that nothing can be rendered
+        if words not in text:
+            return f"the assistant's words are changed in the history: {words!r} is not in it"
+    return ""
+
+
+def _end_of_turn(probe: TemplateProbe) -> Iterator[HealthCheck]:
+    template = probe.template
+    last = probe.rendered([user("q"), assistant(ANSWER)]).partition(ANSWER)[2]
+    between = probe.rendered([user("q"), assistant(ANSWER), user("fctnprobenext")])
+    between = between.partition(ANSWER)[2].partition("fctnprobenext")[0]
+    end = template.spell([template.end_of_turn_id])
+    if end in last or (end in between and not last.strip()):
+        name = f"{end!r} ends an answer; it is sampled, trained, and a stop"
+        yield sound("end of turn", name, id=template.end_of_turn_id)
+        return
+    mark = _CLOSING_MARK.search(last)
+    if mark is not None:
+        pieces = len(template.encode(mark[0]))
+        message = (
+            f"the template closes an answer with {mark[0]!r}, which is no token of the tokenizer "
+            f"({pieces} pieces)"
+        )
+        yield fault(
+            "end of turn", message, "Is it another model's template? Add the token, or mend it"
+        )
+        return
+    message = (
+        f"no token closes an answer in the template: {end!r} stands in, and is trained as the end"
+    )
+    yield note("end of turn", message, id=template.end_of_turn_id)
+
+
+def _results(probe: TemplateProbe) -> Iterator[HealthCheck]:
+    history = [
+        user("q"),
+        assistant(ANSWER),
+        tool("fctnprobefirst"),
+        tool("fctnprobesecond"),
+        user("fctnprobenext"),
+    ]
+    template = probe.template
+    text = template.spell(template.render_full(history, trusted=[1]))
+    lost = [name for name in ("first", "second", "next") if f"fctnprobe{name}" not in text]
+    if lost:
+        message = (
+            f"of two results and a question behind them, the {', '.join(lost)} one is not rendered"
+        )
+        yield fault("tool results", message, f"{CURE} that renders every message")
+    elif not template.tool_role:
+        yield note("tool results", "the template has no tool role: results come as user messages")
+    else:
+        yield sound("tool results", "every result is rendered in its own role")
+    if not template.system_role:
+        yield note("system message", "the template has no system role: it comes as a user message")
+
+
+def _tools(probe: TemplateProbe) -> Iterator[HealthCheck]:
+    template = probe.template
+    if not template.takes_tools:
+        yield note("tools", "the template takes none: the system message describes them instead")
+        return
+    text = template.spell(template.render_prompt([user("q")], probe_tools()))
+    parts = {
+        "parameter names": ("fctnprobetext", "fctnproberate", "fctnprobepair"),
+        "nested parameters": ("fctnprobeinner",),
+        "descriptions": ("fctnprobedescription",),
+        "enumerated values": ("fctnprobeenum",),
+        "types": ("object", "number", "array"),
+    }
+    lost = [name for name, words in parts.items() if any(word not in text for word in words)]
+    if "parameter names" in lost:
+        message = f"the template shows tools without their {', '.join(lost)}"
+        yield fault("tools", message, f"{CURE} that shows them, or one without tools")
+    elif lost:
+        yield note("tools", f"the template shows tools without their {', '.join(lost)}")
+    else:
+        yield sound("tools", "names, types, nested parameters and descriptions are rendered")
+
+
+def _boundaries(probe: TemplateProbe) -> Iterator[HealthCheck]:
+    broken: dict[str, tuple[str, str]] = {}
+    for kind, exchange in BOUNDARIES.items():
+        grown, whole = grown_text(probe.template, [exchange, (ANSWER, [user("fctnprobelast")])])
+        if grown != whole:
+            broken[kind] = grown, whole
+    if not broken:
+        yield sound("append-only", f"at all {len(BOUNDARIES)} kinds of boundary")
+        return
+    kinds = "everywhere" if len(broken) == len(BOUNDARIES) else f"at {', '.join(broken)}"
+    grown, whole = next(iter(broken.values()))
+    if list(broken) == ["reasoning"] and "fctnprobethought" not in whole:
+        message = "earlier reasoning (<think>) is dropped from the history"
+    elif _moved(probe.template):
+        message = "the tools move to the last user message"
+    else:
+        message = f"the history is rewritten {kinds}: {first_difference(grown, whole)}"
+    yield note("append-only", message, _cost(probe), broken=list(broken))
+
+
+def _moved(template: ChatTemplate) -> bool:
+    """Whether a second user message changes what stands before the first."""
+    tools = probe_tools()
+    first = template.spell(template.render_full([user("fctnprobequestion")], tools))
+    history = [user("fctnprobequestion"), assistant(ANSWER), user("fctnprobenext")]
+    later = template.spell(template.render_full(history, tools, trusted=[1]))
+    name, question = "fctnprobe.tool", "fctnprobequestion"
+    before, after = first.find(name) < first.find(question), later.find(name) < later.find(question)
+    return template.takes_tools and before != after
+
+
+def _clock(probe: TemplateProbe) -> Iterator[HealthCheck]:
+    if "strftime_now" in str(probe.template.source):
+        message = "the template writes today's date: prompts change from one day to the next"
+        yield note("clock", message, "A file with a fixed date makes runs repeatable")
+
+
+def _cost(probe: TemplateProbe) -> str:
+    if probe.template.append_only:
+        return ""
+    return "Trained with one row a step, which reads the history again: more tokens, same objective"
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:240]}"
