@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.cli.registry import subcommands
 from fctncalling.cli.train import build_parser
 from fctncalling.training.run_config import RunConfig
 
