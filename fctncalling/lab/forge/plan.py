@@ -1,8 +1,8 @@
 """Plans of multi-turn tasks: what the user wants, call by call, before any words are written.
 
 A plan is made by `fctncalling.lab.forge.multi_turn`, its user texts by
-`fctncalling.lab.forge.words`. It says of every argument where its value comes from, so that the words know what they must say, what
-they may leave to be looked up and what they must not repeat.
+`fctncalling.lab.forge.words`. It says of every argument where its value comes from, so that the
+words know what they must say, what they may leave to be looked up and what they must not repeat.
 """
 
 from __future__ import annotations
