@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -35,12 +35,42 @@ from fctncalling.algorithms.reward_shaping import shape_rewards
 from fctncalling.algorithms.targets import Targets, compute_targets, loss_divisor
 from fctncalling.algorithms.tppo import NTPO, POAD, TPPO
 
-if TYPE_CHECKING:
-    from fctncalling.algorithms.run.token_trace import TokenTrace
-
 ALGORITHMS: dict[str, Algorithm] = {
     algorithm.name: algorithm for algorithm in (TPPO, POAD, NTPO, APPO, GRPO)
 }
+# Loss terms of each token that a trace keeps.
+PASS_TERMS = ("logprobs", "log_ratios", "token_entropies", "token_reference_kl")
+
+
+class TokenTrace:
+    """Targets of an update's N acted tokens, and the loss terms of each token's last pass.
+
+    No pass is made for it. A token whose last pass belongs to an earlier epoch (--target_kl ended
+    the last one early) keeps that one's terms.
+    """
+
+    def __init__(self) -> None:
+        self.experience: Experience | None = None  # None: no pass was made
+        self.targets: Targets | None = None
+        self.terms: dict[str, Tensor] = {}  # (N,) each; NaN where no pass saw the token
+
+    def add(
+        self,
+        experience: Experience,
+        targets: Targets,
+        minibatch: Minibatch,
+        parts: Sequence[LossTerms],  # of the minibatch's microbatches, in their order
+    ) -> None:
+        """Take the loss terms of an optimiser step."""
+        if self.targets is None:
+            blank = torch.full_like(targets.advantages, torch.nan)
+            self.terms = {name: blank.clone() for name in PASS_TERMS}
+        self.experience = experience
+        self.targets = targets
+        for rows, terms in zip(minibatch, parts, strict=True):
+            indices = experience.token_indices(rows)
+            for name, latest in self.terms.items():
+                latest[indices] = getattr(terms, name)
 
 
 class Optimisers(NamedTuple):

@@ -6,9 +6,9 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 # Former package or module -> where it is since version 0.2. The longest match counts.
 MOVED = {
@@ -34,6 +34,8 @@ MOVED = {
     "fctncalling.cli.view": "fctncalling.lab.viewer.command",
     "fctncalling.cli.why": "fctncalling.lab.error_analysis",
     "fctncalling.cli.why.report_text": "fctncalling.lab.error_analysis.why_text",
+    "fctncalling.cli.shared.progress_bar": "fctncalling.progress_bar",
+    "fctncalling.training.ray": "fctncalling.training.rollouts.ray",
     "fctncalling.memory_plan.command": "fctncalling.lab.memory_plan.printed_plan",
 }
 
@@ -49,7 +51,7 @@ def present_name(former: str) -> str | None:
     return None
 
 
-class MovedModuleFinder(MetaPathFinder):
+class MovedModuleFinder:
     """Finder of modules by their former names."""
 
     def find_spec(
@@ -58,10 +60,11 @@ class MovedModuleFinder(MetaPathFinder):
         """Return a spec that loads the moved module; None for every other name."""
         if not fullname.startswith("fctncalling.") or not (present := present_name(fullname)):
             return None
-        return ModuleSpec(fullname, _MovedModuleLoader(present), is_package=True)
+        loader: Any = _MovedModuleLoader(present)  # importlib.abc would load what few users need
+        return ModuleSpec(fullname, loader, is_package=True)
 
 
-class _MovedModuleLoader(Loader):
+class _MovedModuleLoader:
     def __init__(self, present: str) -> None:
         self.present = present
 
@@ -82,4 +85,5 @@ class _MovedModuleLoader(Loader):
 def keep_former_paths() -> None:
     """Serve former import paths, once a process."""
     if not any(isinstance(finder, MovedModuleFinder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, MovedModuleFinder())  # before a moved package finds its files twice
+        finder: Any = MovedModuleFinder()
+        sys.meta_path.insert(0, finder)  # before a moved package finds its files twice

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from fctncalling.algorithms.config.config_fields import SettingError
 
-if TYPE_CHECKING:
-    from fctncalling.algorithms.config.train_config import TrainConfig
+# A TrainConfig; importing its class, which calls these checks, would close a circle.
+Settings = Any
 
 
-def check_combinations(config: TrainConfig) -> None:
+def check_combinations(config: Settings) -> None:
     """Raise SettingError, naming the flags and what was expected, where two settings contradict
     each other.
     """
@@ -33,7 +33,7 @@ def check_combinations(config: TrainConfig) -> None:
         )
 
 
-def _check_episode_numbers(config: TrainConfig) -> None:
+def _check_episode_numbers(config: Settings) -> None:
     if config.num_mini_batch > config.episodes_per_update:
         raise SettingError(
             f"--num_mini_batch: got {config.num_mini_batch}, expected at most "
@@ -52,7 +52,7 @@ def _check_episode_numbers(config: TrainConfig) -> None:
         )
 
 
-def _check_critic(config: TrainConfig) -> None:
+def _check_critic(config: Settings) -> None:
     if config.algorithm_name == "GRPO" and (
         config.critic_warmup_updates or config.init_critic_from
     ):
@@ -65,7 +65,7 @@ def _check_critic(config: TrainConfig) -> None:
         )
 
 
-def _check_roles(config: TrainConfig) -> None:
+def _check_roles(config: Settings) -> None:
     flags = [f"--team_critic {config.team_critic}"] if config.team_critic != "shared" else []
     if config.role_adapters:
         flags.append("--role_adapters")
@@ -83,7 +83,7 @@ def _check_roles(config: TrainConfig) -> None:
         )
 
 
-def _check_token_limits(config: TrainConfig) -> None:
+def _check_token_limits(config: Settings) -> None:
     if config.max_cache_tokens is not None and config.max_cache_tokens < config.max_episode_tokens:
         raise SettingError(
             f"--max_cache_tokens: got {config.max_cache_tokens}, which one episode of "

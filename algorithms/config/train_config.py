@@ -46,8 +46,7 @@ class TrainConfig(
 
     def __post_init__(self) -> None:
         check_ranges(self)
-        itself: Any = self  # pyright knows this file by its folder and by its link
-        check_combinations(itself)
+        check_combinations(self)
 
     @property
     def frozen(self) -> tuple[str, ...]:

@@ -9,11 +9,12 @@ from torch import Tensor, nn
 
 from fctncalling.algorithms.generation.decoder import Decoder, DecoderOutput, TransformersDecoder
 from fctncalling.algorithms.generation.engine_api import Action, Engine, Request, ScriptedEngine
-from fctncalling.algorithms.generation.fused_decoder import FusedDecoder, supports_fused_decoder
+from fctncalling.algorithms.generation.fused_decoder import FusedDecoder
 from fctncalling.algorithms.generation.sampling import sample
 from fctncalling.algorithms.generation.sequence import Slot
 from fctncalling.algorithms.generation.slot_prefixes import SlotPrefixes, min_shared_tokens
 from fctncalling.algorithms.generation.transformers_cache import check_supported
+from fctncalling.algorithms.policy.sparse_forward import supports_fused_decoder
 from fctncalling.data.timing import timed
 
 __all__ = ["Action", "CacheBudgetError", "Engine", "GenerationEngine", "Request", "ScriptedEngine"]

@@ -26,7 +26,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from fctncalling.algorithms.generation.block_tree import States
 from fctncalling.algorithms.generation.cached_states import append_states
@@ -38,28 +38,8 @@ from fctncalling.algorithms.generation.prefix_cache import PrefixKVCache
 from fctncalling.algorithms.generation.token_block import TokenBlock
 from fctncalling.algorithms.policy.precision import pass_dtypes, without_autocast
 
-MODELS = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
-ROTARY_KINDS = ("default", "linear", "llama3", "yarn")  # whose angles depend on the position alone
 MAX_FUSED_PARAMETERS = 2**30  # of a model: fused linear layers are copies of its weights
 MAX_HEAD_PARAMETERS = 2**24  # of an output layer: copying a larger one gains little
-
-
-def supports_fused_decoder(model: Any) -> bool:
-    """Whether the fused decoder supports the model: its outputs equal those of its own forward."""
-    if type(model).__name__ not in MODELS or not type(model).__module__.startswith("transformers."):
-        return False
-    config = model.config
-    sliding = "sliding_attention" in (getattr(config, "layer_types", None) or ())
-    rotary = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
-    sharded = any(hasattr(parameter, "full_tensor") for parameter in model.parameters())
-    plain = type(model.model.embed_tokens) is nn.Embedding
-    return (
-        plain
-        and not sliding
-        and not sharded
-        and rotary in ROTARY_KINDS
-        and config.hidden_act == "silu"
-    )
 
 
 class FusedDecoder:

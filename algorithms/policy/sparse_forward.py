@@ -21,11 +21,31 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from fctncalling.algorithms.policy.gradient_checkpointing import LayerRunner, run_layer
 
+MODELS = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
+ROTARY_KINDS = ("default", "linear", "llama3", "yarn")  # whose angles depend on the position alone
 QUERY_BLOCK = 128  # queries per attention call: with fewer, calls cost more than products saved
+
+
+def supports_fused_decoder(model: Any) -> bool:
+    """Whether the fused decoder supports the model: its outputs equal those of its own forward."""
+    if type(model).__name__ not in MODELS or not type(model).__module__.startswith("transformers."):
+        return False
+    config = model.config
+    sliding = "sliding_attention" in (getattr(config, "layer_types", None) or ())
+    rotary = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
+    sharded = any(hasattr(parameter, "full_tensor") for parameter in model.parameters())
+    plain = type(model.model.embed_tokens) is nn.Embedding
+    return (
+        plain
+        and not sliding
+        and not sharded
+        and rotary in ROTARY_KINDS
+        and config.hidden_act == "silu"
+    )
 
 
 def supports_sparse_forward(model: Any, decoder: Any) -> bool:
@@ -34,10 +54,6 @@ def supports_sparse_forward(model: Any, decoder: Any) -> bool:
     False with forward hooks on the decoder (autocast, a profiler's), which it would skip, and on
     other devices than the CPU, where it is untested.
     """
-    from fctncalling.algorithms.generation.fused_decoder import (
-        supports_fused_decoder,
-    )  # loads transformers, which losses do not need
-
     if not supports_fused_decoder(model) or decoder._forward_pre_hooks or decoder._forward_hooks:
         return False
     weight: Tensor = decoder.embed_tokens.weight

@@ -15,9 +15,8 @@ from torch import Tensor
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
-from fctncalling.algorithms.ppo import ALGORITHMS
+from fctncalling.algorithms.ppo import ALGORITHMS, TokenTrace
 from fctncalling.algorithms.run.token_texts import TokenTexts
-from fctncalling.algorithms.run.token_trace import TokenTrace
 from fctncalling.algorithms.targets import Targets
 from fctncalling.data.timing import timed
 from fctncalling.data.token_file import (

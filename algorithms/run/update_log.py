@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.algorithms.ppo import TokenTrace
 from fctncalling.algorithms.run.alarm_log import AlarmLog
 from fctncalling.algorithms.run.logs import RunLog
 from fctncalling.algorithms.run.peak_memory import peak_memory
 from fctncalling.algorithms.run.token_log import TokenLog, reasons_not_learned_from
 from fctncalling.algorithms.run.token_texts import TokenTexts
-from fctncalling.algorithms.run.token_trace import TokenTrace
 
 
 class UpdateLog:

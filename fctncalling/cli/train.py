@@ -26,10 +26,10 @@ from fctncalling.cli.shared.flag_synonyms import NAMES_ELSEWHERE
 from fctncalling.cli.shared.idle_run_flags import idle_run_flag_notes
 from fctncalling.cli.shared.missing_library import missing_library
 from fctncalling.cli.shared.parser import BasicHelpAction, OneLineParser
-from fctncalling.cli.shared.progress_bar import Progress
 from fctncalling.cli.shared.standard_streams import standard_streams
 from fctncalling.data.bfcl import TaskError
 from fctncalling.envs.named_tools import find_modules_here
+from fctncalling.progress_bar import Progress
 from fctncalling.training.announce import announce, is_first_process, own_command
 from fctncalling.training.load_policy import ModelError
 from fctncalling.training.run_config import ENV_DEFAULTS, RunConfig
@@ -215,7 +215,7 @@ def train(config: TrainConfig, run_config: RunConfig, words: Sequence[str] = ())
     from fctncalling.algorithms.run.cut_actions import AllCutError
     from fctncalling.training.prepare_run import prepare_run
     from fctncalling.training.profiler import profiling
-    from fctncalling.training.supervised import progress_made
+    from fctncalling.training.supervised_stage import progress_made
 
     run = prepare_run(config, run_config)
     progress = Progress(config.num_updates, run.counters.updates, shown=run.processes.is_first)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from fctncalling.envs.episode.transcript import shown
 
@@ -13,7 +13,20 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from fctncalling.text_environment.text_history import TextHistory
+
+class History(Protocol):
+    """What is shown of a TextHistory."""
+
+    text: str
+    text_spans: list[tuple[int, int]]
+    system_spans: list[bool]
+    token_spans: list[tuple[int, int]]
+    ids: list[int]
+    logprobs: list[float]
+    reward: Any
+    completed: bool
+    truncated: bool
+    invalid: bool
 
 
 class Style(NamedTuple):
@@ -61,7 +74,7 @@ def console_or_default(console: Console | None) -> Console:
     return RichConsole()
 
 
-def segments(history: TextHistory) -> Iterator[tuple[str, Style]]:
+def segments(history: History) -> Iterator[tuple[str, Style]]:
     """Yield each segment's text and style."""
     for index, ((start, end), system) in enumerate(
         zip(history.text_spans, history.system_spans, strict=True)
@@ -69,7 +82,7 @@ def segments(history: TextHistory) -> Iterator[tuple[str, Style]]:
         yield history.text[start:end], _style(index, system)
 
 
-def styled_tokens(history: TextHistory) -> Iterator[tuple[int, Style]]:
+def styled_tokens(history: History) -> Iterator[tuple[int, Style]]:
     """Yield the position of each token, with its style."""
     for index, ((start, end), system) in enumerate(
         zip(history.token_spans, history.system_spans, strict=True)
@@ -78,7 +91,7 @@ def styled_tokens(history: TextHistory) -> Iterator[tuple[int, Style]]:
             yield position, _style(index, system)
 
 
-def rich_text(history: TextHistory) -> Text:
+def rich_text(history: History) -> Text:
     """Return the text in colours; control and invisible characters are shown as
     escapes.
     """
@@ -90,7 +103,7 @@ def rich_text(history: TextHistory) -> Text:
     return text.append(f"\n\nReward: {_reward(history)}{_ending(history)}", style=REWARD.style)
 
 
-def rich_tokens(history: TextHistory, tokenizer: Any) -> Text:
+def rich_tokens(history: History, tokenizer: Any) -> Text:
     """Return the tokens in colours, a blank behind each."""
     from rich.text import Text
 
@@ -111,7 +124,7 @@ def legend() -> Text:
     return text.append(")")
 
 
-def to_html(history: TextHistory, tokenizer: Any = None) -> str:
+def to_html(history: History, tokenizer: Any = None) -> str:
     """Return an HTML page of the episode's text, or of its tokens if a tokenizer is given."""
     pieces = _html_segments(history) if tokenizer is None else _html_tokens(history, tokenizer)
     return _PAGE.format(
@@ -127,13 +140,13 @@ def to_html(history: TextHistory, tokenizer: Any = None) -> str:
     )
 
 
-def _html_segments(history: TextHistory) -> Iterator[str]:
+def _html_segments(history: History) -> Iterator[str]:
     for words, style in segments(history):
         if words:
             yield f'<span class="{style.label.lower()}">{html.escape(shown(words))}</span>'
 
 
-def _html_tokens(history: TextHistory, tokenizer: Any) -> Iterator[str]:
+def _html_tokens(history: History, tokenizer: Any) -> Iterator[str]:
     for position, style in styled_tokens(history):
         token, logprob = history.ids[position], history.logprobs[position]
         tip = f"id {token}" + ("" if math.isnan(logprob) else f", log-probability {logprob:.3f}")
@@ -161,12 +174,12 @@ def token_text(tokenizer: Any, ids: Sequence[int], position: int) -> str:
     return f"[{tokenizer.convert_ids_to_tokens([ids[position]])[0]}]"
 
 
-def _reward(history: TextHistory) -> str:
+def _reward(history: History) -> str:
     reward = float(history.reward)
     return "none" if math.isnan(reward) else f"{reward:g}"
 
 
-def _ending(history: TextHistory) -> str:
+def _ending(history: History) -> str:
     if history.invalid:
         return " (invalid: infrastructure failed)"
     if not history.completed:

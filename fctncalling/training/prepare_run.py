@@ -30,9 +30,9 @@ from fctncalling.training.start_checks import (
 from fctncalling.training.supervised import (
     SupervisedLearner,
     load_demonstrations,
-    progress_made,
     stage_is_ahead,
 )
+from fctncalling.training.supervised_stage import progress_made
 from fctncalling.training.task_setup import TaskSetup, make_task_setup
 from fctncalling.training.teams import roles_of_run
 from fctncalling.training.training_run import TrainingRun

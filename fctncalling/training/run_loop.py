@@ -11,14 +11,14 @@ from fctncalling.training.profiler import NoProfiler
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.config import TrainConfig
-    from fctncalling.cli.shared.progress_bar import Progress
+    from fctncalling.progress_bar import Progress
     from fctncalling.training.counters import Counters
     from fctncalling.training.training_run import TrainingRun
 
 
 def run_loop(run: TrainingRun, progress: Progress, profiler: NoProfiler | None = None) -> None:
     """Learn demonstrations, if any; then collect, learn, evaluate and save until all is done."""
-    from fctncalling.training.supervised.stage import learn_demonstrations  # --help needs no torch
+    from fctncalling.training.supervised_stage import learn_demonstrations  # --help needs no torch
 
     learn_demonstrations(run, progress)
     profiler = profiler or NoProfiler()

@@ -86,7 +86,7 @@ class Trainer:
         FloatingPointError. Ctrl-C saves a checkpoint first; with `TrainConfig(resume="auto")` the
         next run goes on from it.
         """
-        from fctncalling.cli.shared.progress_bar import Progress
+        from fctncalling.progress_bar import Progress
         from fctncalling.training.prepare_run import prepare_run
         from fctncalling.training.run_loop import report, run_loop
 

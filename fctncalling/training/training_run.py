@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -16,10 +17,12 @@ from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, Pro
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.grpo import groups_with_signal
 from fctncalling.algorithms.learning_rate import learning_rates, set_learning_rates
+from fctncalling.algorithms.learning_signal import no_signal_warning
+from fctncalling.algorithms.metrics import Metrics
 from fctncalling.algorithms.nan_guard import check_weights
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.algorithms.ppo import make_optimisers, update
+from fctncalling.algorithms.ppo import TokenTrace, make_optimisers, update
 from fctncalling.algorithms.reward_shaping import learnable_episodes
 from fctncalling.algorithms.rollout.joint_rows import add_joint_rows
 from fctncalling.algorithms.rollout.role_trajectories import role_trajectories
@@ -30,7 +33,6 @@ from fctncalling.algorithms.run.episode_metrics import episode_metrics
 from fctncalling.algorithms.run.evaluation import Evaluation
 from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.algorithms.run.logs import RunLog
-from fctncalling.algorithms.run.token_trace import TokenTrace
 from fctncalling.algorithms.run.update_log import UpdateLog
 from fctncalling.evaluation.evaluation_uncertainty import evaluation_uncertainty
 from fctncalling.training.adaptive_settings import adapted_config, update_adaptive_settings
@@ -49,8 +51,10 @@ from fctncalling.training.rollouts.round_planner import (
     evaluation_rounds,
 )
 from fctncalling.training.rollouts.rounds_ahead import RoundsAhead
-from fctncalling.training.run_notices import RunNotices
 from fctncalling.training.supervised import SupervisedLearner, restored_learner
+
+logger = logging.getLogger(__name__)
+REPEATED = 10  # of so many updates in a row without a signal one is told
 
 
 class TrainingRun:
@@ -293,3 +297,31 @@ class TrainingRun:
     ) -> RolloutResult:
         """Play a round; SIGINT is delivered only here."""
         return self.rollout.play(rollout_round, self.interruption, on_episode)
+
+
+class RunNotices:
+    """Notices of a run, each printed once when it becomes true, by the first process."""
+
+    def __init__(self, config: TrainConfig, sampler: TaskSampler, *, shown: bool) -> None:
+        self._config = config
+        self._sampler = sampler
+        self._shown = shown
+        self._skipped = 0  # updates in a row that had nothing to learn from
+        self._stage = ""
+
+    def no_signal(self, update: int, episodes: Sequence[EpisodeRecord], *, skipped: bool) -> None:
+        """Warn of an update without a learning signal: the first in a row, then every tenth."""
+        self._skipped = self._skipped + 1 if skipped else 0
+        if self._skipped % REPEATED == 1 and self._shown:
+            logger.warning("update %d: %s", update + 1, no_signal_warning(episodes, self._config))
+
+    def stage(self, update: int) -> Metrics:
+        """Return the curriculum's stage (from 1) as a metric; log the start of a new one."""
+        stage = self._sampler.stage(update)
+        if stage is None:
+            return {}
+        number, name = stage
+        if name != self._stage and self._shown:
+            logger.info("update %d: curriculum stage %d, %s", update + 1, number, name)
+        self._stage = name
+        return {"charts/curriculum_stage": float(number)}

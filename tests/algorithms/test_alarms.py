@@ -17,7 +17,7 @@ from fctncalling.algorithms.run.alarm_log import AlarmLog, episode_signals
 from fctncalling.algorithms.run.alarms import QUIET, RULES, find_alarms, new_alarms
 from fctncalling.algorithms.run.logs import RunLog
 from fctncalling.algorithms.run.update_log import UpdateLog
-from fctncalling.cli.shared.progress_bar import Progress
+from fctncalling.progress_bar import Progress
 
 ROOT = Path(__file__).parents[2]
 SOUND = json.loads((ROOT / "tests/support/sound_metrics.json").read_text())

@@ -33,11 +33,10 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.losses import policy_loss
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.ppo import make_optimisers, update
+from fctncalling.algorithms.ppo import TokenTrace, make_optimisers, update
 from fctncalling.algorithms.run.logs import RunLog
 from fctncalling.algorithms.run.token_log import TokenLog, reasons_not_learned_from, token_contents
 from fctncalling.algorithms.run.token_texts import TokenTexts
-from fctncalling.algorithms.run.token_trace import TokenTrace
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.data.token_file import (
     TOKEN_FIELDS,

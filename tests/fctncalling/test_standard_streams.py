@@ -22,10 +22,10 @@ from tiny_models import EchoEnv, save_tiny
 
 from evaluate_fctncalling import main as evaluate
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.cli.shared.progress_bar import Progress
 from fctncalling.cli.shared.standard_streams import standard_streams
 from fctncalling.cli.train import main as train
 from fctncalling.data.bfcl import embedded_path
+from fctncalling.progress_bar import Progress
 
 
 @contextlib.contextmanager

@@ -145,11 +145,13 @@ def box_circles(root: Path) -> dict[str, list[list[str]]]:
 
 
 def module_graph(root: Path) -> Graph:
-    """Return module -> modules of the package that it imports when it loads; faces left out."""
+    """Return module -> modules of the package that it imports; faces import nothing here.
+
+    Imports inside functions and for type checkers count: a circle that they hide is a circle.
+    """
     modules = {module_name(file, root): file for file in package_files(root)}
     return {
-        module: {name for name in _loaded(tree_of(file).body, modules) if name in modules}
-        - {module}
+        module: {name for name in _imported(tree_of(file), modules) if name in modules} - {module}
         for module, file in modules.items()
         if file.name != "__init__.py"
     }
@@ -177,16 +179,10 @@ def _num_attributes(target: ast.expr) -> int:
     return sum(isinstance(part, ast.Attribute) for part in parts)
 
 
-def _loaded(body: Sequence[ast.stmt], modules: Mapping[str, Path]) -> Iterator[str]:
-    """Yield what statements import as a module loads: not in functions, not for type checkers."""
-    for node in body:
-        if isinstance(node, ast.If):
-            if "TYPE_CHECKING" not in ast.dump(node.test):
-                yield from _loaded(node.body, modules)
-            yield from _loaded(node.orelse, modules)
-        elif isinstance(node, ast.Try):
-            yield from _loaded(node.body, modules)
-        elif isinstance(node, ast.Import):
+def _imported(tree: ast.Module, modules: Mapping[str, Path]) -> Iterator[str]:
+    """Yield what a module imports, wherever the statement stands."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:

@@ -11,9 +11,10 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from fctncalling.envs.tools.python_executor.calls import (
     CallInFlight,
@@ -22,14 +23,11 @@ from fctncalling.envs.tools.python_executor.calls import (
     wait_any,
 )
 from fctncalling.envs.tools.python_executor.children import Child, Launch, pipes
-from fctncalling.envs.tools.python_executor.config import check_seed, check_timeout
+from fctncalling.envs.tools.python_executor.config import ExecutorConfig, check_seed, check_timeout
 from fctncalling.envs.tools.python_executor.protocol import (
     SESSION_CALL,
 )
 from fctncalling.envs.tools.python_executor.result import ToolResult, ends_in_memory_error
-
-if TYPE_CHECKING:
-    from fctncalling.envs.tools.python_executor.pool import PythonExecutor
 
 LOST = "the names of this session are lost"
 
@@ -168,6 +166,21 @@ class SessionCall(CallInFlight):
         """Keep the pipe: more snippets follow."""
 
 
+class SessionHost(Protocol):
+    """What a session needs of its PythonExecutor."""
+
+    @property
+    def places(self) -> AbstractContextManager[Any]:
+        """One of the executor's places, held during a call."""
+
+    @property
+    def config(self) -> ExecutorConfig:
+        """The executor's settings."""
+
+    def start_session(self, limits: Limits) -> SessionChild | ToolResult:
+        """Launch the child of a session, or return the result of a call that cannot have one."""
+
+
 class PythonSession:
     """Snippets that share their names, as the cells of a notebook do; `PythonExecutor.session`
     makes one.
@@ -179,7 +192,7 @@ class PythonSession:
     turns.
     """
 
-    def __init__(self, executor: PythonExecutor, limits: Limits) -> None:
+    def __init__(self, executor: SessionHost, limits: Limits) -> None:
         self._executor = executor
         self._limits = limits
         self._lock = threading.Lock()

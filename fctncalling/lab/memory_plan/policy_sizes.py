@@ -16,10 +16,10 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.generation.fused_decoder import (
     MAX_FUSED_PARAMETERS,
     MAX_HEAD_PARAMETERS,
-    supports_fused_decoder,
 )
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.precision import base_dtype
+from fctncalling.algorithms.policy.sparse_forward import supports_fused_decoder
 from fctncalling.training.load_policy import ModelError, base_model
 
 BYTES_FP32 = 4

@@ -59,7 +59,7 @@ def choose_rollout(
 ) -> Rollout:
     """Return the rollout backend that the settings select."""
     if run_config.num_rollout_workers:
-        from fctncalling.training.ray.ray_rollout import RayRollout
+        from fctncalling.training.rollouts.ray.ray_rollout import RayRollout
 
         return RayRollout(config, run_config, policy, processes)
     if config.rollout_engine == "vllm":

@@ -2,12 +2,11 @@
 
 from fctncalling.algorithms.supervised import SupervisedLearner
 from fctncalling.training.supervised.demonstrations import load_demonstrations
-from fctncalling.training.supervised.stage import progress_made, restored_learner, stage_is_ahead
+from fctncalling.training.supervised.stage import restored_learner, stage_is_ahead
 
 __all__ = [
     "SupervisedLearner",
     "load_demonstrations",
-    "progress_made",
     "restored_learner",
     "stage_is_ahead",
 ]

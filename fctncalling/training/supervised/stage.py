@@ -1,89 +1,13 @@
-"""The supervised stage of a run: base evaluation, optimiser steps, log and checkpoints."""
+"""Place of a run in its supervised stage: ahead, amid or past."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import torch
+from typing import Any
 
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.run.peak_memory import peak_memory
 from fctncalling.algorithms.supervised import SupervisedLearner
-
-if TYPE_CHECKING:
-    from fctncalling.cli.shared.progress_bar import Progress
-    from fctncalling.training.training_run import TrainingRun
-
-BASE_VERSION = -1  # of the weights that the stage starts from; updates are counted from 0
-
-
-def learn_demonstrations(run: TrainingRun, progress: Progress) -> None:
-    """Evaluate the base model, take the steps of the stage that are left, and save its end; nothing
-    where the run has no such stage, or is past it.
-    """
-    learner = run.supervised
-    if learner is None:
-        return
-    if not run.counters.base:
-        progress.evaluating(len(run.held_out_ids), "by the base model")
-        progress.evaluation(_evaluate_base(run), "held-out tasks, base model")
-    interval = run.config.sft_save_interval
-    while not learner.is_over:
-        metrics = _take_step(run, learner)
-        progress.supervised(metrics, learner.steps, learner.num_steps)
-        if interval and learner.steps % interval == 0 and not learner.is_over:
-            run.save()
-    if run.policy.critic_model is not None and run.config.init_critic_from is None:
-        _copy_decoder(run.policy)
-    run.supervised = None  # its optimiser's memory is free again
-    run.save()
-
-
-def _evaluate_base(run: TrainingRun) -> dict[str, Any]:
-    """Play the held-out tasks, log and return the success rates."""
-    evaluation = run.play_held_out(BASE_VERSION)
-    rates = evaluation.metrics().items()
-    run.log.metrics(0, {name.replace("eval/", "base/"): value for name, value in rates})
-    run.counters.base = run.log_evaluation(evaluation, "base")
-    return run.counters.base
-
-
-def _take_step(run: TrainingRun, learner: SupervisedLearner) -> dict[str, float]:
-    """Take and log a step; KeyboardInterrupt leaves the weights as they were before it."""
-    started, cpu = time.perf_counter(), time.process_time()
-    alone, interrupted, metrics = run.processes.count == 1, False, dict[str, float]()
-    try:
-        with run.interruption.allowed():
-            if alone:  # nobody waits for these passes
-                metrics = learner.compute_gradient()
-    except KeyboardInterrupt:
-        interrupted = True
-    if run.processes.sum(float(interrupted)):
-        raise KeyboardInterrupt
-    if not alone:
-        metrics = learner.compute_gradient()
-    metrics |= learner.take_step()
-    counters, seconds = run.counters, time.perf_counter() - started
-    counters.sft_steps = learner.steps
-    counters.sft_tokens += int(metrics["trained_tokens"])
-    counters.sft_cpu_seconds += run.processes.sum(time.process_time() - cpu)
-    timings = {"sft/tokens_per_s": metrics["tokens"] / seconds, "sft/time_s": seconds}
-    named = {f"sft/{name}": value for name, value in metrics.items()}
-    run.log.supervised(learner.steps, named, {**timings, **peak_memory()})
-    return metrics
-
-
-@torch.no_grad()
-def _copy_decoder(policy: ActorCritic) -> None:
-    """Let a critic with a model of its own start from the weights that were learned."""
-    assert policy.critic_model is not None
-    learned = policy.model.get_decoder().parameters()
-    for critic, actor in zip(policy.critic_model.parameters(), learned, strict=True):
-        critic.copy_(actor)
 
 
 def stage_is_ahead(config: TrainConfig, checkpoint: Path | None) -> bool:
@@ -105,10 +29,3 @@ def restored_learner(
         raise ValueError("it is amid supervised fine-tuning: --sft_tasks or --sft_episodes lacks")
     learner.load_state(saved)
     return learner
-
-
-def progress_made(run: TrainingRun) -> str:
-    """Return how far a run has come, in words."""
-    if run.supervised is not None:
-        return f"{run.supervised.steps} of {run.supervised.num_steps} supervised steps"
-    return f"{run.counters.updates} updates"

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from fctncalling.training.training_run import TrainingRun
+from typing import Any
 
 # A bar of fixed width, for the figures behind it would leave a filling one a single column.
 BAR_FORMAT = "{desc}{n_fmt}/{total_fmt} |{bar:12}| {elapsed}<{remaining}{postfix}"
@@ -42,7 +39,7 @@ class Progress:
                 f"{self._episodes} episodes", refresh=self._episodes % 16 == 0
             )
 
-    def update(self, metrics: dict[str, float | None], run: TrainingRun) -> None:
+    def update(self, metrics: dict[str, float | None], run: Any) -> None:
         """Show an update: success rate, return, KL, or that the critic learns alone, tokens a
         second, names of alarms.
         """

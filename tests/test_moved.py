@@ -1,0 +1,34 @@
+"""Former import paths lead to the very modules that moved, with a DeprecationWarning."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+from fctncalling.moved import MOVED, present_name
+
+
+def test_a_path_below_a_moved_package_moves_with_it() -> None:
+    assert present_name("fctncalling.forge.words.grammar") == "fctncalling.lab.forge.words.grammar"
+    assert present_name("fctncalling.doctor.finding") == "fctncalling.training.model_checks.finding"
+    assert present_name("fctncalling.forgery") is present_name("fctncalling.lab.forge") is None
+
+
+@pytest.mark.parametrize("former", sorted(MOVED))
+def test_a_former_path_gives_the_module_itself(former: str) -> None:
+    sys.modules.pop(former, None)
+    with pytest.warns(DeprecationWarning, match=f"{former} is now {MOVED[former]};"):
+        assert import_module(former) is import_module(MOVED[former])
+
+
+def test_a_class_below_a_moved_package_is_one_class_by_both_paths() -> None:
+    program = (
+        "from fctncalling.forge.forge_run import ForgeRun as former\n"
+        "from fctncalling.lab.forge.forge_run import ForgeRun\n"
+        "import fctncalling.viewer, fctncalling.lab.viewer as present\n"
+        "assert former is ForgeRun and fctncalling.viewer is present"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
