@@ -1,5 +1,6 @@
-"""Evaluation from the command line: `evaluate_fctncalling.py SUBCOMMAND --help` shows what each
-part takes.
+"""Evaluation from the command line.
+
+`evaluate_fctncalling.py SUBCOMMAND --help` shows what each part takes.
 """
 
 import sys

@@ -32,8 +32,10 @@ def packages() -> list[str]:
 
 
 def long_description() -> str:
-    """Return the README as package pages show it: no tree of files is beside it there, so pictures
-    are left out and links within the tree become their paths.
+    """Return the README as package pages show it.
+
+    No tree of files is beside it there, so pictures are left out and links within the tree become
+    their paths.
     """
     readme = Path("README.md")
     text = readme.read_text(encoding="utf-8") if readme.exists() else ""
@@ -45,8 +47,9 @@ LINKS = Path(".editable")
 
 
 def package_folders() -> dict[str, str]:
-    """Return where packages lie: `fctncalling.<room>` in the rooms; in an editable install behind
-    links, whose folder goes on Python's path.
+    """Return where packages lie: `fctncalling.<room>` in the rooms.
+
+    In an editable install behind links, whose folder goes on Python's path.
 
     What is found on the path comes before a folder called fctncalling without an `__init__.py`,
     such as a clone beside one's script; what setuptools maps name by name comes after it.

@@ -117,9 +117,7 @@ def _factors(
     gamma_token: float,
     lam_token: float,
 ) -> tuple[Tensor, Tensor]:
-    """Return the discount and the trace factor after each token, (B, T), in full precision of
-    dtype.
-    """
+    """Return discount and trace factor after each token, (B, T), in dtype's full precision."""
     discounts = torch.full(ends_action.shape, gamma_token, dtype=dtype, device=ends_action.device)
     traces = torch.full_like(discounts, gamma_token * lam_token)
     return discounts.masked_fill_(ends_action, gamma), traces.masked_fill_(ends_action, gamma * lam)
@@ -128,8 +126,9 @@ def _factors(
 def _check_shapes(
     rewards: Tensor, values: Tensor, acted: Tensor, ends_action: Tensor, bootstrap: Tensor
 ) -> None:
-    """Raise ValueError naming the argument whose shape does not fit; broadcasting would hide the
-    mistake.
+    """Raise ValueError naming the argument whose shape does not fit.
+
+    Broadcasting would hide the mistake.
     """
     named = {"values": values, "acted": acted, "ends_action": ends_action}
     for name, tensor in named.items():

@@ -13,8 +13,9 @@ from fctncalling.algorithms.config import TrainConfig
 
 
 class Trajectories(NamedTuple):
-    """Action tokens of each episode in time order, (E, L): E episodes of at most L tokens, without
-    their context.
+    """Action tokens of each episode in time order, (E, L).
+
+    E episodes of at most L tokens, without their context.
     """
 
     rewards: Tensor  # (E, L)
@@ -32,8 +33,9 @@ class Trajectories(NamedTuple):
         return before & self.acted
 
     def action_number(self) -> Tensor:
-        """Return the index of each token's action within its episode, (E, L), from 0; padding gets
-        that of the last action.
+        """Return the index of each token's action within its episode, (E, L), from 0.
+
+        Padding gets that of the last action.
         """
         return self.begins_action().long().cumsum(1) - 1
 
@@ -106,8 +108,9 @@ def token_estimate(
 
 
 def returns_to_go(trajectories: Trajectories, discount: float) -> Tensor:
-    """Return the discounted reward to go at every token, (E, L) fp64: GAE with values of 0 and
-    lambda 1, that is, without a critic and without a bootstrap.
+    """Return the discounted reward to go at every token, (E, L) fp64.
+
+    GAE with values of 0 and lambda 1, that is, without a critic and without a bootstrap.
     """
     no_values = torch.zeros_like(trajectories.rewards, dtype=torch.float64)
     return decomposed_gae(
@@ -127,8 +130,9 @@ def token_log_ratio(token_log_ratios: Tensor, groups: TokenGroups, config: Train
 
 
 def span_sum(values: Tensor, span: Tensor) -> Tensor:
-    """Return at each token the sum of the values (n,) over its span (n,), an index; tokens of one
-    span are neighbours.
+    """Return at each token the sum of the values (n,) over its span (n,), an index.
+
+    Tokens of one span are neighbours.
     """
     _, index = torch.unique_consecutive(span, return_inverse=True)
     totals = torch.zeros(len(values), dtype=values.dtype, device=values.device).index_add(

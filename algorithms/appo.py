@@ -26,8 +26,9 @@ from fctncalling.algorithms.losses import MAX_LOG_RATIO
 
 
 def estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstimate:
-    """Return GAE over actions; the losses take each action once, at its first token, where its
-    value is read.
+    """Return GAE over actions.
+
+    The losses take each action once, at its first token, where its value is read.
     """
     begins, number = trajectories.begins_action(), trajectories.action_number()
     shape = (len(begins), int(number.max()) + 1)  # (E, A)
@@ -58,8 +59,10 @@ def estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstima
 
 
 def log_ratio(token_log_ratios: Tensor, groups: TokenGroups, config: TrainConfig) -> Tensor:
-    """Return the log-ratio of each token's action, (n,): the sum over its tokens, divided by
-    their number or by the action's number of words where --action_logprob_norm says so.
+    """Return the log-ratio of each token's action, (n,).
+
+    The sum over its tokens, divided by their number or by the action's number of words where
+    --action_logprob_norm says so.
     """
     total = span_sum(token_log_ratios, groups.action)
     if config.action_logprob_norm == "token":
@@ -76,8 +79,9 @@ def log_ratio(token_log_ratios: Tensor, groups: TokenGroups, config: TrainConfig
 
 
 def average(values: Tensor, groups: TokenGroups) -> Tensor:
-    """Return the mean over each token's action, (n,): an action's entropy counts once, as its loss
-    does.
+    """Return the mean over each token's action, (n,).
+
+    An action's entropy counts once, as its loss does.
     """
     return span_mean(values, groups.action)
 

@@ -38,8 +38,9 @@ class Batch(NamedTuple):
 
 
 class ActedTokens(NamedTuple):
-    """The N acted tokens of an update in order of episode, row and time; every field is flat (N,)
-    with one index a token.
+    """The N acted tokens of an update in order of episode, row and time.
+
+    Every field is flat (N,) with one index a token.
     """
 
     rewards: Tensor  # (N,) float32
@@ -122,9 +123,7 @@ def whole_ids(rows: Iterable[Row]) -> list[NDArray[np.int64]]:
 
 
 def trained_length(row: Row) -> int:
-    """Return the length of the row up to and including its last acted token, 0 where nothing was
-    acted.
-    """
+    """Return the row's length up to its last acted token, that included; 0 without one."""
     for index in range(len(row.acted) - 1, -1, -1):
         if row.acted[index]:
             return index + 1
@@ -158,8 +157,9 @@ class Experience(NamedTuple):
         return self.role_of_episode(int(self.tokens.episode[self.starts[row]]))
 
     def episode_groups(self) -> Tensor:
-        """Return the group index of each episode, (E,): equal for the same task and environment
-        seed.
+        """Return the group index of each episode, (E,).
+
+        Equal for the same task and environment seed.
         """
         known: dict[object, int] = {}
         indices = [known.setdefault(episode.situation, len(known)) for episode in self.episodes]
@@ -214,9 +214,7 @@ class Experience(NamedTuple):
         return 1.0 - sum(map(sum, groups)) / sum(len(group) * max(group) for group in groups)
 
     def shared_token_share(self, minibatches: Sequence[Minibatch]) -> float:
-        """Return the share of tokens that one pass over these minibatches need not compute, since
-        rows before them begin alike.
-        """
+        """Return the share of tokens that shared beginnings save in a pass over minibatches."""
         if self.sharing is None:
             return 0.0
         passes = [self.trained_ids(rows) for minibatch in minibatches for rows in minibatch]
@@ -226,9 +224,7 @@ class Experience(NamedTuple):
     def rows_in_loss(
         self, minibatches: list[Minibatch], loss_mask: Tensor, config: TrainConfig
     ) -> list[Minibatch]:
-        """Return the minibatches without the rows whose tokens --overlong mask all takes out of the
-        loss.
-        """
+        """Return the minibatches without rows that --overlong mask leaves without loss."""
         if config.overlong != "mask":
             return minibatches
         rows = set(self.tokens.row[loss_mask].tolist())
@@ -239,8 +235,9 @@ class Experience(NamedTuple):
         return [minibatch for minibatch in remaining if minibatch]
 
     def batch(self, rows: Sequence[int]) -> tuple[Batch, Tensor]:
-        """Return the rows padded for a forward pass, and the indices into `tokens` of its acted
-        tokens, in the order of the pass.
+        """Return the rows padded for a forward pass, and the indices of its acted tokens.
+
+        The indices into `tokens` are in the order of the pass.
         """
         device = self.tokens.rewards.device
         batch = make_batch([self.rows[row] for row in rows], device=device, trim=True)

@@ -6,8 +6,9 @@ from fctncalling.algorithms.config import TrainConfig
 
 
 def next_entropy_coef(coef: float, entropy: float, config: TrainConfig) -> float:
-    """Return the next update's entropy_coef: one step up if entropy was below --entropy_target,
-    else one down.
+    """Return the next update's entropy_coef.
+
+    One step up if entropy was below --entropy_target, else one down.
     """
     if config.entropy_target is None:
         return coef

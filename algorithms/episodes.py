@@ -74,8 +74,9 @@ class TokenRecord:
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def split(self) -> SplitRecord:
-        """Return the row as trainers of prompts and completions take it; the context after the last
-        action is left out. ValueError where no token is acted.
+        """Return the row as trainers of prompts and completions take it.
+
+        The context after the last action is left out. ValueError where no token is acted.
         """
         if True not in self.acted:
             raise ValueError("token record: no token is acted, so there is no completion")
@@ -141,8 +142,9 @@ class EpisodeRecord:
 
 
 def check_token_record(row: TokenRecord) -> None:
-    """Raise ValueError where the lists of a record are inconsistent: a shifted mask would train on
-    context.
+    """Raise ValueError where the lists of a record are inconsistent.
+
+    A shifted mask would train on context.
     """
     sizes = {
         name: len(getattr(row, name))
@@ -175,8 +177,9 @@ def cut_flags(episodes: Sequence[EpisodeRecord]) -> list[bool]:
 
 
 def words_of_actions(episodes: Sequence[EpisodeRecord]) -> list[int]:
-    """Return the number of words of every action of the episodes, in order; 0 in an episode
-    without `num_words`.
+    """Return the number of words of every action of the episodes, in order.
+
+    0 in an episode without `num_words`.
     """
     num_words: list[int] = []
     for episode in episodes:

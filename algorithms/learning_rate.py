@@ -28,8 +28,9 @@ def learning_rates(config: TrainConfig, update: int) -> tuple[float, float]:
 
 
 def _decay(config: TrainConfig, update: int, length: int) -> float:
-    """Return the factor of both rates so many updates after the warm-up, `length` before the run's
-    end.
+    """Return the factor of both rates so many updates after the warm-up.
+
+    The run ends after `length` updates.
     """
     if config.lr_schedule == "constant":
         return 1.0

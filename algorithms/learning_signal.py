@@ -27,8 +27,9 @@ CUT_SHARE = 0.5  # share of cut actions from which the warning names --max_new_t
 
 
 def outcome_spread(trajectories: Trajectories, discount: float) -> float:
-    """Return the standard deviation of rewards to go about their mean per action index; 0: no
-    learning signal.
+    """Return the standard deviation of rewards to go about their mean per action index.
+
+    0: no learning signal.
 
     Per index, because an earlier action is further from the same reward in every episode. A single
     episode has nothing to be compared with: its largest reward to go is returned.
@@ -58,8 +59,9 @@ def whiten_by_spread(advantages: Tensor, loss_mask: Tensor, spread: float) -> Te
 
 
 def easier_tasks(config: TrainConfig) -> list[str]:
-    """Return what makes a first reward likelier, naming only flags that the environment has: tasks
-    without categories cannot be mixed, and other environments than BFCL's pay what they pay.
+    """Return what makes a first reward likelier, naming only flags that the environment has.
+
+    Tasks without categories cannot be mixed, and other environments than BFCL's pay what they pay.
     """
     if config.env_name in ("fctncalling_env", "clarify", "team"):
         partial = ["--reward progress"] * (config.env_name == "fctncalling_env")

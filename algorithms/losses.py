@@ -50,8 +50,9 @@ def value_loss(
     value_clip: float | None = None,
     huber_delta: float | None = None,
 ) -> Tensor:
-    """Return the critic's loss of each token, (N,): half the squared error, or Huber's beyond
-    huber_delta.
+    """Return the critic's loss of each token, (N,).
+
+    Half the squared error, or Huber's beyond huber_delta.
 
     value_clip has its own range, in units of return: the policy's 0.2 would stop a critic whose
     targets lie 1 away.
@@ -89,8 +90,9 @@ def kl_k2(log_ratios: Tensor) -> Tensor:
 
 
 def kl_k3(log_ratios: Tensor) -> Tensor:
-    """Return (r - 1) - log r, (N,): unbiased for KL(old || new) and never negative (Schulman,
-    "Approximating KL").
+    """Return (r - 1) - log r, (N,).
+
+    Unbiased for KL(old || new) and never negative (Schulman, "Approximating KL").
     """
     return torch.expm1(log_ratios) - log_ratios
 
@@ -99,9 +101,7 @@ KL_ESTIMATORS = {"k1": kl_k1, "k2": kl_k2, "k3": kl_k3}
 
 
 def _regression(errors: Tensor, huber_delta: float | None) -> Tensor:
-    """Return e^2/2 within huber_delta and delta (|e| - delta/2) beyond it, for errors of either
-    sign.
-    """
+    """Return e^2/2 within huber_delta, delta (|e| - delta/2) beyond it."""
     if huber_delta is None:
         return 0.5 * errors.square()
     size = errors.abs()

@@ -92,8 +92,9 @@ def check_weights(policy: nn.Module) -> None:
 
 
 def first_bad_weight(policy: nn.Module) -> str | None:
-    """Return the name of the first weight with a NaN or an infinity; of sharded weights, this
-    rank's shard is searched.
+    """Return the name of the first weight with a NaN or an infinity.
+
+    Of sharded weights, this rank's shard is searched.
     """
     return next(
         (f'weight "{name}"' for name, weight in policy.named_parameters() if _is_bad(weight)), None

@@ -1,5 +1,6 @@
-"""PPO update shared by all algorithms: old log-probs, advantages, epochs of clipped optimiser
-steps.
+"""PPO update shared by all algorithms.
+
+Old log-probs, advantages, epochs of clipped optimiser steps.
 """
 
 from __future__ import annotations
@@ -163,8 +164,9 @@ def _run_epochs(
     processes: ProcessGroup,
     trace: TokenTrace | None,
 ) -> tuple[list[Metrics], int]:
-    """Take the optimiser steps of all epochs; return the metrics of every step, and the epoch in
-    which --target_kl stopped early, else 0.
+    """Take the optimiser steps of all epochs.
+
+    Return the metrics of every step, and the epoch in which --target_kl stopped early, else 0.
     """
     algorithm = ALGORITHMS[config.algorithm_name]
     steps: list[Metrics] = []
@@ -221,9 +223,7 @@ def accumulate_gradients(
     config: TrainConfig,
     processes: ProcessGroup = SINGLE_PROCESS,
 ) -> list[LossTerms]:
-    """Set the gradients to those of the minibatch's loss, independent of its microbatches, and
-    return the loss terms of each microbatch.
-    """
+    """Set the gradients to the minibatch's, whatever its microbatches; return their terms."""
     policy.zero_grad(set_to_none=True)
     total = loss_divisor(targets, experience, config)
     value_coef = config.value_coef if algorithm.critic else 0.0
@@ -302,9 +302,7 @@ def loss_terms(
 
 
 def take_step(policy: ActorCritic, optimisers: Optimisers, config: TrainConfig) -> Metrics:
-    """Clip the gradients of policy and critic separately, step both optimisers, return the norms
-    before clipping.
-    """
+    """Clip policy and critic gradients apart, step both, return the norms before clipping."""
     norms = {
         "policy_grad_norm": full_norm(
             clip_grad_norm_(policy.policy_parameters(), config.max_grad_norm)

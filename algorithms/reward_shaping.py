@@ -19,9 +19,7 @@ EPSILON = 1e-8  # below it returns count as equal, and nothing is divided by the
 
 @dataclass
 class ReturnStatistics:
-    """Running count, mean and sum of squared deviations of all episodes' returns
-    (Welford's algorithm).
-    """
+    """Running count, mean and squared deviations of episodes' returns (Welford's algorithm)."""
 
     count: float = 0.0
     mean: float = 0.0
@@ -75,8 +73,9 @@ def overlong_penalty(length: int, *, cut: bool, config: TrainConfig) -> float:
 def less_kl_penalties(
     experience: Experience, reference_logprobs: Tensor, old_logprobs: Tensor, config: TrainConfig
 ) -> Experience:
-    """Return the update batch with rewards less --kl_coef times each token's own divergence from
-    the reference, if --kl_mode is reward; the estimate adds them up.
+    """Return the batch with rewards less --kl_coef times each token's own divergence.
+
+    If --kl_mode is reward; the estimate adds them up.
     """
     if not config.kl_coef or config.kl_mode != "reward":
         return experience

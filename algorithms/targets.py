@@ -115,8 +115,9 @@ def _policy_outputs(
     config: TrainConfig,
     processes: ProcessGroup,
 ) -> tuple[Tensor, Tensor]:
-    """Return log-probabilities and values of all acted tokens, both (N,), under the current
-    weights.
+    """Return log-probabilities and values of all acted tokens, both (N,).
+
+    Under the current weights.
     """
 
     def forward(rows: list[int]) -> tuple[Tensor, TokenOutputs]:
@@ -140,8 +141,9 @@ def _reference_logprobs(
     config: TrainConfig,
     processes: ProcessGroup,
 ) -> Tensor:
-    """Return the reference model's log-probabilities of all acted tokens, (N,); 0 without
-    --kl_coef.
+    """Return the reference model's log-probabilities of all acted tokens, (N,).
+
+    0 without --kl_coef.
     """
 
     def forward(rows: list[int]) -> tuple[Tensor, Tensor]:
@@ -203,8 +205,9 @@ def _trajectories(experience: Experience, values: Tensor, bootstrap: Tensor | No
 def _importance_weights(
     old_logprobs: Tensor, experience: Experience, algorithm: Algorithm, config: TrainConfig
 ) -> Tensor:
-    """Return truncated importance weights, (N,), per token, action or row, as the algorithm's
-    ratio is.
+    """Return truncated importance weights, (N,), per token, action or row.
+
+    As the algorithm's ratio is.
 
     They multiply the clipped loss, whose ratio keeps the policy before the update as denominator
     (Hilton et al. 2021, arXiv:2110.00641). So a stale sampler or another engine is corrected for

@@ -25,8 +25,9 @@ from fctncalling.algorithms.config import TrainConfig
 
 
 def tppo_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstimate:
-    """Return TPPO's estimate (BAD): discount and trace decay between actions only, unless
-    --gamma_token or --lam_token is set.
+    """Return TPPO's estimate (BAD).
+
+    Discount and trace decay between actions only, unless --gamma_token or --lam_token is set.
     """
     return token_estimate(
         trajectories, config, gamma_token=config.gamma_token, lam_token=config.lam_token
@@ -39,8 +40,9 @@ def poad_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageE
 
 
 def ntpo_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstimate:
-    """Return NTPO's estimate: discount and lambda apply at every token, so a longer wording of the
-    same call is worth less.
+    """Return NTPO's estimate.
+
+    Discount and lambda apply at every token, so a longer wording of the same call is worth less.
     """
     return token_estimate(trajectories, config, gamma_token=config.discount, lam_token=None)
 

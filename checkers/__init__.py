@@ -84,8 +84,9 @@ def calls_fault(
     underscore_to_dot: bool = False,
     argument_fault: ArgumentChecker | None = None,
 ) -> Fault | None:
-    """Return why a well-formed record of calls is wrong, by BFCL's rule for arguments or
-    another.
+    """Return why a well-formed record of calls is wrong, None if it is right.
+
+    The rule is BFCL's for arguments, or another one.
     """
     kind = task.kind
     checker = CallChecker(

@@ -17,8 +17,9 @@ _IGNORED = re.compile(r"[,./\-_*^()]")
 
 
 def standardised(text: str) -> str:
-    """Return a text normalised for comparison: without , . / - _ * ^ ( ), lower case, double
-    quotes; blanks stay.
+    """Return a text normalised for comparison.
+
+    Without , . / - _ * ^ ( ), lower case, double quotes; blanks stay.
     """
     return _IGNORED.sub("", text).lower().replace("'", '"')
 

@@ -29,8 +29,9 @@ WRONG_FORMAT = Fault(
 
 
 def format_fault(record: Any) -> Fault | None:
-    """Return why a decoder's output is no list of one-key dicts of arguments; an empty list is
-    valid.
+    """Return why a decoder's output is no list of one-key dicts of arguments.
+
+    An empty list is valid.
     """
     if record is None:
         return DECODER_FAILED
@@ -43,9 +44,7 @@ def format_fault(record: Any) -> Fault | None:
 
 
 class CallChecker:
-    """Compares the calls of one task, by its function docs, its language and the spelling of its
-    names.
-    """
+    """Comparison of one task's calls, by its function docs, language and spelling of names."""
 
     def __init__(
         self,
@@ -156,8 +155,9 @@ class CallChecker:
 
 
 def contains_call(record: Any) -> bool:
-    """Whether a decoded answer holds a well-formed call;
-    text that does not decode counts as none.
+    """Whether a decoded answer holds a well-formed call.
+
+    Text that does not decode counts as none.
     """
     return format_fault(record) is None and len(record) > 0
 

@@ -29,8 +29,9 @@ class ClarifyRecord(NamedTuple):
 
 
 def is_question(step: StepRecord) -> bool:
-    """Whether a step after which the episode went on was a question: one without a call, which the
-    user answered.
+    """Whether a step after which the episode went on was a question.
+
+    One without a call, which the user answered.
 
     Calls that could not be read, and that the environment complained of, are "malformed".
     """

@@ -48,8 +48,9 @@ _BLANK = re.compile(r"\s*")
 
 
 def java_value(text: str, name: str, item: str | None = None) -> Any:
-    """Return the value of source text of a documented type (items of type `item`); the text itself
-    if it has none.
+    """Return the value of source text of a documented type (items of type `item`).
+
+    The text itself if it has none.
     """
     match name:
         case "byte" | "short" | "integer":
@@ -105,8 +106,9 @@ def _listed(text: str, item: str | None) -> Any:
 
 
 def _inside(text: str, opening: re.Pattern[str], closing: str, least: int = 0) -> str | None:
-    """Return what stands between an opening and the next closing on the same line, `least`
-    characters or more.
+    """Return the text between an opening and the next closing on the same line.
+
+    It has `least` characters or more.
     """
     newline = -1
     for found in opening.finditer(text):
@@ -155,8 +157,9 @@ def _hash_map(text: str) -> Any:
 
 
 def _is_made(text: str) -> bool:
-    """Whether a map is created at all: a `new HashMap<`,
-    and on the same line the `>` of a `>()`.
+    """Whether a map is created at all.
+
+    A `new HashMap<`, and on the same line the `>` of a `>()`.
     """
     newline, created = -1, None
     for found in _MAP.finditer(text):
@@ -173,8 +176,9 @@ def _is_made(text: str) -> bool:
 
 
 def _puts(body: str) -> Iterator[tuple[str, str]]:
-    """Yield what each `put("key", value)` puts: a key ends at the first `",` that a `)` follows on
-    the value's line.
+    """Yield what each `put("key", value)` puts.
+
+    A key ends at the first `",` that a `)` follows on the value's line.
     """
     start, line_end = body.find('put("'), -1
     while start >= 0:
@@ -191,8 +195,9 @@ def _puts(body: str) -> Iterator[tuple[str, str]]:
 
 
 def _put_at(body: str, key: int, comma: int) -> tuple[str, str, int] | None:
-    """Return key, value and where the call ends, for a key that ends at `comma`; None where no `)`
-    follows.
+    """Return key, value and where the call ends, for a key that ends at `comma`.
+
+    None where no `)` follows.
     """
     if comma < 0:
         return None
@@ -210,8 +215,9 @@ def _line_end(text: str, start: int) -> int:
 
 
 def guess_value(text: str) -> Any:
-    """Return the value of source text of unknown type; numbers as Python reads them (`1_0`,
-    `nan`).
+    """Return the value of source text of unknown type.
+
+    Numbers as Python reads them (`1_0`, `nan`).
     """
     if text in ("true", "false"):
         return text == "true"

@@ -40,8 +40,9 @@ _BRACKETED = re.compile(r"\[(.*?)\]")
 
 
 def javascript_value(text: str, name: str, item: str | None = None) -> Any:
-    """Return the value of source text of a documented type (items of type `item`); the text itself
-    if it has none.
+    """Return the value of source text of a documented type (items of type `item`).
+
+    The text itself if it has none.
     """
     try:
         return _value(text, name, item)
@@ -74,8 +75,9 @@ def is_quoted(text: str) -> bool:
 
 
 def guess_value(text: str) -> Any:
-    """Return the value of source text of unknown type; numbers as Python reads them (`1_0`,
-    `nan`).
+    """Return the value of source text of unknown type.
+
+    Numbers as Python reads them (`1_0`, `nan`).
     """
     text = text.strip()
     if text in ("true", "false"):
@@ -95,9 +97,7 @@ def _array(text: str, item: str | None) -> Any:
 
 
 def _inside(text: str) -> str | None:
-    """Return what stands between an array's brackets,
-    up to the first closing one on the same line.
-    """
+    """Return the text between an array's brackets, up to the first closing one on the line."""
     opening = _ARRAY.match(text)
     if not opening:
         return None
@@ -108,8 +108,9 @@ def _inside(text: str) -> str | None:
 
 
 def _arrays_inside(text: str) -> list[list[Any]] | None:
-    """Return an array of nothing but arrays, of which commas part the items whatever they are; None
-    for another.
+    """Return an array of nothing but arrays, of which commas part the items whatever they are.
+
+    None for another.
     """
     opening = _ARRAY_OF_ARRAYS.match(text)
     end = (
@@ -128,8 +129,9 @@ def _arrays_inside(text: str) -> list[list[Any]] | None:
 
 
 def _end_of_arrays(text: str, start: int, closing: str) -> int | None:
-    """Return where an array of arrays ends, the first inner one opened just before `start`; None
-    where it does not.
+    """Return where an array of arrays ends, the first inner one opened just before `start`.
+
+    None where it does not.
 
     Each inner array ends at the first closing bracket of its line behind which the rest fits. So
     the brackets are walked from the last to the first, with what fits behind each known already.
@@ -164,9 +166,7 @@ def _after_blank(text: str, start: int) -> int:
 
 
 def _dict(text: str) -> Any:
-    """An object ends at the first closing brace,
-    which must stand on the line of the opening one.
-    """
+    """Pattern of an object, up to the first closing brace on the line of the opening one."""
     end = text.find("}")
     if not text.startswith("{") or end < 0 or "\n" in text[:end]:
         return text
@@ -183,8 +183,9 @@ def _entry(text: str) -> Any:
 
 
 def _pairs(content: str) -> Iterator[tuple[str, str]]:
-    """Yield (key, value) texts: a key reaches to the next colon, a value to the next comma before
-    another key.
+    """Yield (key, value) texts.
+
+    A key reaches to the next colon, a value to the next comma before another key.
     """
     position = 0
     while position < len(content):

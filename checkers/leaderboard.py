@@ -88,8 +88,9 @@ def weighted_mean(parts: Sequence[Score], *, always_shown: bool = False) -> Scor
 
 
 def version_4(scores: Scores) -> dict[str, Score]:
-    """Return the scores of version 4 by name: its summaries, and "overall" (10, 10, 10, 30 and 40
-    percent).
+    """Return the scores of version 4 by name.
+
+    Its summaries, and "overall" (10, 10, 10, 30 and 40 percent).
     """
     part = {category: of_category(scores, category) for category in SIZES}
     simple = mean([part[category] for category in NON_LIVE[:3]])
@@ -120,8 +121,9 @@ def version_4(scores: Scores) -> dict[str, Score]:
 
 
 def version_3(scores: Scores) -> dict[str, Score]:
-    """Return the scores of version 3, in use before July 2025: irrelevance is part of its non-live
-    and live means.
+    """Return the scores of version 3, in use before July 2025.
+
+    Irrelevance is part of its non-live and live means.
     """
     part = {category: of_category(scores, category) for category in SIZES}
     simple = mean([part[category] for category in NON_LIVE[:3]])

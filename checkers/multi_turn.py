@@ -39,8 +39,9 @@ def check_turns(record: Any, truth: Sequence[TurnRecord]) -> Verdict:
 
 
 def check_pairs(pairs: Iterable[tuple[Turn, Turn]], num_turns: int, num_expected: int) -> Verdict:
-    """Return the verdict on pairs of turns (the model's, the truth's); each pair is compared at
-    once and dropped.
+    """Return the verdict on pairs of turns (the model's, the truth's).
+
+    Each pair is compared at once and dropped.
     """
     so_far: dict[str, int] = {}
     faults = []
@@ -59,8 +60,9 @@ def check_pairs(pairs: Iterable[tuple[Turn, Turn]], num_turns: int, num_expected
 
 
 def turn_fault(turn: Turn, truth: Turn, results_so_far: Mapping[str, int]) -> Fault | None:
-    """Return why a turn fails; `results_so_far` counts the model's result texts of this and all
-    earlier turns.
+    """Return why a turn fails.
+
+    `results_so_far` counts the model's result texts of this and all earlier turns.
     """
     if not truth.results:
         return None
@@ -87,8 +89,9 @@ def _missing(expected: Iterable[str], seen: Mapping[str, int]) -> list[str]:
 
 
 def differences(states: States, truth: States) -> list[str]:
-    """Return "Class.attribute" for every public attribute of the truth that the states do not
-    equal, in its order.
+    """Return "Class.attribute" of every public attribute in which the states differ.
+
+    The order is that of the truth.
     """
     found = []
     for name, attributes in truth.items():

@@ -137,8 +137,9 @@ def _items_fit(parameter: str, items: Any, item: type, alternative: Any) -> bool
 
 
 def accepted_class(accepted: Accepted) -> type | None:
-    """Return the class of the first accepted value that is not the mark of omission; None without
-    one.
+    """Return the class of the first accepted value that is not the mark of omission.
+
+    None without one.
     """
     for each in accepted:
         if each != "":
@@ -147,8 +148,9 @@ def accepted_class(accepted: Accepted) -> type | None:
 
 
 def standardised(text: str) -> str:
-    """Return a string normalised as BFCL compares it: without blanks and , . / - _ * ^, lower case,
-    one kind of quote.
+    """Return a string normalised as BFCL compares it.
+
+    Without blanks and , . / - _ * ^, lower case, one kind of quote.
     """
     return text.translate(_NEGLIGIBLE).lower().replace("'", '"')
 
@@ -158,8 +160,9 @@ def _loose(value: Any) -> Any:
 
 
 def string_fault(parameter: str, value: str, accepted: Accepted) -> Fault | None:
-    """Return why a string is wrong. The mark of omission is an accepted value too, so a string that
-    reduces to "" passes.
+    """Return why a string is wrong.
+
+    The mark of omission is an accepted value too, so a string that reduces to "" passes.
     """
     if standardised(value) in [standardised(each) for each in accepted if type(each) is str]:
         return None
@@ -167,8 +170,9 @@ def string_fault(parameter: str, value: str, accepted: Accepted) -> Fault | None
 
 
 def list_fault(parameter: str, value: Sequence[Any], accepted: Accepted) -> Fault | None:
-    """Return why a list is wrong: order counts, top-level strings are standardised, deeper values
-    compared raw.
+    """Return why a list is wrong.
+
+    Order counts, top-level strings are standardised, deeper values compared raw.
 
     The mark of omission, read as a sequence, is the empty list: an optional array may be given
     empty.
@@ -218,8 +222,9 @@ def _alternative_fault(parameter: str, value: Any, alternative: Any) -> Fault | 
 
 
 def list_of_dict_fault(parameter: str, value: Sequence[Any], accepted: Accepted) -> Fault | None:
-    """Return why a list of dicts is wrong: as many dicts, pairwise in order; the last alternative's
-    fault.
+    """Return why a list of dicts is wrong: as many dicts, pairwise in order.
+
+    The last alternative's fault.
     """
     fault: Fault | None = Fault(
         "list_dict_checker:unclear", f"parameter {parameter!r}: no list is acceptable"
@@ -247,8 +252,9 @@ def _refused(error_type: str, parameter: str, value: Any, accepted: Accepted) ->
 
 
 def shown(value: Any) -> str:
-    """Return a value as text for a message, cut to 200 characters; too long integers are
-    described.
+    """Return a value as text for a message, cut to 200 characters.
+
+    Too long integers are described.
     """
     try:
         text = repr(value)

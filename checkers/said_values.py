@@ -12,8 +12,9 @@ Value = Scalar | Sequence[Any] | Mapping[str, Any]
 
 
 def is_said(value: Value, text: str) -> bool:
-    """Whether the words of a value stand next to each other in a text; of a list those of each
-    item, of an object those of each value.
+    """Whether the words of a value stand next to each other in a text.
+
+    Of a list those of each item, of an object those of each value.
     """
     if not isinstance(value, Scalar):
         items = list(value.values() if isinstance(value, Mapping) else value)

@@ -75,8 +75,9 @@ def strict_answer_fault(message: Any, accepted: Sequence[Any], question: str) ->
 
 
 def answer_field(text: str) -> str:
-    """Return the answer of a message in the form {'answer': ..., 'context': ...}; any other message
-    whole.
+    """Return the answer of a message in the form {'answer': ..., 'context': ...}.
+
+    Any other message whole.
     """
     found = _FORM.search(text)
     if found is None:
@@ -96,8 +97,9 @@ def _words(text: str) -> list[str]:
 
 
 def _number_stands(text: str, answer: str) -> bool:
-    """Whether an answer that is a number stands in a text as that number; any other answer may be
-    spelled freely.
+    """Whether an answer that is a number stands in a text as that number.
+
+    Any other answer may be spelled freely.
     """
     number = _NUMBER.fullmatch(answer.strip(" $€£%").replace(",", ""))
     if number is None:

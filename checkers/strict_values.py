@@ -22,16 +22,18 @@ _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 def tidied(text: str) -> str:
-    """Return a text without meaningless differences: letter case, kinds of quotes, blanks at
-    punctuation and ends.
+    """Return a text without meaningless differences.
+
+    Letter case, kinds of quotes, blanks at punctuation and ends.
     """
     quoted = text.casefold().replace("'", '"')
     return _BLANKS_AT_PUNCTUATION.sub(r"\1", " ".join(quoted.split())).rstrip(".!?")
 
 
 def strict_calls_fault(task: Task, record: Any, *, underscore_to_dot: bool = False) -> Fault | None:
-    """Return the first leniency that calls accepted by BFCL relied on; None if they relied
-    on none.
+    """Return the first leniency that calls accepted by BFCL relied on.
+
+    None if they relied on none.
     """
     language = task.language
     forgiven: list[Fault] = []
@@ -91,8 +93,9 @@ def _alternatives(accepted: Any) -> Iterator[Any]:
 
 
 def _same(value: Any, accepted: Any) -> bool:
-    """Whether a value is one accepted value; dicts hold lists of accepted values by key in their
-    turn.
+    """Whether a value is one accepted value.
+
+    Dicts hold lists of accepted values by key in their turn.
     """
     if isinstance(value, str):
         return isinstance(accepted, str) and tidied(value) == tidied(accepted)

@@ -25,16 +25,18 @@ CONVERSATIONS = "memory_prereq_conversation"
 
 
 def is_prerequisite(task: Task) -> bool:
-    """Whether a task is a memory prerequisite: a conversation that fills a memory, without answer
-    or verdict.
+    """Whether a task is a memory prerequisite.
+
+    A conversation that fills a memory, without answer or verdict.
     """
     return task.category.startswith("memory") and task.category.endswith("_prereq")
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One agentic category of a folder: the files of its entries, and how each entry becomes a
-    task.
+    """One agentic category of a folder.
+
+    The files of its entries, and how each entry becomes a task.
     """
 
     root: Path
@@ -61,8 +63,9 @@ class Variant:
         return by_scenario
 
     def entry(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """Return an entry with the class and the scenario of the variant; nothing of `raw` is
-        changed.
+        """Return an entry with the class and the scenario of the variant.
+
+        Nothing of `raw` is changed.
         """
         if self.base == "web_search":
             settings: dict[str, Any] = {"show_snippet": self.category != "web_search_no_snippet"}
@@ -81,8 +84,9 @@ class Variant:
 
 
 def variant_of(path: Path) -> Variant | None:
-    """Return the variant that a file name means; None for other names, and for a file that
-    exists.
+    """Return the variant that a file name means.
+
+    None for other names, and for a file that exists.
     """
     for category in (*PREREQUISITES, *MEMORY, *WEB_SEARCH):
         if path.stem == category or path.stem.endswith(f"_{category}"):

@@ -1,5 +1,6 @@
-"""Task loader: BFCL's files, or one merged JSON array, as validated tasks with answers and function
-docs.
+"""Task loader: BFCL's files, or one merged JSON array.
+
+Tasks come validated, with answers and function docs.
 
 A task file is JSON Lines (BFCL's own, versions 3 and 4) or one JSON array whose entries carry their
 `ground_truth`. What an entry does not carry is looked for beside its file: answers in
@@ -103,8 +104,9 @@ def iter_tasks(
 
 
 def embedded_path(name: str) -> Path:
-    """Return the path of a part of the embedded data: a task set ("train", "held_out") or a
-    folder.
+    """Return the path of a part of the embedded data.
+
+    A task set ("train", "held_out") or a folder.
     """
     for path in (EMBEDDED / f"{name}.json", EMBEDDED / name):
         if path.exists():
@@ -117,8 +119,9 @@ def embedded_path(name: str) -> Path:
 
 
 def task_path(path: str | Path) -> Path:
-    """Return the path of a task file; a bare BFCL name that is not found here is looked up in the
-    official data.
+    """Return the path of a task file.
+
+    A bare BFCL name that is not found here is looked up in the official data.
 
     Raises TaskError for such a name where no official data was imported, or none of that name.
     """
@@ -191,8 +194,9 @@ def _is_format_sensitivity(path: Path) -> bool:
 
 
 def _identify(entry: Any, place: Location) -> tuple[Location, str]:
-    """Return the place with the entry's id, and the entry's category; TaskError where the entry is
-    not well formed.
+    """Return the place with the entry's id, and the entry's category.
+
+    TaskError where the entry is not well formed.
     """
     if isinstance(entry, dict) and isinstance(entry.get("id"), str):
         place = Location(place.path, place.line, entry["id"])

@@ -89,8 +89,9 @@ _FILE = re.compile(r"(?:BFCL_v\d+_)?(?P<name>[A-Za-z_-]+)\.jsonl?")
 
 
 def named_category(name: str) -> str:
-    """Return BFCL's v4 name of a category that an entry names itself; raises TaskError for an
-    unknown one.
+    """Return BFCL's v4 name of a category that an entry names itself.
+
+    Raises TaskError for an unknown one.
     """
     found = _CATEGORY_OF_NAME.get(name.replace("-", "_"))
     if found is None:
@@ -127,8 +128,9 @@ class UnsupportedCategory(ValueError):
 
 @lru_cache(maxsize=256)
 def kind_of(category: str) -> str:
-    """Return the kind of check of a category: simple, multiple, parallel, relevance, irrelevance,
-    clarify, multi_turn or agentic.
+    """Return the kind of check of a category.
+
+    Simple, multiple, parallel, relevance, irrelevance, clarify, multi_turn or agentic.
 
     Raises UnsupportedCategory, naming it and what is supported, where there is none.
     """
@@ -151,7 +153,8 @@ def language_of(category: str) -> str:
 
 
 def executes_calls(category: str) -> bool:
-    """Whether a category's calls are executed and their results shown, over as many steps as it
-    takes. Raises UnsupportedCategory.
+    """Whether a category's calls are executed, over as many steps as it takes.
+
+    Their results are shown to the agent. Raises UnsupportedCategory.
     """
     return kind_of(category) in ("multi_turn", "agentic")

@@ -141,8 +141,9 @@ def _is_same(one: Any, other: Any) -> bool:
 def missed_functions(
     entry: Mapping[str, Any], functions: Sequence[FunctionDoc], place: Location, *, more_later: bool
 ) -> dict[int, tuple[str, ...]]:
-    """Return the functions held out until a turn; raises TaskError for unknown turns, and for
-    unknown names that `more_later` does not document.
+    """Return the functions held out until a turn.
+
+    Raises TaskError for unknown turns, and for unknown names that `more_later` does not document.
     """
     known = {function.name for function in functions}
     missed: dict[int, tuple[str, ...]] = {}

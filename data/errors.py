@@ -7,8 +7,9 @@ from pathlib import Path
 
 
 class TaskError(ValueError):
-    """Unreadable task file or entry; the message names the place, the field and what was
-    expected.
+    """Unreadable task file or entry.
+
+    The message names the place, the field and what was expected.
     """
 
 

@@ -28,8 +28,9 @@ _CONFIGURATION = re.compile(
 
 @dataclass(frozen=True)
 class PromptVariant:
-    """One configuration of a system prompt; the defaults are those of every category but format
-    sensitivity.
+    """One configuration of a system prompt.
+
+    The defaults are those of every category but format sensitivity.
     """
 
     return_format: str = "python"  # how calls are to be written: one of RETURN_FORMATS
@@ -69,8 +70,9 @@ VARIANTS = (
 
 
 def parse_id(entry_id: str) -> tuple[PromptVariant, str]:
-    """Return the prompt variant and the id of the underlying entry. Raises ValueError for any other
-    id.
+    """Return the prompt variant and the id of the underlying entry.
+
+    Raises ValueError for any other id.
     """
     parts = entry_id.split(":")
     if len(parts) != 3:
@@ -79,8 +81,9 @@ def parse_id(entry_id: str) -> tuple[PromptVariant, str]:
 
 
 def load_format_sensitivity(folder: str | Path) -> list[Task]:
-    """Return the tasks of format sensitivity, every entry under the 26 variants, numbered in BFCL's
-    order.
+    """Return the tasks of format sensitivity: every entry under the 26 variants.
+
+    They are numbered in BFCL's order.
 
     Each has the category of the entry it asks, which is what it is judged by. Raises TaskError
     where the folder lacks the list of ids or an entry that it names.

@@ -64,8 +64,9 @@ class FunctionDocs:
     def of_classes(
         self, classes: Sequence[str], place: Location, self_documented: Collection[str] = ()
     ) -> tuple[FunctionDoc, ...]:
-        """Return the docs of the classes, in their order; TaskError at `place` where one that is
-        is not in `self_documented` has none.
+        """Return the docs of the classes, in their order.
+
+        TaskError at `place` where one that is is not in `self_documented` has none.
         """
         return tuple(doc for name in classes for doc in self._docs_of(name, place, self_documented))
 
@@ -76,8 +77,9 @@ class FunctionDocs:
         place: Location,
         self_documented: Collection[str] = (),
     ) -> FunctionDoc:
-        """Return the doc of one function: of the involved classes first, then of any class of the
-        source.
+        """Return the doc of one function.
+
+        Of the involved classes first, then of any class of the source.
         """
         for doc in self.of_classes(classes, place, self_documented):
             if doc.name == name:

@@ -41,8 +41,9 @@ def bounded_lines(stream: IO[str]) -> Iterator[str]:
 
 
 def read_entries(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield (line, value) of every entry of the file; raises TaskError where it is missing, empty
-    or broken.
+    """Yield (line, value) of every entry of the file.
+
+    Raises TaskError where it is missing, empty or broken.
     """
     if path.exists() and not path.is_dir() and not path.is_file():
         raise TaskError(f"{path}: is a device or a pipe: expected a file")  # it may have no end
@@ -104,8 +105,9 @@ def _array_entries(window: _Window) -> Iterator[tuple[int, Any]]:
 
 
 class _Window:
-    """A sliding piece of the file: the unread rest of the last chunk,
-    and the line where it begins.
+    """A sliding piece of the file.
+
+    The unread rest of the last chunk, and the line where it begins.
     """
 
     def __init__(self, stream: TextIO, path: Path) -> None:

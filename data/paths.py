@@ -14,24 +14,24 @@ def is_source_checkout() -> bool:
 
 
 def official_data_folder() -> Path:
-    """Return the folder `import-bfcl` writes to unless told otherwise: never one of installed
-    packages.
+    """Return the folder `import-bfcl` writes to unless told otherwise.
+
+    Never one of installed packages.
     """
     return _room() / "bfcl" if is_source_checkout() else user_data_folder()
 
 
 def user_data_folder() -> Path:
-    """Return the user's folder for official data, whether or not it exists (XDG_DATA_HOME, or
-    ~/.local/share).
+    """Return the user's folder for official data (XDG_DATA_HOME, or ~/.local/share).
+
+    It need not exist.
     """
     base = os.environ.get("XDG_DATA_HOME")
     return (Path(base) if base else Path.home() / ".local" / "share") / "fctncalling" / "bfcl"
 
 
 def user_cache_folder() -> Path:
-    """Return the user's folder for what can be made again (XDG_CACHE_HOME, or ~/.cache), whether
-    or not it exists.
-    """
+    """Return the user's cache folder (XDG_CACHE_HOME, or ~/.cache), existing or not."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "fctncalling"
 

@@ -34,8 +34,9 @@ class PossibleAnswers:
         self._warned_of_missing = False
 
     def find(self, place: Location) -> Mapping[str, Any] | None:
-        """Return a private copy of the answer to the entry at `place`; None, with one warning,
-        without an answer file.
+        """Return a private copy of the answer to the entry at `place`.
+
+        None, with one warning, without an answer file.
 
         Raises TaskError where there are answers but none for this id, or where a file asked for is
         not there.

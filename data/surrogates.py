@@ -44,9 +44,7 @@ def encodable_value(value: Any) -> Any:
 def json_text(
     value: Any, *, indent: int | None = None, default: Callable[[Any], Any] | None = None
 ) -> str:
-    """Return JSON with characters beyond ASCII unescaped and each surrogate escaped, so that it
-    reads back.
-    """
+    """Return JSON with characters beyond ASCII unescaped and surrogates escaped."""
     text = json.dumps(value, ensure_ascii=False, indent=indent, default=default)
     return text if text.isascii() else _SURROGATE.sub(lambda each: f"\\u{ord(each[0]):04x}", text)
 

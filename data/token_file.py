@@ -141,8 +141,10 @@ class TokenFile:
 
     @property
     def texts(self) -> list[str]:
-        """Text of each token; those of a row joined are the row as the tokenizer decodes it, but
-        for a space that some strip from its beginning.
+        """Text of each token.
+
+        Those of a row joined are the row as the tokenizer decodes it, but for a space that some
+        strip from its beginning.
         """
         pieces = self.pieces
         pairs = zip(self.ids.tolist(), self.space_before.tolist(), strict=True)

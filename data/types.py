@@ -16,9 +16,7 @@ tools.
 
 @dataclass(frozen=True)
 class FunctionDoc:
-    """One documented function, as BFCL writes it (`parameters` keeps BFCL's types: dict, float,
-    tuple, ...).
-    """
+    """One documented function, with BFCL's types in `parameters` (dict, float, tuple, ...)."""
 
     name: str
     description: str
@@ -65,8 +63,10 @@ class Task:
 
     @property
     def kind(self) -> str:
-        """Kind of check: simple, multiple, parallel, relevance, irrelevance, clarify, multi_turn or
-        agentic. Raises UnsupportedCategory where there is none.
+        """Kind of check.
+
+        Simple, multiple, parallel, relevance, irrelevance, clarify, multi_turn or agentic. Raises
+        UnsupportedCategory where there is none.
         """
         return categories.kind_of(self.category)
 
@@ -122,8 +122,9 @@ class StepRecord:
 
 @dataclass(frozen=True)
 class TurnRecord:
-    """Record of one turn: the results of all its calls, and every tool's public state at
-    its end.
+    """Record of one turn.
+
+    The results of all its calls, and every tool's public state at its end.
     """
 
     results: Sequence[str]

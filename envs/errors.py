@@ -7,8 +7,9 @@ from typing import Any
 
 
 class InfrastructureError(Exception):
-    """Our own failure, not the model's: the episode says nothing about the policy and must be
-    dropped.
+    """Our own failure, not the model's.
+
+    The episode says nothing about the policy and must be dropped.
     """
 
 
@@ -17,8 +18,9 @@ class MissingExtra(ImportError):
 
 
 def extra_module(module: str, extra: str, purpose: str) -> Any:
-    """Return an optional module; raises MissingExtra, naming the extra that installs it, where it
-    is absent.
+    """Return an optional module.
+
+    Raises MissingExtra, naming the extra that installs it, where it is absent.
     """
     try:
         return import_module(module)

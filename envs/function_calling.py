@@ -1,5 +1,6 @@
-"""FunctionCallingEnv: BFCL tasks as a Gymnasium environment in which an action is one assistant
-message.
+"""FunctionCallingEnv.
+
+BFCL tasks as a Gymnasium environment in which an action is one assistant message.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ Step = tuple[str, float, bool, bool, dict[str, Any]]
 
 
 class FunctionCallingEnv(gymnasium.Env[str, str]):
-    """BFCL tasks, one per episode: a step is one assistant message, a turn all that answers one
-    user message.
+    """BFCL tasks, one per episode.
+
+    A step is one assistant message, a turn all that answers one user message.
 
     ## Action space
     `UnicodeText`: an assistant message. One with calls has them executed and is answered by their
@@ -174,8 +176,9 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Begin the task `options["task_id"]`, or one drawn from `np_random`; returns the first
-        turn and its `info`.
+        """Begin the task `options["task_id"]`, or one drawn from `np_random`.
+
+        Returns the first turn and its `info`.
 
         Raises UnknownTask (a KeyError), LookupError for a tool class or handler that is missing,
         UnsupportedCategory, LongContextError, MissingExtra or CorpusError where the tools lack
@@ -240,9 +243,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         messages: list[Message],
         extra: Mapping[str, Any],
     ) -> tuple[str, dict[str, Any]]:
-        """Return an observation within its bound and its `info`, in which nothing is shared with
-        the environment.
-        """
+        """Return an observation within its bound and its `info`, shared with nobody."""
         observation, messages = encodable(observation), encodable_value(messages)
         state.add_messages(copy.deepcopy(messages))
         last = state.steps[-1] if state.steps else None

@@ -16,8 +16,7 @@ from fctncalling.data.types import Task
 def named_by_path(
     tasks: Iterable[Task], origin: str, *, allowed: bool, specified: Collection[str] = ()
 ) -> list[tuple[str, str, str]]:
-    """Return (name, "module:Class", place) of each class that a task names by its path and the user
-    did not specify.
+    """Return (name, "module:Class", place) of each class named by a task, not by the user.
 
     Raises TaskError for the first one where it is not allowed. Imports nothing.
     """
@@ -45,8 +44,9 @@ def find_modules_here() -> None:
 
 
 def named_object(target: str) -> Any:
-    """Return the object at "module:name"; ImportError, with what is wrong and its cure, where there
-    is none.
+    """Return the object at "module:name".
+
+    ImportError, with what is wrong and its cure, where there is none.
     """
     module, _, name = target.partition(":")
     try:

@@ -71,8 +71,10 @@ def strict_progress(outcome: Outcome) -> float:
 
 
 class ClarifyReward:
-    """Reward of questioning tasks: 1 for right calls at the end, minus `question_cost` for each
-    question, which is a message without calls that the user answered.
+    """Reward of questioning tasks.
+
+    1 for right calls at the end, minus `question_cost` for each question, which is a message
+    without calls that the user answered.
 
     Right calls pay whatever was asked, so that the price alone decides how much a question is
     worth: above 1, asking never pays. Raises ValueError for a price that is negative or not finite.
@@ -142,8 +144,9 @@ def _checked(value: Any, reward: UserReward) -> float:
 
 
 def scored_turns(task: Task) -> Sequence[bool]:
-    """Return for each turn whether BFCL checks it; a single-turn task has one turn, which
-    counts.
+    """Return for each turn whether BFCL checks it.
+
+    A single-turn task has one turn, which counts.
     """
     if not task.is_multi_turn:
         return (True,)
@@ -151,8 +154,9 @@ def scored_turns(task: Task) -> Sequence[bool]:
 
 
 def progress_of(task: Task, verdict: Verdict) -> float:
-    """Return the share of scored turns that pass, 0..1, each judged by itself; 1 for every valid
-    answer.
+    """Return the share of scored turns that pass, 0..1, each judged by itself.
+
+    1 for every valid answer.
     """
     if verdict.valid:
         return 1.0

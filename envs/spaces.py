@@ -111,9 +111,7 @@ class UnicodeText(Space[str]):
 
 
 def cut_text(text: str, max_bytes: int) -> tuple[str, int]:
-    """Return the longest prefix of `text` of at most `max_bytes` bytes, and how many bytes were
-    cut.
-    """
+    """Return the longest prefix of at most `max_bytes` bytes, and the bytes cut."""
     if len(text) * 4 <= max_bytes:
         return text, 0
     encoded = text.encode(*_CODEC)
@@ -196,8 +194,9 @@ def _write_shared_text(space: UnicodeText, index: int, value: str, shared_memory
 
 
 class TextBatch(Tuple[Any]):
-    """Batched UnicodeText: a Tuple of spaces, as for Gymnasium's own Text, that accepts the live
-    view.
+    """Batched UnicodeText.
+
+    A Tuple of spaces, as for Gymnasium's own Text, that accepts the live view.
 
     `copy=False` hands out the view itself, which is no tuple: a tuple cannot follow the memory.
     """

@@ -55,8 +55,9 @@ class TaskSet:
         return self._by_id[task_id]
 
     def choose(self, options: Mapping[str, Any] | None, random: Generator) -> Task:
-        """Return the task of `options["task_id"]`, or one drawn at random; raises UnknownTask,
-        ValueError.
+        """Return the task of `options["task_id"]`, or one drawn at random.
+
+        Raises UnknownTask, ValueError.
         """
         if unknown := set(options or ()) - {"task_id"}:
             raise ValueError(

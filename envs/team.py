@@ -103,8 +103,9 @@ class TeamEnv(gymnasium.Env[str, str]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Begin the task `options["task_id"]`, or one drawn at random, and return what the first
-        role sees. Raises as FunctionCallingEnv's does.
+        """Begin the task `options["task_id"]`, or a random one, and return the first role's view.
+
+        Raises as FunctionCallingEnv's does.
         """
         super().reset(seed=seed)
         _, info = self._env.reset(seed=seed, options=options)
@@ -117,8 +118,9 @@ class TeamEnv(gymnasium.Env[str, str]):
         return self._observation_and_info(talk, common)
 
     def step(self, action: str) -> Step:
-        """Play one message of the role `info["role"]`; returns the five of Gymnasium, about what
-        the next role sees.
+        """Play one message of the role `info["role"]`.
+
+        Returns the five of Gymnasium, about what the next role sees.
 
         Raises ResetNeeded before the first reset and after the end, TypeError for no `str`.
         """
@@ -234,8 +236,9 @@ class TeamEnv(gymnasium.Env[str, str]):
         }
 
     def _parsed(self, role: TeamRole, text: str) -> ParsedMessage:
-        """Return a message as the environment would read it; words of a role that calls nothing and
-        answers nobody are words, whatever they look like.
+        """Return a message as the environment would read it.
+
+        Words of a role that calls nothing and answers nobody are words, whatever they look like.
         """
         if not role.calls_tools and self.team.answer.role != role.name:
             return ParsedMessage((), (), None, None, "")
@@ -249,8 +252,9 @@ class TeamEnv(gymnasium.Env[str, str]):
         return next((n for n in names if n in offered and not role.may_call(n)), None)
 
     def _check_team(self, *, own_tools: bool) -> None:
-        """Raise TeamError where the team's tools or knowledge are in no task; docs of own tools are
-        known when they are played.
+        """Raise TeamError where the team's tools or knowledge are in no task.
+
+        Docs of own tools are known when they are played.
         """
         functions = {doc.name for task in self.tasks for doc in task.functions}
         if own_tools:

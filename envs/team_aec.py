@@ -63,8 +63,9 @@ class TeamAECEnv(AECEnv[str, Observation, str | None]):  # type: ignore[misc]
         return self.action_spaces[agent]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        """Begin the task `options["task_id"]`, or one drawn at random; PettingZoo wants any other
-        option ignored.
+        """Begin the task `options["task_id"]`, or one drawn at random.
+
+        PettingZoo wants any other option ignored.
         """
         options = {key: value for key, value in (options or {}).items() if key == "task_id"}
         observation, info = self.env.reset(seed=seed, options=options)

@@ -40,8 +40,9 @@ class CallResults(NamedTuple):
 
 
 class UserTools:
-    """The `tools=` argument, split into classes and a ToolBox; raises ToolDefinitionError for what
-    is no tool.
+    """The `tools=` argument, split into classes and a ToolBox.
+
+    Raises ToolDefinitionError for what is no tool.
 
     A mapping names classes for the `involved_classes` of tasks, and offers nothing by itself.
     Everything in a list is offered as well, beside the functions of every task whose calls are
@@ -89,8 +90,9 @@ class UserTools:
             self._owns_box = True
 
     def import_task_tools(self, tasks: Iterable[Task], origin: str, *, allowed: bool) -> None:
-        """Import the classes that tasks name by their paths, unless specified by the user; raises
-        TaskError, and ToolDefinitionError as `refuse_clashes`.
+        """Import the classes that tasks name by their paths, unless specified by the user.
+
+        Raises TaskError, and ToolDefinitionError as `refuse_clashes`.
 
         `allowed`: whether the user asked for it. `origin`: where the tasks come from, for the
         messages.
@@ -109,8 +111,9 @@ class UserTools:
         self.refuse_clashes(tasks, origin)
 
     def refuse_clashes(self, tasks: Iterable[Task], origin: Path | str) -> None:
-        """Raise ToolDefinitionError for a tool of an MCP server that a task's own function would
-        hide: its server's author chose the name, not the user.
+        """Raise ToolDefinitionError for an MCP tool that a task's own function would hide.
+
+        Its server's author chose the name, not the user.
         """
         remote = self.box.remote_names if self.box else {}
         for task in tasks if remote else ():
@@ -222,8 +225,9 @@ class UserTools:
         return {name for each in classes for name in dir(each) if not name.startswith("_")}
 
     def _boxed(self, text: str, session: ToolSession) -> Call | str | None:
-        """Return a call string as a call of the box, or the text why it is none; None where it is
-        the session's.
+        """Return a call string as a call of the box, or the text why it is none.
+
+        None where it is the session's.
         """
         name = text.partition("(")[0].strip()
         if (

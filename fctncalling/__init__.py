@@ -1,5 +1,4 @@
-"""fctncalling: a Gymnasium environment for multi-turn function calling, and an actor-critic trainer
-for it.
+"""fctncalling: a Gymnasium environment and an actor-critic trainer for function calling.
 
 Importing it registers the Gymnasium ids of `registration.py`; the public names below are
 imported when first used.

@@ -1,5 +1,6 @@
-"""BFCL's official data out of its own package: read, checked by hash, written; nothing of it is
-imported or run.
+"""BFCL's official data out of its own package: read, checked by hash, written.
+
+Nothing of it is imported or run.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ def manifest() -> dict[str, Any]:
 
 @contextmanager
 def package(source: Path | None) -> Iterator[Read]:
-    """Give the reader of the official package: of a wheel, of a folder, or (None) of the pinned
-    wheel, downloaded.
+    """Give the reader of the official package.
+
+    Of a wheel, of a folder, or (None) of the pinned wheel, downloaded.
     """
     if source is None:
         pinned = manifest()
@@ -60,8 +62,9 @@ def package(source: Path | None) -> Iterator[Read]:
 
 
 def write_files(read: Read, target: Path, *, accept_changed: bool = False) -> Iterator[Written]:
-    """Write every file below `target`, yielding each; nothing is written before all were read and
-    checked.
+    """Write every file below `target`, yielding each.
+
+    Nothing is written before all were read and checked.
 
     Raises ImportFailure for a target among installed packages, a file that is missing, and (unless
     `accept_changed`) one whose hash is not the recorded one.
@@ -138,9 +141,7 @@ def _wheel(path: Path, *, pinned: bool) -> Iterator[Read]:
 
 
 def _folder(folder: Path) -> Read:
-    """Return the reader of an unpacked wheel, of its package folder, or of the repository that
-    holds it.
-    """
+    """Return the reader of an unpacked wheel, of its package folder, or of its repository."""
     roots = (folder, folder.parent, folder / "berkeley-function-call-leaderboard")
     for root in roots:
         if (root / "bfcl_eval" / "data").is_dir():

@@ -40,8 +40,9 @@ class Progress:
             )
 
     def update(self, metrics: dict[str, float | None], run: Any) -> None:
-        """Show an update: success rate, return, KL, or that the critic learns alone, tokens a
-        second, names of alarms.
+        """Show an update.
+
+        Success rate, return, KL, or that the critic learns alone, tokens a second, names of alarms.
         """
         number, alone = run.counters.updates, run.config.critic_warmup_updates
         moved = number > alone

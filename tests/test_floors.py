@@ -18,6 +18,7 @@ from house_rules import (
     long_files,
     long_functions,
     long_lines,
+    overlong_summaries,
     python_files,
     repeated_classes,
 )
@@ -38,6 +39,7 @@ FORBIDDEN = {
 MAX_FILE_LINES = 450
 MAX_FUNCTION_LINES = 60
 MAX_COLUMNS = 100
+MAX_OVERLONG_SUMMARIES = 10
 FACE = {"lines": 15, "names": 5}
 # Python files lying in one folder, by its top folder.
 MAX_FILES = {**dict.fromkeys((*ROOMS, PACKAGE, "benchmarks", "examples"), 18), "tests": 45}
@@ -157,6 +159,17 @@ def allowed_length(place: str) -> bool:
 def test_no_file_and_no_function_is_longer_than_its_cap() -> None:
     long = {**long_files(ROOT, MAX_FILE_LINES), **long_functions(ROOT, MAX_FUNCTION_LINES)}
     assert {place: lines for place, lines in long.items() if not allowed_length(place)} == {}
+
+
+def test_a_docstring_begins_with_one_line() -> None:
+    assert len(overlong_summaries(ROOT)) <= MAX_OVERLONG_SUMMARIES
+
+
+def test_the_docstring_rule_sees_a_second_line(tree: Path) -> None:
+    write(
+        tree / "envs/spaces.py", '"""Spaces.\n\nMore."""\n\n\ndef f():\n    """One\n    two."""\n'
+    )
+    assert overlong_summaries(tree) == ["envs/spaces.py:7"]
 
 
 def test_no_line_is_wider_than_its_cap() -> None:

@@ -67,9 +67,7 @@ def field(
 
 
 def add_arguments(parser: argparse.ArgumentParser, config_class: type[Any]) -> None:
-    """Add one flag a field to the parser, named as the field, with its default, range and sentence
-    as help.
-    """
+    """Add a flag a field to the parser, with its default, range and sentence as help."""
     groups: dict[str, Any] = {str(group.title): group for group in parser._action_groups}
     for title in (BASIC, *(flag.group for flag in flags(config_class) if not flag.basic)):
         if title not in groups:
@@ -92,8 +90,9 @@ def add_arguments(parser: argparse.ArgumentParser, config_class: type[Any]) -> N
 
 
 class _JoinedAction(argparse.Action):
-    """Keeps several texts as one, parted by the separator; a flag that is given again adds to
-    them, and none clears them.
+    """Keeps several texts as one, parted by the separator.
+
+    A flag that is given again adds to them, and none clears them.
     """
 
     def __init__(self, *arguments: Any, separator: str, **keywords: Any) -> None:
@@ -110,9 +109,7 @@ class _JoinedAction(argparse.Action):
 
 
 def check_ranges(config: Any) -> None:
-    """Raise SettingError for the first field of a dataclass whose value is of the wrong type or out
-    of its range.
-    """
+    """Raise SettingError for a dataclass's first field of the wrong type or out of range."""
     for flag in flags(type(config)):
         value = getattr(config, flag.name)
         if not flag.fits(value):
@@ -133,8 +130,9 @@ def flags(config_class: type[Any]) -> list[Flag]:
 
 
 def format_value(value: Any) -> str:
-    """Return a value as a message should show it: text in quotes, none and booleans as the command
-    line writes them.
+    """Return a value as a message should show it.
+
+    Text in quotes, none and booleans as the command line writes them.
     """
     if isinstance(value, str):
         return f'"{value}"'
@@ -191,8 +189,9 @@ class Flag:
         return next(by_name, METAVARS[self.base]) if self.base is str else METAVARS[self.base]
 
     def hint(self, value: Any) -> str:
-        """Return what a value that does not fit may have meant, as the end of a message; nothing
-        where none is near.
+        """Return what a value that does not fit may have meant, as the end of a message.
+
+        Nothing where none is near.
         """
         word = str(value).lower().replace("-", "_")
         lowered = {choice.lower(): choice for choice in self.choices}
@@ -201,8 +200,9 @@ class Flag:
         return f"; is {meant} meant?" if meant else ""
 
     def parse(self, text: str) -> Any:
-        """Return the value a text stands for; argparse's error, naming value and range, where it is
-        none of ours.
+        """Return the value a text stands for.
+
+        Argparse's error, naming value and range, where it is none of ours.
         """
         try:
             value = self._convert(text)

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 
 def resolve_device(name: str) -> torch.device:
-    """Return the device that --device names;
+    """Return the device that --device names.
+
     SettingError where this machine has none of that kind.
     """
     import torch

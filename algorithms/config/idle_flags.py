@@ -98,8 +98,9 @@ RULES = (
 
 
 def idle_flag_notes(config: TrainConfig, given: Collection[str]) -> list[str]:
-    """Return a line for each kind of given flags that is harmless and idle; SettingError for one
-    that misleads.
+    """Return a line for each kind of given flags that is harmless and idle.
+
+    SettingError for one that misleads.
 
     given: the names of flags that the command line has, whatever their values; defaults are never
     reported.
@@ -114,8 +115,9 @@ def idle_flag_notes(config: TrainConfig, given: Collection[str]) -> list[str]:
 
 
 def apply_rules(rules: Iterable[Rule], given: Collection[str], *settings: Any) -> list[str]:
-    """Return a note for each rule whose given flags are idle under these settings; SettingError
-    for a rule that refuses them.
+    """Return a note for each rule whose given flags are idle under these settings.
+
+    SettingError for a rule that refuses them.
     """
     notes = []
     for rule in rules:

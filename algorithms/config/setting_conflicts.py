@@ -12,9 +12,7 @@ Settings = Any
 
 
 def check_combinations(config: Settings) -> None:
-    """Raise SettingError, naming the flags and what was expected, where two settings contradict
-    each other.
-    """
+    """Raise SettingError, naming the flags, where two settings contradict each other."""
     experiment = Path(config.experiment_name)
     if not experiment.parts or experiment.is_absolute() or ".." in experiment.parts:
         raise SettingError(

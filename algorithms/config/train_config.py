@@ -64,8 +64,9 @@ class TrainConfig(
 
     @property
     def discount(self) -> float:
-        """The discount from one action to the next: --gamma, or what the algorithm has where it is
-        left open.
+        """The discount from one action to the next.
+
+        --gamma, or what the algorithm has where it is left open.
         """
         if self.gamma is not None:
             return self.gamma
@@ -85,8 +86,9 @@ class TrainConfig(
 
     @property
     def detaches_critic(self) -> bool:
-        """Whether the value loss trains the critic alone: where asked for, and in the control
-        experiment.
+        """Whether the value loss trains the critic alone.
+
+        Where asked for, and in the control experiment.
         """
         return self.critic_detach or self.permute_advantages
 
@@ -99,8 +101,9 @@ class TrainConfig(
 
     @classmethod
     def from_args(cls, namespace: argparse.Namespace) -> Self:
-        """Return the settings of parsed arguments; arguments that are no field of ours are left to
-        others.
+        """Return the settings of parsed arguments.
+
+        Arguments that are no field of ours are left to others.
         """
         return cls(
             **{field.name: getattr(namespace, field.name) for field in dataclasses.fields(cls)}

@@ -33,8 +33,9 @@ class FSDP:
 
     @classmethod
     def configured(cls) -> FSDP:
-        """Return FSDP as accelerate's FSDP_... variables configure it; SettingError for version
-        1.
+        """Return FSDP as accelerate's FSDP_... variables configure it.
+
+        SettingError for version 1.
         """
         import os
 
@@ -142,8 +143,9 @@ def load_full_state_dict(optimiser: torch.optim.Optimizer, state: dict[str, Any]
 
 
 def _shard_like(value: Any, parameter: Any) -> Any:
-    """Return a value of an optimiser's state sharded as its parameter; ValueError if shapes
-    differ.
+    """Return a value of an optimiser's state sharded as its parameter.
+
+    ValueError if shapes differ.
     """
     if isinstance(value, Tensor) and value.dim() and value.shape != parameter.shape:
         raise ValueError(

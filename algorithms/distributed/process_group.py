@@ -83,8 +83,9 @@ class ProcessGroup:
         microbatches: Sequence[T],
         run_pass: Callable[[T], tuple[Tensor, R]],  # -> (loss to sum, result)
     ) -> list[R]:
-        """Add the gradient of the sum of all microbatches' losses to the module's parameters, on
-        every rank; return run_pass's results in the order of the microbatches.
+        """Add the gradient of all microbatches' summed losses to the parameters, on every rank.
+
+        Returns run_pass's results in the order of the microbatches.
         """
         found = []
         for microbatch, counts in self.shard_items(microbatches):
@@ -96,15 +97,14 @@ class ProcessGroup:
         return self.gather_in_order(found)
 
     def with_equal_accumulation(self, config: TrainConfig) -> TrainConfig:
-        """Return the config with gradient_cp_steps raised to a multiple of the number of
-        processes.
-        """
+        """Return the config with gradient_cp_steps a multiple of the number of processes."""
         parts = -(-config.gradient_cp_steps // self.count) * self.count
         return config if self.count == 1 else dataclasses.replace(config, gradient_cp_steps=parts)
 
     def gather(self, value: T) -> list[T]:
-        """Return the value of every process, by rank; tensors are moved to this process's
-        device.
+        """Return the value of every process, by rank.
+
+        Tensors are moved to this process's device.
         """
         if self.count == 1:
             return [value]
@@ -134,8 +134,9 @@ class ProcessGroup:
             torch.distributed.all_reduce(tensor)
 
     def backward(self, loss: Tensor, *, counts: bool = True) -> None:
-        """Backpropagate this rank's part of a loss summed over all ranks; zero with counts
-        false.
+        """Backpropagate this rank's part of a loss summed over all ranks.
+
+        Zero with counts false.
         """
         loss = loss if counts else 0.0 * loss
         torch.autograd.backward(
@@ -143,9 +144,10 @@ class ProcessGroup:
         )  # sharded gradients are averaged
 
     def all_reduce_gradients(self, module: nn.Module) -> None:
-        """Replace the gradients of a module by their sum over all processes; FSDP has done so
-        already. A gradient that some processes alone have, as of a role's weights where the others
-        passed rows of another role, is 0 in theirs.
+        """Replace the gradients of a module by their sum over all processes.
+
+        FSDP has done so already. A gradient that some processes alone have, as of a role's weights
+        where the others passed rows of another role, is 0 in theirs.
         """
         if self.count == 1 or self.sharding is not None:
             return
@@ -175,8 +177,9 @@ class ProcessGroup:
 
     @contextlib.contextmanager
     def unsharded(self, policy: ActorCritic) -> Iterator[ActorCritic]:
-        """Context manager: the unsharded policy, for generation and saving; a collective
-        operation.
+        """Context manager: the unsharded policy, for generation and saving.
+
+        A collective operation.
         """
         if self.sharding is None:
             yield policy
@@ -224,8 +227,9 @@ def init_process_group(device: str = "auto", *, fsdp: bool = False) -> ProcessGr
 
 
 def launch_warning(processes: ProcessGroup) -> str | None:
-    """Return what a user should know of how the processes were started; None where there is
-    nothing.
+    """Return what a user should know of how the processes were started.
+
+    None where there is nothing.
     """
     launched = any(name.startswith("ACCELERATE_") for name in os.environ)
     return (
@@ -236,8 +240,9 @@ def launch_warning(processes: ProcessGroup) -> str | None:
 
 
 def full_norm(norm: Tensor) -> Tensor:
-    """Return a gradient norm as an ordinary number; of sharded weights each process knows but a
-    part.
+    """Return a gradient norm as an ordinary number.
+
+    Of sharded weights each process knows but a part.
     """
     return full_tensor(norm)
 

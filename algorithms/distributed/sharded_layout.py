@@ -48,8 +48,9 @@ class LaidOut(NamedTuple):
 def sharded_experience(
     episodes: Sequence[EpisodeRecord], policy: nn.Module, processes: ProcessGroup
 ) -> Experience:
-    """Return `build_experience` of the episodes on the policy's device; each process lays out its
-    share, so this is a collective operation.
+    """Return `build_experience` of the episodes on the policy's device.
+
+    Each process lays out its share, so this is a collective operation.
     """
     device = next(policy.parameters()).device
     if processes.count == 1:

@@ -8,18 +8,14 @@ from fctncalling.algorithms.generation.transformers_cache import next_capacity
 
 
 def cached_states(cache: KVCache, row: int, start: int, end: int) -> States:
-    """Return keys and values (layers, heads, tokens, size) of tokens [start, end) of a row, views
-    of the cache.
-    """
+    """Return keys and values (layers, heads, tokens, size) of tokens [start, end): views."""
     columns = slice(start, max(start, end))
     keys, values = cache.keys[:, row, :, :, columns], cache.values[:, row, :, columns]
     return keys.transpose(-1, -2), values
 
 
 def append_states(cache: KVCache, row: int, states: States) -> None:
-    """Append tokens to a row of a cache whose keys and values (layers, heads, tokens, size) are
-    known.
-    """
+    """Append tokens with known keys and values (layers, heads, tokens, size) to a row."""
     start = cache.lengths[row]
     cache.lengths[row] = end = start + states[0].shape[-2]
     if end > cache.keys.shape[-1]:

@@ -35,14 +35,16 @@ class Decoder(Protocol):
         ...
 
     def prefill(self, rows: Sequence[int], new_tokens: Sequence[Sequence[int]]) -> DecoderOutput:
-        """Append a non-empty list of tokens to each of these (distinct) rows in one or more
-        passes.
+        """Append a non-empty list of tokens to each of these distinct rows.
+
+        One or more passes.
         """
         ...
 
     def decode(self, tokens: Sequence[int], active: Sequence[bool]) -> DecoderOutput:
-        """Append one token to each active row among the first len(active); outputs of the others
-        are undefined.
+        """Append one token to each active row among the first len(active).
+
+        Outputs of the others are undefined.
         """
         ...
 
@@ -57,8 +59,9 @@ class Decoder(Protocol):
         """Let two rows change places."""
 
     def open(self, rows: Sequence[int], prompt: Sequence[int], known: States | None = None) -> None:
-        """Start empty rows with the same prompt, which passes through the model once; `known`:
-        keys and values of its first tokens, which do not.
+        """Start empty rows with the same prompt, which passes through the model once.
+
+        `known`: keys and values of its first tokens, which do not.
         """
 
     def share(self, source: int, rows: Sequence[int], count: int) -> None:
@@ -78,8 +81,9 @@ class TransformersDecoder:
     def __init__(
         self, model: nn.Module, num_rows: int, *, hidden: bool = False, max_tokens: int = 8192
     ) -> None:
-        """hidden: return hidden states too; max_tokens: padded tokens of one forward over several
-        rows.
+        """hidden: return hidden states too.
+
+        Max_tokens: padded tokens of one forward over several rows.
         """
         check_supported(model)
         self.model = model
@@ -155,8 +159,9 @@ class TransformersDecoder:
     def _forward(
         self, block: list[list[int]], counts: list[int], rows: Sequence[int]
     ) -> DecoderOutput:
-        """Return the outputs after the last column of a left-padded block (n, width) with
-        `counts[i]` tokens in row i.
+        """Return the outputs after the last column of a left-padded block (n, width).
+
+        Row i has `counts[i]` tokens.
         """
         device, model = self._parameter.device, self.model
         positions = self.cache.append_plan(counts, len(block[0]), rows, device)

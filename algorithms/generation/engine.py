@@ -94,8 +94,9 @@ class GenerationEngine(Engine):
         return self._decoder.num_bytes + self._prefixes.tree.num_bytes
 
     def start(self, num_slots: int) -> None:
-        """Clear all slots and provide slots 0..num_slots-1; call it whenever the weights
-        changed.
+        """Clear all slots and provide slots 0..num_slots-1.
+
+        Call it whenever the weights changed.
         """
         self._num_prefilled += self._decoder.num_tokens
         self._decoder = self._new_decoder(num_slots)
@@ -115,8 +116,9 @@ class GenerationEngine(Engine):
     def begin(
         self, slot: int, seed: int | None = None, *, stream: torch.Generator | None = None
     ) -> None:
-        """Clear a slot for a new sequence; a seed gives it its own random stream, `stream` is one
-        that it shares with others.
+        """Clear a slot for a new sequence.
+
+        A seed gives it its own random stream, `stream` is one that it shares with others.
         """
         self.restart(slot)
         if seed is not None:
@@ -141,8 +143,9 @@ class GenerationEngine(Engine):
         self._prefilling.add(request.slot)
 
     def advance(self) -> list[tuple[int, Action]]:
-        """Run until at least 1/8 of the requests finished, or `interrupted`; return (slot, action)
-        pairs.
+        """Run until at least 1/8 of the requests finished, or `interrupted`.
+
+        Return (slot, action) pairs.
 
         An eighth, because a prefill of one slot costs nearly as much as one of several. An error
         in a request's `on_token` or `on_stop` is raised after the other slots got their tokens:
@@ -237,8 +240,9 @@ class GenerationEngine(Engine):
                 self._prefilling.add(slot.number)
 
     def _compact(self) -> int:
-        """Return how many first rows hold all busy slots; if over 1/8 of them are idle, compact
-        them first.
+        """Return how many first rows hold all busy slots.
+
+        If over 1/8 of them are idle, compact them first.
         """
         rows = sorted(self._row[number] for number in self._busy)
         if rows[-1] + 1 - len(rows) > len(rows) // 8:

@@ -42,8 +42,9 @@ class Request:
 
 @dataclass
 class Action:
-    """Sampled tokens of an action, their log-probs at the sampling temperature, and why it
-    ended.
+    """Sampled tokens of an action, their log-probs, and why it ended.
+
+    Log-probs are at the sampling temperature.
     """
 
     ids: list[int] = field(default_factory=list)
@@ -83,8 +84,9 @@ class Engine(ABC):
 
     @abstractmethod
     def start(self, num_slots: int) -> None:
-        """Clear all slots and provide slots 0..num_slots-1; call it whenever the weights
-        changed.
+        """Clear all slots and provide slots 0..num_slots-1.
+
+        Call it whenever the weights changed.
         """
 
     @abstractmethod
@@ -104,8 +106,9 @@ class Engine(ABC):
 
     @abstractmethod
     def advance(self) -> list[tuple[int, Action]]:
-        """Run until some requests finished; return their (slot, action) pairs, none if there was
-        no request.
+        """Run until some requests finished.
+
+        Return their (slot, action) pairs, none if there was no request.
         """
 
     def generate(self, requests: Sequence[Request]) -> list[Action]:

@@ -177,8 +177,9 @@ class FusedDecoder:
     def _prefill_chunk(
         self, cache: KVCache, rows: Sequence[int], new_tokens: Sequence[Sequence[int]]
     ) -> Tensor:
-        """Append tokens to rows in one pass; return hidden states (n, H) at the last token of
-        each.
+        """Append tokens to rows in one pass.
+
+        Return hidden states (n, H) at the last token of each.
         """
         block = cache.append_plan([len(new) for new in new_tokens], rows)
         self.num_tokens += len(block.positions)
@@ -209,8 +210,9 @@ class FusedDecoder:
         return DecoderOutput(self._head(hidden), hidden)
 
     def _qkv(self, layer: FusedLayer, x: Tensor, angles: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return rotated queries (N, heads, size), rotated keys and values (both N, kv heads, size)
-        of normed x (N, H).
+        """Return rotated queries, rotated keys and values of normed x (N, H).
+
+        Queries are (N, heads, size), keys and values (N, kv heads, size).
         """
         projected = layer.qkv(x).view(len(x), -1, self.head_size)
         rotated = projected[:, : self.num_heads + self.num_kv_heads]

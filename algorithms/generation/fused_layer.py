@@ -17,8 +17,9 @@ class FusedNorm:
     def __init__(
         self, module: Any, dtype: torch.dtype, following: FusedLinear | None = None
     ) -> None:
-        """following: the only layer that takes the output; if fused (fp32, CPU), the norm's weight
-        is folded into it.
+        """following: the only layer that takes the output.
+
+        If fused (fp32, CPU), the norm's weight is folded into it.
         """
         self._weight: Tensor = module.weight.detach().to(dtype)
         self._epsilon = float(module.variance_epsilon)
@@ -66,9 +67,7 @@ class FusedLayer:
             self.head_epsilon = attention.q_norm.variance_epsilon
 
     def interleave_rope(self, num_rotated: int, size: int) -> None:
-        """Permute the outputs of q and k so that dimensions i and i + size/2 of a head are
-        adjacent.
-        """
+        """Permute q's and k's outputs so that dimensions i and i + size/2 are adjacent."""
         pairs = torch.arange(size).view(2, -1).t().flatten()
         heads = torch.arange(num_rotated * size).view(-1, size)
         self.qkv.permute_outputs(heads[:, pairs].flatten())

@@ -23,8 +23,9 @@ class FusedLinear:
     def __init__(
         self, modules: Sequence[nn.Module], fused: bool, dtype: torch.dtype | None = None
     ) -> None:
-        """dtype: compute dtype; None: that of the weights. Weights of another dtype are copied,
-        fused or not.
+        """dtype: compute dtype; None: that of the weights.
+
+        Weights of another dtype are copied, fused or not.
         """
         self._modules = modules
         self._weight = None
@@ -101,9 +102,7 @@ class FusedLinear:
 
 
 class _LinearWeights(NamedTuple):
-    """A linear layer's weight (out, H) and its unmerged LoRA factors, (rank, H) and (out, rank)
-    each.
-    """
+    """A linear layer's weight (out, H) and its LoRA factors, (rank, H) and (out, rank)."""
 
     weight: Tensor
     lora_a: Sequence[Tensor] = ()

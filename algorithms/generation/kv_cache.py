@@ -158,8 +158,9 @@ class KVCache:
         )
 
     def hidden_behind(self, columns: Tensor, width: int) -> Tensor:
-        """Return rows of `width` numbers to be added to scores: minus infinity behind one column
-        each (n,).
+        """Return rows of `width` numbers to be added to scores.
+
+        Minus infinity behind one column each (n,).
         """
         return self._ramp.unfold(0, width, 1).index_select(0, self._capacity - 1 - columns)
 
@@ -172,8 +173,9 @@ class KVCache:
         values: Tensor,
         mask: Tensor | None,
     ) -> Tensor:
-        """Return what the queries (N, query heads, size) of announced tokens read, (N, query heads
-        x size).
+        """Return the attention outputs of queries of announced tokens, (N, query heads x size).
+
+        Queries are (N, query heads, size).
         """
         if mask is not None and mask.dim() == 3:
             return self._ungrouped(
@@ -198,8 +200,9 @@ class KVCache:
         return block.unpadded(read.transpose(1, 2)).flatten(1)
 
     def _products(self, layer: int, block: TokenBlock, queries: Tensor, mask: Tensor) -> Tensor:
-        """Return what queries (n x heads, r, size) read, alike; r of one row and kept head are one
-        product.
+        """Return what queries (n x heads, r, size) read, alike.
+
+        R of one row and kept head are one product.
         """
         keys, values = self._flat_own(layer, block)
         weights = torch.baddbmm(mask, queries, keys, alpha=self.scale).softmax(-1)
@@ -242,15 +245,14 @@ class KVCache:
         return keys.transpose(-1, -2).contiguous(), values
 
     def tensor(self, numbers: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
-        """Return whole numbers where the buffers are; for short ones the way over numpy is the
-        quickest.
+        """Return whole numbers where the buffers are.
+
+        For short ones the way over numpy is the quickest.
         """
         return torch.from_numpy(np.array(numbers, dtype=np.int64)).to(self.keys.device)
 
     def _width(self, longest: int) -> int:
-        """Return how many columns to look at where the longest row has so many, after making room
-        for them.
-        """
+        """Return how many columns to look at for the longest row, after making room for them."""
         if longest > self._capacity:
             self.resize(whole_lines(next_capacity(self._capacity, longest)))
         return whole_lines(longest)

@@ -42,8 +42,9 @@ class PrefixKVCache(KVCache):
         *,
         by_prompt: bool = False,
     ) -> None:
-        """by_prompt: where there are many scores, the new tokens of all rows that follow a prompt
-        attend to it in one call, without padding, in fp32 on a CPU.
+        """by_prompt: attend to each prompt in one call for the new tokens of all its rows.
+
+        Only where there are many scores; without padding, in fp32 on a CPU.
         """
         super().__init__(num_layers, num_rows, num_heads, head_size, like)
         plain = like.dtype == torch.float32 and like.device.type == "cpu"
@@ -90,8 +91,9 @@ class PrefixKVCache(KVCache):
         prompts[one], prompts[other] = prompts[other], prompts[one]
 
     def new_prompt(self, count: int, states: States | None = None) -> int:
-        """Return the number of a prompt that there is room for, of `count` tokens; `states`: keys
-        and values of the first of them.
+        """Return the number of a prompt that there is room for, of `count` tokens.
+
+        `states`: keys and values of the first of them.
         """
         self.prompts.resize(whole_lines(max([count, *self.prompts.lengths])), new_rows=1)
         self._grouped_prompts = []
@@ -106,8 +108,9 @@ class PrefixKVCache(KVCache):
             self._prompt_of[row], self.begins[row] = prompt, self.prompts.lengths[prompt]
 
     def share(self, source: int, rows: Sequence[int], count: int) -> None:
-        """Start empty rows with the first `count` tokens of another: its prompt, or a copy of its
-        tokens made a prompt.
+        """Start empty rows with the first `count` tokens of another.
+
+        Its prompt, or a copy of its tokens made a prompt.
         """
         prompt = self._prompt_of[source]
         if prompt is None or self.prompts.lengths[prompt] != count:
@@ -158,8 +161,9 @@ class PrefixKVCache(KVCache):
         )
 
     def _products(self, layer: int, block: TokenBlock, queries: Tensor, mask: Tensor) -> Tensor:
-        """Return what queries (n x heads, r, size) read, alike; r of one row and kept head are one
-        product.
+        """Return what queries (n x heads, r, size) read, alike.
+
+        R of one row and kept head are one product.
         """
         if (groups := block.prefix_groups) is None:
             return super()._products(layer, block, queries, mask)
@@ -179,8 +183,10 @@ class PrefixKVCache(KVCache):
         return read.baddbmm_(own_weights.flatten(0, 1), values)
 
     def mask(self, block: TokenBlock, groups: int) -> Tensor | None:
-        """Return the additive mask: as `KVCache.mask` over own columns where `_products` adds the
-        prompts; else (n, 1, q, k) over [prompt | own] columns, or over own ones where `by_prompt`.
+        """Return the additive mask.
+
+        As `KVCache.mask` over own columns where `_products` adds the prompts; else (n, 1, q, k)
+        over [prompt | own] columns, or over own ones where `by_prompt`.
         """
         mask = super().mask(block, groups)
         prefix_groups = block.prefix_groups
@@ -204,8 +210,9 @@ class PrefixKVCache(KVCache):
         values: Tensor,
         mask: Tensor | None,
     ) -> Tensor:
-        """Return what the queries (N, query heads, size) of announced tokens read, (N, query heads
-        x size).
+        """Return the attention outputs of queries of announced tokens, (N, query heads x size).
+
+        Queries are (N, query heads, size).
         """
         split = self._by_prompt and block.prefix_groups is not None
         if not split or mask is None or mask.dim() == 3:
@@ -273,8 +280,9 @@ def _per_prefix(
     mask: Tensor | None = None,
     scale: float = 1.0,
 ) -> Tensor:
-    """Return states (n, heads, g, x) times their prompt's matrix of (G x heads, x, y), (n, heads,
-    g, y).
+    """Return states (n, heads, g, x) times their prompt's matrix, (n, heads, g, y).
+
+    The matrices are (G x heads, x, y).
 
     One product per prompt and head, times `scale` and plus `mask` (G x heads, 1, y) where given.
     """

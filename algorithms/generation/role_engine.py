@@ -23,8 +23,9 @@ class RoleSampler:
 
 
 class RoleEngine(Engine):
-    """Samples each request with the engine of `request.info["role"]`; all share their slots'
-    random streams, so that equal weights would sample what one engine does.
+    """Samples each request with the engine of `request.info["role"]`.
+
+    All share their slots' random streams, so that equal weights would sample what one engine does.
 
     `advance` runs the role with the most requests, whose passes are then the largest. Caches are of
     each role's own.
@@ -34,8 +35,9 @@ class RoleEngine(Engine):
         self._samplers = dict(samplers)
 
     def start(self, num_slots: int) -> None:
-        """Clear all slots and provide slots 0..num_slots-1; call it whenever the weights
-        changed.
+        """Clear all slots and provide slots 0..num_slots-1.
+
+        Call it whenever the weights changed.
         """
         for sampler in self._samplers.values():
             sampler.engine.start(num_slots)

@@ -128,8 +128,9 @@ class StopCondition:
         self._first = 0  # of the tokens that are searched
 
     def reason(self, action: Action) -> str:
-        """Return why the action ends with its last token: "end", "stop" (`action.stop` tells the
-        string) or "".
+        """Return why the action ends with its last token.
+
+        "end", "stop" (`action.stop` tells the string) or "".
         """
         last = action.ids[-1]
         if last in self._end_ids:

@@ -141,8 +141,9 @@ class SlotPrefixes:
 
 
 def _most_shared(common: Sequence[int], row: int) -> int:
-    """Return the tokens that a row shares with others; common[i]: those of rows i - 1 and i, which
-    are sorted.
+    """Return the tokens that a row shares with others.
+
+    Common[i]: those of rows i - 1 and i, which are sorted.
 
     As many as with the most alike of them, or up to a quarter less where that is what more of them
     share: every shared prefix is cached in full.

@@ -19,9 +19,7 @@ from torch import Tensor
 
 
 class PrefixGroups(NamedTuple):
-    """How the n rows of a block sit at G shared prompts of up to p tokens,
-    as many places at each.
-    """
+    """Places of a block's n rows at G shared prompts of up to p tokens."""
 
     prompts: Tensor  # (n,) int64, at which each row sits; at any where it has none
     mask: Tensor  # (G x heads, 1, p) additive, which of its columns a prompt has

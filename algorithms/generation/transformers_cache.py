@@ -20,8 +20,9 @@ class BlockPositions(NamedTuple):
 
 
 class RaggedCache(Cache):
-    """Keys and values of all slots in buffers (rows, heads, capacity + 1, head size), without
-    holes.
+    """Keys and values of all slots, without holes.
+
+    Buffers are (rows, heads, capacity + 1, head size).
 
     Token p of a row always lies in column p of that row. The last column takes the padding of a
     block and is never attended to. Rows are read where they lie (the first n) or gathered (any
@@ -47,8 +48,9 @@ class RaggedCache(Cache):
     def append_plan(
         self, counts: Sequence[int], block_width: int, rows: Sequence[int], device: Any
     ) -> BlockPositions:
-        """Reserve positions for a left-padded block: `counts[i]` >= 0 new tokens for row
-        `rows[i]`.
+        """Reserve positions for a left-padded block.
+
+        `counts[i]` >= 0 new tokens for row `rows[i]`.
         """
         before = [self.lengths[row] for row in rows]
         for row, count in zip(rows, counts, strict=True):
@@ -72,8 +74,9 @@ class RaggedCache(Cache):
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Write the reserved block's keys and values (n, heads, q, size); return those of the whole
-        rows (n, heads, k, size).
+        """Write the reserved block's keys and values (n, heads, q, size).
+
+        Return those of the whole rows (n, heads, k, size).
         """
         if layer_idx >= len(self._keys):
             shape = (self.num_rows, key_states.shape[1], self._capacity + 1)
@@ -137,8 +140,9 @@ class RaggedCache(Cache):
 
 
 def next_capacity(capacity: int, width: int) -> int:
-    """Return the next capacity of a buffer for `width` tokens: it grows by a fourth, so little is
-    unused.
+    """Return the next capacity of a buffer for `width` tokens.
+
+    It grows by a fourth, so little is unused.
     """
     return max(width, capacity + max(32, capacity // 4))
 

@@ -22,8 +22,9 @@ def bootstrap_values(
     config: TrainConfig,
     processes: ProcessGroup,
 ) -> Tensor:
-    """Return the bootstrap value after the last token of each truncated episode, (E,); 0 where it
-    terminated, or without a critic.
+    """Return the bootstrap value after the last token of each truncated episode, (E,).
+
+    0 where it terminated, or without a critic.
 
     A role of a team that was not to act next ends with an action of its own, and no value is
     learned behind one. It goes on from the value before its last token: what it earned with that
@@ -58,8 +59,9 @@ def bootstrap_values(
 
 
 def _ends_in_own_action(experience: Experience, episode: int) -> bool:
-    """Whether a role's part of an episode ends with an action of its own, as its critic reads it:
-    another role was to act next.
+    """Whether a role's part of an episode ends with an action of its own, as its critic reads it.
+
+    Another role was to act next.
     """
     apart = bool(experience.episodes[episode].role) and experience.joint_rows is None
     return apart and bool(experience.last_row(episode).acted[-1])

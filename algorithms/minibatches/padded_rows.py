@@ -42,8 +42,9 @@ def microbatches(
 
 
 def _cheapest_cut(sizes: NDArray[np.int64], limit: int, price: float) -> list[int]:
-    """Return the bounds, 0 to len(sizes), of the groups of neighbours that minimise padded tokens +
-    price * groups.
+    """Return the bounds of groups of neighbours that cost least, from 0 to len(sizes).
+
+    The cost is padded tokens + price * groups.
 
     Dynamic programming over sizes (lengths, ascending): costs[end] is the minimum over all ways to
     group the first `end` rows, starts[end] the first row of the last group in the best of them.

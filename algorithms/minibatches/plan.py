@@ -18,8 +18,9 @@ from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing
 def plan_minibatches(
     experience: Experience, config: TrainConfig, generator: torch.Generator
 ) -> list[Minibatch]:
-    """Return one epoch: every row once, shuffled into minibatches of nearly equal size, each split
-    into microbatches.
+    """Return one epoch.
+
+    Every row once, shuffled into minibatches of nearly equal size, each split into microbatches.
 
     What is shuffled is the groups of episodes of one task and environment seed, if there are enough
     of them, since their rows begin alike; else single rows. Each row is as likely in any minibatch,
@@ -32,8 +33,9 @@ def plan_minibatches(
 
 
 def prepare_passes(experience: Experience, policy: ActorCritic, config: TrainConfig) -> Experience:
-    """Return the update batch as passes take it: roles with weights of their own apart, prefixes
-    shared where that pays.
+    """Return the update batch as passes take it.
+
+    Roles with weights of their own apart, prefixes shared where that pays.
     """
     experience = experience._replace(
         roles_apart=config.roles_apart, joint_rows=_joint_rows(experience.episodes)
@@ -54,8 +56,9 @@ def _joint_rows(episodes: Sequence[EpisodeRecord]) -> list[RowArrays] | None:
 def share_prefixes(
     experience: Experience, sharing: PrefixSharing | str, config: TrainConfig
 ) -> Experience:
-    """Return the update batch with passes that share prefixes where that pays; sharing: how, or
-    why they cannot.
+    """Return the update batch with passes that share prefixes where that pays.
+
+    Sharing: how, or why they cannot.
     """
     if isinstance(sharing, str):
         return experience

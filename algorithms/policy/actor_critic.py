@@ -45,8 +45,7 @@ class TokenOutputs(NamedTuple):
 
 
 class ActorCritic(nn.Module):
-    """Actor-critic: a causal language model and a value head on its hidden states, one forward
-    pass for both.
+    """Actor-critic: a causal language model and a value head, in one forward pass.
 
     `model` is any transformers causal language model (anything with `get_decoder()`,
     `get_output_embeddings()` and `config`). With critic_detach the value loss trains the head alone
@@ -126,8 +125,9 @@ class ActorCritic(nn.Module):
         *,
         position_ids: Tensor | None = None,
     ) -> Tensor:
-        """Return the value of the state after the token in `columns`, (B,): the bootstrap of a
-        truncated episode.
+        """Return the value of the state after the token in `columns`, (B,).
+
+        The bootstrap of a truncated episode.
         """
         rows = torch.arange(len(ids), device=ids.device)
         read = (ids, attention_mask, position_ids, rows, columns, tree)
@@ -149,8 +149,9 @@ class ActorCritic(nn.Module):
         *,
         temperature: float = 1.0,
     ) -> Tensor:
-        """Return the reference's log-probabilities of the acted tokens, (N,); arguments as
-        `forward`'s. It is the same for all roles.
+        """Return the reference's log-probabilities of the acted tokens, (N,).
+
+        Arguments as `forward`'s. It is the same for all roles.
         """
         rows, columns = acted.nonzero(as_tuple=True)
         reference: ActorCritic = self._reference[0] if self._reference else self
@@ -171,8 +172,9 @@ class ActorCritic(nn.Module):
         )[0]
 
     def policy_parameters(self) -> Iterator[nn.Parameter]:
-        """Return the trainable weights of the language model; with LoRA those of the actor's
-        adapters.
+        """Return the trainable weights of the language model.
+
+        With LoRA those of the actor's adapters.
         """
         if self.adapters is not None:
             return iter(self.adapters.actor_parameters())
@@ -200,8 +202,9 @@ class ActorCritic(nn.Module):
         critic: bool = False,
         roles: Sequence[str] = (),
     ) -> None:
-        """Freeze the language model and add a LoRA adapter for the actor, or one for each of its
-        roles; with `critic` another for the critic.
+        """Freeze the language model and add a LoRA adapter for the actor, or for each role.
+
+        With `critic`, another one for the critic.
         """
         self.adapters = Adapters(self.model, r=r, alpha=alpha, targets=targets, roles=roles)
         if critic:
@@ -209,8 +212,7 @@ class ActorCritic(nn.Module):
         refuse_half_precision(self)
 
     def save(self, folder: str | Path) -> None:
-        """Write a Hugging Face model folder, or a peft adapter folder, with the critic's files in
-        it.
+        """Write a Hugging Face model folder, or peft adapter folder, with the critic's files.
 
         The policy itself is not changed.
         """
@@ -221,8 +223,10 @@ class ActorCritic(nn.Module):
         save_critic(Path(folder), self.value_head, self.critic_model)
 
     def load_critic(self, folder: str | Path) -> None:
-        """Load value head, critic model and critic adapter of a saved policy, as far as this one
-        has them. ValueError where the folder has none, or one of another kind or shape.
+        """Load a saved policy's value head, critic model and critic adapter.
+
+        As far as this one has them. ValueError where the folder has none, or one of another kind or
+        shape.
         """
         load_critic(Path(folder), self.value_head, self.critic_model, self.adapters)
 
@@ -270,8 +274,9 @@ class ActorCritic(nn.Module):
         )
 
     def _critic_states(self, role: str, *read: Any) -> Tensor:
-        """Return the hidden states that the value head takes, (N, H); after the role the arguments
-        of `states_at`.
+        """Return the hidden states that the value head takes, (N, H).
+
+        After the role the arguments of `states_at`.
         """
         if self.critic_model is not None:
             return states_at(self.model, self.critic_model, *read)

@@ -93,8 +93,9 @@ class ChatTemplate:
         return [*self.opening_ids, *self.encode(self._render(opened, self._shown(tools)))]
 
     def render_delta(self, messages: Sequence[Message], last_id: int | None = None) -> list[int]:
-        """Return the ids to append after an action: its closing, the new messages, the next
-        generation prompt.
+        """Return the ids to append after an action.
+
+        Its closing, the new messages, the next generation prompt.
 
         `last_id` is the action's last sampled token; None stands for the end-of-turn token. What of
         the closing was sampled already is left out, so an action cut before its end token is closed
@@ -119,8 +120,9 @@ class ChatTemplate:
         instructions: str = "",
         trusted: Sequence[int] = (),
     ) -> list[int]:
-        """Return the ids of a whole history with generation prompt, for templates that are not
-        append-only.
+        """Return the ids of a whole history with generation prompt.
+
+        For templates that are not append-only.
 
         `trusted` are the indices of messages that the policy wrote itself, which are rendered as
         they are.
@@ -133,15 +135,15 @@ class ChatTemplate:
         return [*self.opening_ids, *self.encode(self._render(opened, self._shown(tools)))]
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a text; nothing is put in front or behind. Tokenizers take no surrogate
-        code points.
+        """Return the ids of a text; nothing is put in front or behind.
+
+        Tokenizers take no surrogate code points.
         """
         ids: list[int] = self.tokenizer.encode(encodable(text), add_special_tokens=False)
         return ids
 
     def encode_untrusted(self, text: str, tags: Sequence[str] = ()) -> list[int]:
-        """Return the ids of a text none of whose characters can become a special token or a
-        template marker.
+        """Return the ids of a text, of which nothing becomes a special token or a marker.
 
         `tags` are the environment's own marks, which it has broken in what tools said itself: some
         tokenizers have a token for them, and they are to be read as that.
@@ -149,14 +151,13 @@ class ChatTemplate:
         return self.encode(self.escape_specials(text, tags))
 
     def escape_specials(self, text: str, tags: Sequence[str] = ()) -> str:
-        """Return a text in which every special token and template marker is broken, but those in
-        `tags`.
-        """
+        """Return a text with special tokens and template markers broken, but those in `tags`."""
         return self._escaper.escape(text, tags)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return an action's text: without its end token, with every other special token spelled
-        out.
+        """Return an action's text.
+
+        Without its end token, with every other special token spelled out.
         """
         return self.spell(ids[:-1] if ids and ids[-1] in self.stop_ids else ids)
 
@@ -224,9 +225,7 @@ class ChatTemplate:
         self.merges_users = not self._shows([_user("fctnprobeuser"), _user("q")], "fctnprobeuser")
 
     def _find_closing(self) -> list[int]:
-        """Return the ids behind an assistant message up to its first special token, that one
-        included.
-        """
+        """Return the ids behind an assistant message up to its first special token, inclusive."""
         special = set(self.tokenizer.added_tokens_decoder)
         ids = self.encode(self._tail([], prompt=False))
         for index, token in enumerate(ids):
@@ -261,9 +260,7 @@ class ChatTemplate:
         return markers
 
     def _is_append_only(self) -> bool:
-        """Whether first + actions + deltas spell exactly what the template writes for the whole
-        conversation.
-        """
+        """Whether first + actions + deltas spell what the template writes for the conversation."""
         tools = [_PROBE_TOOL] if self.takes_tools else None
         follow_ups = (
             [_tool("r1")],

@@ -25,8 +25,7 @@ def load_critic(
     critic_model: nn.Module | None,
     adapters: Adapters | None,
 ) -> None:
-    """Load value head, critic model and critic adapter of a saved policy, as far as this one has
-    them.
+    """Load a saved policy's value head, critic model and critic adapter, where this has them.
 
     ValueError where the folder has none, or one of another kind or shape.
     """

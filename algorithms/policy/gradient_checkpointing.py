@@ -1,5 +1,7 @@
-"""Gradient checkpointing: layers are computed again in the backward pass (Chen et al. 2016,
-arXiv:1604.06174), all but their attention.
+"""Gradient checkpointing.
+
+Layers are computed again in the backward pass (Chen et al. 2016, arXiv:1604.06174), all but their
+attention.
 
 A pass keeps the input of each layer and the output of its attention, which is as small, and in rows
 of thousands of tokens takes as long as the rest of the layer. The same operations run on the same
@@ -111,8 +113,9 @@ class OwnPages:
         self._used = 0
 
     def copy(self, tensor: Tensor) -> Tensor:
-        """Return a copy of a tensor, with its strides where it is dense; one that is not on a CPU,
-        as it is.
+        """Return a copy of a tensor, with its strides where it is dense.
+
+        One that is not on a CPU, as it is.
         """
         if tensor.device.type != "cpu" or not tensor.numel():
             return tensor
@@ -129,8 +132,9 @@ class OwnPages:
         ).copy_(tensor.detach())
 
     def layer_input(self, tensor: Tensor) -> Tensor:
-        """Return a copy of a layer's output, the next one's input; all else (rotary angles, biases)
-        as it is.
+        """Return a copy of a layer's output, the next one's input.
+
+        All else (rotary angles, biases) as it is.
         """
         return tensor if tensor.grad_fn is None else self.copy(tensor)
 
@@ -184,8 +188,9 @@ def layers_run_by(decoder: nn.Module, run: LayerRunner) -> Iterator[None]:
 
 
 def recomputed_layers(decoder: nn.Module) -> list[nn.Module]:
-    """Return the layers of a transformers model that can be computed again; SettingError where it
-    has none.
+    """Return the layers of a transformers model that can be computed again.
+
+    SettingError where it has none.
     """
     from transformers.modeling_layers import GradientCheckpointingLayer
 

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 
 def pad_heads(model: Any, size: int) -> Any:
-    """Return a model with the same outputs and heads of `size` dimensions; ValueError where that is
-    not possible.
+    """Return a model with the same outputs and heads of `size` dimensions.
+
+    ValueError where that is not possible.
 
     New dimensions are 0 in queries, keys and values. Rotary pairs (i, i + half) keep their angle
     theta^(-2i/d), as theta^(size/d) is the base of the wider head, and queries grow by
@@ -61,8 +62,9 @@ def _padded_weights(model: Any, old: int, size: int) -> dict[str, Tensor]:
 
 
 def _pad(weight: Tensor, old: int, size: int) -> Tensor:
-    """Return (heads * old, n) as (heads * size, n): each half of a head at the start of the wider
-    head's half.
+    """Return (heads * old, n) as (heads * size, n).
+
+    Each half of a head at the start of the wider head's half.
     """
     halves = weight.view(-1, 2, old // 2, weight.shape[-1])
     wide = torch.zeros(

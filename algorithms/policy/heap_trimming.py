@@ -20,9 +20,7 @@ BYTES_A_TRIM = 2**23  # of layers' inputs; with less, a small model's time would
 
 
 class HeapTrimmer:
-    """Trims the heap between the layers of one pass, each time their inputs come to
-    BYTES_A_TRIM.
-    """
+    """Heap trimmer between the layers of one pass, at each BYTES_A_TRIM of inputs."""
 
     def __init__(self) -> None:
         self._num_bytes = 0
@@ -36,8 +34,9 @@ class HeapTrimmer:
 
 
 def input_bytes(arguments: Iterable[Any]) -> int:
-    """Return the bytes of a layer's hidden states, the first tensor of its arguments; 0 if they are
-    not on a CPU.
+    """Return the bytes of a layer's hidden states, the first tensor of its arguments.
+
+    0 if they are not on a CPU.
     """
     states = next((it for it in arguments if isinstance(it, Tensor)), None)
     if states is None or states.device.type != "cpu":

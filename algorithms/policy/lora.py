@@ -43,8 +43,9 @@ class Adapters:
         targets: str = "all-linear",
         roles: Sequence[str] = (),
     ) -> None:
-        """targets: "all-linear" (every linear layer but the output), or comma-separated layer
-        names. roles: whose adapters to make; none: one adapter for the actor.
+        """targets: "all-linear" (all but the output), or comma-separated layer names.
+
+        roles: whose adapters to make; none: one adapter for the actor.
         """
         from peft import LoraConfig, get_peft_model
 
@@ -107,8 +108,10 @@ class Adapters:
         return [weight for _, weight in self._named(name)]
 
     def actor(self, role: str) -> str | None:
-        """Return the name of the adapter that acts for a role, without roles the active one (None:
-        the base alone); SettingError for a role without adapter.
+        """Return the name of the adapter that acts for a role.
+
+        Without roles the active one (None: the base alone). SettingError for a role without
+        adapter.
         """
         if self.roles and role not in self.roles:
             raise SettingError(

@@ -39,8 +39,9 @@ class PassDtypes(NamedTuple):
 
 
 def base_dtype(config: TrainConfig, device: torch.device) -> torch.dtype:
-    """Return the dtype of the language model's weights; SettingError for trainable weights not in
-    fp32.
+    """Return the dtype of the language model's weights.
+
+    SettingError for trainable weights not in fp32.
     """
     if config.base_dtype == "auto":
         return torch.bfloat16 if config.lora_r and device.type == "cuda" else torch.float32
@@ -92,8 +93,9 @@ def without_autocast(device: torch.device) -> Context:
 
 
 def pass_dtypes(model: Any) -> PassDtypes:
-    """Return the compute dtypes of a model: those of `set_compute_dtype`, else autocast's, else the
-    weights'.
+    """Return the compute dtypes of a model.
+
+    Those of `set_compute_dtype`, else autocast's, else the weights'.
     """
     configured: PassDtypes | None = getattr(model, "_pass_dtypes", None)
     if configured is not None:
@@ -108,8 +110,9 @@ def pass_dtypes(model: Any) -> PassDtypes:
 def set_compute_dtype(
     model: Any, dtype: torch.dtype, device: torch.device, *, fp32_head: bool = True
 ) -> None:
-    """Make all passes of a language model, or of a decoder, compute in dtype; value heads stay
-    fp32.
+    """Make all passes of a language model, or of a decoder, compute in dtype.
+
+    Value heads stay fp32.
 
     fp32_head: keep the output layer in fp32. In bf16 it would round each logit to 8 bits, and so
     every log-probability (MiniMax-M1, arXiv:2506.13585; ScaleRL, arXiv:2510.13786).

@@ -124,8 +124,9 @@ def keys_and_values(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> tup
 
 
 def _for_all_heads(layer: Any, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """Return keys and values (B, T, heads, size): with grouped-query attention each key head is
-    repeated for the query heads that share it.
+    """Return keys and values (B, T, heads, size).
+
+    With grouped-query attention each key head is repeated for the query heads that share it.
     """
     groups = int(layer.self_attn.num_key_value_groups)
     return (
@@ -136,8 +137,9 @@ def _for_all_heads(layer: Any, keys: Tensor, values: Tensor) -> tuple[Tensor, Te
 
 
 def layer_output(layer: Any, hidden: Tensor, attended: Tensor) -> Tensor:
-    """Return the layer's output (..., H) from its input (..., H) and its attention output (...,
-    heads, size).
+    """Return the layer's output (..., H) from its input and its attention output.
+
+    The input is (..., H), the attention output (..., heads, size).
     """
     residual = hidden + layer.self_attn.o_proj(attended.flatten(-2))
     output: Tensor = residual + layer.mlp(layer.post_attention_layernorm(residual))
@@ -151,8 +153,9 @@ def _apply_rope(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def _causal_biases(hidden: Tensor) -> list[Tensor]:
-    """Return the bias (queries, keys up to the block's end) of each block of QUERY_BLOCK queries,
-    none where one block is enough.
+    """Return the bias (queries, keys to the block's end) of each block of QUERY_BLOCK queries.
+
+    None where one block is enough.
 
     They are made once for all layers: attention keeps its bias, (T * T / 2) numbers, for the
     backward pass.

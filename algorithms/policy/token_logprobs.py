@@ -14,8 +14,9 @@ MAX_LOGITS = 2**24  # (positions x vocabulary) of one chunk: 64 MiB in fp32
 def token_logprobs_and_entropies(
     model: Any, hidden: Tensor, tokens: Tensor, *, temperature: float, entropy_gradient: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return log-probabilities and entropies, both (N,) fp32, of tokens (N,), from the hidden
-    states (N, H) at the positions before them.
+    """Return log-probabilities and entropies of tokens, both (N,) fp32.
+
+    From the hidden states (N, H) at the positions before them.
 
     model: a causal language model. Several chunks are checkpointed: each recomputes its logits in
     the backward pass, so that only one chunk's logits exist at a time.

@@ -39,8 +39,9 @@ class ArrivalOrder:
         return [] if self._envs.in_order else self._arrivals
 
     def interrupted(self, wanted: int) -> bool:
-        """Whether generation should pause because `wanted` responses have arrived; called after
-        each decode step.
+        """Whether generation should pause because `wanted` responses have arrived.
+
+        Called after each decode step.
         """
         self._passes += 1
         if self._recorded is not None:
@@ -96,8 +97,9 @@ class ArrivalLog:
                 ]
 
     def recorded(self, name: str) -> list[Arrival] | None:
-        """Return the arrival order of a rollout to replay; None if all its responses came in slot
-        order.
+        """Return the arrival order of a rollout to replay.
+
+        None if all its responses came in slot order.
         """
         return self._lines.get(name)
 

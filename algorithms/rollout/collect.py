@@ -78,8 +78,9 @@ def _seeds(seed: int, numbers: Sequence[int], group_size: int) -> list[tuple[int
 
 
 class _Collection:
-    """Scheduler of a rollout's episodes: waiting, running (in the engine or in an environment),
-    done.
+    """Scheduler of a rollout's episodes.
+
+    Waiting, running (in the engine or in an environment), done.
     """
 
     def __init__(

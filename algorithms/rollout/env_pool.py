@@ -68,8 +68,9 @@ class EnvPool(ABC):
 
     @abstractmethod
     def send(self, slot: int, request: EnvRequest, within_s: float) -> None:
-        """Send a request to a slot without a pending one; no response in `within_s` is a
-        failure.
+        """Send a request to a slot without a pending one.
+
+        No response in `within_s` is a failure.
         """
 
     @abstractmethod
@@ -78,9 +79,7 @@ class EnvPool(ABC):
 
     @abstractmethod
     def replace(self, slot: int) -> None:
-        """Put a fresh environment in the place of one that failed,
-        where there is a maker of them.
-        """
+        """Put a fresh environment in the place of one that failed, if there is a maker."""
 
     @abstractmethod
     def close(self) -> None:
@@ -118,9 +117,7 @@ class InlineEnvPool(EnvPool):
         return found
 
     def replace(self, slot: int) -> None:
-        """Put a fresh environment in the place of one that failed,
-        where there is a maker of them.
-        """
+        """Put a fresh environment in the place of one that failed, if there is a maker."""
         if self._make_env is not None:
             close_quietly(self._envs[slot])
             self._envs[slot] = self._make_env()
@@ -143,8 +140,9 @@ def call_env(slot: int, env: TextEnv, request: EnvRequest) -> EnvResponse:
 
 
 def _reset(env: TextEnv, request: EnvRequest) -> tuple[Any, ...]:
-    """Reset an environment; warn of the first that draws from what all threads draw from, which no
-    seed of ours can order.
+    """Reset an environment.
+
+    Warn of the first that draws from what all threads draw from, which no seed of ours can order.
     """
     if _drawn.is_set():
         return env.reset(seed=request.seed, options={"task_id": request.task_id})
@@ -161,8 +159,9 @@ def _reset(env: TextEnv, request: EnvRequest) -> tuple[Any, ...]:
 
 
 def have_in_process_tools(envs: Sequence[TextEnv]) -> bool:
-    """Whether every environment declares in_process_tools: fast and determined by seed and
-    actions.
+    """Whether every environment declares in_process_tools.
+
+    Fast and determined by seed and actions.
     """
     return all((getattr(env, "metadata", None) or {}).get(IN_PROCESS, False) for env in envs)
 

@@ -36,8 +36,9 @@ def make_env_pool(config: TrainConfig, make_env: MakeEnv, share: int = 1) -> Env
 
 
 def num_parallel_episodes(config: TrainConfig, share: int = 1) -> int:
-    """Return how many episodes run at a time: --n_rollout_threads, or as many as
-    --max_cache_tokens holds at full length.
+    """Return how many episodes run at a time.
+
+    --n_rollout_threads, or as many as --max_cache_tokens holds at full length.
     """
     requested = -(-config.n_rollout_threads // share)
     room = (

@@ -42,8 +42,9 @@ class ProcessEnvPool(AsyncEnvPool):
     """
 
     def __init__(self, make_env: MakeEnv, num_slots: int, num_processes: int) -> None:
-        """Raise TypeError where `make_env` cannot be sent to another process, RuntimeError where it
-        fails there.
+        """Raise TypeError for a `make_env` that cannot be sent to another process.
+
+        RuntimeError where it fails there.
         """
         super().__init__(num_slots)
         try:
@@ -222,8 +223,9 @@ def _listen(
 
 
 def _packed(ticket: int, answer: EnvResponse) -> bytes:
-    """Return a pickled response; an error is sent as its text, since not every exception can be
-    unpickled.
+    """Return a pickled response.
+
+    An error is sent as its text, since not every exception can be unpickled.
     """
     if answer.error is not None:
         answer = answer._replace(

@@ -17,8 +17,9 @@ from fctncalling.algorithms.episodes import EpisodeRecord
 def role_trajectories(
     episodes: Sequence[EpisodeRecord], frozen: Collection[str] = ()
 ) -> list[EpisodeRecord]:
-    """Return each role's part of each episode, in order of episode and row, without the roles that
-    are frozen. Episodes without roles are returned as they are.
+    """Return each role's part of each episode, without frozen roles.
+
+    In order of episode and row. Episodes without roles are returned as they are.
     """
     return [part for episode in episodes for part in _parts(episode, frozen)]
 

@@ -14,8 +14,9 @@ from fctncalling.data.types import Message
 
 @dataclass
 class RoleView:
-    """A growing conversation and its token rows. An episode has one for each `info["role"]`, or one
-    alone where the environment names no roles.
+    """A growing conversation and its token rows.
+
+    An episode has one for each `info["role"]`, or one alone where the environment names no roles.
     """
 
     template: ChatTemplate

@@ -217,8 +217,9 @@ class RunningEpisode:
                 self.views = {}
 
     def _append_bootstrap_context(self) -> None:
-        """Append the context the policy would have seen next, within the token budget: its value
-        is the bootstrap.
+        """Append the context the policy would have seen next, within the token budget.
+
+        Its value is the bootstrap.
         """
         self.view.take_context(max(0, self.max_tokens - len(self.view.rows[-1].ids)))
 

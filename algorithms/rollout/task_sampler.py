@@ -1,5 +1,6 @@
-"""Which tasks an update plays: evenly by default, or by category weights, by success so far and in
-stages.
+"""Which tasks an update plays.
+
+Evenly by default, or by category weights, by success so far and in stages.
 
 Pure: the seed, the position in the run and the successes so far decide; nothing else is remembered.
 By default each task comes once before any comes again. With --mixture, --task_sampling success or
@@ -60,8 +61,9 @@ class Stage(NamedTuple):
 
 
 class TaskSampler:
-    """Task sampler of a run; SettingError where --mixture or --curriculum does not fit the
-    tasks.
+    """Task sampler of a run.
+
+    SettingError where --mixture or --curriculum does not fit the tasks.
     """
 
     def __init__(self, candidates: Sequence[Candidate], config: TrainConfig) -> None:
@@ -94,9 +96,7 @@ class TaskSampler:
     def draw(
         self, count: int, *, position: int, update: int, successes: Mapping[str, Sequence[float]]
     ) -> list[str]:
-        """Return the ids of the next tasks of a run, `position` tasks into it, for the update of
-        that number.
-        """
+        """Return the ids of a run's next tasks, `position` tasks into it, for an update."""
         if not self._weighted:
             return [self.candidates[index].id for index in self._evenly(count, position)]
         rng = np.random.default_rng([self._seed, 4, position])
@@ -111,8 +111,9 @@ class TaskSampler:
         return [self.candidates[index].id for index in drawn]
 
     def remember(self, successes: Successes, outcomes: Iterable[tuple[str, bool]]) -> Successes:
-        """Return the success records after an update with these (task id, success) outcomes; empty
-        unless --task_sampling success.
+        """Return the success records after an update with these (task id, success) outcomes.
+
+        Empty unless --task_sampling success.
         """
         if not self._by_success:
             return {}
@@ -125,8 +126,9 @@ class TaskSampler:
         return kept
 
     def stage(self, update: int) -> tuple[int, str] | None:
-        """Return the number, from 1, and the name of the curriculum's stage of an update; None
-        without a curriculum.
+        """Return the number, from 1, and the name of the curriculum's stage of an update.
+
+        None without a curriculum.
         """
         if not self._stages:
             return None
@@ -173,8 +175,9 @@ class TaskSampler:
         return np.ones(len(self.candidates), dtype=bool)
 
     def _uncertainty(self, successes: Mapping[str, Sequence[float]]) -> NDArray[np.float64]:
-        """Return 4 p (1 - p) of each task's estimated success rate p: 1 at one half, small near 0
-        and 1.
+        """Return 4 p (1 - p) of each task's estimated success rate p.
+
+        1 at one half, small near 0 and 1.
         """
         nothing = (0.0, 0.0)
         played, solved = np.array(
@@ -222,8 +225,9 @@ def difficulty_bands(candidates: Sequence[Candidate]) -> NDArray[np.int64] | Non
 
 
 def read_mixture(text: str) -> dict[str, float]:
-    """Return category -> weight of a text such as "multi_turn_base=2,simple_python=1"; SettingError
-    naming the flaw.
+    """Return category -> weight of a text such as "multi_turn_base=2,simple_python=1".
+
+    SettingError naming the flaw.
     """
     weights: dict[str, float] = {}
     for part in text.split(","):
@@ -239,8 +243,9 @@ def read_mixture(text: str) -> dict[str, float]:
 
 
 def read_curriculum(text: str) -> list[Stage]:
-    """Return the stages of a text such as "simple_python+multiple:10,2:20"; SettingError naming the
-    flaw.
+    """Return the stages of a text such as "simple_python+multiple:10,2:20".
+
+    SettingError naming the flaw.
     """
     stages = []
     for part in text.split(","):

@@ -41,8 +41,10 @@ class AlarmLog:
         self.active: tuple[str, ...] = ()
 
     def check(self, update: int, metrics: Metrics, episodes: Sequence[EpisodeRecord]) -> bool:
-        """Judge a run after an update that metrics.jsonl already holds; return whether an alarm is
-        new. A run that goes on after a checkpoint forgets the alarms of the updates after it.
+        """Judge a run after an update that metrics.jsonl already holds.
+
+        Return whether an alarm is new. A run that goes on after a checkpoint forgets the alarms of
+        the updates after it.
         """
         if self._history is None:
             self._history = _earlier_metrics(self._folder / "metrics.jsonl", update)
@@ -62,8 +64,10 @@ class AlarmLog:
 
 
 def episode_signals(episodes: Sequence[EpisodeRecord]) -> dict[str, float | None]:
-    """Return signals that no metric holds: the share of episodes that a limit ended, and the mean
-    probability of the token that ended an action, as sampled.
+    """Return signals that no metric holds.
+
+    The share of episodes that a limit ended, and the mean probability of the token that ended an
+    action, as sampled.
     """
     valid = [episode for episode in episodes if not episode.invalid]
     ends = list(_end_probabilities(valid))

@@ -44,8 +44,9 @@ def save_checkpoint(
     keep: int = 2,
     best: bool = False,
 ) -> Path:
-    """Write folder/<name>: a model folder (weights, value head, tokenizer) and `state` with all
-    random streams.
+    """Write folder/<name>.
+
+    A model folder (weights, value head, tokenizer) and `state` with all random streams.
 
     It is written under a hidden name and renamed, so a kill leaves the earlier checkpoint whole.
     `last` links to it, with `best` that link too. Only the newest `keep` and the best stay.
@@ -85,8 +86,9 @@ def _remove_old(folder: Path, newest: Path, keep: int) -> None:
 
 
 def find_checkpoint(folder: Path, name: str | None = None) -> Path:
-    """Return the checkpoint to resume from: `name` is a path, "best", or "last", "auto" or None for
-    the newest below `folder`.
+    """Return the checkpoint to resume from.
+
+    `name` is a path, "best", or "last", "auto" or None for the newest below `folder`.
     """
     if name not in (None, "", "auto", LAST, BEST):
         path = Path(str(name))
@@ -112,8 +114,9 @@ def find_checkpoint(folder: Path, name: str | None = None) -> Path:
 
 
 def check_digests(checkpoint: Path) -> None:
-    """Raise CheckpointError where a file differs from its SHA-256; without digests nothing is
-    checked.
+    """Raise CheckpointError where a file differs from its SHA-256.
+
+    Without digests nothing is checked.
     """
     path = checkpoint / DIGEST_FILE
     if not path.is_file():

@@ -26,8 +26,9 @@ class CutActionMonitor:
         self._in_a_row = 0  # updates without an action that came to its end
 
     def check(self, episodes: Sequence[EpisodeRecord]) -> None:
-        """Warn once if most actions were cut; AllCutError after --cut_patience updates without
-        signal.
+        """Warn once if most actions were cut.
+
+        AllCutError after --cut_patience updates without signal.
 
         Without signal: all actions cut, all returns equal. An action for which the context left no
         room counts as cut.

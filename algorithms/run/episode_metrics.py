@@ -13,8 +13,9 @@ PARSE_ERRORS = frozenset({"malformed", "unknown_function", "bad_arguments"})
 
 
 def episode_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float | None]:
-    """Return the metrics of a batch of episodes: means over valid episodes, error rates per
-    step.
+    """Return the metrics of a batch of episodes.
+
+    Means over valid episodes, error rates per step.
     """
     valid = [record for record in records if not record.invalid]
     num_invalid = len(records) - len(valid)
@@ -64,8 +65,9 @@ def success_rate(records: Sequence[EpisodeRecord]) -> float | None:
 
 
 def strict_success_rate(records: Sequence[EpisodeRecord]) -> float | None:
-    """Return the share of valid episodes solved by the strict verdict; None without any such
-    verdict.
+    """Return the share of valid episodes solved by the strict verdict.
+
+    None without any such verdict.
 
     An episode that was cut before its end has no verdict of either kind, and is not solved.
     """
@@ -76,16 +78,18 @@ def strict_success_rate(records: Sequence[EpisodeRecord]) -> float | None:
 
 
 def unjudged_return(records: Sequence[EpisodeRecord]) -> float | None:
-    """Return the mean return of valid episodes of an environment without verdicts, whose success is
-    a return above 0 and says little; None for others.
+    """Return the mean return of valid episodes of an environment without verdicts.
+
+    Their success is a return above 0 and says little; None for others.
     """
     valid = [record.episode_return for record in records if not record.invalid]
     return fmean(valid) if valid and strict_success_rate(records) is None else None
 
 
 def asked_metrics(records: Sequence[EpisodeRecord], name: str) -> dict[str, float | None]:
-    """Return the share of episodes with a question, by category of questioning tasks; {} where
-    there is none.
+    """Return the share of episodes with a question, by category of questioning tasks.
+
+    {} where there is none.
     """
     categories = sorted({each.category for each in records if each.category.startswith(CLARIFY)})
     return {

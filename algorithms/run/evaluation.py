@@ -65,8 +65,9 @@ def write_evaluation(
     train_cpu_seconds: float,
     **more: Any,
 ) -> Path:
-    """Write evaluation.json: success rates on held-out tasks before and after, seed and CPU time of
-    training.
+    """Write evaluation.json.
+
+    Success rates on held-out tasks before and after, seed and CPU time of training.
     """
     path = folder / "evaluation.json"
     values = {
@@ -111,8 +112,9 @@ def print_table(
 
 
 def plot_curve(folder: Path) -> Path | None:
-    """Draw curve.png from metrics.jsonl; None where matplotlib is not installed or nothing was
-    logged.
+    """Draw curve.png from metrics.jsonl.
+
+    None where matplotlib is not installed or nothing was logged.
     """
     try:
         import matplotlib as mpl
@@ -147,8 +149,9 @@ def plot_curve(folder: Path) -> Path | None:
 
 
 def curve_title(folder: Path) -> str:
-    """Return a plot title: task, model, algorithm and seed from config.json, else the folder's
-    name.
+    """Return a plot title.
+
+    Task, model, algorithm and seed from config.json, else the folder's name.
     """
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -164,8 +167,9 @@ def curve_title(folder: Path) -> str:
 
 
 def _rates(evaluation: Evaluation, category: str, *, whole: bool = True) -> dict[str, Any]:
-    """Return the rates of one category, or (not whole) of all whose name starts with it; "" stands
-    for all.
+    """Return the rates of one category, or (not whole) of all whose name starts with it.
+
+    "" stands for all.
     """
 
     def of_category(records: Sequence[EpisodeRecord]) -> list[EpisodeRecord]:

@@ -14,8 +14,9 @@ SIGNALS = (*ENDING, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
 
 
 class Interruption:
-    """Defers SIGINT, SIGTERM and SIGHUP to the next `allowed` block: there they raise
-    KeyboardInterrupt.
+    """Defers SIGINT, SIGTERM and SIGHUP to the next `allowed` block.
+
+    There they raise KeyboardInterrupt.
 
     Elsewhere the weights may be in the middle of an update, or another process may be waiting for
     this one. A second signal ends a single process at once, without saving.

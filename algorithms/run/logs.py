@@ -29,9 +29,7 @@ class RunExistsError(FileExistsError):
 
 
 def results_folder(config: TrainConfig) -> Path:
-    """Return results/<experiment>/<model>/<dataset, or a user's environment>/<algorithm> of a
-    TrainConfig.
-    """
+    """Return results/<experiment>/<model>/<dataset or environment>/<algorithm> of a config."""
     model = (
         model_folder_name(config.model_name_or_path) if config.model_name_or_path else "embedded"
     )
@@ -42,9 +40,7 @@ def results_folder(config: TrainConfig) -> Path:
 
 
 def model_folder_name(name_or_path: str) -> str:
-    """Return the last part of a model's name,
-    also where a path such as ".." has none of its own.
-    """
+    """Return the last part of a model's name, also of a path such as ".."."""
     name = Path(name_or_path).name
     return name if name not in ("", "..") else Path(name_or_path).resolve().name
 
@@ -111,8 +107,7 @@ class RunLog:
         return position | ({"sft_steps": self._sft_steps} if self._sft_steps else {})
 
     def rewind(self, position: Mapping[str, int], update: int = 0) -> None:
-        """Drop what was written after a checkpoint of an update, so that a resumed run repeats no
-        line.
+        """Drop what was written after a checkpoint's update, so that resumed runs repeat no line.
 
         ValueError where less was written: the checkpoint is that of another run.
         """
@@ -221,8 +216,9 @@ class NoLog(RunLog):
 
 
 def episode_json(record: EpisodeRecord, spell: Spell | None = None) -> dict[str, Any]:
-    """Return an episode as JSON: its task, seed, truth, prompt, every message, what came of it, and
-    its tokens.
+    """Return an episode as JSON.
+
+    Its task, seed, truth, prompt, every message, what came of it, and its tokens.
 
     `messages` are those that open the episode; a step's own are what users said behind it, its tool
     results are in `results`. `prompt` is the exact text before the first action, as `spell` decodes
@@ -287,9 +283,7 @@ def _line(values: Mapping[str, Any]) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """Return the value with NaN and infinities as None, which JSON has no numbers for, and every
-    key a string.
-    """
+    """Return the value with NaN and infinities as None and every key a string, as JSON asks."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

@@ -18,8 +18,7 @@ class RunLockedError(RuntimeError):
 
 
 class FileLock:
-    """Exclusive lock that a file stands for, until `release` or the end of this process, kills
-    included.
+    """Exclusive lock by a file, until `release` or the end of this process, kills included.
 
     A POSIX record lock: the system releases it with the process, and forked children do not
     inherit it. RunLockedError, naming the holder, if `results` are locked; `cure` says what to do.
@@ -94,8 +93,9 @@ def _is_there(path: Path, file: Any) -> bool:
 
 
 def _try_lock(file: Any) -> bool:
-    """Lock a file without waiting; False if another process has it, True where locks do not
-    exist.
+    """Lock a file without waiting.
+
+    False if another process has it, True where locks do not exist.
     """
     try:
         import fcntl

@@ -174,8 +174,9 @@ def learned_numbers(trace: TokenTrace, config: TrainConfig) -> Numbers:
 
 
 def whitening_of(targets: Targets) -> tuple[float, float] | None:
-    """Return (mean, divisor) of the whitening, so that advantages == (raw - mean) / divisor in the
-    loss, also after --permute_advantages; None if they are all 0.
+    """Return (mean, divisor) of the whitening: advantages == (raw - mean) / divisor.
+
+    Also after --permute_advantages; None if they are all 0.
     """
     raw, whitened = (
         each[targets.loss_mask].double() for each in (targets.raw_advantages, targets.advantages)
@@ -248,9 +249,7 @@ def _bootstrap(
     row_episode: NDArray[Any],
     rows: Sequence[TokenRecord],
 ) -> NDArray[np.float32]:
-    """Return the bootstrap value of each episode, or of each role in it, at its last row, NaN for
-    the others.
-    """
+    """Return the bootstrap value of each episode, or role, at its last row; NaN elsewhere."""
     found = np.full(len(row_episode), np.nan, dtype=np.float32)
     if "bootstrap" in numbers:
         parts = [(int(episode), row.role) for episode, row in zip(row_episode, rows, strict=True)]
@@ -261,8 +260,9 @@ def _bootstrap(
 
 
 def _of_whole_actions(advantages: Tensor, loss_mask: Tensor, action: Tensor) -> Tensor:
-    """Return the advantages (N,) with that of an action at all of its tokens, where one token alone
-    enters the loss (APPO); NaN for actions of which none does.
+    """Return the advantages (N,) with that of an action at all of its tokens.
+
+    For APPO, where one token alone enters the loss; NaN for actions of which none does.
     """
     of_action = torch.full((int(action.max()) + 1,), torch.nan, device=advantages.device)
     of_action[action[loss_mask]] = advantages[loss_mask]

@@ -17,8 +17,9 @@ NUM_COMPARED = 4  # rows of an update whose texts are compared with what the tok
 
 
 class TokenTexts:
-    """Text of each token id, computed once: what the token adds behind a bracket, for alone
-    tokenizers strip a space or mark.
+    """Text of each token id, computed once.
+
+    What the token adds behind a bracket, for alone tokenizers strip a space or mark.
 
     Some tokenizers, as WordPiece's, spell no space between two words: it is implied.
     """
@@ -70,8 +71,9 @@ class TokenTexts:
             before = gap[1]
 
     def _by_alignment(self, ids: Sequence[int]) -> Iterator[bool]:
-        """Yield where the decoded row has a space that no token spells; false from the first token
-        on that does not fit.
+        """Yield where the decoded row has a space that no token spells.
+
+        False from the first token on that does not fit.
         """
         text, place, fits = self._template.spell(ids), 0, True
         for token in ids:

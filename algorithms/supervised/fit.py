@@ -61,8 +61,9 @@ def fit(
     *,
     on_step: Callable[[dict[str, float]], None] | None = None,
 ) -> list[dict[str, float]]:
-    """Fit a causal language model to the acted tokens of `records`; return the metrics of each
-    step.
+    """Fit a causal language model to the acted tokens of `records`.
+
+    Return the metrics of each step.
 
     A step's loss is the mean over all acted tokens of its batch, however it was cut into
     microbatches. Metrics: step, lr, loss, accuracy (share of acted tokens that are the likeliest),
@@ -106,8 +107,9 @@ def _learn(
     config: WarmStartConfig,
     sharing: PrefixSharing | None,
 ) -> dict[str, float]:
-    """Set the parameters' gradients to the clipped gradient of one batch; return loss, accuracy,
-    grad_norm, tokens.
+    """Set the parameters' gradients to the clipped gradient of one batch.
+
+    Return loss, accuracy, grad_norm, tokens.
     """
     total = sum(sum(row.acted) for row in rows)
     device = next(model.parameters()).device
@@ -166,8 +168,7 @@ def _prefix_sharing(model: nn.Module) -> PrefixSharing | None:
 def acted_logits(
     model: nn.Module, ids: Tensor, acted: Tensor, tree: PrefixTree | None = None
 ) -> Tensor:
-    """Return the logits (N, V) that predict the N acted tokens of right-padded `ids` (B, T), row by
-    row.
+    """Return the logits (N, V) that predict the N acted tokens of `ids` (B, T), by row.
 
     The output layer is applied at those positions only. Padding needs no mask: it lies to the right
     of every token that counts, where a causal model does not look. A row's first token is predicted
@@ -200,8 +201,9 @@ def acted_logits(
 def row_batches(
     sort_keys: Sequence[int] | Sequence[list[int]], config: WarmStartConfig
 ) -> list[list[int]]:
-    """Return the row indices of each optimiser step: shuffled each epoch, rows with similar keys
-    together.
+    """Return the row indices of each optimiser step.
+
+    Shuffled each epoch, rows with similar keys together.
 
     A key is the row's length, or its token ids, so that rows with a common prefix come together.
     """

@@ -42,8 +42,9 @@ class SupervisedLearner:
         config: TrainConfig,
         processes: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
-        """policy: already sharded, where it is to be. ValueError for demonstrations without a
-        trained token.
+        """policy: already sharded, where it is to be.
+
+        ValueError for demonstrations without a trained token.
         """
         self._policy = policy
         self._config = config
@@ -71,8 +72,9 @@ class SupervisedLearner:
         return self.steps >= self.num_steps
 
     def compute_gradient(self) -> dict[str, float]:
-        """Set the policy's gradients to those of the next step's loss, before clipping; return
-        loss, confident_token_share, trained_tokens and tokens.
+        """Set the policy's gradients to those of the next step's loss, before clipping.
+
+        Return loss, confident_token_share, trained_tokens and tokens.
         """
         policy, config = self._policy, self._config
         policy.eval()  # no dropout, as in reinforcement learning
@@ -98,8 +100,10 @@ class SupervisedLearner:
         }
 
     def take_step(self) -> dict[str, float]:
-        """Clip the gradients, take the step at its learning rate; return the norm before clipping
-        and the rate. FloatingPointError at a NaN, before any weight is changed.
+        """Clip the gradients, take the step at its learning rate.
+
+        Return the norm before clipping and the rate. FloatingPointError at a NaN, before any weight
+        is changed.
         """
         weights = list(self._policy.policy_parameters())
         norm = full_norm(clip_grad_norm_(weights, self._settings.max_grad_norm))

@@ -28,8 +28,9 @@ class Version(NamedTuple):
 
 
 class PublishedAdapters:
-    """Writes versions below `folder`, which the servers read too, and has them served; the last
-    `NUM_SERVED` of them stay.
+    """Writes versions below `folder`, which the servers read too, and has them served.
+
+    The last `NUM_SERVED` of them stay.
     """
 
     def __init__(self, servers: VllmServers, folder: Path) -> None:

@@ -120,8 +120,9 @@ class VllmClient:
         return str(_json(reply)["weight_version"])
 
     def load_weights(self, folder: str, version: str) -> None:
-        """Replace the model's weights by those of a folder, once requests under way have ended, and
-        clear the prefix cache; RolloutError where the server refuses them.
+        """Replace the model's weights by a folder's and clear the prefix cache.
+
+        Once requests under way have ended; RolloutError where the server refuses them.
         """
         _json(self._answered("POST", "/pause?mode=wait", json={}))
         order = {"method": "reload_weights", "kwargs": {"weights_path": folder}}
@@ -179,8 +180,9 @@ class VllmClient:
         return self._answered("POST", path, json=body)
 
     def _answered(self, method: str, path: str, **options: Any) -> Any:
-        """Return the reply to one attempt; ServerAwayError without one, RolloutError for a wrong
-        key.
+        """Return the reply to one attempt.
+
+        ServerAwayError without one, RolloutError for a wrong key.
         """
         try:
             reply = self._client.request(method, self.url + path, **options)

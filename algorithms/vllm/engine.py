@@ -82,8 +82,9 @@ class VllmEngine(Engine):
         )
 
     def advance(self) -> list[tuple[int, Action]]:
-        """Wait until requests finished or environments responded; return finished (slot, action)
-        pairs.
+        """Wait until requests finished or environments responded.
+
+        Return finished (slot, action) pairs.
         """
         while self._pending:
             wait(self._pending.values(), timeout=POLL_S, return_when=FIRST_COMPLETED)

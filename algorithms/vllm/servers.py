@@ -64,8 +64,9 @@ class VllmServers:
         return ", ".join(client.url for client in self.clients)
 
     def connect(self) -> None:
-        """Leave out servers that do not answer; raise what the first one failed with if none
-        does.
+        """Leave out servers that do not answer.
+
+        Raise what the first one failed with if none does.
         """
         failures: list[tuple[ServerState, Exception]] = []
         for server in self._servers:
@@ -81,8 +82,9 @@ class VllmServers:
     def complete(
         self, slot: int, version: str, prompt: Sequence[int], **sampling: Any
     ) -> Completion:
-        """Sample a continuation with a version of the weights, on the slot's server while that
-        answers; EngineError where it fails for this request.
+        """Sample a continuation with a version of the weights, on the slot's server if it answers.
+
+        EngineError where it fails for this request.
         """
         misses = 0
         while True:
@@ -138,8 +140,9 @@ class VllmServers:
         return self.publication
 
     def _server_of(self, slot: int) -> ServerState:
-        """Return the slot's server, or the one with the fewest slots if it has none that answers;
-        waits while no server answers.
+        """Return the slot's server, or the one with the fewest slots if it has none that answers.
+
+        Waits while no server answers.
         """
         with self._changed:
             ready = self._wait_for_ready()
@@ -152,8 +155,9 @@ class VllmServers:
             return chosen
 
     def _wait_for_ready(self) -> list[ServerState]:
-        """Return the servers that answer, once there are any; RolloutError once all have failed for
-        longer than `patience_s`, or refuse the weights.
+        """Return the servers that answer, once there are any.
+
+        RolloutError once all have failed for longer than `patience_s`, or refuse the weights.
         """
         with self._changed:
             while True:

@@ -1,6 +1,4 @@
-"""A language model's weights as a folder of safetensors, written without gathering a sharded model
-whole.
-"""
+"""Safetensors folder of a language model's weights, sharded ones never gathered whole."""
 
 from __future__ import annotations
 
@@ -20,8 +18,9 @@ INDEX_FILE = "model.safetensors.index.json"
 
 
 def write_model(model: Any, folder: Path | None) -> None:
-    """Write a model's weights and configuration into a folder, as transformers names and lays
-    them out; with FSDP a collective operation.
+    """Write a model's weights and configuration into a folder, as transformers lays them out.
+
+    With FSDP a collective operation.
 
     folder: None in the processes that do not write, which take part weight by weight. Weights keep
     the dtype they are trained in.
@@ -52,8 +51,9 @@ def _write_sharded(model: Any, folder: Path | None) -> None:
 
 @torch.no_grad()
 def _chunks(model: Any, *, holds: bool) -> Iterator[dict[str, Tensor]]:
-    """Yield the weights of whole layers, about FILE_BYTES at a time, as checkpoints name them;
-    processes that hold nothing gather and drop each weight.
+    """Yield the weights of whole layers, about FILE_BYTES at a time, as checkpoints name them.
+
+    Processes that hold nothing gather and drop each weight.
     """
     from transformers.core_model_loading import revert_weight_conversion
 

@@ -79,9 +79,7 @@ class PublishedWeights:
         self._versions = list(versions)
 
     def prepare(self, client: VllmClient) -> None:
-        """Load the newest version into a server, unless it holds it, and compare
-        log-probabilities.
-        """
+        """Load the newest version into a server that lacks it, and compare log-probabilities."""
         version = self._versions[-1]
         self._models[client.url] = client.models()[0]
         found = client.weights_version()
@@ -94,8 +92,9 @@ class PublishedWeights:
     def complete(
         self, client: VllmClient, version: str, prompt: Sequence[int], **sampling: Any
     ) -> Completion:
-        """Sample with a version; MissingModelError where the server holds, or held meanwhile,
-        other weights.
+        """Sample with a version.
+
+        MissingModelError where the server holds, or held meanwhile, other weights.
         """
         if version != self._versions[-1].name:
             raise EngineError(f"{version} was replaced by {self._versions[-1].name} meanwhile")
@@ -126,9 +125,7 @@ class PublishedWeights:
         return found
 
     def _check_logprobs(self, client: VllmClient, version: WeightsVersion) -> None:
-        """Raise RolloutError if the server's log-probabilities of the fixed text are not those of
-        training.
-        """
+        """Raise RolloutError if the server's log-probabilities of a fixed text differ from ours."""
         served = client.prompt_logprobs(self._models[client.url], version.text)
         pairs = list(zip(served, version.logprobs, strict=True))
         mean = sum(abs(one - other) for one, other in pairs) / len(pairs)

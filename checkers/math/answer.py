@@ -1,5 +1,6 @@
-r"""Checkers of free-form answers: numbers exactly, AIME's integers, expressions by symbolic
-equality.
+r"""Checkers of free-form answers.
+
+Numbers exactly, AIME's integers, expressions by symbolic equality.
 
 Never by luck with strings: two texts are compared as what they mean, and identical texts count as
 equal only where neither has a meaning this project knows (a word, say). A numeric answer is a
@@ -71,8 +72,9 @@ def check_answer(
 
 
 def final_answer(response: str) -> str:
-    r"""Return the final answer of a response: the last \boxed{...}, or the text after the last
-    "####", or all of it.
+    r"""Return the final answer of a response.
+
+    The last \boxed{...}, or the text after the last "####", or all of it.
     """
     response = response[-MAX_RESPONSE_CHARACTERS:]
     start = max(response.rfind("\\boxed{"), response.rfind("\\fbox{"))
@@ -96,9 +98,7 @@ def _balanced(text: str) -> str | None:
 
 
 def aime_equal(answer: str, truth: str) -> bool:
-    """Whether both are the same integer from 0 to 999, written with at most three digits (AIME's
-    form).
-    """
+    """Whether both are the same integer from 0 to 999, in at most three digits (AIME's form)."""
     answer, truth = answer.strip().strip("$").strip(), truth.strip()
     return bool(_AIME.fullmatch(answer) and _AIME.fullmatch(truth)) and int(answer) == int(truth)
 
@@ -149,8 +149,9 @@ def _bare(text: str) -> str:
 
 
 def number(text: str) -> Fraction | None:
-    """Return the exact rational value of a text without names, roots or functions; None where it
-    has none.
+    """Return the exact rational value of a text without names, roots or functions.
+
+    None where it has none.
     """
     try:
         return _rational(parse(text.strip().removeprefix("\\$").removeprefix("$")))

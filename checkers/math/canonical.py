@@ -56,8 +56,10 @@ def value_of(form: Form) -> Fraction | None:
 
 
 def is_unfinished(tree: Tree) -> bool:
-    """Whether an expression leaves something to be computed that needs no idea: numbers that meet,
-    like terms or factors, a 0, 1 or sign that changes nothing, a root that is a number.
+    """Whether an expression leaves something to be computed that needs no idea.
+
+    Numbers that meet, like terms or factors, a 0, 1 or sign that changes nothing, a root that is a
+    number.
 
     Equal sums as factors, as in (x+1)(x+1), are taken for an answer.
     """
@@ -307,8 +309,9 @@ def _monomial(form: Form) -> tuple[Fraction, Any]:
 
 
 def _primitive(form: Form) -> tuple[Fraction, Form]:
-    """Return a sum without its common factor, and that: its coefficients are then whole, have no
-    common divisor, and the first is positive.
+    """Return a sum without its common factor, and that.
+
+    Its coefficients are then whole, have no common divisor, and the first is positive.
     """
     coefficients = [coefficient for _, coefficient in form]
     above = reduce(math.gcd, (each.numerator for each in coefficients))

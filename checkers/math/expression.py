@@ -1,5 +1,6 @@
-r"""Parser of mathematical text, plain or LaTeX, to a tree of plain values; bounded, never
-evaluated.
+r"""Parser of mathematical text, plain or LaTeX, to a tree of plain values.
+
+Bounded, never evaluated.
 
 A tree is JSON: ["number", "1/3"], ["name", "x"], ["+", a, b] (also - * / ^), ["negative", a],
 ["call", "sqrt", a, ...], ["tuple", ...], ["set", ...], ["interval", "[)", a, b]. Understood are
@@ -122,8 +123,9 @@ class _ExpressionParser:
         return tree
 
     def _script(self) -> Tree:
-        """Read an exponent: a sign and an atom,
-        with powers that stand on it (right-associative).
+        """Read an exponent.
+
+        A sign and an atom, with powers that stand on it (right-associative).
         """
         self._depth += 1
         if self._depth > MAX_DEPTH:
@@ -196,8 +198,9 @@ class _ExpressionParser:
         raise ExpressionError(f"unknown command \\{name}")
 
     def _argument(self) -> Tree:
-        r"""Read what a command applies to: a group, or one symbol, of a number its first digit
-        (\frac12).
+        r"""Read what a command applies to.
+
+        A group, or one symbol, of a number its first digit (\frac12).
         """
         kind, text = self._here
         if (
@@ -210,8 +213,9 @@ class _ExpressionParser:
         return self._atom()
 
     def _applied(self) -> Tree:
-        r"""Read what a function without a bracket applies to: \ln e^2 and \sin 2x mean all that is
-        written together.
+        r"""Read what a function without a bracket applies to.
+
+        \ln e^2 and \sin 2x mean all that is written together.
         """
         if self._is("(", "[", "{"):
             return self._atom()

@@ -33,8 +33,9 @@ class SymbolicComparer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def equal(self, left: Tree, right: Tree, *, time_limit_s: float = 5.0) -> bool | None:
-        """Whether two trees are equal; None where that was not decided within the time limit
-        (seconds).
+        """Whether two trees are equal.
+
+        None where that was not decided within the time limit (seconds).
         """
         process = self._started()
         assert process.stdin is not None
@@ -99,8 +100,9 @@ class SymbolicComparer:
 
 
 def serve() -> None:
-    """Serve comparisons: pairs of trees in, one JSON line each; `equal`, `different` or `unknown`
-    out.
+    """Serve comparisons: pairs of trees in, one JSON line each.
+
+    `equal`, `different` or `unknown` out.
     """
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))

@@ -91,8 +91,9 @@ def tokenize(text: str) -> list[tuple[str, str]]:
 
 
 def _words(word: str) -> list[tuple[str, str]]:
-    """Return a word as a function or a constant, or two letters as a product. Longer words are no
-    mathematics.
+    """Return a word as a function or a constant, or two letters as a product.
+
+    Longer words are no mathematics.
     """
     if word in FUNCTIONS or word in CONSTANTS or word in GREEK:
         return [("command", word)]

@@ -1,5 +1,6 @@
-"""Conversations: what the environment returns as chat messages, and a model's message as an action;
-one class per form.
+"""Conversations: what the environment returns as chat messages, and a model's message as an action.
+
+One class per form.
 """
 
 from __future__ import annotations
@@ -170,8 +171,9 @@ def content_of(message: Mapping[str, Any]) -> str:
 
 
 def readable(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message, or, in place of one whose `tool_calls` have another shape than OpenAI's, a
-    text that says so and that no handler reads.
+    """Return a message, or a text in place of one whose `tool_calls` have another shape.
+
+    The text names OpenAI's shape, and no handler reads it.
     """
     try:
         named_tool_calls(message)
@@ -181,8 +183,9 @@ def readable(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def named_tool_calls(message: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return name and arguments (JSON text) of each tool call of a message; raises ValueError where
-    they have another shape than OpenAI's.
+    """Return name and arguments (JSON text) of each tool call of a message.
+
+    Raises ValueError where they have another shape than OpenAI's.
     """
     listed = message.get("tool_calls") or []
     if not isinstance(listed, list | tuple):

@@ -1,6 +1,4 @@
-"""Dialogue: one episode as chat messages in OpenAI's form, for agents and trainers of other
-libraries.
-"""
+"""Dialogue: one episode as OpenAI-form messages, for agents of other libraries."""
 
 from __future__ import annotations
 

@@ -11,8 +11,9 @@ FORMS = ("prompting", "tool_call", "tools_text")
 
 
 def task_for_form(task: Task, form: str) -> Task:
-    """Return the task as it is put to an agent: as tool calls, names of single-turn tasks have no
-    dots.
+    """Return the task as it is put to an agent.
+
+    As tool calls, names of single-turn tasks have no dots.
 
     Interfaces for tool calls forbid dots, so BFCL sends underscores and expects them back.
     """

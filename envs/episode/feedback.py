@@ -25,8 +25,9 @@ def classify_error(
     functions: Sequence[FunctionDoc],
     known: Callable[[str], bool],  # whether the tools have a function of this name
 ) -> str | None:
-    """Return the most severe error class of a step: an unknown function, wrong arguments, a tool's
-    error, or None.
+    """Return the most severe error class of a step.
+
+    An unknown function, wrong arguments, a tool's error, or None.
     """
     docs = {doc.name: doc for doc in functions}
     if any(call.name not in docs and not known(call.name) for call in step.calls):
@@ -39,8 +40,9 @@ def classify_error(
 def with_corrections(
     step: StepRecord, offered: Sequence[FunctionDoc], known: Callable[[str], bool]
 ) -> tuple[str, ...]:
-    """Return a step's results, each wrong call's followed by a correction; `offered`: the functions
-    of its turn.
+    """Return a step's results, each wrong call's followed by a correction.
+
+    `offered`: the functions of its turn.
 
     Where calls and results do not pair up (a call inside another's arguments) the results stay as
     they are.
@@ -59,8 +61,9 @@ def with_corrections(
 def _advice(
     call: Call, docs: dict[str, FunctionDoc], known: Callable[[str], bool], failed: bool
 ) -> Iterator[str]:
-    """Yield the sentences that tell how to mend a call; none for a call that its doc and its tool
-    accept.
+    """Yield the sentences that tell how to mend a call.
+
+    None for a call that its doc and its tool accept.
     """
     doc = docs.get(call.name)
     if doc is None:
@@ -93,9 +96,7 @@ def _advice(
 
 
 def _argument_name_errors(call: Call, doc: FunctionDoc) -> tuple[list[str], list[str]]:
-    """Return which required parameters a call lacks, and which of its arguments the function does
-    not take.
-    """
+    """Return the required parameters a call lacks, and the arguments its function does not take."""
     known, required = doc.parameters.get("properties", {}), doc.parameters.get("required", ())
     return [name for name in required if name not in call.arguments], [
         n for n in call.arguments if n not in known

@@ -20,8 +20,9 @@ class ParsedMessage(NamedTuple):
 
 
 def parse_message(handler: Handler, text: str, *, executes: bool) -> ParsedMessage:
-    """Parse a message. Raises only for a missing extra: anything else a decoder meets is the
-    model's mistake.
+    """Parse a message.
+
+    Raises only for a missing extra: anything else a decoder meets is the model's mistake.
 
     Were a decoder's crash taken for failed infrastructure, a policy could learn to have its bad
     episodes dropped.
@@ -49,8 +50,9 @@ def _unparsed(handler: Handler, text: str, record: Any, message: str) -> ParsedM
 
 
 def _recognises(handler: Handler, text: Any) -> bool:
-    """Whether a text that cannot be read looks like calls; what a result file holds in its place is
-    none.
+    """Whether a text that cannot be read looks like calls.
+
+    What a result file holds in its place is none.
     """
     try:
         return isinstance(text, str) and handler.recognises(text)

@@ -47,8 +47,9 @@ class EpisodeState:
         return self.turn + 1 >= len(self.task.question)
 
     def knows(self, name: str) -> bool:
-        """Whether the task's tools have a function of this name; False where nothing is
-        executed.
+        """Whether the task's tools have a function of this name.
+
+        False where nothing is executed.
         """
         return self.session is not None and self.session.known(name)
 
@@ -57,8 +58,9 @@ class EpisodeState:
         self.conversation += messages
 
     def execute(self, calls: Sequence[str], tools: UserTools) -> tuple[str, ...]:
-        """Execute one message's calls; return their result texts, recorded for the checker. Raises
-        InfrastructureError.
+        """Execute one message's calls; return their result texts, recorded for the checker.
+
+        Raises InfrastructureError.
         """
         if not calls:
             return ()
@@ -81,8 +83,9 @@ class EpisodeState:
         return self.steps_in_turn
 
     def end_turn(self, *, last: bool) -> None:
-        """Record the turn's results and states for the checker; go on to the next turn unless it
-        was the last. Raises InfrastructureError.
+        """Record the turn's results and states for the checker.
+
+        Go on to the next turn unless it was the last. Raises InfrastructureError.
         """
         self.terminated = last
         if self.session is not None:

@@ -11,9 +11,7 @@ _HEADS = {"system": "system", "user": "user", "assistant": "model", "tool": "too
 
 
 def shown(text: str) -> str:
-    """Return text with every character that could steer a terminal, or cannot be encoded,
-    escaped.
-    """
+    """Return text with the characters escaped that steer a terminal or cannot be encoded."""
     return "".join(
         char if char == "\n" or char.isprintable() else repr(char)[1:-1] for char in text
     )

@@ -18,8 +18,9 @@ from fctncalling.envs.handlers.handler import (
 
 
 class BfclFunctionCalls(Handler):
-    """BFCL's function-calling form. Dots in names were sent as underscores; decoding leaves names
-    as they came.
+    """BFCL's function-calling form.
+
+    Dots in names were sent as underscores; decoding leaves names as they came.
     """
 
     name = "tool_calls"
@@ -29,14 +30,16 @@ class BfclFunctionCalls(Handler):
         return text.lstrip().removeprefix("[").lstrip().startswith("{")
 
     def decode_action(self, text: str) -> DecodedAction:
-        """Decode a text once; its calls raise DecodeError also where arguments are no JSON
-        object.
+        """Decode a text once.
+
+        Its calls raise DecodeError also where arguments are no JSON object.
         """
         return DecodedAction(self.decode_ast(text), _calls_of, _call_strings)
 
     def decode_ast(self, text: str) -> list[dict[str, Any]]:
-        """Return [{name: arguments}] as BFCL decodes the text (arguments may be any JSON); raises
-        DecodeError.
+        """Return [{name: arguments}] as BFCL decodes the text (arguments may be any JSON).
+
+        Raises DecodeError.
         """
         listed = _parse(text)
         if not isinstance(listed, list):

@@ -24,8 +24,9 @@ _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 class CallFormat(Handler):
-    """Base class of a format whose subclasses define only record and text: `decode_ast`,
-    `candidate_texts`.
+    """Base class of a format whose subclasses define only record and text.
+
+    `decode_ast`, `candidate_texts`.
     """
 
     @abstractmethod
@@ -34,13 +35,15 @@ class CallFormat(Handler):
 
     @abstractmethod
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield ways to write calls, the canonical one first; ValueError or TypeError for what has
-        no text.
+        """Yield ways to write calls, the canonical one first.
+
+        ValueError or TypeError for what has no text.
         """
 
     def decode_action(self, text: str) -> DecodedAction:
-        """Decode a text once; its calls raise DecodeError also where the record is no list of named
-        calls.
+        """Decode a text once.
+
+        Its calls raise DecodeError also where the record is no list of named calls.
         """
         return DecodedAction(self.decode_ast(text), calls_of, self.call_strings)
 
@@ -72,8 +75,9 @@ class CallFormat(Handler):
 
 
 class ToolCallForm(CallFormat):
-    """Base class of native tool-call formats; their call strings have no blanks, as BFCL executes
-    those.
+    """Base class of native tool-call formats.
+
+    Their call strings have no blanks, as BFCL executes those.
     """
 
     def call_strings(self, calls: Sequence[Call]) -> list[str]:
@@ -90,8 +94,9 @@ def tool_call_strings(calls: Sequence[Call]) -> list[str]:
 
 
 def calls_of(record: Any) -> list[Call]:
-    """Return the calls of a record; raises DecodeError for a bad name, bad arguments, or ones
-    without text.
+    """Return the calls of a record.
+
+    Raises DecodeError for a bad name, bad arguments, or ones without text.
     """
     calls = []
     for each in record:
@@ -135,6 +140,7 @@ def skip_blanks(text: str, start: int) -> int:
 
 def named_call(each: Any, *keys: str) -> dict[Any, Any]:
     """Return {name: arguments} of {"name": ..., <one of keys>: {...}}; other keys are ignored.
+
     Raises DecodeError.
     """
     if not isinstance(each, dict) or not isinstance(each.get("name"), str):
@@ -146,16 +152,18 @@ def named_call(each: Any, *keys: str) -> dict[Any, Any]:
 
 
 def to_json(value: Any) -> str:
-    """Return a value as JSON on one line; characters beyond ASCII unescaped, lone surrogates
-    escaped.
+    """Return a value as JSON on one line.
+
+    Characters beyond ASCII unescaped, lone surrogates escaped.
     """
     text = json.dumps(value, ensure_ascii=False)
     return text if text.isprintable() else json.dumps(value)
 
 
 def escape_in_json(text: str, characters: str = "<}[") -> str:
-    """Return a JSON text with these characters escaped inside its strings: the same value, without
-    any mark.
+    """Return a JSON text with these characters escaped inside its strings.
+
+    The same value, without any mark.
     """
     table = str.maketrans({character: f"\\u{ord(character):04x}" for character in characters})
     return _JSON_STRING.sub(lambda string: string[0].translate(table), text)

@@ -6,17 +6,16 @@ import re
 
 
 def json_span(text: str) -> str:
-    """Return the first object, or list that opens with one, out of a text; to its end where it is
-    not closed.
+    """Return the first object, or list that opens with one, out of a text.
+
+    To its end where it is not closed.
     """
     opening = re.search(r"\[\s*\{|\{", text)
     return text[opening.start() : closing_index(text, opening.start(), '"')] if opening else text
 
 
 def python_span(text: str) -> str:
-    """Return the first list of calls out of a text, or its lines that are nothing but calls, as a
-    list.
-    """
+    """Return the first list of calls in a text, or its lines of calls alone, as a list."""
     opening = re.search(r"\[\s*(?<![\w.])[A-Za-z_][\w.]*\(", text)
     if opening:
         return text[opening.start() : closing_index(text, opening.start(), "'\"")]
@@ -26,8 +25,9 @@ def python_span(text: str) -> str:
 
 
 def closing_index(text: str, start: int, quotes: str) -> int:
-    """Return the index behind the bracket that closes the one at `start`; the text's end where
-    there is none.
+    """Return the index behind the bracket that closes the one at `start`.
+
+    The text's end where there is none.
     """
     depth, quote, index = 0, "", start
     while index < len(text):

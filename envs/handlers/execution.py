@@ -93,8 +93,9 @@ class ToolSession:
 
     @timed("tools")
     def execute(self, call: str | PlainCall) -> str:
-        """Return the result text of one call string, as BFCL's executor words it; errors are texts,
-        too.
+        """Return the result text of one call string, as BFCL's executor words it.
+
+        Errors are texts, too.
 
         Of a plain call as it was read the result is that of its call string.
         Raises InfrastructureError where a tool breaks in a way no call can be blamed for.
@@ -116,8 +117,9 @@ class ToolSession:
         return text
 
     def context(self) -> str:
-        """Return what the tools show a model before its first call (a memory its core); mostly
-        empty.
+        """Return what the tools show a model before its first call (a memory its core).
+
+        Mostly empty.
         """
         shown = (
             instance._context()
@@ -127,8 +129,9 @@ class ToolSession:
         return "\n\n".join(shown)
 
     def public_state(self) -> dict[str, dict[str, Any]]:
-        """Return {class: {public attribute: value}}, a private deep copy in the order the
-        attributes were set.
+        """Return {class.
+
+        {public attribute: value}}, a private deep copy in the order the attributes were set.
 
         A class whose state calls have nested deeper than it can be copied has NESTED_TOO_DEEP
         alone, which equals no state that a truth leaves behind.
@@ -149,17 +152,16 @@ class ToolSession:
             return dict(NESTED_TOO_DEEP)
 
     def live_state(self) -> dict[str, dict[str, Any]]:
-        """Return the tools' own attributes, private ones too: compare them at once, never change
-        them.
+        """Return the tools' own attributes, private ones too.
+
+        Compare them at once, never change them.
         """
         return {
             name: getattr(instance, "__dict__", {}) for name, instance in self._instances.items()
         }
 
     def get_state(self) -> dict[str, Any]:
-        """Return a private copy of everything the tools are, random streams and private parts
-        included.
-        """
+        """Return a private copy of the tools, random streams and private parts included."""
         with self._copying():
             # All at once: what instances share, their copies share.
             return copy.deepcopy({**self._instances, _ALLOWANCE: self._allowance})
@@ -220,8 +222,9 @@ class ToolSession:
         return f"{self._owner}_{class_name}_instance"
 
     def _resolved(self, call: str) -> Callable[[ast.expr, Evaluator], Callable[..., Any]]:
-        """Return how callees of one call string are found: registered methods by their qualified
-        names only.
+        """Return how callees of one call string are found.
+
+        Registered methods by their qualified names only.
         """
 
         def resolve(callee: ast.expr, evaluator: Evaluator) -> Callable[..., Any]:
@@ -258,9 +261,7 @@ class ToolSession:
         positional: Sequence[Any],
         keywords: Mapping[str, Any],
     ) -> Any:
-        """Call a tool's method, telling what it may raise on bad arguments from what only a broken
-        tool raises.
-        """
+        """Call a tool's method, telling bad arguments from a broken tool by what it raises."""
         class_name = self._class_of[method]
         try:
             return getattr(self._instances[class_name], method)(*positional, **keywords)

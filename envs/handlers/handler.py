@@ -81,8 +81,9 @@ class DecodedAction:
 
     @property
     def executable(self) -> Sequence[str | PlainCall]:
-        """The call strings or, where a quick reader found them, the calls that they would be read
-        as again; for one execution, since a tool may change the arguments that it is handed.
+        """Call strings, or the calls that a quick reader found in their place.
+
+        For one execution, since a tool may change the arguments that it is handed.
         """
         return self.call_strings if self._plain is None else self._plain
 
@@ -103,8 +104,9 @@ class Handler(ABC):
 
     @abstractmethod
     def render(self, calls: Sequence[Call]) -> str:
-        """Return the canonical text of calls, which decodes to them; ValueError where the form
-        cannot say them.
+        """Return the canonical text of calls, which decodes to them.
+
+        ValueError where the form cannot say them.
         """
 
     def decode(self, text: str) -> list[Call]:
@@ -112,15 +114,14 @@ class Handler(ABC):
         return list(self.decode_action(text).calls)
 
     def decode_ast(self, text: str) -> Any:
-        """Return what BFCL's decoder of this format returns: the record that its AST checkers
-        judge.
+        """Return what BFCL's decoder of this format returns.
+
+        The record that its AST checkers judge.
         """
         return self.decode_action(text).record
 
     def decode_execute(self, text: str) -> list[str]:
-        """Return the call strings that BFCL's decoder of this format hands to the tools, in
-        order.
-        """
+        """Return the call strings that BFCL's decoder hands to the tools, in order."""
         return list(self.decode_action(text).call_strings)
 
 

@@ -45,16 +45,18 @@ def opens_objects(text: str) -> bool:
 
 
 def first_key(text: str) -> str | None:
-    """Return the first key of the object that opens a text, else None: it tells the formats
-    apart.
+    """Return the first key of the object that opens a text, else None.
+
+    It tells the formats apart.
     """
     opening = _OPENING.match(text)
     return opening[1] if opening else None
 
 
 class JsonCalls(ToolCallForm):
-    """One object, or a list of objects, of {"name", "arguments"} or {"name", "parameters"}; fenced
-    or bare.
+    """One object, or a list of objects, of {"name", "arguments"} or {"name", "parameters"}.
+
+    Fenced or bare.
     """
 
     name = "json_calls"
@@ -81,8 +83,9 @@ class JsonCalls(ToolCallForm):
 
 
 class HermesCalls(ToolCallForm):
-    """Hermes' and Qwen's format: {"name", "arguments"} between tags on lines of their own; other
-    text is ignored.
+    """Hermes' and Qwen's format: {"name", "arguments"} between tags on lines of their own.
+
+    Other text is ignored.
 
     As in BFCL's handler of Qwen: what stands before the last </think> does not count, a block that
     is no JSON is skipped in silence, and a block that is no call spoils them all.
@@ -127,8 +130,9 @@ class HermesCalls(ToolCallForm):
 
 
 class LlamaJsonCalls(ToolCallForm):
-    """Llama 3's format: {"name", "parameters"}, optionally behind <|python_tag|>, separated by ";"
-    or ",".
+    """Llama 3's format.
+
+    {"name", "parameters"}, optionally behind <|python_tag|>, separated by ";" or ",".
 
     BFCL evaluates a text without ";" as Python, where true, false and null fail, and cuts any text
     at each ";", even inside strings. Here both are read as the JSON that they are; a list of
@@ -170,8 +174,7 @@ class LlamaJsonCalls(ToolCallForm):
 
 
 class LlamaPythonicCalls(CallFormat):
-    """Llama 3.2's and 4's list of Python calls, optionally between <|python_start|> and
-    <|python_end|>.
+    """Handler of Llama 3.2's and 4's Python calls, with or without <|python_start|>.
 
     Values are read as in BFCL's prompting form; brackets must be there.
     """
@@ -207,8 +210,7 @@ def _without_tag(text: str) -> str:
 
 
 class OpenAIMessages(ToolCallForm):
-    """An assistant message with `tool_calls`, or their list, as OpenAI-compatible interfaces return
-    them.
+    """Handler of an assistant message with `tool_calls`, or of their list, in OpenAI's form.
 
     Arguments are JSON text there; an object, as chat templates want it, is read too. A message
     without calls is content, hence holds none.

@@ -72,8 +72,9 @@ _ITEM = str.__getitem__  # found once: texts are read a hundred thousand times
 
 
 class _Metered(str):
-    """A text that is read so many times and no more, with all that is made of it: the library's
-    work in bounds.
+    """A text that is read so many times and no more, with all that is made of it.
+
+    The library's work in bounds.
 
     Clocks would bound it too, but not alike in two readings of one text.
     """
@@ -125,8 +126,9 @@ class LenientCalls(Handler):
         return len(text) <= MAX_LENIENT_CHARS and bool(self._read(text).calls)
 
     def decode_action(self, text: str) -> DecodedAction:
-        """Decode a text once, with what had to be repaired; raises DecodeError as the strict
-        handler does.
+        """Decode a text once, with what had to be repaired.
+
+        Raises DecodeError as the strict handler does.
         """
         reading = self._read(text)
         if reading.action is None:
@@ -241,9 +243,7 @@ def _json_repair() -> Callable[[str], Any]:
 
 
 def _with_arguments(each: Any) -> Any:
-    """Return a call with its arguments under "arguments", and as an object where they are JSON
-    text.
-    """
+    """Return a call with its arguments under "arguments", decoded where they are JSON text."""
     if not isinstance(each, dict):
         return each
     each = {

@@ -21,8 +21,9 @@ _CALLS, _ARGS, _ID = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"
 
 
 class MistralCalls(ToolCallForm):
-    """Reads every format; writes the list, or with `by_name` the newer
-    `[TOOL_CALLS]name[ARGS]{...}`.
+    """Reads every format.
+
+    Writes the list, or with `by_name` the newer `[TOOL_CALLS]name[ARGS]{...}`.
 
     Text before the first mark is content and let be. Without a mark, which many tokenizers drop as
     they decode, the whole text must be the list, as in BFCL's handler.

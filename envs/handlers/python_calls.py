@@ -1,5 +1,4 @@
-"""BFCL's prompting form, a Python list of calls `[f(a=1), g.h(b='x')]`, decoded as BFCL does, bug
-for bug.
+"""Handler of BFCL's prompting form `[f(a=1), g.h(b='x')]`, decoded bug for bug.
 
 The text is parsed to a syntax tree and never run. What differs from BFCL, on purpose: arithmetic is
 computed by a bounded walk (BFCL evaluates its source), so names in it always fail; and text that is
@@ -56,7 +55,8 @@ class PythonCalls(Handler):
         return DecodedAction(plain, _calls_of, executed, plain_executions(source, plain))
 
     def render(self, calls: Sequence[Call]) -> str:
-        """Return the canonical text of calls;
+        """Return the canonical text of calls.
+
         ValueError for names or values the form cannot say.
         """
         return f"[{', '.join(_rendered(call) for call in calls)}]"
@@ -77,8 +77,9 @@ def _calls_of(record: list[dict[str, dict[Any, Any]]]) -> list[Call]:
 
 
 def executed(calls: Sequence[Call]) -> list[str]:
-    """Return the call strings BFCL executes for calls written in Python; DecodeError for an empty
-    dict, on which BFCL fails.
+    """Return the call strings BFCL executes for calls written in Python.
+
+    DecodeError for an empty dict, on which BFCL fails.
     """
     for call in calls:
         if any(_holds_empty_dict(value) for value in call.arguments.values()):
@@ -89,8 +90,9 @@ def executed(calls: Sequence[Call]) -> list[str]:
 
 
 def calls_of_expression(text: str) -> list[dict[str, dict[Any, Any]]]:
-    """Return the calls of one Python expression: a call, or a list, tuple or set of nothing but
-    calls.
+    """Return the calls of one Python expression.
+
+    A call, or a list, tuple or set of nothing but calls.
     """
     plain = plain_calls(text)
     return _parsed_calls(text) if plain is None else plain

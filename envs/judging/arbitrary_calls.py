@@ -1,5 +1,6 @@
-"""Arbitrary calls: do calls have anything to do with the question, where no right one is written
-down (relevance)?
+"""Arbitrary calls.
+
+Do calls have anything to do with the question, where no right one is written down (relevance)?
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ _FORMAT = re.compile(r"\b(?:YYYY|DD|HH:MM)\b")  # of a date or time, in a descri
 def arbitrary_call_fault(
     calls: Sequence[Call], functions: Sequence[FunctionDoc], question: str
 ) -> Fault | None:
-    """Return why calls are arbitrary: arguments do not fit the docs (type, enum, a date without
-    digits), one text serves for two of them, or they mention too little of the question.
+    """Return why calls are arbitrary.
+
+    Arguments do not fit the docs (type, enum, a date without digits), one text serves for two of
+    them, or they mention too little of the question.
 
     A number, a name or two words of the question are enough. A call without arguments is right
     where its function has no parameters that are required.

@@ -21,8 +21,9 @@ TASKS_KEPT = 64
 
 
 class EpisodeJudge:
-    """Judges episodes from their records, without executing a call again; raises
-    InfrastructureError where it cannot.
+    """Judges episodes from their records, without executing a call again.
+
+    Raises InfrastructureError where it cannot.
     """
 
     def __init__(self, tools: Mapping[str, type]) -> None:
@@ -52,9 +53,7 @@ class EpisodeJudge:
             )
 
     def passed(self, state: EpisodeState, turn: int) -> bool:
-        """Whether a finished turn is one that BFCL checks, and passes by itself, whatever came
-        before.
-        """
+        """Whether BFCL checks a finished turn and passes it by itself, whatever came before."""
         if not any(scored_turns(state.task)[turn : turn + 1]):
             return False
         if not state.task.is_multi_turn:

@@ -84,8 +84,9 @@ def replay_turns(
 
 
 def _copied(states: Mapping[str, Mapping[str, Any]], before: States) -> States:
-    """Return a private copy of all that is public, of which what the turn left equal is that of the
-    turn before.
+    """Return a private copy of all that is public.
+
+    What the turn left equal is shared with the copy of the turn before.
     """
     memo: dict[int, Any] = {}
     copied: States = {}
@@ -114,8 +115,9 @@ class GroundTruthCache:
         self._lock = threading.Lock()
 
     def ground_truth(self, task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Turn]:
-        """Yield the results and states of each turn; each must be compared before the next is
-        requested.
+        """Yield the results and states of each turn.
+
+        Each must be compared before the next is requested.
 
         Raises as `replay_ground_truth`.
         """

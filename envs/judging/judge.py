@@ -105,8 +105,9 @@ def judge_turns(task: Task, turns: Sequence[TurnRecord], truth: Sequence[TurnRec
 
 
 def _calls_of_turn(task: Task, turn: Any, form: str) -> list[str | PlainCall]:
-    """Return one turn's calls to execute; steps that do not decode, or decode to nothing, are
-    dropped as in BFCL.
+    """Return one turn's calls to execute.
+
+    Steps that do not decode, or decode to nothing, are dropped as in BFCL.
     """
     steps = turn if isinstance(turn, list) else []
     if form == "decoded_calls":

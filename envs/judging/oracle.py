@@ -50,8 +50,9 @@ def _expected(task: Task, name: str, accepted: Mapping[str, Any]) -> Call:
 
 
 def written_call(text: str, docs: Mapping[str, FunctionDoc]) -> Call:
-    """Return a call string as a Call; positional arguments, which decoders drop, get their
-    documented names.
+    """Return a call string as a Call.
+
+    Positional arguments, which decoders drop, get their documented names.
 
     Raises ValueError where it is no single call of literals.
     """
@@ -89,8 +90,9 @@ def _first(accepted: Any) -> Any:
 
 
 def _chosen(value: Any) -> Any:
-    """Return an accepted value itself: dicts, alone or in a list, hold {key: accepted values} in
-    their turn.
+    """Return an accepted value itself.
+
+    Dicts, alone or in a list, hold {key: accepted values} in their turn.
     """
     if isinstance(value, dict):
         return {key: _first(inner) for key, inner in value.items() if _has_value(inner)}

@@ -66,8 +66,9 @@ def strict_verdict(task: Task, steps: Sequence[StepRecord], official: Verdict) -
 
 
 def forgiven_in_turn(task: Task, steps: Sequence[StepRecord], turn: int) -> str | None:
-    """Return the error type of the first leniency that a turn's calls relied on; None if they
-    relied on none.
+    """Return the error type of the first leniency that a turn's calls relied on.
+
+    None if they relied on none.
     """
     fault = _first_of_turns(task, [step for step in steps if step.turn == turn])
     return None if fault is None else fault.error_type
@@ -134,8 +135,9 @@ def _withheld(task: Task, turn: int) -> set[str]:
 
 
 def _expected(task: Task, turn: int) -> set[str]:
-    """Return the functions that a turn's ground truth calls:
-    a few call one before it is offered.
+    """Return the functions that a turn's ground truth calls.
+
+    A few call one before it is offered.
     """
     truth = (task.ground_truth or ())[turn] if task.is_multi_turn else ()
     return {_function_of(str(text)) for text in truth}

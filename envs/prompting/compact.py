@@ -1,5 +1,6 @@
-"""A compact prompt beside BFCL's own: function docs as Python-like signatures, in a fifth
-(multi-turn) to a half (live) of the tokens.
+"""A compact prompt beside BFCL's own.
+
+Function docs as Python-like signatures, in a fifth (multi-turn) to a half (live) of the tokens.
 
     algebra.roots( # Find the roots of an equation.
      a: int # Coefficient of x^2.
@@ -62,8 +63,9 @@ def _function(doc: FunctionDoc) -> str:
 
 
 def _parameters(properties: Mapping[str, Any], required: Any, indent: str) -> list[str]:
-    """Return a line for each parameter, those inside dictionaries deeper; where no doc says what is
-    required, all are.
+    """Return a line for each parameter, those inside dictionaries deeper.
+
+    Where no doc says what is required, all are.
     """
     lines = []
     for name, schema in properties.items():

@@ -1,5 +1,6 @@
-"""System prompts of BFCL's 26 prompt configurations: its order of parts and its tags, in our own
-words.
+"""System prompts of BFCL's 26 prompt configurations.
+
+Its order of parts and its tags, in our own words.
 
 Parts: who the model is, its task, the form of calls, turns, the functions. Plain text joins the
 first two; Markdown puts a heading over each but the first. BFCL says how turns go on even where
@@ -24,8 +25,9 @@ _PYTHON_LISTS = ("array", "list", "tuple")
 
 @cache
 def wording() -> Mapping[str, Any]:
-    """Return the wording: part -> style -> text, the skeletons of return formats and of tool-call
-    formats.
+    """Return the wording.
+
+    Part -> style -> text, the skeletons of return formats and of tool-call formats.
     """
     words: dict[str, Any] = json.loads(
         Path(__file__).with_suffix(".json").read_text(encoding="utf-8")
@@ -43,8 +45,9 @@ def form_of(handler_name: str) -> str | None:
 
 
 def form_of_variant(variant: PromptVariant) -> str:
-    """Return the instructions for a variant's format: a sentence, the skeleton in its tags, and
-    further rules.
+    """Return the instructions for a variant's format.
+
+    A sentence, the skeleton in its tags, and further rules.
     """
     words = wording()
     skeleton = words["return_formats"][variant.return_format]

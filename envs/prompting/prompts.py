@@ -100,8 +100,10 @@ def _as_source_text(parameters: Mapping[str, Any], language: str) -> dict[str, A
 def instructions(
     functions: Sequence[FunctionDoc], handler: object, *, many_turns: bool, style: str = "bfcl"
 ) -> str:
-    """Return the system text: the task, the output form of the handler and the docs, as JSON or
-    (style "compact") as signatures.
+    """Return the system text.
+
+    The task, the output form of the handler and the docs, as JSON or (style "compact") as
+    signatures.
 
     The handler of a prompt variant has its own, BFCL's one of that configuration.
     """

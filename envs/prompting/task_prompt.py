@@ -29,8 +29,9 @@ class TaskPrompt:
         )
 
     def tools(self, turn: int) -> list[dict[str, Any]]:
-        """Return the OpenAI schemas of the functions offered in a turn: those still held out are
-        missing.
+        """Return the OpenAI schemas of the functions offered in a turn.
+
+        Those still held out are missing.
         """
         hidden = self._hidden(turn)
         if hidden not in self._schemas:
@@ -41,8 +42,9 @@ class TaskPrompt:
         return tools
 
     def messages(self, turn: int, context: str = "") -> list[Message]:
-        """Return a turn's messages; the one that offers held-out functions carries their schemas as
-        `tools`.
+        """Return a turn's messages.
+
+        The one that offers held-out functions carries their schemas as `tools`.
 
         `context` is what the tools show unasked: it goes first, as a system message, with the form
         of the answer.

@@ -1,5 +1,6 @@
-"""OpenAI tool schemas of BFCL function docs: its types (dict, float, tuple, any, ...) become JSON
-Schema's.
+"""OpenAI tool schemas of BFCL function docs.
+
+Its types (dict, float, tuple, any, ...) become JSON Schema's.
 """
 
 from __future__ import annotations
@@ -54,8 +55,9 @@ _KEPT = (
 
 
 def openai_tool(doc: FunctionDoc) -> dict[str, Any]:
-    """Return a function doc as a fresh OpenAI tool; dots in its name stay (an API that forbids them
-    renames).
+    """Return a function doc as a fresh OpenAI tool.
+
+    Dots in its name stay (an API that forbids them renames).
     """
     parameters = json_schema(doc.parameters)
     parameters["type"] = (

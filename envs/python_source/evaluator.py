@@ -1,5 +1,6 @@
-"""Evaluator of Python expressions without `eval`: literals, arithmetic, subscripts, comparisons,
-allowed calls.
+"""Evaluator of Python expressions without `eval`.
+
+Literals, arithmetic, subscripts, comparisons, allowed calls.
 
 What is covered: every expression a person would write as an argument (`2 * 3`, "a" + "b", [0] * 5,
 x["k"] of an allowed call's result, `1 if 2 > 1 else 0`), with CPython's own results and error
@@ -93,9 +94,7 @@ class Evaluator:
         return self._depth > 1
 
     def value(self, node: ast.expr) -> Any:
-        """Return the value of an expression, raising what Python itself would raise, or
-        LimitExceeded.
-        """
+        """Return the value of an expression; errors are Python's own, or LimitExceeded."""
         method = getattr(self, f"_{type(node).__name__.lower()}", None)
         if method is None:
             raise TypeError(
@@ -225,8 +224,9 @@ class Evaluator:
 
 
 def pure_function(node: ast.expr, evaluator: Evaluator) -> Callable[..., Any]:
-    """Return the built-in that a callee names; raises what Python raises for an unknown or
-    uncallable one.
+    """Return the built-in that a callee names.
+
+    Raises what Python raises for an unknown or uncallable one.
     """
     if isinstance(node, ast.Name) and node.id in PURE_FUNCTIONS:
         return evaluator.charged(PURE_FUNCTIONS[node.id])
@@ -234,8 +234,9 @@ def pure_function(node: ast.expr, evaluator: Evaluator) -> Callable[..., Any]:
 
 
 def expected_weight(op: type[ast.operator], left: Any, right: Any) -> int:
-    """Return a bound on the size of `left op right`, found without computing it. Raises
-    LimitExceeded over MAX_BITS.
+    """Return a bound on the size of `left op right`, found without computing it.
+
+    Raises LimitExceeded over MAX_BITS.
     """
     if isinstance(left, int) and isinstance(right, int):
         bits = {

@@ -59,9 +59,7 @@ def is_small(*sources: str) -> bool:
 
 
 def require_small(*sources: str) -> None:
-    """Raise SourceTooLarge where one text, in one expression or several, is over the size
-    limits.
-    """
+    """Raise SourceTooLarge where one text is over the size limits, in all its expressions."""
     if not is_small(*sources):
         raise SourceTooLarge(
             f"the source has more than {MAX_TOKENS} words and marks, which are not read"
@@ -74,13 +72,14 @@ def require_small(*sources: str) -> None:
 def parse_expression(
     source: str, filename: str = "<unknown>", *, compiled: bool = False
 ) -> ast.expr:
-    """Return the tree of one expression; raises SyntaxError, ValueError, RecursionError or
-    MemoryError as `ast.parse`.
+    r"""Return the tree of one expression.
+
+    Raises SyntaxError, ValueError, RecursionError or MemoryError, as `ast.parse`.
 
     Raises SourceTooLarge, a ValueError, for more of it than is parsed: nothing is, then. `compiled`
     also raises what the interpreter finds only behind its parser (a keyword argument given twice,
     `await` outside a function): the compiled code is thrown away, so nothing runs. What Python only
-    warns of (an escape such as "\\d", the number of `1if x else 2`) is never an error, whatever
+    warns of (an escape such as "\d", the number of `1if x else 2`) is never an error, whatever
     warnings are set to do.
     """
     require_small(source)

@@ -11,8 +11,9 @@ MAX_CACHED_CHARS = 1000  # of a call string whose tree is kept
 
 
 def parse_call(source: str) -> ast.expr:
-    """Return the tree of one expression, shared and never to be changed; raises Python's
-    SyntaxError.
+    """Return the tree of one expression, shared and never to be changed.
+
+    Raises Python's SyntaxError.
     """
     source = source.lstrip(" \t")
     return _tree(source) if len(source) <= MAX_CACHED_CHARS else _tree.__wrapped__(source)

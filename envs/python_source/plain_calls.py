@@ -42,8 +42,9 @@ _PLAIN_CHARS = 20_000  # each of them may become ten in a call string
 
 
 def plain_calls(text: str) -> list[dict[str, dict[Any, Any]]] | None:
-    """Return [{name: {parameter: value}}] of a list of plain calls; None for anything else, and for
-    what is too large.
+    """Return [{name: {parameter: value}}] of a list of plain calls.
+
+    None for anything else, and for what is too large.
     """
     if not is_small(text) or _CALLS.fullmatch(text) is None:
         return None

@@ -27,8 +27,9 @@ class LimitExceeded(ValueError):
 
 
 def size_of(value: Any, most: int = MAX_WEIGHT) -> int:
-    """Return the size of a value, in the unit of MAX_WEIGHT; `most` + 1 for more, and for too deep
-    nesting.
+    """Return the size of a value, in the unit of MAX_WEIGHT.
+
+    `most` + 1 for more, and for too deep nesting.
 
     What holds itself counts once there, as it is written `[...]`.
     """
@@ -39,8 +40,9 @@ def size_of(value: Any, most: int = MAX_WEIGHT) -> int:
 
 
 def nesting_of(value: Any) -> int:
-    """Return the depth of containers for a copier that visits each once; 0 for what is no
-    container.
+    """Return the depth of containers for a copier that visits each once.
+
+    0 for what is no container.
     """
     pending, visited, deepest = [iter((value,))], set[int](), 0
     while pending:
@@ -56,17 +58,16 @@ def nesting_of(value: Any) -> int:
 
 
 def require_copyable(tool: Any, arguments: tuple[Any, ...]) -> None:
-    """Raise LimitExceeded where a tool that stores its arguments might nest too deep to be
-    copied.
-    """
+    """Raise LimitExceeded for arguments that nest too deep to be copied, once stored."""
     nesting = nesting_of(arguments)
     if nesting > 1 and nesting + nesting_of(getattr(tool, "__dict__", {})) > MAX_NESTED:
         raise LimitExceeded(f"tools hold no values nested deeper than {MAX_NESTED}")
 
 
 def _left(items: Iterable[Any], left: int, path: set[int]) -> int:
-    """Return what is left of an allowance behind the items; raises LimitExceeded where too little
-    was.
+    """Return what is left of an allowance behind the items.
+
+    Raises LimitExceeded where too little was.
     """
     for each in items:
         kind = type(each)

@@ -57,8 +57,9 @@ def with_role_system(role: TeamRole, task: Task, messages: Sequence[Message]) ->
 
 
 def team_state(team: Team, task: Task) -> str:
-    """Return what all roles are told of a task at its beginning, each under its name: for a
-    central critic.
+    """Return what all roles are told of a task at its beginning, each under its name.
+
+    For a central critic.
     """
     told = [(role.name, with_role_system(role, task, ())) for role in team.roles.values()]
     return "\n".join(

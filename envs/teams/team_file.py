@@ -26,8 +26,9 @@ _REWARD_KEYS = ("team", "message", "error")
 
 
 def load_team(source: str | Path) -> Team:
-    """Return the team of a built-in name, or of a JSON or YAML file; raises TeamError naming the
-    file and the field.
+    """Return the team of a built-in name, or of a JSON or YAML file.
+
+    Raises TeamError naming the file and the field.
     """
     if source in BUILT_IN_TEAMS:
         return parse_team(_content(Path(__file__).parent / f"{source}.json"), str(source))

@@ -48,8 +48,9 @@ class _Message:
 
 
 class ToolTextEnv(gymnasium.Env[str, str]):
-    """A question an episode; a step is what the policy writes up to its next call, or to the end of
-    its answer.
+    """A question an episode.
+
+    A step is what the policy writes up to its next call, or to the end of its answer.
 
     The result of a call is the observation, to be appended raw to the unfinished message
     (`info["continuation"]` is "text", `info["stop"]` the strings at which generation should pause).
@@ -113,8 +114,9 @@ class ToolTextEnv(gymnasium.Env[str, str]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Begin the task `options["task_id"]`, or one drawn from `np_random`. Raises UnknownTask (a
-        KeyError).
+        """Begin the task `options["task_id"]`, or one drawn from `np_random`.
+
+        Raises UnknownTask (a KeyError).
         """
         super().reset(seed=seed)
         options = dict(options or {})
@@ -131,8 +133,9 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         )
 
     def step(self, action: str) -> Step:
-        """Take the policy's next text; returns (observation, reward, terminated, truncated,
-        info).
+        """Take the policy's next text.
+
+        Returns (observation, reward, terminated, truncated, info).
         """
         message = self._required("step")
         if message.ended:
@@ -211,9 +214,7 @@ class ToolTextEnv(gymnasium.Env[str, str]):
     def _observation_and_info(
         self, message: _Message, observation: str, messages: list[Message], extra: Mapping[str, Any]
     ) -> tuple[str, dict[str, Any]]:
-        """Return an observation within its bound and its `info`, in which nothing is shared with
-        the environment.
-        """
+        """Return an observation within its bound and its `info`, shared with nobody."""
         observation, messages = encodable(observation), encodable_value(messages)
         message.conversation += copy.deepcopy([each for each in messages if each["role"] == "tool"])
         info: dict[str, Any] = {
@@ -245,17 +246,13 @@ class ToolTextEnv(gymnasium.Env[str, str]):
             self._comparer.close()
 
     def get_state(self) -> dict[str, Any]:
-        """Return a private copy of everything that decides what comes next,
-        random stream included.
-        """
+        """Return a private copy of all that decides what comes next, random stream included."""
         return copy.deepcopy(
             {"np_random": self.np_random, "seed": self._np_random_seed, "message": self._message}
         )
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go back to a state of `get_state`, of this environment or of one made with the same
-        arguments.
-        """
+        """Go back to a state of `get_state`, of this environment or of one made alike."""
         state = copy.deepcopy(dict(state))
         self._np_random = state["np_random"]
         self._np_random_seed = state["seed"]

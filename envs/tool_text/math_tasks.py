@@ -75,8 +75,9 @@ class GeneratedTasks:
 
 
 class CalculatorTasks(GeneratedTasks):
-    """TRL's "learning to use a calculator": two whole numbers below `limit`, joined by one of
-    `operators`.
+    """TRL's "learning to use a calculator".
+
+    Two whole numbers below `limit`, joined by one of `operators`.
     """
 
     def __init__(self, *, seed: int = 0, limit: int = 50, operators: str = "+-*") -> None:

@@ -10,8 +10,9 @@ from fctncalling.envs.tool_text.math_tasks import CalculatorTasks, MathTasks
 
 
 def calculator(**keywords: Any) -> ToolTextEnv:
-    """Return TRL's "learning to use a calculator": generated sums, its call syntax, reward 1 for
-    the right result.
+    """Return TRL's "learning to use a calculator".
+
+    Generated sums, its call syntax, reward 1 for the right result.
 
     Keywords are ToolTextEnv's, and win.
     """

@@ -20,8 +20,9 @@ IDS = ("id", "ID", "problem_idx")
 
 @dataclass(frozen=True)
 class TextTask:
-    """One question and the text of its answer; `extra` holds the entry's other fields, for custom
-    rewards.
+    """One question and the text of its answer.
+
+    `extra` holds the entry's other fields, for custom rewards.
     """
 
     id: str

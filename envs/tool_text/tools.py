@@ -58,8 +58,9 @@ class InlineTools:
         self._threads: ThreadPoolExecutor | None = None
 
     def answer(self, block: CallBlock) -> InlineToolResult:
-        """Return the result of one block; raises InfrastructureError where a tool's process
-        died.
+        """Return the result of one block.
+
+        Raises InfrastructureError where a tool's process died.
         """
         if block.record is None:
             return InlineToolResult(

@@ -1,5 +1,6 @@
-"""The tools that BFCL's multi-turn and agentic tasks call: a registry of classes, imported only
-when a task needs one.
+"""The tools that BFCL's multi-turn and agentic tasks call.
+
+A registry of classes, imported only when a task needs one.
 
 A tool class has a constructor without arguments, `_load_scenario(scenario, long_context=False)`,
 and public methods, all of them callable from a call string. What begins with "_" is neither
@@ -38,8 +39,9 @@ compared.
 
 
 def tool_class(name: str, extra: Mapping[str, type | str] | None = None) -> type:
-    """Return the class of a tool; `extra` adds a user's own (classes or "module:Class") and goes
-    first.
+    """Return the class of a tool.
+
+    `extra` adds a user's own (classes or "module:Class") and goes first.
 
     Raises LookupError, naming the known tools, for a name in neither.
     """
@@ -66,8 +68,9 @@ def _imported(name: str, target: str) -> type:
 
 
 def read_table(noun: str) -> dict[str, Any]:
-    """Return the figures of `tables/<noun>.json`, parsed afresh: what one caller changes no other
-    sees.
+    """Return the figures of `tables/<noun>.json`, parsed afresh.
+
+    What one caller changes no other sees.
     """
     table: dict[str, Any] = json.loads(
         (Path(__file__).parent / "bfcl" / "tables" / f"{noun}.json").read_text("utf-8")

@@ -14,8 +14,9 @@ def words(text: str) -> list[str]:
 
 
 def bm25(texts: Sequence[Sequence[str]]) -> Any:
-    """Return rank_bm25's index over tokenised texts; raises MissingExtra, and ZeroDivisionError for
-    no texts.
+    """Return rank_bm25's index over tokenised texts.
+
+    Raises MissingExtra, and ZeroDivisionError for no texts.
     """
     return extra_module("rank_bm25", "agentic", "keyword search").BM25Plus(texts)
 

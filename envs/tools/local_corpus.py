@@ -33,8 +33,9 @@ class LocalCorpus:
     def search(
         self, keywords: str, max_results: int = 10, region: str = "wt-wt"
     ) -> list[dict[str, str]]:
-        """Return the pages that contain a keyword, best first, each with the beginning of its body;
-        the region is ignored.
+        """Return the pages that contain a keyword, best first, each with the beginning of its body.
+
+        The region is ignored.
         """
         query_words = _words(keywords)
         if not self._pages:
@@ -57,8 +58,9 @@ class LocalCorpus:
 
 
 def default_corpus() -> LocalCorpus:
-    """Return the corpus FCTNCALLING_SEARCH_CORPUS names, else the small one shipped; CorpusError
-    where unreadable.
+    """Return the corpus FCTNCALLING_SEARCH_CORPUS names, else the small one shipped.
+
+    CorpusError where unreadable.
     """
     path = Path(os.environ.get(VARIABLE) or DEFAULT)
     try:

@@ -49,9 +49,7 @@ def result_text(value: Any, allowance: Allowance) -> str:
 
 
 def _json_encoder() -> Callable[[Any], str]:
-    """Return `_JSON.encode` for containers, which would make the encoder of C anew for each of
-    them.
-    """
+    """Return `_JSON.encode` for containers, which else makes C's encoder anew each time."""
     if _MAKE_ENCODER is None:
         return _JSON.encode
     string, join = json.encoder.encode_basestring_ascii, "".join

@@ -1,6 +1,4 @@
-"""Deep copies of plain state, several times faster than `copy.deepcopy` and with the same
-meaning.
-"""
+"""Deep copies of plain state, several times faster than `copy.deepcopy`."""
 
 from __future__ import annotations
 

@@ -64,8 +64,9 @@ class LanguageModelUser:
 
 
 def user_messages(conversation: list[Message], task: Task, turn: int) -> list[Message]:
-    """Return the conversation as its user sees it: the roles exchanged, calls and results left
-    out.
+    """Return the conversation as its user sees it.
+
+    The roles exchanged, calls and results left out.
     """
     said = [
         str(message.get("content", "")) for message in task.question[turn] if _is_users(message)
@@ -90,8 +91,9 @@ def _is_users(message: Message) -> bool:
 
 
 def _since_last_turn(conversation: list[Message]) -> list[Message]:
-    """Return the conversation from the first assistant message on: before it stands the request,
-    behind function docs.
+    """Return the conversation from the first assistant message on.
+
+    Before it stands the request, behind function docs.
     """
     first = next((i for i, m in enumerate(conversation) if m["role"] == "assistant"), 0)
     return conversation[first:]

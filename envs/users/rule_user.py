@@ -169,8 +169,9 @@ def _named(question: str, names: Collection[str]) -> list[str]:
 
 
 def _described(question: str, known: Mapping[str, Value], task: Task) -> str | None:
-    """Return the one parameter that a question asks for in words of its name and description; None
-    where none does, more than one, or one that the user does not know.
+    """Return the one parameter that a question asks for in words of its name and description.
+
+    None where none does, more than one, or one that the user does not know.
 
     A word that several parameters have tells less of each. What the talk is about anyway, the words
     of the request and of the functions, tells nothing.

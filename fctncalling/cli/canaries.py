@@ -65,8 +65,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play every canary on every task; return 0, 1 if the oracle failed, 2 if the data cannot
-    be read.
+    """Play every canary on every task.
+
+    Return 0, 1 if the oracle failed, 2 if the data cannot be read.
     """
     try:
         if args.limit is not None and args.limit < 1:

@@ -14,8 +14,9 @@ SHELLS = ("bash", "zsh", "tcsh")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: `train`, `evaluate` and each of its subcommands,
-    `completion`.
+    """Run a command and return its exit code.
+
+    `train`, `evaluate` and each of its subcommands, `completion`.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help"):

@@ -1,5 +1,6 @@
-"""Evaluation from the command line: `evaluate_fctncalling.py SUBCOMMAND --help` shows what each
-part takes.
+"""Evaluation from the command line.
+
+`evaluate_fctncalling.py SUBCOMMAND --help` shows what each part takes.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from fctncalling.envs.named_tools import find_modules_here
 
 
 def main(argv: Sequence[str] | None = None, *, prog: str = "evaluate_fctncalling.py") -> int:
-    """Run one subcommand and return its exit code: 0, 2 where what it was given cannot be read, 130
-    after Ctrl-C; SystemExit where nobody reads its output any more.
+    """Run one subcommand and return its exit code.
+
+    0, 2 where what it was given cannot be read, 130 after Ctrl-C; SystemExit where nobody reads its
+    output any more.
     """
     find_modules_here()
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -1,5 +1,6 @@
-"""Run recorded calls on fresh tools: writes every record again, in order, with our own result
-texts.
+"""Run recorded calls on fresh tools.
+
+Writes every record again, in order, with our own result texts.
 
 A record is either one call of a task, {"category", "id", "call", "result"} with "cwd" at the end of
 a turn (the calls of a task share their tools), or a whole sequence, {"category", "id", "calls":
@@ -37,8 +38,9 @@ MAX_SESSIONS = 256
 
 
 def run(args: argparse.Namespace) -> int:
-    """Execute every record; return 0, 1 if some are invalid, 2 if a record or a task cannot
-    be used.
+    """Execute every record.
+
+    Return 0, 1 if some are invalid, 2 if a record or a task cannot be used.
     """
     return convert_file(
         args, "executing", lambda paths, tools: RecordExecutor(paths, tools).executed
@@ -46,9 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class RecordExecutor:
-    """Executes records one by one, keeping the tools of the newest tasks from one call to
-    the next.
-    """
+    """Execution of records one by one, with the newest tasks' tools kept between calls."""
 
     def __init__(self, tasks: Path | Sequence[Path], tools: TaskTools | None = None) -> None:
         self._finder = TaskFinder(tasks, tools.given if tools else ())

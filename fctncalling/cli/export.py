@@ -86,8 +86,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def checkpoint_in(folder: Path) -> Path:
-    """Return a checkpoint: the folder itself, or the last one of a run's folder; ValueError where
-    there is none.
+    """Return a checkpoint: the folder itself, or the last one of a run's folder.
+
+    ValueError where there is none.
     """
     from fctncalling.algorithms.run.checkpoint import STATE_FILE, CheckpointError, find_checkpoint
 
@@ -141,8 +142,10 @@ def _write_models(checkpoint: Path, output: Path, arguments: argparse.Namespace)
 
 
 def _copy_tokenizer_and_critic(checkpoint: Path, output: Path, *, with_critic: bool) -> None:
-    """Copy tokenizer files, and the value head on request. A critic with a model of its own reads
-    other weights than the exported ones, so it is not copied.
+    """Copy tokenizer files, and the value head on request.
+
+    A critic with a model of its own reads other weights than the exported ones, so it is not
+    copied.
     """
     patterns = ["tokenizer*", "special_tokens*", "chat_template*"]
     for pattern in [*patterns, "value_head.safetensors"] if with_critic else patterns:
@@ -162,8 +165,9 @@ def load(checkpoint: Path, base: str | None = None) -> Any:
 
 
 def base_of(checkpoint: Path) -> str:
-    """Return the base model of a checkpoint, from the config.json of its run; ValueError if that
-    file is missing.
+    """Return the base model of a checkpoint, from the config.json of its run.
+
+    ValueError if that file is missing.
     """
     described = checkpoint.resolve().parent.parent / "config.json"
     if not described.is_file():

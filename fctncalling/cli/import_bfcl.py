@@ -46,8 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Import everything; return 0, or 2 with one message where something cannot be got, read or
-    written.
+    """Import everything.
+
+    Return 0, or 2 with one message where something cannot be got, read or written.
     """
     target = args.data_dir or official_data_folder()
     try:

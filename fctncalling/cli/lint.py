@@ -47,8 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Lint every task; return 0, 1 if one is impossible or broken, 2 if tasks cannot be read or
-    their tools cannot run.
+    """Lint every task.
+
+    Return 0, 1 if one is impossible or broken, 2 if tasks cannot be read or their tools cannot run.
     """
     paths: list[Path] = args.dataset_path or [official_data_folder()]
     try:
@@ -94,8 +95,9 @@ class Linter:
         self._ids = set[str]()
 
     def findings(self, path: Path) -> Iterator[Finding]:
-        """Yield the findings on each task of a file or folder; categories that cannot be judged
-        are counted.
+        """Yield the findings on each task of a file or folder.
+
+        Categories that cannot be judged are counted.
         """
         use_sibling_tables(path)
         tasks = iter_tasks(path, self_documented=self._tools.given)

@@ -100,8 +100,9 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Replay every episode; return 0, 1 if one differs,
-    2 where a log or a task cannot be used.
+    """Replay every episode.
+
+    Return 0, 1 if one differs, 2 where a log or a task cannot be used.
     """
     counts, differences = Counter[str](), []
     try:
@@ -148,8 +149,9 @@ def _show(counts: Counter[str], differences: list[dict[str, str]], *, as_json: b
 
 
 class Replayer:
-    """Replayer of one log. An argument given overrides a line's setting; config.json supplies what
-    the line lacks.
+    """Replayer of one log.
+
+    An argument given overrides a line's setting; config.json supplies what the line lacks.
     """
 
     def __init__(self, path: Path, args: argparse.Namespace) -> None:
@@ -162,8 +164,9 @@ class Replayer:
         self._logged_tasks: dict[str, Task] | None = None
 
     def differences(self, line: Line) -> list[dict[str, str]] | None:
-        """Return the differences between replay and log; None for an episode that is logged as
-        invalid.
+        """Return the differences between replay and log.
+
+        None for an episode that is logged as invalid.
         """
         if line.record.get("invalid"):
             return None

@@ -67,8 +67,10 @@ exactly.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return 0, 1 at a NaN, 2 if the user can mend it, 130 where Ctrl-C
-    ended it. A run goes on where nobody reads its lines any more.
+    """Run the command line.
+
+    Return 0, 1 at a NaN, 2 if the user can mend it, 130 where Ctrl-C ended it. A run goes on where
+    nobody reads its lines any more.
     """
     with standard_streams(goes_on=True):
         return _run(list(sys.argv[1:] if arguments is None else arguments))
@@ -147,8 +149,10 @@ def _print_plan(config: TrainConfig, run_config: RunConfig) -> int:
 
 
 def parse_settings(words: Sequence[str]) -> argparse.Namespace:
-    """Return the settings of a command line; what it leaves open is as in the file of --config,
-    then as its --preset, then as its --env_name has it. SettingError for a file that cannot be.
+    """Return the settings of a command line.
+
+    What it leaves open is as in the file of --config, then as its --preset, then as its --env_name
+    has it. SettingError for a file that cannot be.
     """
     parser = build_parser()
     from_file = config_file_settings(parser.parse_args(words).config)
@@ -207,8 +211,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def train(config: TrainConfig, run_config: RunConfig, words: Sequence[str] = ()) -> int:
-    """Train, evaluating before and after; return 0, 1 if a NaN or lost workers ended it, 130
-    where Ctrl-C did.
+    """Train, evaluating before and after.
+
+    Return 0, 1 if a NaN or lost workers ended it, 130 where Ctrl-C did.
     """
     from fctncalling.algorithms.generation.engine_api import RolloutError
     from fctncalling.algorithms.run.checkpoint import CheckpointError

@@ -1,5 +1,6 @@
-"""Judge recorded answers: writes every record again, in order, with our own `valid` and
-`error_type`.
+"""Judge recorded answers.
+
+Writes every record again, in order, with our own `valid` and `error_type`.
 
 A record is {"category", "form", "id", "response"}; form is "prompting", "tool_call" or
 "decoded_calls". Other keys are kept. A record on which tools of ours fail, and one that came in as
@@ -33,15 +34,17 @@ __all__ = ["add_arguments", "run"]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Judge every record; return 0, 1 if some are invalid, 2 if a record or a task cannot be
-    used.
+    """Judge every record.
+
+    Return 0, 1 if some are invalid, 2 if a record or a task cannot be used.
     """
     return convert_file(args, "judging", lambda paths, tools: RecordJudge(paths, tools).judged)
 
 
 class RecordJudge:
-    """Judges records one by one; the truth of a task is replayed once for all answers that follow
-    each other.
+    """Judges records one by one.
+
+    The truth of a task is replayed once for all answers that follow each other.
     """
 
     def __init__(self, tasks: Path | Sequence[Path], tools: TaskTools | None = None) -> None:

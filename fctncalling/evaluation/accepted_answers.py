@@ -17,9 +17,7 @@ _RETURN_FORMATS = ("bfcl_json", "bfcl_verbose_xml", "bfcl_concise_xml")
 
 
 def possible_texts(task: Task) -> Iterator[tuple[str, str, str]]:
-    """Yield (form, style, text) of answers, the most natural ones first, then other accepted
-    values.
-    """
+    """Yield (form, style, text) of answers, natural ones first, then other accepted values."""
     language = task.language
     for calls in _alternatives(task):
         if language == "python":
@@ -46,8 +44,7 @@ def accepted_answer(task: Task, form: str) -> str | None:
 
 
 def render_calls(task: Task, calls: Sequence[Call], style: str = STYLES[0]) -> str:
-    """Return calls as a model writes them that is prompted, values as literals of the task's
-    language.
+    """Return calls as a prompted model writes them, values as its language's literals.
 
     Raises ValueError for values that have none.
     """
@@ -63,8 +60,9 @@ def render_calls(task: Task, calls: Sequence[Call], style: str = STYLES[0]) -> s
 
 
 def reversed_answer(task: Task) -> str | None:
-    """Return the expected calls of a parallel task in reversed order; None if order cannot
-    matter.
+    """Return the expected calls of a parallel task in reversed order.
+
+    None if order cannot matter.
     """
     if task.kind != "parallel" or task.language != "python":
         return None
@@ -85,8 +83,9 @@ def return_format_faults(task: Task) -> Iterator[str]:
 
 
 def _alternatives(task: Task) -> Iterator[list[Call]]:
-    """Yield the expected calls: with first accepted values, optional ones left out, then with later
-    values.
+    """Yield the expected calls.
+
+    With first accepted values, optional ones left out, then with later values.
     """
     try:
         [first] = oracle_calls(task)
@@ -139,8 +138,9 @@ def _tool_calls(calls: list[Call]) -> str | None:
 
 
 def _as_source(task: Task, call: Call, language: str, style: str, *, quoted: bool = True) -> Call:
-    """Return a call whose arguments are source text; texts unquoted where JSON strings hold them
-    already.
+    """Return a call whose arguments are source text.
+
+    Texts unquoted where JSON strings hold them already.
     """
     docs = {doc.name: doc.parameters.get("properties", {}) for doc in task.functions}
     properties = docs.get(call.name, {})

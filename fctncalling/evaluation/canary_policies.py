@@ -50,9 +50,7 @@ def echo(situation: PolicyInput) -> str:
 
 
 def first_function(situation: PolicyInput) -> str:
-    """Call the first offered function once in each turn,
-    required arguments filled by their type.
-    """
+    """Call the first function once a turn, required arguments filled by their type."""
     return always_call(situation) if situation.step_in_turn == 0 else DONE
 
 
@@ -72,8 +70,9 @@ def placeholder_call(tool: Mapping[str, Any]) -> Call:
 
 
 def placeholder(schema: Mapping[str, Any]) -> Any:
-    """Return a value that fits a schema and says nothing: its default, the first of its enum, else
-    an empty one.
+    """Return a value that fits a schema and says nothing.
+
+    Its default, the first of its enum, else an empty one.
     """
     if "default" in schema:
         return schema["default"]
@@ -155,8 +154,9 @@ class RandomCalls:
 
 
 class HistoryBlind:
-    """Plays ground truth as far as the newest user message and the instructions tell it, and
-    guesses the rest.
+    """Player of what it is told of the truth, which guesses the rest.
+
+    By the newest user message and the instructions.
 
     A value counts as told where its text occurs in the newest user message (a number: as a number
     of its own), in the enum or default of its parameter, or among the words of the instructions.
@@ -175,8 +175,9 @@ class HistoryBlind:
                         pool.append(value)
 
     def __call__(self, situation: PolicyInput) -> str:
-        """Return the turn's calls, untold values guessed; the same guesses for the same seed and
-        task.
+        """Return the turn's calls, untold values guessed.
+
+        The same guesses for the same seed and task.
         """
         if situation.step_in_turn:
             return DONE

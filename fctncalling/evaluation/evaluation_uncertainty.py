@@ -1,6 +1,4 @@
-"""95 % intervals of an evaluation's success rates, and pass@k where tasks were sampled several
-times.
-"""
+"""95 % intervals of an evaluation's success rates, and pass@k of repeated samples."""
 
 from __future__ import annotations
 

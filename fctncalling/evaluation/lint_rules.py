@@ -238,8 +238,9 @@ def _failing_calls(task: Task, extra_tools: ExtraTools | None) -> Found:
 
 
 def _is_no_call(call: str, result: str) -> bool:
-    """Whether a call failed as none of a function that is there with its own arguments: broken
-    syntax, an unknown name, arguments that the function does not take.
+    """Whether a call failed as none of a function that is there with its own arguments.
+
+    Broken syntax, an unknown name, arguments that the function does not take.
     """
     try:
         parse_expression(call.strip())

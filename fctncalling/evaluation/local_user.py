@@ -12,8 +12,9 @@ MAX_NEW_TOKENS = 60  # a sentence
 
 
 def user_named(name: str, *, seed: int = 0) -> User:
-    """Return the user of a name; ValueError for one that there is not, or a folder without a
-    model.
+    """Return the user of a name.
+
+    ValueError for one that there is not, or a folder without a model.
     """
     kind, _, folder = name.partition(":")
     if kind == "hf" and folder:

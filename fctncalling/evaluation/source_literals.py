@@ -15,9 +15,7 @@ _SUFFIX = {"java": {"long": "L", "float": "f"}, "javascript": {"Bigint": "n"}}
 
 
 def source_of(value: Any, declared: Mapping[str, Any], language: str, style: str) -> str:
-    """Return a value of a documented parameter as source text of its language ("java" or
-    "javascript").
-    """
+    """Return a documented parameter's value as source text of Java or JavaScript."""
     write = _java if language == "java" else _javascript
     items = declared.get("items")
     item = str(items.get("type", "")) if isinstance(items, Mapping) else ""

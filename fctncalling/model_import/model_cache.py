@@ -11,8 +11,9 @@ from fctncalling.model_import.gguf_file import is_gguf, write_model_folder
 
 
 def folder_of_model(name: str, on_stage: Callable[[str], None] = lambda _: None) -> str:
-    """Return the folder or hub name of a model: the name itself, or of a GGUF file the folder that
-    it was converted to.
+    """Return the folder or hub name of a model.
+
+    The name itself, or of a GGUF file the folder that it was converted to.
 
     The cache knows a file by path, size and time of change. Raises ImportFailure as
     `write_model_folder` does.

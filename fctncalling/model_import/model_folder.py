@@ -15,8 +15,10 @@ HUB_TIMEOUT_S = 10
 
 
 def missing_model(name: str, *, weights: bool = True) -> str:
-    """Return why a model cannot be had, in one line; "" where it can: a folder with all that
-    belongs to a model, or a name on the hub, which is asked once.
+    """Return why a model cannot be had, in one line.
+
+    "" where it can: a folder with all that belongs to a model, or a name on the hub, which is asked
+    once.
     """
     folder = Path(name).expanduser()
     if folder.is_dir() or name.startswith(("/", ".", "~")) or name.count("/") > 1:

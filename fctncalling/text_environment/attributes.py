@@ -1,5 +1,6 @@
-"""Attributes of a TextEnvironment and the parts built from them; attributes assigned later take
-effect.
+"""Attributes of a TextEnvironment and the parts built from them.
+
+Attributes assigned later take effect.
 """
 
 from __future__ import annotations
@@ -23,8 +24,7 @@ from fctncalling.text_environment.raw_text_template import RawTextTemplate
 
 
 class FollowsAssignments:
-    """Public attributes that anybody may assign, and private parts that `_refresh` brings up to
-    them.
+    """Public attributes that anybody may assign, and private parts that `_refresh` renews.
 
     Nothing is checked where it is assigned: plain attributes and dicts are what users of such
     environments expect, and a dict that is changed in place tells nobody. `_refresh` compares

@@ -73,8 +73,9 @@ class HistoryGenerator:
 
     @contextmanager
     def session(self, histories: Sequence[TextHistory], first: int = 0) -> Iterator[None]:
-        """Keep the caches of these histories; they may only grow meanwhile, and the weights must
-        stand still.
+        """Keep the caches of these histories.
+
+        They may only grow meanwhile, and the weights must stand still.
         """
         self.engine.start(len(histories))
         for slot, seed in enumerate(torch.randint(2**31 - 1, (len(histories),)).tolist()):
@@ -90,9 +91,7 @@ class HistoryGenerator:
             self._known = []
 
     def generate(self, histories: Sequence[TextHistory], max_length: int | None) -> None:
-        """Extend every history by the policy's tokens up to a pause, within `max_length` tokens in
-        all.
-        """
+        """Extend every history by the policy's tokens up to a pause, within `max_length`."""
         if any(id(history) not in self._slots for history in histories):
             with self.session(histories):
                 return self.generate(histories, max_length)
@@ -113,8 +112,9 @@ class HistoryGenerator:
         )
 
     def last_words(self, history: TextHistory) -> tuple[str, int]:
-        """Return the policy's text since the last result, without its end token, and the start of
-        its last part.
+        """Return the policy's text since the last result, and the start of its last part.
+
+        Without its end token.
         """
         first, end = history.last_words
         if first == end:
@@ -161,8 +161,9 @@ class HistoryGenerator:
 
 
 def language_model(model: Any) -> nn.Module:
-    """Return the causal language model of a policy: itself, or what the policy puts a value head
-    on.
+    """Return the causal language model of a policy.
+
+    Itself, or what the policy puts a value head on.
     """
     inner = (
         model.model if isinstance(model, ActorCritic) else getattr(model, "pretrained_model", model)

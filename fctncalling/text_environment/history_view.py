@@ -60,8 +60,9 @@ display: inline-block; }}
 
 
 def console_or_default(console: Console | None) -> Console:
-    """Return the given console, or one on stdout; raises ImportError with the cure if rich is not
-    installed.
+    """Return the given console, or one on stdout.
+
+    Raises ImportError with the cure if rich is not installed.
     """
     if console is not None:
         return console
@@ -92,8 +93,9 @@ def styled_tokens(history: History) -> Iterator[tuple[int, Style]]:
 
 
 def rich_text(history: History) -> Text:
-    """Return the text in colours; control and invisible characters are shown as
-    escapes.
+    """Return the text in colours.
+
+    Control and invisible characters are shown as escapes.
     """
     from rich.text import Text
 
@@ -159,8 +161,9 @@ def _style(index: int, system: bool) -> Style:
 
 
 def token_text(tokenizer: Any, ids: Sequence[int], position: int) -> str:
-    """Return the text that a token adds, blanks included; its bytes if it is part of a
-    character.
+    """Return the text that a token adds, blanks included.
+
+    Its bytes if it is part of a character.
     """
     start = max(0, position - CONTEXT)
     before, whole = (

@@ -1,5 +1,6 @@
-"""Tools from text to text under the names that TRL's documentation loads from a hub; nothing is
-downloaded.
+"""Tools from text to text under the names that TRL's documentation loads from a hub.
+
+Nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ TextTool = Callable[[str], str]
 
 
 def load_tool(name: str) -> TextTool:
-    """Return a tool of this project's for a hub name, whoever its owner is:
+    """Return a tool of this project's for a hub name, whoever its owner is.
+
     "ybelkada/simple-calculator".
 
     Raises LookupError for names without a counterpart here, naming those that have one.

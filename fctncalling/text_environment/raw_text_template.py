@@ -47,15 +47,14 @@ class RawTextTemplate(ChatTemplate):
         return [*self.opening_ids, *self.encode(text)]
 
     def encode_untrusted(self, text: str, tags: Sequence[str] = ()) -> list[int]:
-        """Return the ids of a text that continues others; it cannot spell special tokens other than
-        the tags.
+        """Return the ids of a text that continues others.
+
+        It cannot spell special tokens other than the tags.
         """
         return self.continuation(self.escape_specials(text, (*self._tags, *tags)))
 
     def continuation(self, text: str) -> list[int]:
-        """Return ids that decode to exactly the text after any other ids, if the tokenizer has
-        such ids.
-        """
+        """Return ids that decode to exactly the text after any other ids, if there are such."""
         text = encodable(text)  # what is compared is what can be encoded
         ids = self.encode(text)
         for anchor, head, before in self._heads:
@@ -77,7 +76,8 @@ class RawTextTemplate(ChatTemplate):
         return text
 
     def decode_suffix(self, ids: Sequence[int], start: int) -> str:
-        """Return the text of `ids[start:]` in context: the decoded whole without the decoded
-        prefix.
+        """Return the text of `ids[start:]` in context.
+
+        The decoded whole without the decoded prefix.
         """
         return self.spell(ids)[len(self.spell(ids[:start])) :]

@@ -42,7 +42,8 @@ def call_reward_fn(
 def _singular_arguments(
     function: RewardFunction, keywords: Mapping[str, Any]
 ) -> dict[str, Sequence[Any]] | None:
-    """Return keyword -> its values, one a response, under the names of a function that takes one;
+    """Return keyword -> its values, one a response, under the names of a function that takes one.
+
     None for others.
     """
     try:

@@ -91,8 +91,9 @@ class TextEnvironment(FollowsAssignments):
         self._build(TEXT_HANDLERS[handler], () if tools is None else tools)
 
     def run(self, queries: Sequence[str], **rewards_kwargs: Any) -> Run:
-        """Play one episode a query; return (queries, responses, masks, rewards, histories), tensors
-        of ids and masks.
+        """Play one episode a query.
+
+        Return (queries, responses, masks, rewards, histories), tensors of ids and masks.
 
         The keywords go to the reward function. A reward is NaN where an episode says nothing of the
         policy.
@@ -214,8 +215,9 @@ class TextEnvironment(FollowsAssignments):
     def compute_reward(
         self, histories: Sequence[TextHistory], **reward_kwargs: Any
     ) -> list[TextHistory]:
-        """Give every episode its reward, for the policy's words behind the last result; NaN for an
-        invalid one.
+        """Give every episode its reward, for the policy's words behind the last result.
+
+        NaN for an invalid one.
         """
         if self.reward_fn is None:
             raise ValueError(
@@ -243,8 +245,7 @@ class TextEnvironment(FollowsAssignments):
         batch_size: int = 16,
         pad_to_multiple_of: int | None = None,
     ) -> list[Tensor]:
-        """Return the ids that the policy writes behind each query's, up to its next call or its
-        end.
+        """Return the ids that the policy writes behind each query's, to its next call or end.
 
         A private name of TRL's that its users' subclasses call. Nothing is padded here.
         """
@@ -282,9 +283,7 @@ class TextEnvironment(FollowsAssignments):
             self._generator.append_tool_output(history, ids)
 
     def _read(self, words: str, pause: Pause) -> CallBlock | None:
-        """Return the call of a pause, parsed by a subclass's `parse_tool_call` if it overrides
-        that.
-        """
+        """Return the call of a pause, by a subclass's `parse_tool_call` if it overrides that."""
         if not is_overridden(self, "parse_tool_call", _PARSE_TOOL_CALL):
             return pause.block
         tool, query = self.parse_tool_call(words)

@@ -1,6 +1,4 @@
-"""TextHistory: one episode with tools in mid-generation, as text, as token ids, and as who wrote
-what.
-"""
+"""TextHistory: one episode with tools in mid-generation, as text, ids and authors."""
 
 from __future__ import annotations
 
@@ -18,8 +16,9 @@ Span = tuple[int, int]
 
 
 class TextHistory:
-    """Segments of an episode in order: the query first, then the policy's and the system's
-    (tools').
+    """Segments of an episode in order.
+
+    The query first, then the policy's and the system's (tools').
 
     `text` and `tokens` hold all of it; `text_spans` and `token_spans` where each segment lies,
     `system_spans` whether the system wrote it, `token_masks` 1 for tokens of the policy.
@@ -51,8 +50,9 @@ class TextHistory:
         system: bool = True,
         logprobs: Sequence[float] | None = None,
     ) -> None:
-        """Append a segment written by the system or the policy. An empty one is valid: its author
-        had nothing to say.
+        """Append a segment written by the system or the policy.
+
+        An empty one is valid: its author had nothing to say.
         """
         ids = [int(token) for token in tokens]
         self.text_spans.append((len(self.text), len(self.text) + len(text)))
@@ -97,8 +97,9 @@ class TextHistory:
 
     @property
     def last_words(self) -> tuple[int, int]:
-        """The first and the end of the segments that the policy wrote since the system last did;
-        equal for none.
+        """The first and the end of the segments that the policy wrote since the system last did.
+
+        Equal for none.
         """
         first = len(self.system_spans)
         while first > 0 and not self.system_spans[first - 1]:
@@ -138,8 +139,9 @@ class TextHistory:
     def show_tokens(
         self, tokenizer: Any, show_legend: bool = False, *, console: Console | None = None
     ) -> None:
-        """Print the episode's tokens as the tokenizer spells them, coloured by who wrote what;
-        needs rich.
+        """Print the episode's tokens as the tokenizer spells them, coloured by who wrote what.
+
+        Needs rich.
         """
         from fctncalling.text_environment.history_view import (
             console_or_default,

@@ -16,8 +16,9 @@ from fctncalling.training.counters import Counters
 def adapted_config(
     config: TrainConfig, counters: Counters, episodes: Sequence[EpisodeRecord]
 ) -> TrainConfig:
-    """Return the config of the next update, which learns from these episodes; their returns go
-    into the counters.
+    """Return the config of the next update, which learns from these episodes.
+
+    Their returns go into the counters.
     """
     if config.normalize_rewards:
         statistics = ReturnStatistics(*counters.returns)
@@ -32,8 +33,10 @@ def adapted_config(
 def update_adaptive_settings(
     config: TrainConfig, counters: Counters, metrics: Mapping[str, float | None]
 ) -> Metrics:
-    """Return metrics of the adaptive settings; store the next update's entropy coefficient in the
-    counters, where the policy was moved in this one.
+    """Return metrics of the adaptive settings.
+
+    Store the next update's entropy coefficient in the counters, where the policy was moved in this
+    one.
     """
     figures: Metrics = {}
     if config.normalize_rewards:

@@ -46,8 +46,9 @@ def own_python() -> str:
 
 
 def _short(program: Path) -> str:
-    """Return a program by its name where the shell finds it by that, else by its path, from here
-    where it lies below; links are not followed, for an environment's Python is one.
+    """Return a program by its name where the shell finds it so, else by its path.
+
+    From here where it lies below; links are not followed, for an environment's Python is one.
     """
     path = os.path.abspath(program)
     for name in {program.name, program.name.rstrip("0123456789.")}:

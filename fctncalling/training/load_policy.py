@@ -34,8 +34,9 @@ def load_policy(
     device: torch.device,
     roles: Sequence[str] = (),
 ) -> tuple[ActorCritic, ChatTemplate]:
-    """Return policy and chat template of the model, or of a checkpoint; sets torch's threads and
-    every seed. roles: those that have weights of their own.
+    """Return policy and chat template of the model, or of a checkpoint.
+
+    Sets torch's threads and every seed. roles: those that have weights of their own.
     """
     import torch
     from transformers import AutoTokenizer
@@ -85,8 +86,9 @@ def _check_positions(model: Any, config: TrainConfig) -> None:
 
 
 def _check_tokenizer(tokenizer: Any, model: Any) -> None:
-    """Raise ValueError for a tokenizer that does not fit the model: empty, or with tokens outside
-    its embedding.
+    """Raise ValueError for a tokenizer that does not fit the model.
+
+    Empty, or with tokens outside its embedding.
     """
     ids, known = tokenizer.encode("a b", add_special_tokens=False), model.get_input_embeddings()
     if not ids:
@@ -98,8 +100,9 @@ def _check_tokenizer(tokenizer: Any, model: Any) -> None:
 
 
 def load_template(tokenizer: object, path: str | None) -> ChatTemplate:
-    """Return the chat template of a file or of the tokenizer; without either, announce and use a
-    plain one.
+    """Return the chat template of a file or of the tokenizer.
+
+    Without either, announce and use a plain one.
     """
     from jinja2.exceptions import TemplateError
 
@@ -170,8 +173,9 @@ def attach_parts(
     device: torch.device,
     roles: Sequence[str] = (),
 ) -> None:
-    """Attach adapters, critic and reference as configured; SettingError if a file does
-    not fit.
+    """Attach adapters, critic and reference as configured.
+
+    SettingError if a file does not fit.
     """
     from fctncalling.algorithms.policy.gradient_checkpointing import recomputed_layers
     from fctncalling.algorithms.policy.precision import compute_dtype, set_compute_dtype
@@ -197,8 +201,9 @@ def attach_parts(
 
 
 def weights_source(config: TrainConfig, checkpoint: Path | None) -> str:
-    """Return the source of the language model's weights: the checkpoint, or the base model if the
-    checkpoint holds adapters only.
+    """Return the source of the language model's weights.
+
+    The checkpoint, or the base model if the checkpoint holds adapters only.
     """
     return base_model(config) if checkpoint is None or config.lora_r else str(checkpoint)
 
@@ -223,9 +228,7 @@ def _adapt(
 
 
 def _load_critic_from(policy: ActorCritic, config: TrainConfig, folder: Path) -> None:
-    """Let the policy's critic be that of a checkpoint, which must read with what this run's reads
-    with.
-    """
+    """Take a checkpoint's critic for the policy; it must read what this run's reads."""
     from safetensors import SafetensorError
 
     kind = critic_kind(folder)
@@ -255,8 +258,9 @@ def critic_kind(folder: Path) -> str | None:
 
 
 def base_model(config: TrainConfig) -> str:
-    """Return the folder or hub name of the model that a run starts from: the reference, whatever
-    was learned since. A GGUF file is converted first, once.
+    """Return the folder or hub name of the model that a run starts from.
+
+    The reference, whatever was learned since. A GGUF file is converted first, once.
     """
     if config.model_name_or_path is None:
         return str(embedded_path(ENV_MODELS.get(config.env_name, "model")))

@@ -82,8 +82,9 @@ def prepare_run(
 
 
 def _restore(run: TrainingRun, checkpoint: Path | None, shown: list[EpisodeRecord]) -> None:
-    """Restore a run, with a supervised stage where demonstrations are shown, from its checkpoint;
-    or clear the log of one that saved none.
+    """Restore a run, with a supervised stage where demonstrations are shown, from its checkpoint.
+
+    Or clear the log of one that saved none.
     """
     if shown:
         run.supervised = SupervisedLearner(run.policy, shown, run.config, run.processes)
@@ -97,8 +98,9 @@ def _restore(run: TrainingRun, checkpoint: Path | None, shown: list[EpisodeRecor
 def _check_and_announce(
     config: TrainConfig, run_config: RunConfig, policy: ActorCritic, template: ChatTemplate
 ) -> None:
-    """Check the chat template; announce limits of prefix sharing, which the policy finds before its
-    weights are sharded.
+    """Check the chat template.
+
+    Announce limits of prefix sharing, which the policy finds before its weights are sharded.
     """
     check_prompt_style(run_config.prompt_style, template)
     if not run_config.no_doctor:

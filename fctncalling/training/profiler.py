@@ -31,8 +31,9 @@ class NoProfiler:
 
 @contextmanager
 def profiling(run: TrainingRun, enabled: bool) -> Iterator[NoProfiler]:
-    """Yield the profiler for the loop of a run; at the end write profile/trace.json.gz and
-    profile/table.txt, and print the table.
+    """Yield the profiler for the loop of a run.
+
+    At the end write profile/trace.json.gz and profile/table.txt, and print the table.
 
     The parts are measured by the hooks of `data/timing.py` and only here: a run without a profile
     pays one comparison a call.
@@ -69,8 +70,9 @@ class Profiler(NoProfiler):
         self._counts = False  # whether what is timed now goes into the table
 
     def add_time(self, part: str, wall_s: float, cpu_s: float) -> None:
-        """Count one call of a part; environments and tools, which run in threads, by the time they
-        compute.
+        """Count one call of a part.
+
+        Environments and tools, which run in threads, by the time they compute.
 
         What tools took with their own waiting is a line beside the table.
         """

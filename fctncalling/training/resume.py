@@ -31,8 +31,9 @@ FREE_SETTINGS = ("resume", "num_updates", "experiment_name", "results_dir")
 def checkpoint_to_resume(
     config: TrainConfig, folder: Path, *, is_first: bool = True
 ) -> Path | None:
-    """Return the checkpoint that --resume asks for; None for the beginning, also of a run killed
-    before it saved.
+    """Return the checkpoint that --resume asks for.
+
+    None for the beginning, also of a run killed before it saved.
 
     Raises RunExistsError if a new run would overwrite one (the first process looks, before it
     writes itself), RunLockedError if another process works on it, CheckpointError if there is
@@ -88,8 +89,9 @@ def _compare_settings(config: TrainConfig, checkpoint: Path) -> None:
 
 
 def changed_settings(config: TrainConfig, checkpoint: Path) -> dict[str, tuple[Any, Any]]:
-    """Return the settings that differ from those the checkpoint's run had last: name -> (before,
-    now).
+    """Return the settings that differ from those the checkpoint's run had last.
+
+    Name -> (before, now).
     """
     try:
         before = json.loads(

@@ -57,9 +57,7 @@ def run_description(config: TrainConfig, processes: ProcessGroup) -> dict[str, A
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of this package, of Python and of the libraries that decide the
-    numbers.
-    """
+    """Return the versions of this package, Python and the libraries that decide numbers."""
     import platform
     from importlib.metadata import version
 
@@ -70,8 +68,9 @@ def versions() -> dict[str, str]:
 
 
 def _commit() -> str:
-    """Return the git commit of a clone, "-dirty" behind it where files were changed; "" where this
-    package is no clone, or there is no git.
+    """Return the git commit of a clone, "-dirty" behind it where files were changed.
+
+    "" where this package is no clone, or there is no git.
     """
     root = Path(fctncalling.__file__).resolve().parents[1]
     if not (root / ".git").exists():  # else a repository that the package is installed in answers

@@ -42,8 +42,9 @@ def check_start(config: TrainConfig, run_config: RunConfig) -> None:
 
 
 def check_model(name: str) -> None:
-    """Raise ModelError for a model that transformers could not load; GGUF files are checked as
-    they are converted.
+    """Raise ModelError for a model that transformers could not load.
+
+    GGUF files are checked as they are converted.
     """
     if is_gguf(name) and not Path(name).expanduser().is_dir():
         return
@@ -81,8 +82,9 @@ def check_central_critic(
 
 
 def check_template(template: ChatTemplate) -> None:
-    """Raise SettingError if chat template or tokenizer would spoil training; takes some 0.1
-    s.
+    """Raise SettingError if chat template or tokenizer would spoil training.
+
+    Takes some 0.1 s.
     """
     from fctncalling.training.model_checks.template_findings import findings_on
 

@@ -19,8 +19,9 @@ BASE_VERSION = -1  # of the weights that the stage starts from; updates are coun
 
 
 def learn_demonstrations(run: TrainingRun, progress: Progress) -> None:
-    """Evaluate the base model, take the steps of the stage that are left, and save its end; nothing
-    where the run has no such stage, or is past it.
+    """Evaluate the base model, take the steps of the stage that are left, and save its end.
+
+    Nothing where the run has no such stage, or is past it.
     """
     learner = run.supervised
     if learner is None:

@@ -50,8 +50,9 @@ class TaskSetup(NamedTuple):
 
 
 def make_task_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
-    """Return environments and tasks for --env_name and its related flags; SettingError, TaskError
-    name the flag or file at fault.
+    """Return environments and tasks for --env_name and its related flags.
+
+    SettingError, TaskError name the flag or file at fault.
     """
     if config.env_name != "fctncalling_env" and (run_config.tools or ":" in config.reward):
         raise SettingError(
@@ -151,8 +152,9 @@ def _team_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
 
 
 def _registered_setup(config: TrainConfig) -> TaskSetup:
-    """Return environments that gymnasium knows; SettingError for a name that it does not, or a
-    module that is missing.
+    """Return environments that gymnasium knows.
+
+    SettingError for a name that it does not, or a module that is missing.
     """
     import gymnasium
 
@@ -188,8 +190,10 @@ def _check_handler(name: str) -> None:
 def _checked_tasks(
     config: TrainConfig, run_config: RunConfig, user_classes: Collection[str]
 ) -> tuple[list[Task], list[Task]]:
-    """Return training and held-out tasks; TaskError, naming the file, for a class that may not be
-    imported, or a task without ground truth.
+    """Return training and held-out tasks.
+
+    TaskError, naming the file, for a class that may not be imported, or a task without ground
+    truth.
     """
     training, held_out = load_bfcl_tasks(config, user_classes)
     check_tasks(training, str(config.dataset_path), config, run_config)
@@ -200,9 +204,7 @@ def _checked_tasks(
 def check_tasks(
     tasks: Sequence[Task], path: str, config: TrainConfig, run_config: RunConfig
 ) -> None:
-    """Raise TaskError, naming the file, for a class that may not be imported, or a task without
-    ground truth.
-    """
+    """Raise TaskError, naming the file, for a forbidden class or a task without truth."""
     named_by_path(tasks, path, allowed=run_config.allow_task_tools)
     if ":" not in config.reward:  # a reward of one's own may need no ground truth
         _check_ground_truths(tasks, path)

@@ -43,8 +43,9 @@ def split_held_out(
 
 
 def _held_out_places(categories: Sequence[str]) -> set[int]:
-    """Return which places of a list are held out: the first fifth of each category, at least one
-    where two others remain to be learned from.
+    """Return which places of a list are held out.
+
+    The first fifth of each category, at least one where two others remain to be learned from.
     """
     counts = Counter(categories)
     left = {

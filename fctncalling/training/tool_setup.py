@@ -28,9 +28,10 @@ def make_toolbox(
     mcp: str | None = None,
     mcp_timeout_s: float = TIMEOUT_S,
 ) -> ToolBox | None:
-    """Return the tools that a configuration file in OpenRLHF's form enables, or without a file the
-    Python executor and the calculator, and the tools of the MCP servers of `mcp` (an address a
-    line); None without any.
+    """Return the tools that a configuration file in OpenRLHF's form enables.
+
+    Without a file the Python executor and the calculator; and the tools of the MCP servers of `mcp`
+    (an address a line). None without any.
 
     All environments of a run share the box: its limits on calls at once hold for all of them
     together. `num_executors`, where given, wins over the file's.
@@ -58,8 +59,9 @@ def make_toolbox(
 
 
 def _box(tools: list[Any], mcp: str | None, mcp_timeout_s: float, **limits: Any) -> ToolBox:
-    """Return a box with the tools and the MCP servers; SettingError for a server that cannot be
-    had.
+    """Return a box with the tools and the MCP servers.
+
+    SettingError for a server that cannot be had.
     """
     addresses = map(with_scheme, (mcp or "").splitlines())
     try:
@@ -71,8 +73,7 @@ def _box(tools: list[Any], mcp: str | None, mcp_timeout_s: float, **limits: Any)
 def make_inline_toolbox(
     *, num_executors: int | None, config_path: str | None
 ) -> tuple[ToolBox, int | None]:
-    """Return the tools of a job that calls them in mid-generation, and how many calls its
-    configuration allows.
+    """Return the tools of a job that calls them in mid-generation, and the calls it allows.
 
     They are the executor, the calculator and, where what ranks pages is installed, the local
     search; those that a configuration file enables, where there is one. Raises SettingError naming

@@ -124,8 +124,9 @@ def _task_setup(
     training: Sequence[str] | None,
     held_out: Sequence[str] | None,
 ) -> TaskSetup:
-    """Return a user's environments with the tasks to draw from and those to evaluate on, at most
-    --eval_episodes of them.
+    """Return a user's environments with the tasks to draw from and to evaluate on.
+
+    At most --eval_episodes of the latter.
     """
     from fctncalling.algorithms.rollout.task_sampler import Candidate
     from fctncalling.training.task_setup import TaskSetup

@@ -179,8 +179,9 @@ class TrainingRun:
         rates: tuple[float, float],
         trace: TokenTrace | None,
     ) -> dict[str, float | None]:
-        """Take the gradient steps of one update, with the settings that the run has come to, at
-        learning rates (policy, critic).
+        """Take the gradient steps of one update, at learning rates (policy, critic).
+
+        With the settings that the run has come to.
         """
         set_learning_rates(self.optimisers, rates)
         generator = torch.Generator().manual_seed(

@@ -20,8 +20,9 @@ def import_user_object(flag: str, target: str) -> Any:
 
 
 def load_reward(reward: str) -> Any:
-    """Return the name of a built-in reward, or the function of MODULE:NAME; SettingError for
-    anything else.
+    """Return the name of a built-in reward, or the function of MODULE:NAME.
+
+    SettingError for anything else.
     """
     if ":" not in reward:
         return reward

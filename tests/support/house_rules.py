@@ -87,6 +87,18 @@ def long_lines(root: Path, folders: Sequence[str], columns: int) -> list[str]:
     ]
 
 
+def overlong_summaries(root: Path) -> list[str]:
+    """Return "file:line" of docstrings whose first line is not followed by a blank one."""
+    return [
+        f"{_name(file, root)}:{node.body[0].lineno}"
+        for file in package_files(root)
+        for node in ast.walk(tree_of(file))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and (docstring := ast.get_docstring(node))
+        and "".join(docstring.split("\n")[1:2]).strip()
+    ]
+
+
 def joint_assignments(root: Path) -> list[str]:
     """Return "file:line" of every statement that assigns more than one attribute."""
     return [

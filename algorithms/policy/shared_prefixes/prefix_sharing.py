@@ -23,8 +23,9 @@ MIN_ROOT_SHARE = 0.5  # a mask over a whole tree costs its square: rows with les
 
 
 class PrefixSharing(NamedTuple):
-    """Sizes of a model that decide what a pass over rows costs, in tokens through its linear
-    layers.
+    """Sizes of a model that decide what a pass over rows costs.
+
+    In tokens through its linear layers.
     """
 
     layer_flops: int  # of the linear layers for a token, in each layer
@@ -64,8 +65,9 @@ class PrefixSharing(NamedTuple):
         return groups
 
     def may_pay(self, rows: Sequence[Ids], longest: int) -> bool:
-        """Return whether enough tokens are shared among all the rows, of which the longest pass has
-        so many tokens; quickly found out.
+        """Return whether the rows share enough tokens for a shared pass; quickly found out.
+
+        The longest pass has so many tokens.
         """
         if self.max_row is not None and longest > self.max_row:
             return False

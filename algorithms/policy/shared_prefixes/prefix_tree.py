@@ -48,8 +48,9 @@ class PrefixTree(NamedTuple):
         )
 
     def subtree_ends(self) -> Tensor:
-        """Return the end of the subtree of each token's segment, (U,), on the CPU: the token is
-        attended to from itself up to there.
+        """Return the end of the subtree of each token's segment, (U,), on the CPU.
+
+        The token is attended to from itself up to there.
         """
         sizes = torch.tensor([segment.end - segment.start for segment in self.segments])
         ends = torch.tensor([segment.descendants_end for segment in self.segments])
@@ -118,8 +119,9 @@ def common_lengths(rows: Sequence[Ids]) -> list[int]:
 def _branches(
     common: Sequence[int], low: int, high: int, length: int
 ) -> tuple[int, list[tuple[int, int]]]:
-    """Return how many tokens the sorted rows [low, high) have in common, and the ranges of rows
-    that have more in common; `length` is that of row `low`.
+    """Return the common tokens of sorted rows [low, high), and the ranges that share more.
+
+    `length` is that of row `low`.
     """
     if high - low == 1:
         return length, [(low, high)]
@@ -129,8 +131,9 @@ def _branches(
 
 
 def _segments(levels: Sequence[tuple[int, int, int]], size: int) -> tuple[Segment, ...]:
-    """Return the segments of (start, end, level) in depth-first order: the descendants of one end
-    where the next one of its own or a higher level starts.
+    """Return the segments of (start, end, level) in depth-first order.
+
+    The descendants of one end where the next one of its own or a higher level starts.
     """
     segments, later = list[Segment](), list[tuple[int, int]]()  # later: (level, start), a stack
     for start, end, level in reversed(levels):

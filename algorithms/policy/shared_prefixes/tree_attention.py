@@ -47,8 +47,9 @@ class AttentionPart(NamedTuple):
 def attention_parts(
     tree: PrefixTree, queries: Sequence[int] | None = None, *, dtype: torch.dtype = torch.float32
 ) -> list[AttentionPart]:
-    """Return the parts that make up the attention of some tokens of a tree, those with a bias
-    first: one for every query.
+    """Return the attention parts of some tokens of a tree, those with a bias first.
+
+    The others are one for every query.
 
     queries: the tokens in ascending order; None: all of them.
     """
@@ -79,8 +80,9 @@ def _mask(queries: Sequence[int], key: int, subtree_ends: NDArray[np.int64]) -> 
 
 
 def _runs(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
-    """Yield the segments in order: those with descendants one by one, leaves together as far as
-    they fit into a block.
+    """Yield the segments in order.
+
+    Those with descendants one by one, leaves together as far as they fit into a block.
     """
     run: list[Segment] = []
     for segment in segments:

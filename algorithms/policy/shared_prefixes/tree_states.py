@@ -47,8 +47,9 @@ def tree_states_at(
     columns: Tensor,  # (N,)
     run: LayerRunner = run_layer,
 ) -> Tensor:
-    """Return the decoder's last hidden states, after the final norm, at N positions of the tree's
-    rows, (N, H); `run` calls its layers.
+    """Return the decoder's last hidden states at N positions of the tree's rows, (N, H).
+
+    After the final norm; `run` calls its layers.
     """
     if reads_by_segment(model, decoder):
         return _segment_states_at(decoder, tree, rows, columns, run)
@@ -139,8 +140,9 @@ def _masked_states_at(decoder: Any, tree: PrefixTree, rows: Tensor, columns: Ten
 
 
 def _as_mask(decoder: Any, attended: Tensor) -> Tensor:
-    """Return which tokens are attended to, (R, 1, M, M), as the decoder's attention takes it: bool
-    for SDPA, else a bias.
+    """Return which tokens are attended to, (R, 1, M, M), as the decoder's attention takes it.
+
+    Bool for SDPA, else a bias.
     """
     if getattr(decoder.config, "_attn_implementation", None) == "sdpa":
         return attended

@@ -31,8 +31,9 @@ _NAMED_FUNCTION = re.compile(r'"function"\s*:\s*"')
 
 
 class ReturnFormat(CallFormat):
-    """Base class of return formats; `tagged` where calls must be inside <TOOLCALL> and
-    </TOOLCALL>.
+    """Base class of return formats.
+
+    `tagged` where calls must be inside <TOOLCALL> and </TOOLCALL>.
     """
 
     format: str  # BFCL's name of it
@@ -136,8 +137,9 @@ class JsonReturn(ReturnFormat):
         return text.removeprefix("[").lstrip().startswith("{")
 
     def calls_in(self, text: str) -> Record:
-        """Return the calls of the first thing in brackets that could be a list of objects; raises
-        DecodeError.
+        """Return the calls of the first thing in brackets that could be a list of objects.
+
+        Raises DecodeError.
         """
         start, end = text.find("["), text.rfind("]")
         if 0 <= start < end:
@@ -171,8 +173,9 @@ def _function_call(each: dict[str, Any]) -> dict[Any, Any]:
 
 
 def first_list_of_objects(text: str) -> str:
-    r"""Return what BFCL's `\[\s*{.*?}\s*(?:,\s*{.*?}\s*)*\]` (dot matches all) finds first, else
-    the whole text.
+    r"""Return the first list of JSON objects in a text, else the whole text.
+
+    BFCL's pattern is `\[\s*{.*?}\s*(?:,\s*{.*?}\s*)*\]`, where the dot matches all.
 
     Brackets and braces are not paired: from "[{" on, the list ends behind the first "}" that "]"
     follows, or that ", {" follows from where the same holds. Read from right to left, each of them

@@ -24,8 +24,9 @@ RETURN_HANDLERS: dict[tuple[str, bool], Handler] = {
 
 
 class VariantCalls(Handler):
-    """Handler of a prompt variant's return format; its name is the variant's, which words the
-    instructions.
+    """Handler of a prompt variant's return format.
+
+    Its name is the variant's, which words the instructions.
     """
 
     def __init__(self, variant: PromptVariant) -> None:

@@ -93,8 +93,9 @@ class XmlReturn(ReturnFormat):
             raise DecodeError("value", f"an argument cannot be read: {error}") from None
 
     def untagged_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield the one text of calls; strings whose ends or characters XML would lose are written
-        as literals.
+        """Yield the one text of calls.
+
+        Strings whose ends or characters XML would lose are written as literals.
         """
         functions = (
             f'<function name="{_escaped(call.name)}">'
@@ -121,8 +122,9 @@ class VerboseXml(XmlReturn):
         return "<params" in text or " value=" in text or "<param" not in text
 
     def arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
-        """Yield the arguments inside <params>, or without that those of the function; a value not
-        given is empty.
+        """Yield the arguments inside <params>, or without that those of the function.
+
+        A value not given is empty.
         """
         params = function.find("params")
         for param in (function if params is None else params).findall("param"):

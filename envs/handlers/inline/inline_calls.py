@@ -75,8 +75,9 @@ class InlineCalls(CallFormat):
         """Return what stands between an opening and a closing mark."""
 
     def pause(self, text: str, start: int = 0) -> Pause:
-        """Return the state of the policy's text since the last result; its last action begins at
-        `start`.
+        """Return the state of the policy's text since the last result.
+
+        Its last action begins at `start`.
         """
         opened = self._opening.search(text)
         submitted = text.find(self.submit) if self.submit else -1
@@ -120,8 +121,9 @@ class InlineCalls(CallFormat):
         return self._opening.search(text) is not None
 
     def decode_ast(self, text: str) -> Record:
-        """Return the calls of the closed blocks of a message; raises DecodeError where a block is
-        none.
+        """Return the calls of the closed blocks of a message.
+
+        Raises DecodeError where a block is none.
         """
         require_readable(text)
         record: Record = []

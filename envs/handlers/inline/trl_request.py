@@ -1,5 +1,6 @@
-"""TRL's call syntax: `<request><Tool>query<call>`, answered by `result<response>`, ended by
-`<submit>`.
+"""TRL's call syntax.
+
+`<request><Tool>query<call>`, answered by `result<response>`, ended by `<submit>`.
 """
 
 from __future__ import annotations

@@ -105,8 +105,9 @@ class _CallReader:
         return arguments
 
     def _value(self, node: Node) -> str:
-        """Return a value's text: quotes dropped at the top only, white space dropped between the
-        parts of most.
+        """Return a value's text.
+
+        Quotes dropped at the top only, white space dropped between the parts of most.
         """
         if node.type in _QUOTED:
             return self._text(node)[1:-1]

@@ -1,5 +1,4 @@
-"""JavaScript calls, `[open(width=5, label="x")]`, decoded as BFCL's JavaScript parser does, bug for
-bug.
+"""Handler of JavaScript calls, `[open(width=5, label="x")]`, decoded bug for bug.
 
 The first statement that is a call counts; two calls with a comma between are none. Of its arguments
 assignments count, and bare names and `true`. A value is its source text, without the quotes around
@@ -96,8 +95,9 @@ def _nodes(root: Node) -> Iterator[Node]:
 
 
 def _is_called_await(node: Node, source: bytes) -> bool:
-    """Whether a node is a name that BFCL's release takes for the operator; before `)` it inserts
-    what is awaited.
+    """Whether a node is a name that BFCL's release takes for the operator.
+
+    Before `)` it inserts what is awaited.
     """
     if node.type != "identifier" or node.text != b"await":
         return False
@@ -105,8 +105,9 @@ def _is_called_await(node: Node, source: bytes) -> bool:
 
 
 def _is_behind_a_pattern(token: Node) -> bool:
-    """Whether a token was inserted where BFCL's release inserts none: behind what may also be a
-    pattern, `{}`.
+    """Whether a token was inserted where BFCL's release inserts none.
+
+    Behind what may also be a pattern, `{}`.
     """
     before = token.prev_sibling
     while before is not None and before.type not in ("object", "array") and before.child_count:

@@ -55,14 +55,16 @@ class SourceCalls(Handler):
         raise NotImplementedError
 
     def recognises(self, text: str) -> bool:
-        """Whether the text holds what may be a call; the look of it does not tell in which
-        language.
+        """Whether the text holds what may be a call.
+
+        The look of it does not tell in which language.
         """
         return "(" in text
 
     def decode_action(self, text: str) -> DecodedAction:
-        """Decode a text once: the record is {} for one that parses and holds no call. Raises
-        DecodeError.
+        """Decode a text once: the record is {} for one that parses and holds no call.
+
+        Raises DecodeError.
 
         The call's arguments are source text. Its call string is what the tools, which are Python,
         would be handed; BFCL executes no other language.
@@ -77,8 +79,9 @@ class SourceCalls(Handler):
         return DecodedAction(self.call_in(source), calls_of, bfcl_call_strings)
 
     def render(self, calls: Sequence[Call]) -> str:
-        """Return the canonical text of no call or one; ValueError for more, and for what the
-        language cannot say.
+        """Return the canonical text of no call or one.
+
+        ValueError for more, and for what the language cannot say.
         """
         if len(calls) > 1:
             raise ValueError(
@@ -97,8 +100,9 @@ class SourceCalls(Handler):
         return f"{call.name}({', '.join(arguments)}){self.end}"
 
     def _source_of(self, key: Any, value: Any) -> str:
-        """Return the source of one argument: as it stands where it looks like a literal, else in
-        quotes if it can.
+        """Return the source of one argument.
+
+        As it stands where it looks like a literal, else in quotes if it can.
         """
         if not isinstance(value, str):
             raise ValueError(
@@ -139,8 +143,7 @@ def named_once(arguments: Mapping[Any, str], name: Any) -> None:
 def plain_call(
     source: str, reserved: frozenset[str], *, containers: bool = False
 ) -> list[dict[str, dict[str, str]]] | None:
-    """Fast path: the record of a call of names, numbers and simple strings, whose reading is
-    unambiguous.
+    """Fast path for calls of names, numbers and simple strings, whose reading is unambiguous.
 
     None for any other source: a grammar reads those, and these five times slower. `reserved` are
     the words that are no names in a language; one with `containers` writes lists and objects as

@@ -31,9 +31,7 @@ _OPERATORS = frozenset("=<>!~+-*/%&|^?:@#\\")
 
 
 def require_grammar(language: str) -> None:
-    """Raise MissingExtra, before the first text comes, where a language's grammar is not
-    installed.
-    """
+    """Raise MissingExtra where a language's grammar is not installed, before the first text."""
     _grammar(language)
 
 
@@ -82,8 +80,9 @@ def _require_flat(tokens: Sequence[str]) -> None:
 
 
 def root_of(source: bytes, language: str) -> Node:
-    """Return the root of the source's tree; raises DecodeError for no tree, MissingExtra for no
-    grammar.
+    """Return the root of the source's tree.
+
+    Raises DecodeError for no tree, MissingExtra for no grammar.
 
     As in BFCL a token that the parser had to insert is no fault, one that it had to skip is.
     """

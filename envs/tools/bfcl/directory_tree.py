@@ -50,8 +50,9 @@ class File:
 
 
 class Directory:
-    """A named table of contents, in insertion order; equal by name and contents, whatever the
-    parent.
+    """A named table of contents, in insertion order.
+
+    Equal by name and contents, whatever the parent.
     """
 
     __slots__ = ("contents", "name", "parent")
@@ -68,8 +69,9 @@ class Directory:
         self.contents[name] = File(name, content)
 
     def add_files(self, names: Sequence[str]) -> None:
-        """Put new empty files last; raises ValueError where a name is taken, with those before it
-        added.
+        """Put new empty files last.
+
+        Raises ValueError where a name is taken, with those before it added.
         """
         if self.contents.keys().isdisjoint(names):
             self.contents.update({name: File(name) for name in names})
@@ -78,8 +80,9 @@ class Directory:
             self.add_file(name)
 
     def add_directory(self, name: Any) -> Directory:
-        """Put a new empty directory last and return it;
-        raises ValueError where the name is taken.
+        """Put a new empty directory last and return it.
+
+        Raises ValueError where the name is taken.
         """
         if name in self.contents:
             raise ValueError(f"Directory '{name}' already exists in directory '{self.name}'.")
@@ -138,9 +141,7 @@ class Directory:
         return memo[id(self)]  # type: ignore[no-any-return]
 
     def _reachable(self, memo: dict[int, Any]) -> list[Directory]:
-        """Return every directory that hangs together with this one and is not yet in the memo, each
-        once.
-        """
+        """Return the directories that hang together with this one and are not in the memo."""
         pending: list[Directory] = [self]
         seen, found = {id(self)}, list[Directory]()
         while pending:

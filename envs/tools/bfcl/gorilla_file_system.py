@@ -1,5 +1,6 @@
-"""BFCL's GorillaFileSystem: a shell over an imaginary directory tree (`gorilla_file_system.py`
-there).
+"""BFCL's GorillaFileSystem.
+
+A shell over an imaginary directory tree (`gorilla_file_system.py` there).
 
 Deviations, all where BFCL's own would hang or crash: `find` refuses to list more than MAX_FOUND
 entries, and directories that contain themselves compare by value instead of ending the check.
@@ -23,15 +24,17 @@ _CYCLE = "maximum recursion depth exceeded"  # what BFCL's unbounded recursion e
 
 
 def _is_valid_name(name: Any) -> bool:
-    """Whether no forbidden character occurs in the name; "" and "." are valid, a number raises
-    TypeError.
+    """Whether no forbidden character occurs in the name.
+
+    "" and "." are valid, a number raises TypeError.
     """
     return not any(character in name for character in _TABLE["invalid_name_characters"])
 
 
 class GorillaFileSystem:
-    """A current directory in a tree; `root` and `long_context` are compared, the current directory
-    is not.
+    """A current directory in a tree.
+
+    `root` and `long_context` are compared, the current directory is not.
     """
 
     long_context: bool
@@ -40,8 +43,9 @@ class GorillaFileSystem:
     _copies_scenario = True  # it takes names and texts, and no object, out of a scenario
 
     def _load_scenario(self, scenario: dict[str, Any], long_context: bool = False) -> None:
-        """Build the tree below the FIRST key of scenario["root"]; without one, an empty directory
-        "/".
+        """Build the tree below the FIRST key of scenario["root"].
+
+        Without one, an empty directory "/".
         """
         self.long_context = long_context
         self.root = Directory("/")
@@ -69,17 +73,16 @@ class GorillaFileSystem:
             directory.add_files(extension.file_names)
 
     def _file(self, name: Any) -> File | None:
-        """Return the file of that name in the current directory, None if there is none or it is a
-        directory.
-        """
+        """Return the current directory's file of that name, None for a directory or no entry."""
         if name not in self._current_dir.contents:
             return None
         item = self._current_dir.contents[name]
         return item if isinstance(item, File) else None
 
     def _navigate(self, path: Any) -> Directory | dict[str, str]:
-        """Return the directory at a path (".." is not understood), or BFCL's error in the words of
-        `cd`.
+        """Return the directory at a path, or BFCL's error in the words of `cd`.
+
+        ".." is not understood.
         """
         if path is None or path == ".":
             return self._current_dir
@@ -103,9 +106,7 @@ class GorillaFileSystem:
         return {"current_working_directory": "/" + "/".join(reversed(names))}
 
     def ls(self, a: Any = False) -> dict[str, Any]:
-        """Return the names in the current directory,
-        those that begin with "." only if asked for.
-        """
+        """Return the names in the current directory, those with a leading "." only on demand."""
         names = list(self._current_dir.contents)
         return {
             "current_directory_content": names
@@ -114,9 +115,7 @@ class GorillaFileSystem:
         }
 
     def cd(self, folder: Any) -> dict[str, Any]:
-        """Go one level up or down, or to the root, and return the new directory's name ({} for
-        "..").
-        """
+        """Go one level up or down, or to the root, and return the new name ({} for "..")."""
         folder = folder.rstrip("/") or "/"
         if folder == "..":
             if self._current_dir.parent is None:
@@ -144,8 +143,9 @@ class GorillaFileSystem:
         return None
 
     def touch(self, file_name: Any) -> dict[str, Any] | None:
-        """Make an empty file in the current directory; None on success, an error if the name is
-        taken.
+        """Make an empty file in the current directory.
+
+        None on success, an error if the name is taken.
         """
         if not _is_valid_name(file_name):
             return {"error": f"touch: cannot touch '{file_name}': Invalid character"}
@@ -221,8 +221,9 @@ class GorillaFileSystem:
         return {"matching_lines": [line for line in file.content.splitlines() if pattern in line]}
 
     def du(self, human_readable: Any = False) -> dict[str, Any]:
-        """Return the UTF-8 bytes of all files below the current directory, shared ones counted each
-        time.
+        """Return the UTF-8 bytes of all files below the current directory.
+
+        Shared files count each time.
         """
         size: float = _total_bytes(self._current_dir, {})
         if not human_readable:
@@ -254,8 +255,9 @@ class GorillaFileSystem:
         }
 
     def mv(self, source: Any, destination: Any) -> dict[str, Any]:
-        """Rename an entry, or put it into a directory; a moved directory shares its contents with
-        the old one.
+        """Rename an entry, or put it into a directory.
+
+        A moved directory shares its contents with the old one.
         """
         found = self._destination("mv", "move", source, destination)
         if isinstance(found, dict):
@@ -313,8 +315,9 @@ class GorillaFileSystem:
         return {"result": f"'{dir_name}' removed"}
 
     def cp(self, source: Any, destination: Any) -> dict[str, Any]:
-        """Copy an entry; a copied directory has a table of its own whose entries are the old
-        objects.
+        """Copy an entry.
+
+        A copied directory has a table of its own whose entries are the old objects.
         """
         found = self._destination("cp", "copy", source, destination)
         if isinstance(found, dict):
@@ -334,8 +337,9 @@ class GorillaFileSystem:
 
 
 class _Extension:
-    """What long context adds to a loaded tree: a tail to most files, empty files to innermost
-    directories.
+    """What long context adds to a loaded tree.
+
+    A tail to most files, empty files to innermost directories.
     """
 
     def __init__(self) -> None:
@@ -344,9 +348,7 @@ class _Extension:
         self._tail: str = long_context_table("FILE_CONTENT_EXTENSION")
 
     def lengthened(self, name: str, content: Any) -> Any:
-        """Return the content with the tail appended,
-        unless the file's name is one of those spared.
-        """
+        """Return the content with the tail appended, unless the file's name is spared."""
         return content if name in self._spared else content + self._tail
 
 
@@ -364,8 +366,9 @@ def _walk(directory: Directory, path: str, open_tables: set[int]) -> Iterator[tu
 
 
 def _total_bytes(directory: Directory, sizes: dict[int, int | None]) -> int:
-    """Return the bytes below; `sizes` remembers each table of contents, None while it is being
-    summed.
+    """Return the bytes below.
+
+    `sizes` remembers each table of contents, None while it is being summed.
     """
     key = id(directory.contents)
     if key in sizes:

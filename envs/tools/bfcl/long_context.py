@@ -1,5 +1,6 @@
-"""The long-context tables of BFCL: imported official data, never shipped, found when a task first
-needs them.
+"""The long-context tables of BFCL.
+
+Imported official data, never shipped, found when a task first needs them.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ def long_context_table(name: str) -> Any:
 
 
 def long_context_path() -> Path:
-    """Return the JSON file the tables are read from; raises LongContextError, naming the cure, if
-    there is none.
+    """Return the JSON file the tables are read from.
+
+    Raises LongContextError, naming the cure, if there is none.
     """
     location = os.environ.get("FCTNCALLING_LONG_CONTEXT")
     if location:
@@ -64,8 +66,9 @@ def long_context_path() -> Path:
 
 
 class CachedList(list[Any]):
-    """A private copy of a table of atoms. A thousand figures take longer to write than the rest of
-    an episode.
+    """A private copy of a table of atoms.
+
+    A thousand figures take longer to write than the rest of an episode.
     """
 
     __slots__ = ("_table",)
@@ -98,8 +101,9 @@ class _Table:
 
 
 class _Tables:
-    """The tables of one file. They are copied for every answer, so what holds atoms only is copied
-    in one piece.
+    """The tables of one file.
+
+    They are copied for every answer, so what holds atoms only is copied in one piece.
     """
 
     def __init__(self, path: str) -> None:
@@ -154,9 +158,7 @@ def _read(path: str) -> _Tables:
 
 @lru_cache(maxsize=4)
 def _tables_at(place: str) -> _Tables:
-    """Return the tables of the place a variable names, which is not looked for again once it was
-    found.
-    """
+    """Return the tables of the place a variable names, looked for once."""
     return _read(str(long_context_path()))
 
 

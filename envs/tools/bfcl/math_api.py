@@ -85,8 +85,9 @@ class MathAPI:
             _SPARE.append(self._mpmath)
 
     def logarithm(self, value: Any, base: Any, precision: Any) -> dict[str, Any]:
-        """Return mpmath's log(value) / log(base) at a decimal precision; whatever goes wrong
-        becomes an error.
+        """Return mpmath's log(value) / log(base) at a decimal precision.
+
+        Whatever goes wrong becomes an error.
         """
         with _MPMATH:
             context = self._mpmath_context()
@@ -134,8 +135,9 @@ class MathAPI:
             return {"error": _TOO_LARGE}
 
     def imperial_si_conversion(self, value: Any, unit_in: Any, unit_out: Any) -> dict[str, Any]:
-        """Convert between imperial and SI units; a unit to itself, known or not, leaves the value
-        as it is.
+        """Convert between imperial and SI units.
+
+        A unit to itself, known or not, leaves the value as it is.
         """
         if not isinstance(value, int | float):
             return {"error": "Value must be a number"}
@@ -225,8 +227,9 @@ class MathAPI:
             return {"error": "Input must be a number"}
 
     def round_number(self, number: Any, decimal_places: Any = 0) -> dict[str, Any]:
-        """Return Python's round: halves go to the even side, integers stay integers,
-        floats floats.
+        """Return Python's round.
+
+        Halves go to the even side, integers stay integers, floats floats.
         """
         if (
             isinstance(number, int)
@@ -280,8 +283,9 @@ class MathAPI:
 
 
 def _sum(numbers: Iterable[Any]) -> Any:
-    """Return the plain left-to-right sum: the built-in one compensates floats from Python
-    3.12 on.
+    """Return the plain left-to-right sum.
+
+    The built-in one compensates floats from Python 3.12 on.
     """
     total: Any = 0
     for number in numbers:
@@ -294,8 +298,9 @@ def _num_items(value: Any) -> int:
 
 
 def _has_huge_exponent(value: Any) -> bool:
-    """Whether a text like "1e1000000000", which mpmath would write out, has an exponent above the
-    bound.
+    """Whether a text such as "1e1000000000" has an exponent above the bound.
+
+    mpmath would write out its digits.
     """
     if not isinstance(value, str):
         return False

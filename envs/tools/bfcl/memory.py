@@ -1,5 +1,6 @@
-"""Base of BFCL's memory tools: their limits, their initial content, and what a model is shown of
-them.
+"""Base of BFCL's memory tools.
+
+Their limits, their initial content, and what a model is shown of them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""BFCL's key-value memory (`MemoryAPI_kv`): a small core that is always shown, a larger archive,
-both by key.
+"""BFCL's key-value memory (`MemoryAPI_kv`).
+
+A small core that is always shown, a larger archive, both by key.
 """
 
 from __future__ import annotations
@@ -47,8 +48,9 @@ class MemoryAPI_kv:
         return shown(self._scenario, content, two_parts=True)
 
     def core_memory_add(self, key: str, value: str) -> Result:
-        """Add an entry to the core; a full core, a long value, a malformed or known key is an
-        error.
+        """Add an entry to the core.
+
+        A full core, a long value, a malformed or known key is an error.
         """
         return _add(self.core_memory, CORE, str(key), str(value))
 
@@ -82,8 +84,9 @@ class MemoryAPI_kv:
         return self.core_memory
 
     def archival_memory_add(self, key: str, value: str) -> Result:
-        """Add an entry to the archive; a full archive, a long value, a malformed or known key is an
-        error.
+        """Add an entry to the archive.
+
+        A full archive, a long value, a malformed or known key is an error.
         """
         return _add(self.archival_memory, ARCHIVAL, str(key), str(value))
 

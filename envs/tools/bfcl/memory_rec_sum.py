@@ -1,5 +1,6 @@
-"""BFCL's memory by summary (`MemoryAPI_rec_sum`):
-one bounded text that the model keeps rewriting.
+"""BFCL's memory by summary (`MemoryAPI_rec_sum`).
+
+One bounded text that the model keeps rewriting.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from fctncalling.envs.tools.bfcl.memory_replay import summary
 
 
 class MemoryAPI_rec_sum:
-    """One text; what would make it too long is answered by an error, except where a replacement
-    repeats.
+    """One text of bounded length: an error answers what would make it too long.
+
+    Not where a replacement repeats.
     """
 
     memory: str
@@ -46,8 +48,9 @@ class MemoryAPI_rec_sum:
         return {"status": "Memory cleared."}
 
     def memory_replace(self, old_text: str, new_text: str) -> Result:
-        """Put a new text wherever the old one stands; as in BFCL only the new text's length is
-        bounded.
+        """Put a new text wherever the old one stands.
+
+        As in BFCL only the new text's length is bounded.
         """
         if str(old_text) not in self.memory:
             return {"error": f"The memory does not hold the text '{old_text}'."}

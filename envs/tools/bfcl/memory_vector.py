@@ -1,5 +1,6 @@
-"""BFCL's memory by meaning (`MemoryAPI_vector`): entries found by the likeness of their sentence
-embeddings.
+"""BFCL's memory by meaning (`MemoryAPI_vector`).
+
+Entries found by the likeness of their sentence embeddings.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ Encoder = Callable[[Sequence[str]], Any]
 
 @lru_cache(maxsize=1)
 def sentence_encoder() -> Encoder:
-    """Return BFCL's encoder, loaded once a process; raises MissingExtra where its library is not
-    installed.
+    """Return BFCL's encoder, loaded once a process.
+
+    Raises MissingExtra where its library is not installed.
     """
     library = extra_module("sentence_transformers", "memory-vector", "MemoryAPI_vector")
     model = library.SentenceTransformer(ENCODER, device="cpu")

@@ -27,8 +27,9 @@ class MessageAPI:
     _random: RandomStream
 
     def _load_scenario(self, scenario: dict[str, Any], long_context: bool = False) -> None:
-        """Take each public attribute from the scenario or the defaults; long context changes
-        nothing.
+        """Take each public attribute from the scenario or the defaults.
+
+        Long context changes nothing.
         """
         for name, default in _TABLE["default_state"].items():
             setattr(self, name, scenario[name] if name in scenario else snapshot(default, {}))
@@ -85,8 +86,9 @@ class MessageAPI:
         }
 
     def delete_message(self, receiver_id: Any) -> dict[str, Any]:
-        """Remove the receiver's latest message, or rather the first entry equal to it;
-        counts stay.
+        """Remove the receiver's latest message, or rather the first entry equal to it.
+
+        Counts stay.
         """
         if not self.current_user:
             return {"error": _NO_USER}
@@ -110,8 +112,9 @@ class MessageAPI:
         return {"messages": messages}
 
     def add_contact(self, user_name: Any) -> dict[str, Any]:
-        """Add a user under the next id; the count is raised even if that id turns out to
-        be taken.
+        """Add a user under the next id.
+
+        The count is raised even if that id turns out to be taken.
         """
         if user_name in self.user_map:
             return {"error": f"User name '{user_name}' already exists."}

@@ -20,8 +20,9 @@ mentions refers.
 
 
 class TwitterAPI:
-    """One user's account; `tweets` is keyed by int, the keys of `comments` and `retweets` stay as
-    loaded.
+    """One user's account.
+
+    `tweets` is keyed by int, the keys of `comments` and `retweets` stay as loaded.
     """
 
     username: str
@@ -36,8 +37,9 @@ class TwitterAPI:
     _default_mentions: list[Any]
 
     def _load_scenario(self, scenario: dict[str, Any], long_context: bool = False) -> None:
-        """Take each public attribute from the scenario or the defaults; long context changes
-        nothing.
+        """Take each public attribute from the scenario or the defaults.
+
+        Long context changes nothing.
         """
         for name, default in _TABLE["default_state"].items():
             setattr(self, name, scenario[name] if name in scenario else snapshot(default, {}))
@@ -140,9 +142,7 @@ class TwitterAPI:
         return [tweet for tweet in self.tweets.values() if tweet["username"] == username]
 
     def search_tweets(self, keyword: Any) -> list[dict[str, Any]]:
-        """Return the tweets whose content contains the keyword or one of whose tags is it, in any
-        letter case.
-        """
+        """Return the tweets with the keyword in content or tags, in any letter case."""
         return [
             tweet
             for tweet in self.tweets.values()

@@ -7,8 +7,9 @@ from typing import Any
 
 
 class RandomStream:
-    """CPython's Mersenne Twister, one per tool instance: no tool or episode shifts another's
-    numbers.
+    """CPython's Mersenne Twister, one per tool instance.
+
+    No tool or episode shifts another's numbers.
 
     Seeding it takes longer than loading the rest of a tool, and most episodes draw nothing: it is
     seeded when it is first asked. An environment copies its tools at every turn, and the generic

@@ -66,8 +66,9 @@ class TicketAPI:
         return self._finish(ticket_id, "Resolved", resolution=resolution)
 
     def _finish(self, ticket_id: int, status: str, **notes: str) -> Result:
-        """Give a ticket its final status and further fields; a ticket that has the status already
-        is refused.
+        """Give a ticket its final status and further fields.
+
+        A ticket that has the status already is refused.
         """
         ticket = self._find(ticket_id)
         if not ticket:
@@ -78,8 +79,9 @@ class TicketAPI:
         return {"status": f"Ticket {ticket_id} has been {status.lower()} successfully."}
 
     def edit_ticket(self, ticket_id: int, updates: dict[str, Any]) -> Result:
-        """Overwrite a ticket's fields with every value that is not None; new priorities are not
-        checked.
+        """Overwrite a ticket's fields with every value that is not None.
+
+        New priorities are not checked.
         """
         ticket = self._find(ticket_id)
         if not ticket:
@@ -111,8 +113,9 @@ class TicketAPI:
         return {"success": True}
 
     def get_user_tickets(self, status: str | None = None) -> list[Result]:
-        """Return the current user's tickets, of one status if it is given; its case does not
-        matter.
+        """Return the current user's tickets, of one status if it is given.
+
+        Its case does not matter.
         """
         if not self.current_user:
             return [{"error": "User not authenticated. Please log in to view tickets."}]

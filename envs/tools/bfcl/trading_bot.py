@@ -1,5 +1,6 @@
-"""BFCL's broker (`TradingBot`): stocks, orders, one account and a watch list, at half past ten for
-ever.
+"""BFCL's broker (`TradingBot`).
+
+Stocks, orders, one account and a watch list, at half past ten for ever.
 """
 
 from __future__ import annotations
@@ -105,8 +106,7 @@ class TradingBot:
         return {"order_id": order_id, "status": "Cancelled"}
 
     def place_order(self, order_type: str, symbol: str, price: float, amount: int) -> Result:
-        """Place an order under the counter's number, over an older order of that number if there is
-        one.
+        """Place an order under the counter's number, in place of an older one of that number.
 
         The reply says "Pending" where the record says "Open"; only a purchase is checked against
         the balance, which stays as it is.
@@ -224,9 +224,7 @@ class TradingBot:
     def get_transaction_history(
         self, start_date: str | None = None, end_date: str | None = None
     ) -> Result | list[Result]:
-        """Return the transactions from the midnight of one date to the midnight that begins the
-        other.
-        """
+        """Return the transactions from one date's midnight to the end of the other date."""
         if not self.authenticated:
             return [{"error": "User not authenticated. Please log in to view transaction history."}]
         start = datetime.strptime(start_date, _DATE) if start_date else datetime.min
@@ -259,17 +257,16 @@ class TradingBot:
         }
 
     def add_to_watchlist(self, stock: str) -> Result:
-        """Put a traded symbol on the watch list once, and return the list either way; requires no
-        login.
+        """Put a traded symbol on the watch list once, and return the list either way.
+
+        Requires no login.
         """
         if stock not in self.watch_list and stock in self.stocks:
             self.watch_list.append(stock)
         return {"watchlist": self.watch_list}
 
     def notify_price_change(self, stocks: list[str], threshold: float) -> Result:
-        """Return a sentence on those symbols whose price moved at least so many percent, up or
-        down.
-        """
+        """Return a sentence on the symbols whose price moved at least so many percent."""
         changed = [
             symbol
             for symbol in stocks

@@ -114,8 +114,9 @@ class TravelAPI:
         cardholder_name: str,
         card_verification_number: int,
     ) -> Result:
-        """Keep a card under a drawn id, with a drawn balance; only here a token that was never made
-        counts.
+        """Keep a card under a drawn id, with a drawn balance.
+
+        Only here a token that was never made counts.
         """
         if self.token_expires_in is None:
             return {"error": "Token not initialized"}
@@ -170,8 +171,9 @@ class TravelAPI:
         travel_to: str,
         travel_class: str,
     ) -> Result:
-        """Book a flight and charge the card; the budget limit is held against the card's balance,
-        as in BFCL.
+        """Book a flight and charge the card.
+
+        The budget limit is held against the card's balance, as in BFCL.
         """
         fault = self._booking_fault(
             access_token, card_id, travel_date, travel_from, travel_to, travel_class
@@ -339,8 +341,9 @@ class TravelAPI:
         insurance_cost: float,
         card_id: str,
     ) -> Result:
-        """Charge a card for an insurance, whether it holds the money or not; nothing else is
-        recorded.
+        """Charge a card for an insurance, whether it holds the money or not.
+
+        Nothing else is recorded.
         """
         fault = self._token_fault(access_token)
         if not fault and self.budget_limit is not None and self.budget_limit < insurance_cost:
@@ -369,8 +372,9 @@ class TravelAPI:
 
 
 def _cost_factor(travel_from: str, travel_to: str, travel_date: str, travel_class: str) -> int:
-    """Return what multiplies a route's base cost: by class, and double where the date's digits sum
-    to an even number.
+    """Return what multiplies a route's base cost.
+
+    By class, and double where the date's digits sum to an even number.
 
     Raises ValueError for an unknown route, then for an unknown class.
     """

@@ -1,5 +1,6 @@
-"""BFCL's car (`VehicleControlAPI`): engine, doors, climate, lights, brakes, cruise control,
-distances.
+"""BFCL's car (`VehicleControlAPI`).
+
+Engine, doors, climate, lights, brakes, cruise control, distances.
 """
 
 from __future__ import annotations
@@ -67,8 +68,9 @@ class VehicleControlAPI:
         self._draws = RandomStream(scenario.get("random_seed", _TABLE["default_random_seed"]))
 
     def startEngine(self, ignitionMode: str) -> Result:
-        """Start the engine if doors, brake pedal and fuel allow; "STOP" stops it and yet answers an
-        error.
+        """Start the engine if doors, brake pedal and fuel allow.
+
+        "STOP" stops it and yet answers an error.
         """
         if ignitionMode == "STOP":
             self.engine_state = "stopped"
@@ -105,8 +107,9 @@ class VehicleControlAPI:
         return {"fuelLevel": self.fuelLevel}
 
     def lockDoors(self, unlock: bool, door: list[str]) -> Result:
-        """Lock or unlock doors one by one; an unknown name stops the loop, not what was done before
-        it.
+        """Lock or unlock doors one by one.
+
+        An unknown name stops the loop, not what was done before it.
         """
         status, change = ("unlocked", 1) if unlock else ("locked", -1)
         for name in door:
@@ -267,9 +270,7 @@ class VehicleControlAPI:
         return result
 
     def get_zipcode_based_on_city(self, city: str) -> Result:
-        """Return a city's zip code, "00000" for whatever is not one of the cities, unhashable
-        values included.
-        """
+        """Return a city's zip code, "00000" for anything else, unhashable values included."""
         known = (code for name, code in _TABLE["zipcodes"].items() if name == city)
         return {"zipcode": next(known, _TABLE["unknown_zipcode"])}
 

@@ -1,5 +1,6 @@
-"""BFCL's web search (`WebSearchAPI`), over any search function; without one it searches a local
-corpus.
+"""BFCL's web search (`WebSearchAPI`), over any search function.
+
+Without one it searches a local corpus.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ class WebSearchAPI:
         return [{key: result.get(key, "") for key in keys} for result in results]
 
     def fetch_url_content(self, url: str, mode: str = "raw") -> dict[str, str]:
-        """Return a page as it is ("raw") or as text alone ("markdown", "truncate"); ValueError for
-        no http address.
+        """Return a page as it is ("raw") or as text alone ("markdown", "truncate").
+
+        ValueError for no http address.
         """
         if not url.startswith(("http://", "https://")):
             raise ValueError(f"Invalid URL: {url}")
@@ -60,8 +62,9 @@ class WebSearchAPI:
 
 
 def web_search_tool(search: Search, fetch: Fetch | None = None) -> type[WebSearchAPI]:
-    """Return a WebSearchAPI over a custom search function: `tools={"WebSearchAPI":
-    web_search_tool(search)}`.
+    """Return a WebSearchAPI over a custom search function.
+
+    `tools={"WebSearchAPI": web_search_tool(search)}`.
 
     Without `fetch` only pages of the local corpus can be fetched. What either raises (LookupError
     of `fetch` apart) is failed infrastructure: the episode is invalid, for a broken network is no

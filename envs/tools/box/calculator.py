@@ -29,8 +29,9 @@ _SIGN_PRECEDENCE = 3  # -2**2 is -(2**2), 2**-1 is a half, as in Python
 
 
 class CalculatorError(ValueError):
-    """Expression that is no arithmetic, or whose value would be too large; the message is for the
-    model.
+    """Expression that is no arithmetic, or whose value would be too large.
+
+    The message is for the model.
     """
 
 
@@ -45,6 +46,7 @@ class _Token(NamedTuple):
 
 def calculate(expression: str) -> str:
     """Return the value's text, rounded to two decimals; `Tool error: ...` where there is none.
+
     Never raises.
     """
     try:
@@ -104,9 +106,7 @@ class _CalculatorParser:
         return self._tokens[self._position]
 
     def expression(self, lowest: int, depth: int) -> Fraction:
-        """Return the value of the longest expression whose operators bind at least as tightly as
-        `lowest`.
-        """
+        """Return the value of the longest expression of operators no looser than `lowest`."""
         if depth > MAX_DEPTH:
             raise CalculatorError("nested too deeply")
         value = self._operand(depth)

@@ -186,9 +186,7 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
 
 
 class _ByPosition:
-    """Calls a function of one positional-only parameter, such as `str.upper`, by that parameter's
-    name.
-    """
+    """Caller of a function of one positional-only parameter, such as `str.upper`, by name."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.function = function
@@ -219,8 +217,9 @@ def _parameters(properties: dict[str, Any], required: list[str]) -> dict[str, An
 
 
 def type_schema(annotation: Any) -> dict[str, Any]:
-    """Return a type annotation as a BFCL parameter schema; {"type": "any"} for what a model need
-    not know.
+    """Return a type annotation as a BFCL parameter schema.
+
+    {"type": "any"} for what a model need not know.
     """
     if annotation in _SIMPLE:
         return {"type": _SIMPLE[annotation]}
@@ -254,9 +253,7 @@ def type_schema(annotation: Any) -> dict[str, Any]:
 
 
 def parse_docstring(text: str | None) -> tuple[str, dict[str, str]]:
-    """Return a Google-style docstring's text before its sections, and parameter -> description from
-    `Args:`.
-    """
+    """Return a Google-style docstring's text, and parameter -> description from `Args:`."""
     summary: list[str] = []
     described: dict[str, str] = {}
     section, argument = "", ""

@@ -10,8 +10,9 @@ from fctncalling.envs.tools.box.tool_process import ToolProcess
 
 
 class ToolProcessPool:
-    """The tool processes of one operating system process: at most so many,
-    kept warm between calls.
+    """The tool processes of one operating system process.
+
+    At most so many, kept warm between calls.
     """
 
     def __init__(self, num_processes: int) -> None:

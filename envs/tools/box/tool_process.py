@@ -33,8 +33,9 @@ BOOT = (
 
 
 class ToolProcessError(Exception):
-    """Worker process that died or never started: our failure, or a tool that takes its process with
-    it.
+    """Worker process that died or never started.
+
+    Our failure, or a tool that takes its process with it.
     """
 
 
@@ -70,8 +71,9 @@ class ToolProcess:
     def call(
         self, name: str, arguments: Mapping[str, Any], *, timeout_s: float, max_characters: int
     ) -> tuple[bool, str]:
-        """Return (whether it returned, its text or its error's text; one character over the limit
-        if cut).
+        """Return whether it returned, and its text or its error's.
+
+        The text is cut one character over the limit.
 
         Raises ToolTimeoutError when time is up and ToolProcessError when the process dies; it is
         over then.
@@ -110,8 +112,9 @@ def send_frame(connection: socket.socket, kind: bytes, message: bytes) -> None:
 
 
 def receive(connection: socket.socket, size: int, deadline: float | None = None) -> bytes:
-    """Receive exactly `size` bytes; TimeoutError past the deadline, ConnectionError at the other
-    side's end.
+    """Receive exactly `size` bytes.
+
+    TimeoutError past the deadline, ConnectionError at the other side's end.
     """
     parts: list[bytes] = []
     while size:
@@ -126,8 +129,9 @@ def receive(connection: socket.socket, size: int, deadline: float | None = None)
 
 
 def result_text(value: Any) -> str:
-    """Return a tool's return value as text: a string itself, JSON where possible, else its
-    `repr`.
+    """Return a tool's return value as text.
+
+    A string itself, JSON where possible, else its `repr`.
     """
     if isinstance(value, str):
         return value

@@ -116,8 +116,9 @@ class ToolBox:
 
     @timed("tools")
     def call(self, call: Call) -> str:
-        """Return one call's result text; raises InfrastructureError where the tool's
-        process died.
+        """Return one call's result text.
+
+        Raises InfrastructureError where the tool's process died.
         """
         tool = self._tools.get(call.name)
         if tool is None:
@@ -133,8 +134,9 @@ class ToolBox:
         return cut(neutralise(text[: tool.max_output_length + 1], TAGS), tool.max_output_length)
 
     def call_all(self, calls: Sequence[Call]) -> list[str]:
-        """Return the result texts of one message's calls, in order; independent calls run
-        concurrently.
+        """Return the result texts of one message's calls, in order.
+
+        Independent calls run concurrently.
         """
         run, left = list(calls[: self._max_calls]), calls[len(calls[: self._max_calls]) :]
         if len(run) < 2:
@@ -148,8 +150,7 @@ class ToolBox:
         ]
 
     def as_class(self, class_name: str = "Tools") -> type:
-        """Return the box as a stateless tool class, with a method a tool, for tasks that involve
-        `class_name`.
+        """Return the box as a stateless tool class of the name `class_name`, a method a tool.
 
         It is what `FunctionCallingEnv(tools={class_name: ...})` and `ToolSession(extra_tools=...)`
         take.
@@ -164,8 +165,9 @@ class ToolBox:
         )
 
     def close(self) -> None:
-        """End all processes that are not in a call; those that are end with it. Of MCP servers
-        those that were given by their address.
+        """End all processes that are not in a call; those that are end with it.
+
+        Of MCP servers those that were given by their address.
         """
         self._crew.close()
         self._close_servers()
@@ -223,8 +225,9 @@ class ToolBox:
 
 
 def python_tool(executor: PythonExecutor) -> Tool:
-    """Return the confined executor as a tool `python_executor(code)`; its own limits hold, so it is
-    called inline.
+    """Return the confined executor as a tool `python_executor(code)`.
+
+    Its own limits hold, so it is called inline.
     """
 
     def python_executor(code: str) -> str:

@@ -1,5 +1,6 @@
-"""A Python tool whose snippets are really confined; see `PythonExecutor`. Unix only: Windows cannot
-confine them.
+"""A Python tool whose snippets are really confined; see `PythonExecutor`.
+
+Unix only: Windows cannot confine them.
 """
 
 from fctncalling.envs.tools.python_executor.config import ConfigError, ExecutorConfig

@@ -1,5 +1,6 @@
-"""`python -m fctncalling.envs.tools.python_executor --self-test`: print what holds here, exit 1 if
-not all does.
+"""`python -m fctncalling.envs.tools.python_executor --self-test`.
+
+Print what holds here, exit 1 if not all does.
 """
 
 from __future__ import annotations
@@ -58,8 +59,9 @@ def self_test(executor: PythonExecutor) -> bool:
 
 
 def main() -> int:
-    """Run the self-test; 0 where everything holds, 1 where something does not, 2 where nothing can
-    run at all.
+    """Run the self-test.
+
+    0 where everything holds, 1 where something does not, 2 where nothing can run at all.
     """
     parser = argparse.ArgumentParser(
         prog="python -m fctncalling.envs.tools.python_executor", description=__doc__

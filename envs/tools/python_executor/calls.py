@@ -1,5 +1,6 @@
-"""CallInFlight: one running snippet, with its pipes, clock and limits; one poll loop drives
-many.
+"""CallInFlight: one running snippet, with its pipes, clock and limits.
+
+One poll loop drives many.
 """
 
 from __future__ import annotations
@@ -67,8 +68,9 @@ class CallInFlight:
     def _prepare(
         self, message: bytes, limits: Limits, queue_s: float, ours: tuple[int, int, int]
     ) -> None:
-        """Begin the clock and the output; `ours` are our ends of the pipes for code, stdout,
-        stderr.
+        """Begin the clock and the output.
+
+        `ours` are our ends of the pipes for code, stdout, stderr.
         """
         self.limits = limits
         self.queue_s = queue_s
@@ -127,8 +129,9 @@ class CallInFlight:
         return self.child.started + self.limits.timeout_s
 
     def check_clock(self, now: float) -> None:
-        """Stop the call at its time limit; give it up where even the kernel does not report its
-        end.
+        """Stop the call at its time limit.
+
+        Give it up where even the kernel does not report its end.
         """
         if now >= self._next_read:
             self._next_read = 0.0
@@ -146,8 +149,9 @@ class CallInFlight:
 
     @property
     def finished(self) -> bool:
-        """Whether the process has ended; its pipes are never waited for, someone else may hold them
-        open.
+        """Whether the process has ended.
+
+        Its pipes are never waited for, someone else may hold them open.
         """
         return self.child.over
 

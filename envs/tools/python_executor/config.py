@@ -71,8 +71,9 @@ SEED_RESTRICTED = ("eval", "exec", "compile", "open", "file", "__import__", "inp
 
 
 class ConfigError(ValueError):
-    """Invalid tool configuration; the message names the key, what was found and what is
-    expected.
+    """Invalid tool configuration.
+
+    The message names the key, what was found and what is expected.
     """
 
 
@@ -115,8 +116,9 @@ class ExecutorConfig:
         return any(name.split(".")[0] in THREAD_MODULES for name in self.allowed_modules)
 
     def with_keywords(self, **keywords: Any) -> ExecutorConfig:
-        """Return a copy in which every keyword that is not None replaces the configured value;
-        checked.
+        """Return a copy in which every keyword that is not None replaces the configured value.
+
+        Checked.
         """
         values = {name: value for name, value in keywords.items() if value is not None}
         return checked(replace(self, **values), "PythonExecutor")
@@ -147,8 +149,9 @@ def check_seed(seed: Any) -> None:
 
 
 def checked(config: ExecutorConfig, where: str) -> ExecutorConfig:
-    """Return the validated configuration with its notes; raises ConfigError, also for unknown
-    modules and functions.
+    """Return the validated configuration with its notes.
+
+    Raises ConfigError, also for unknown modules and functions.
     """
     check_timeout(config.timeout_s, where)
     for name, largest in _LARGEST.items():
@@ -181,9 +184,7 @@ def checked(config: ExecutorConfig, where: str) -> ExecutorConfig:
 
 
 def _check_modules(modules: tuple[str, ...], where: str) -> None:
-    """Raise ConfigError for a module that is not there, or that can do nothing where a snippet
-    runs.
-    """
+    """Raise ConfigError for a module that is missing, or of no use where a snippet runs."""
     for module in modules:
         if not _importable(module):
             raise ConfigError(

@@ -1,5 +1,6 @@
-"""Fallback backend: a fresh, isolated interpreter per call; slower by its start, and as confined as
-the system can.
+"""Fallback backend: a fresh, isolated interpreter per call.
+
+Slower by its start, and as confined as the system can.
 
 On macOS there is neither Landlock nor seccomp; Seatbelt (`sandbox-exec`) stands in where it is
 installed. That path has not been run on such a machine: the self-test at start-up decides what
@@ -45,8 +46,9 @@ SEATBELT_PROFILE = (
 
 
 class FreshChild:
-    """One interpreter and the thread that starts it and waits for its end. Times are
-    time.perf_counter().
+    """One interpreter and the thread that starts it and waits for its end.
+
+    Times are time.perf_counter().
     """
 
     def __init__(self, command: list[str], descriptors: list[int], news: int, news_in: int) -> None:
@@ -116,8 +118,9 @@ class FreshChild:
         return self.wait_status is not None or bool(self.lost)
 
     def read_message(self) -> None:
-        """Read one message: the child's, that it is confined, or the waiter's, that it has
-        ended.
+        """Read one message.
+
+        The child's, that it is confined, or the waiter's, that it has ended.
         """
         kind = os.read(self._news, 1)
         if kind == CONFINED:
@@ -210,8 +213,9 @@ class FreshLink:
         seed: int | None,
         policy: bool,
     ) -> FreshChild:
-        """Start one interpreter with [code, stdout, stderr] for 0, 1, 2; for a session, one more to
-        say it is done.
+        """Start one interpreter with [code, stdout, stderr] for 0, 1, 2.
+
+        For a session, one more to say it is done.
         """
         settings = {
             **self._settings,

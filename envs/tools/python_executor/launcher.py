@@ -76,8 +76,9 @@ class CallLauncher:
     def _launch(
         self, make: Callable[[Launch], Launched], *, cpu_s: int, seed: int | None, policy: bool
     ) -> Launched:
-        """Return what `make` makes of the means to launch a child; raise NotStarted where none can
-        be had.
+        """Return what `make` makes of the means to launch a child.
+
+        Raise NotStarted where none can be had.
         """
         link = self.link
         assert link is not None

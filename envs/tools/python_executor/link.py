@@ -50,14 +50,16 @@ main(int(sys.argv[1]), sys.argv[2])
 
 
 class SandboxUnavailable(RuntimeError):
-    """The executor cannot run, or not as confined as required; the message says what is missing and
-    what to do.
+    """The executor cannot run, or not as confined as required.
+
+    The message says what is missing and what to do.
     """
 
 
 def clean_environment() -> dict[str, str]:
-    """Return the zygote's environment variables, built from nothing: no token, proxy or path of the
-    trainer's.
+    """Return the zygote's environment variables, built from nothing.
+
+    No token, proxy or path of the trainer's.
     """
     environment = {
         "PATH": "/usr/bin:/bin",
@@ -91,9 +93,7 @@ def zygote_settings(config: ExecutorConfig, layers: tuple[str, ...]) -> dict[str
 
 
 def nameless_host() -> list[str]:
-    """Return the fields of `os.uname()` without the host name, which must not be in a snippet's
-    memory.
-    """
+    """Return the fields of `os.uname()` without the host name, which snippets must not read."""
     host = os.uname()
     return [host.sysname, "", host.release, host.version, host.machine]
 
@@ -189,8 +189,9 @@ class ZygoteLink:
         seed: int | None,
         policy: bool,
     ) -> ZygoteChild:
-        """Ask for one child with [code, stdout, stderr] for 0, 1, 2; for a session, one more to say
-        it is done.
+        """Ask for one child with [code, stdout, stderr] for 0, 1, 2.
+
+        For a session, one more to say it is done.
 
         Raises OSError where the zygote is gone.
         """
@@ -211,8 +212,7 @@ class ZygoteLink:
         return ZygoteChild(ours)
 
     def bury(self) -> None:
-        """Wait for the exit of a zygote whose sockets have closed, so that the next start boots
-        another.
+        """Wait for the exit of a zygote whose sockets have closed, before another one boots.
 
         Its sockets close a moment before its process can be seen to have ended, and in that moment
         a request would still be taken, by nobody.
@@ -229,8 +229,9 @@ class ZygoteLink:
             self._process.wait()
 
     def close(self) -> None:
-        """End the zygote and all its children; in a fork of the trainer, only close its copy of the
-        socket.
+        """End the zygote and all its children.
+
+        In a fork of the trainer, only close its copy of the socket.
         """
         with self._lock:
             if self._control is not None:

@@ -30,8 +30,9 @@ from fctncalling.envs.tools.python_executor.zygote import drop_user, preload_wit
 
 
 def main(status: int, settings_text: str) -> NoReturn:
-    """Entry point: import, confine, report it on descriptor `status`, read the code from descriptor
-    0, run it, exit.
+    """Entry point of a child: import, confine, report on `status`, run the code, exit.
+
+    The code is read from descriptor 0.
 
     With `greet` among the settings: say instead which layers and which user there are, and run
     nothing.
@@ -87,8 +88,9 @@ def prepare(settings: dict[str, Any]) -> tuple[MainModule, Confinement, str]:
 
 
 def die_with(parent: int) -> None:
-    """Have the kernel kill this process with its caller. After the change of user, which would undo
-    this.
+    """Have the kernel kill this process with its caller.
+
+    After the change of user, which would undo this.
     """
     if sys.platform == "linux":
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -100,8 +100,9 @@ class PythonExecutor:
     def run(
         self, code: str, *, timeout_s: float | None = None, seed: int | None = None
     ) -> ToolResult:
-        """Run one snippet and return its result; waiting for a free place does not count towards
-        its time.
+        """Run one snippet and return its result.
+
+        Waiting for a free place does not count towards its time.
 
         `seed` makes `random` and NumPy's unseeded streams repeatable; time and threads stay what
         they are.
@@ -115,9 +116,7 @@ class PythonExecutor:
         timeout_s: float | None = None,
         seeds: Sequence[int | None] | None = None,
     ) -> list[ToolResult]:
-        """Run many snippets, as many at once as there are places, and return their results in
-        order.
-        """
+        """Run many snippets at once, as many as there are places, and return results in order."""
         return self._run_all(
             list(codes), timeout_s, list(seeds) if seeds is not None else [None] * len(codes)
         )
@@ -149,8 +148,9 @@ class PythonExecutor:
     async def run_async(
         self, code: str, *, timeout_s: float | None = None, seed: int | None = None
     ) -> ToolResult:
-        """Run one snippet without holding up the event loop. A cancelled call still ends by its own
-        timeout.
+        """Run one snippet without holding up the event loop.
+
+        A cancelled call still ends by its own timeout.
         """
         if (
             self._threads is None
@@ -167,8 +167,9 @@ class PythonExecutor:
 
     @property
     def zygote_pid(self) -> int | None:
-        """The zygote's process id; None where there is none, or it has died and no call has come
-        since.
+        """The zygote's process id.
+
+        None where there is none, or it has died and no call has come since.
         """
         return self._link.pid if self._link else None
 

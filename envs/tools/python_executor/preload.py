@@ -102,8 +102,9 @@ NEVER_NEEDED = frozenset(
 
 
 def preload(allowed: Iterable[str]) -> None:
-    """Import the allowed modules and everything they import later; raises for an allowed module
-    that is missing.
+    """Import the allowed modules and everything they import later.
+
+    Raises for an allowed module that is missing.
     """
     for name in ALWAYS:
         _import_if_there(name)
@@ -117,9 +118,7 @@ def preload(allowed: Iterable[str]) -> None:
 
 
 def later_imports(module: str) -> set[str]:
-    """Return the modules that a module's own file imports inside functions, found by reading its
-    source.
-    """
+    """Return the modules that a module's source imports inside functions."""
     spec = importlib.util.find_spec(module)
     if spec is None or not spec.origin or not spec.origin.endswith(".py"):
         return set()

@@ -91,9 +91,7 @@ class Report:
 
     @classmethod
     def of(cls, result: ToolResult, greeting: Mapping[str, Any]) -> Report:
-        """Return the report of a probe's result and what the interpreter said of itself when it
-        started.
-        """
+        """Return the report of a probe's result and of the interpreter's first words."""
         layers, missing = tuple(greeting["layers"]), dict(greeting["missing"])
         missing |= {
             layer: "not asked for"

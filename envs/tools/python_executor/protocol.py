@@ -27,9 +27,7 @@ SETUP_FAILED = 125
 
 
 def reserve_low_descriptors() -> None:
-    """Fill descriptors up to 9, so that what arrives later never lies where a child puts
-    its own.
-    """
+    """Fill descriptors up to 9, where a child puts its own; later ones lie above."""
     null = os.open("/dev/null", os.O_RDWR)
     for descriptor in range(DEV_NULL, 10):
         if descriptor != null:

@@ -36,14 +36,16 @@ class ToolResult:
 
     @property
     def text(self) -> str:
-        """Text for the model: output, traceback, then one line on how it ended where that says
-        more.
+        """Text for the model.
+
+        Output, traceback, then one line on how it ended where that says more.
         """
         return _lines(self.stdout, self.stderr, self.reason)
 
     def text_within(self, max_characters: int) -> str:
-        """Return `text` in at most so many characters; the ending, which says what went wrong, gets
-        half of them.
+        """Return `text` in at most so many characters.
+
+        The ending, which says what went wrong, gets half of them.
         """
         ending = _lines(self.stderr, self.reason)
         room = max(max_characters // 2, max_characters - len(self.stdout) - 1)
@@ -96,8 +98,9 @@ def _lines(*parts: str) -> str:
 
 
 def cut(text: str, max_characters: int, *, keep_end: bool = False, certain: bool = False) -> str:
-    """Return text within max_characters, marked where cut; `certain` marks it although what is left
-    would fit.
+    """Return text within max_characters, marked where cut.
+
+    `certain` marks it although what is left would fit.
     """
     if len(text) <= max_characters and not certain:
         return text

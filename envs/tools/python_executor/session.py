@@ -1,5 +1,6 @@
-"""PythonSession: snippets that share their names, in one confined child that lives from call to
-call.
+"""PythonSession.
+
+Snippets that share their names, in one confined child that lives from call to call.
 """
 
 from __future__ import annotations
@@ -65,8 +66,9 @@ class SessionChild(NamedTuple):
         return self.child.over
 
     def cpu_s(self) -> float:
-        """Return the CPU seconds of the process so far, by the kernel's clock of it; 0 where there
-        is none.
+        """Return the CPU seconds of the process so far, by the kernel's clock of it.
+
+        0 where there is none.
         """
         pid = self.child.pid
         if pid is None or not hasattr(time, "clock_gettime"):
@@ -99,9 +101,7 @@ class SessionCall(CallInFlight):
         self._send_code()
 
     def interests(self) -> Iterator[tuple[int, int]]:
-        """Yield the events of `CallInFlight`, and the descriptor on which the call's end is
-        reported.
-        """
+        """Yield the events of `CallInFlight`, and the descriptor that reports the call's end."""
         yield from super().interests()
         if self._watches_done:
             yield self.live.done, select.POLLIN
@@ -182,8 +182,9 @@ class SessionHost(Protocol):
 
 
 class PythonSession:
-    """Snippets that share their names, as the cells of a notebook do; `PythonExecutor.session`
-    makes one.
+    """Snippets that share their names, as the cells of a notebook do.
+
+    `PythonExecutor.session` makes one.
 
     `run` has the same confinement, limits and results as the executor's. Memory and CPU time are
     limited for the whole session, wall-clock time and output for each call. A call that is killed
@@ -240,8 +241,9 @@ class PythonSession:
         return result
 
     def _forget_the_dead(self) -> bool:
-        """Let go of a child that has ended, or is that of the process this one is a fork of; say if
-        there was one.
+        """Let go of a child that has ended, or is that of the process this one is a fork of.
+
+        Say if there was one.
         """
         if self._live is None:
             return False

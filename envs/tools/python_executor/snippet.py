@@ -1,5 +1,6 @@
-"""A snippet inside its child: confinement, the policy on names, the run, the traceback of its own
-frames.
+"""A snippet inside its child.
+
+Confinement, the policy on names, the run, the traceback of its own frames.
 
 The policy (allowed modules, restricted functions) gives a model clear messages; it is no boundary,
 `random._os` is os. The boundary is the kernel's, put on before the first byte of the snippet is
@@ -86,8 +87,9 @@ def _disabled(name: str) -> Callable[..., NoReturn]:
 
 
 def policy_builtins(allowed: frozenset[str], restricted: tuple[str, ...]) -> dict[str, Any]:
-    """Return the snippet's builtins. Library code keeps the real ones, so `namedtuple`, which uses
-    eval, works.
+    """Return the snippet's builtins.
+
+    Library code keeps the real ones, so `namedtuple`, which uses eval, works.
     """
     namespace = dict(vars(builtins))
     namespace |= {name: _disabled(name) for name in restricted if name != "__import__"}
@@ -121,8 +123,9 @@ class MainModule:
         numpy_random.default_rng = seeded_rng
 
     def run(self, source: str, *, policy: bool = True, number: int = 1) -> int:
-        """Run a snippet as `__main__` and return its exit code; a failure's traceback goes to
-        standard error.
+        """Run a snippet as `__main__` and return its exit code.
+
+        A failure's traceback goes to standard error.
 
         `number` counts the snippets of a session: each has a file name, and its lines in
         tracebacks, of its own.
@@ -153,9 +156,7 @@ class MainModule:
         return code
 
     def _exit_code(self, end: SystemExit) -> int:
-        """Return a plain int from 0 to 255, whatever the snippet's object makes of operators and
-        attributes.
-        """
+        """Return a plain int from 0 to 255, whatever operators the snippet's object overrides."""
         try:
             code = end.code
             if code is None:
@@ -177,8 +178,9 @@ class MainModule:
 
 
 def leave(code: int, exit_now: Callable[[int], object] = os._exit) -> NoReturn:
-    """Exit at once; signal handlers and profilers that the snippet left behind may raise here, once
-    each.
+    """Exit at once.
+
+    Signal handlers and profilers that the snippet left behind may raise here, once each.
     """
     while True:
         with contextlib.suppress(BaseException):
@@ -202,8 +204,9 @@ def own_traceback(error: BaseException) -> str:
 
 
 def _writer(descriptor: int) -> io.TextIOWrapper:
-    """Return a text stream that holds nothing back, like `python -u`: what was printed before a
-    kill is seen.
+    """Return a text stream that holds nothing back, like `python -u`.
+
+    What was printed before a kill is seen.
     """
     raw: Any = io.FileIO(descriptor, "w", closefd=False)
     return io.TextIOWrapper(raw, "utf-8", "backslashreplace", write_through=True)
@@ -236,8 +239,7 @@ def confine_and_read(layers: Confinement, memory_bytes: int, cpu_s: int) -> str:
 def serve_session(
     main_module: MainModule, layers: Confinement, memory_bytes: int, cpu_s: int
 ) -> NoReturn:
-    """Confine this process, then run one snippet after the other, each with the names of those
-    before.
+    """Confine this process, then run snippet after snippet with the names of those before.
 
     After each its exit code goes to DONE, one byte. A snippet can write one too: it then lies about
     its own end.
@@ -257,8 +259,9 @@ def serve_session(
 
 
 def read_exactly(size: int, descriptor: int = 0) -> bytes:
-    """Read by length, not to the end of file: another fork may hold the other side open for
-    ever.
+    """Read by length, not to the end of file.
+
+    Another fork may hold the other side open for ever.
     """
     parts = []
     while size:

@@ -1,5 +1,4 @@
-"""Zygote: a clean interpreter that imports what snippets may use, drops its rights, and then only
-forks.
+"""Zygote: a clean interpreter that imports, drops its rights, and then only forks.
 
 Three processes take part. The trainer (`link.py`) asks for a child and watches its pipes. The
 zygote forks it and tells of its beginning and its end. The child (`snippet.py`) confines itself,
@@ -83,8 +82,9 @@ def drop_user(uid: int) -> str:
 
 
 def preload_without_host_name(allowed: list[str]) -> None:
-    """Import what snippets may use, then give back the real `os.uname`, which the kernel refuses to
-    a snippet.
+    """Import what snippets may use, then restore the real `os.uname`.
+
+    The kernel refuses it to a snippet.
 
     Until here BOOT's own stood in its place: `platform` remembers what it is told, and NumPy asks
     for the release.
@@ -199,8 +199,9 @@ class Zygote:
         os.close(call.pidfd)
 
     def kill_orphans(self) -> None:
-        """Kill the processes that dead children left behind: as subreaper the zygote is their
-        parent now.
+        """Kill the processes that dead children left behind.
+
+        As subreaper the zygote is their parent now.
         """
         known = {call.pid for call in self.running.values()}
         for _ in range(64):
@@ -220,8 +221,9 @@ class Zygote:
         policy: bool,
         session: bool,
     ) -> NoReturn:
-        """Be the child: put descriptors in place, confine, read the code, run it, exit. Never
-        returns.
+        """Be the child: put descriptors in place, confine, read the code, run it, exit.
+
+        Never returns.
         """
         code = SETUP_FAILED
         try:
@@ -247,8 +249,9 @@ class Zygote:
 
 
 def children_of(parent: int) -> list[int]:
-    """Return the children of a process: from its list of them, or where the kernel keeps none, from
-    all processes.
+    """Return the children of a process.
+
+    From its list of them, or where the kernel keeps none, from all processes.
     """
     try:
         with open(f"/proc/{parent}/task/{parent}/children") as file:
@@ -274,9 +277,7 @@ def _die_first_when_memory_is_short() -> None:
 
 
 def main(descriptor: int, settings_text: str) -> NoReturn:
-    """Entry point: greet on the control socket with what is there, or with what failed, and
-    serve.
-    """
+    """Entry point of a zygote: greet on the control socket, or report a failure, and serve."""
     control = socket.socket(fileno=above_reserved(descriptor))
     reserve_low_descriptors()
     settings = json.loads(settings_text)

@@ -30,8 +30,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 
 def expanded(names: list[str]) -> list[str]:
-    """Return categories, groups replaced by theirs, each once;
-    raises InputError for a near miss.
+    """Return categories, groups replaced by theirs, each once.
+
+    Raises InputError for a near miss.
     """
     known = {*GROUPS, *SIZES, CATEGORY}
     for name in names:

@@ -230,8 +230,9 @@ def _add_endpoint(group: argparse._ArgumentGroup) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play every task; return 0, 1 if episodes are invalid, 2 if it cannot go on, 130 after
-    Ctrl-C.
+    """Play every task.
+
+    Return 0, 1 if episodes are invalid, 2 if it cannot go on, 130 after Ctrl-C.
     """
     try:
         runner = Runner(args, expanded(args.category))

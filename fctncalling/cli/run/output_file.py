@@ -1,5 +1,6 @@
-"""Output file of a run: one line per episode, appended when it ends; a later run can resume the
-file.
+"""Output file of a run: one line per episode, appended when it ends.
+
+A later run can resume the file.
 """
 
 from __future__ import annotations
@@ -74,8 +75,9 @@ def _locked(path: Path) -> FileLock:
 
 
 class OutputFile:
-    """Append-only output file. `resume` continues a former run's file without its invalid lines and
-    a truncated last line.
+    """Append-only output file.
+
+    `resume` continues a former run's file without its invalid lines and a truncated last line.
 
     The file is locked while it is open. What is no regular file (/dev/null, a pipe) is written
     through. Raises InputError for a file that exists already, that another process writes to, or

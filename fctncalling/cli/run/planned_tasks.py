@@ -49,9 +49,7 @@ class RunTasks:
         self._playable: dict[str, bool] = {}  # category -> whether what its tools need is here
 
     def check(self) -> None:
-        """Read the first task of every file, to raise its errors before a model is
-        loaded.
-        """
+        """Read the first task of every file, to raise its errors before a model is loaded."""
         num_playable = 0
         for name, origin, tasks in self._files():
             use_sibling_tables(origin)
@@ -125,8 +123,9 @@ class RunTasks:
         return self._args.limit is not None and count >= self._args.limit
 
     def _can_play(self, name: str | None, task: Task) -> bool:
-        """Return whether a category's tools work (`name`: in a folder); raise unless only a group
-        selected it.
+        """Return whether a category's tools work (`name`: in a folder).
+
+        Raise unless only a group selected it.
         """
         category = name or task.category
         if category not in self._playable:

@@ -39,8 +39,9 @@ def _uncertainty(totals: Totals) -> dict[str, Any]:
 
 
 def table(totals: Mapping[str, Totals], settings: Mapping[str, Any]) -> str:
-    """Return the rates in percent as a plain table; progress is the share of turns that pass. Below
-    it stands how tasks were shown: rates of different prompts do not compare.
+    """Return the rates in percent as a plain table; progress is the share of turns that pass.
+
+    Below it stands how tasks were shown: rates of different prompts do not compare.
     """
     rows = [["category", "episodes", "accuracy", "95 % interval", "strict", "progress", "invalid"]]
     for name, each in totals.items():

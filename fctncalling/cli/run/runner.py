@@ -83,8 +83,9 @@ class Runner:
         }
 
     def play(self, output: OutputFile) -> str:
-        """Play the episodes missing from the output; return why the run ended early, or "". Raises
-        setup errors.
+        """Play the episodes missing from the output; return why the run ended early, or "".
+
+        Raises setup errors.
         """
         items = self._tasks.items(
             self.form,

@@ -12,8 +12,9 @@ Result = TypeVar("Result")
 
 
 class Workers(Generic[Item, Result]):
-    """Pool of daemon threads that apply a function to items. An interrupted run does not wait for
-    requests in flight.
+    """Pool of daemon threads that apply a function to items.
+
+    An interrupted run does not wait for requests in flight.
     """
 
     def __init__(self, count: int, work: Callable[[Item], Result]) -> None:
@@ -27,8 +28,9 @@ class Workers(Generic[Item, Result]):
         )  # items asked and not yet taken; one more for each thread at the end
 
     def results(self, items: Iterable[Item]) -> Iterator[Result]:
-        """Yield results in order of completion, reading items a little ahead; re-raises errors of
-        `work`.
+        """Yield results in order of completion, reading items a little ahead.
+
+        Re-raises errors of `work`.
         """
         for _ in range(self._count):
             threading.Thread(target=self._run, daemon=True).start()

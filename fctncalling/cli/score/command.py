@@ -76,8 +76,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Score everything; return 0, 1 if tools of ours failed, 2 if a result or a task cannot
-    be used.
+    """Score everything.
+
+    Return 0, 1 if tools of ours failed, 2 if a result or a task cannot be used.
     """
     try:
         if args.score_dir and args.score_dir.exists() and not args.score_dir.is_dir():
@@ -132,8 +133,9 @@ def score_all(
     strict: bool = False,
     tools: TaskTools | None = None,
 ) -> dict[str, ModelScores]:
-    """Return each model's scores, writing score files where a folder is given;
-    raises InputError.
+    """Return each model's scores, writing score files where a folder is given.
+
+    Raises InputError.
     """
     models: dict[str, ModelScores] = {}
     for results in found:
@@ -162,8 +164,9 @@ def _judged(
     partial: bool,
     strict: bool,
 ) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """Yield (id, failure entry or None if valid) of every answer. An infrastructure failure is
-    recorded as invalid instead.
+    """Yield (id, failure entry or None if valid) of every answer.
+
+    An infrastructure failure is recorded as invalid instead.
     """
     origin = ", ".join(map(str, paths))
     tasks = _tasks_of(paths, results.category, tools.given if tools else ())

@@ -23,8 +23,9 @@ class ExtraMetrics:
     def add(
         self, task: Task, response: Any, form: str, verdict: Verdict, *, broke_off: bool = False
     ) -> None:
-        """Count one answer. Only valid ones are checked strictly;
-        one that `broke_off` fails that check.
+        """Count one answer.
+
+        Only valid ones are checked strictly; one that `broke_off` fails that check.
         """
         self._count += 1
         self._progress += 0.0 if broke_off else progress_of(task, verdict)

@@ -1,5 +1,6 @@
-"""Latency statistics: mean, standard deviation and 95th percentile of any number of latencies, in
-bounded memory.
+"""Latency statistics.
+
+Mean, standard deviation and 95th percentile of any number of latencies, in bounded memory.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ class Latencies:
         self._file: IO[bytes] | None = None
 
     def add(self, latency: Any) -> None:
-        """Add a result's latency in seconds, or a list (turns) of lists (steps) of them; zeros are
-        ignored.
+        """Add a result's latency in seconds, or a list (turns) of lists (steps) of them.
+
+        Zeros are ignored.
         """
         if isinstance(latency, list):
             for each in latency:
@@ -41,8 +43,9 @@ class Latencies:
                 self._write_run()
 
     def summary(self) -> tuple[str, str, str] | None:
-        """Return mean, standard deviation and 95th percentile as BFCL shows them; None without
-        latencies.
+        """Return mean, standard deviation and 95th percentile as BFCL shows them.
+
+        None without latencies.
         """
         if not self._count:
             return None

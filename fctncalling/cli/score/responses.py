@@ -31,8 +31,9 @@ def _jsonl_step(step: Any) -> Any:
 
 
 def _step(step: Any) -> str:
-    """Return a tool-calling model's step as text: its calls as one list of {name: arguments as
-    JSON}, chat as no call.
+    """Return a tool-calling model's step as text.
+
+    Its calls as one list of {name: arguments as JSON}, chat as no call.
 
     Where calls are executed, BFCL takes more than a list of such objects: one object alone, several
     calls in one object, arguments that are an object already.
@@ -48,8 +49,9 @@ def _arguments(given: Any) -> str:
 
 
 def _message(step: Any) -> Any:
-    """Return a step of an agentic dialogue, whose last message is the answer: calls as text, all
-    else unchanged.
+    """Return a step of an agentic dialogue, whose last message is the answer.
+
+    Calls as text, all else unchanged.
     """
     if isinstance(step, str):
         return (

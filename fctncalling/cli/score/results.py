@@ -1,5 +1,6 @@
-"""Results to score, from BFCL's result tree or our JSON Lines: one stream of answers per model and
-category.
+"""Results to score, from BFCL's result tree or our JSON Lines.
+
+One stream of answers per model and category.
 """
 
 from __future__ import annotations
@@ -87,8 +88,9 @@ def official_results(root: Path, form: str | None) -> list[Results]:
 
 
 def _form_of(paths: Iterable[Path]) -> str:
-    """Return the form of a model's answers: "tool_call" if any holds {name: arguments}, else
-    "prompting".
+    """Return the form of a model's answers.
+
+    "tool_call" if any holds {name: arguments}, else "prompting".
     """
     for path in paths:
         for line in islice(read_records(path), _SNIFFED_LINES):
@@ -106,8 +108,9 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def split_lines(path: Path, folder: Path) -> list[Results]:
-    """Return JSON Lines of {"category", "form", "id", "response"} (and "model") as one file for
-    each category.
+    """Return JSON Lines of {"category", "form", "id", "response"} as a file a category.
+
+    "model" may stand beside.
 
     The parts are written to `folder`, so that an input of any length needs no memory. Raises
     InputError.
@@ -159,8 +162,9 @@ def _part_entry(line: Line) -> dict[str, Any]:
 def paired(
     tasks: Iterator[Task], results: Results, *, partial: bool
 ) -> Iterator[tuple[Task, Line]]:
-    """Yield each answer with its task. Answers in BFCL's task order are paired in constant
-    memory.
+    """Yield each answer with its task.
+
+    Answers in BFCL's task order are paired in constant memory.
 
     Lines with a "sample" (`run --num_samples`) may answer a task several times; such tasks stay
     in memory.

@@ -1,5 +1,6 @@
-"""BFCL's tree of scores: a file of failures below the accuracy of each category, and the
-leaderboard's CSV.
+"""BFCL's tree of scores.
+
+A file of failures below the accuracy of each category, and the leaderboard's CSV.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ NOT_SHOWN = "N/A"
 
 
 class ScoreFile:
-    """Score file of one model and category. Failures go to a temporary file until the header
-    is known.
+    """Score file of one model and category.
+
+    Failures go to a temporary file until the header is known.
     """
 
     def __init__(self, model: str, category: str) -> None:
@@ -147,8 +149,9 @@ def failure(
 
 
 def write_csv(score_dir: Path, models: Mapping[str, ModelScores]) -> None:
-    """Write the leaderboard's tables, best model first. Columns that BFCL fills for its own
-    models only (price, link) are N/A.
+    """Write the leaderboard's tables, best model first.
+
+    Columns that BFCL fills for its own models only (price, link) are N/A.
     """
     tables: dict[str, list[tuple[float, list[str]]]] = {name: [] for name in _COLUMNS}
     for scores in models.values():

@@ -79,9 +79,7 @@ def _report(scores: ModelScores) -> dict[str, Any]:
 
 
 def sensitivity(header: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the spread of format sensitivity's accuracies over its configurations, and each
-    configuration's entry.
-    """
+    """Return the spread of format sensitivity over its configurations, and each one's entry."""
     spread = {name: header[f"accuracy_{name}"] for name in _SPREAD}
     return {
         **spread,

@@ -16,8 +16,9 @@ from fctncalling.data.types import Task
 
 
 def tasks_of(path: Path, category: str, self_documented: Collection[str] = ()) -> Iterator[Task]:
-    """Yield the tasks of a category of a folder or a file, in constant memory (format sensitivity's
-    apart); raises InputError.
+    """Yield a category's tasks of a folder or file, in constant memory; raises InputError.
+
+    Those of format sensitivity are read at once.
 
     Of the `self_documented` classes, which a user brings, function docs may be missing.
     """

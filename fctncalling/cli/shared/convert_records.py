@@ -41,8 +41,9 @@ def convert_file(
     description: str,
     converter: Callable[[Sequence[Path], TaskTools], Callable[[Line], Record]],
 ) -> int:
-    """Convert every record in order and print a summary; `converter` makes the function from
-    --dataset_path and the user's classes.
+    """Convert every record in order and print a summary.
+
+    `converter` makes the function from --dataset_path and the user's classes.
 
     Return 0, 1 if records are invalid (tools of ours failed on them), or 2 with one message for
     bad input.
@@ -71,8 +72,9 @@ def as_invalid(record: Record, reason: str) -> Record:
 
 
 class RecordSummary:
-    """Counts of records by category: all, those with valid answers, and those that are
-    invalid.
+    """Counts of records by category.
+
+    All, those with valid answers, and those that are invalid.
     """
 
     def __init__(self) -> None:

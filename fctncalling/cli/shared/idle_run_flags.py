@@ -115,7 +115,8 @@ RULES = (
 def idle_run_flag_notes(
     config: TrainConfig, run_config: RunConfig, given: Collection[str]
 ) -> list[str]:
-    """Return a line for each kind of given flags that is harmless and idle; SettingError for one
-    that misleads. given: as of `idle_flag_notes`.
+    """Return a line for each kind of given flags that is harmless and idle.
+
+    SettingError for one that misleads. given: as of `idle_flag_notes`.
     """
     return apply_rules(RULES, given, config, run_config)

@@ -1,6 +1,4 @@
-"""JSON Lines of records, read and written in order,
-with one clear message for what cannot be read.
-"""
+"""JSON Lines of records, read and written in order, with one message for a bad line."""
 
 from __future__ import annotations
 
@@ -21,8 +19,9 @@ Item = TypeVar("Item")
 
 
 class InputError(Exception):
-    """Input from outside that cannot be used; the message names file, line, field and what was
-    expected.
+    """Input from outside that cannot be used.
+
+    The message names file, line, field and what was expected.
     """
 
 
@@ -85,8 +84,10 @@ def _no_lines(path: Path) -> str:
 
 
 def write_records(path: Path, records: Iterable[Record]) -> None:
-    """Write records as JSON Lines, compressed if the name ends in .gz; a file appears only when it
-    is complete, and what is no regular file (a device, a pipe) is written through.
+    """Write records as JSON Lines, compressed if the name ends in .gz.
+
+    A file appears only when it is complete, and what is no regular file (a device, a pipe) is
+    written through.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -106,9 +107,7 @@ def _opened(path: Path, mode: str = "rt", suffix: str | None = None) -> IO[str]:
 def with_progress_bar(
     items: Iterable[Item], description: str, unit: str, total: int | None = None
 ) -> Iterator[Item]:
-    """Yield the items, showing a progress bar on stderr if that is a terminal and tqdm is
-    installed.
-    """
+    """Yield the items with a progress bar on stderr, if that is a terminal with tqdm."""
     if sys.stderr.isatty():
         try:
             from tqdm import tqdm
@@ -120,9 +119,7 @@ def with_progress_bar(
 
 
 def use_sibling_tables(path: Path) -> None:
-    """Prefer the long-context tables of a task file's folder to the default ones, unless
-    FCTNCALLING_LONG_CONTEXT is set.
-    """
+    """Prefer the long-context tables beside a task file, unless FCTNCALLING_LONG_CONTEXT is set."""
     path = task_path(path)
     tables = (path if path.is_dir() else path.parent) / "long_context.json"
     if tables.is_file():

@@ -80,8 +80,10 @@ class TaskIndex:
 
 
 class TaskFinder:
-    """Finds the task that a record answers: in the given files and folders; where none are given,
-    in the file that the record names, or among the official and the embedded tasks.
+    """Finds the task that a record answers: in the given files and folders.
+
+    Where none are given, in the file that the record names, or among the official and the embedded
+    tasks.
     """
 
     def __init__(
@@ -94,8 +96,9 @@ class TaskFinder:
         self.path = given[0] if given else official_data_folder()  # for messages
 
     def task_of(self, line: Line) -> Task:
-        """Return the task of a line with "category" and "id"; InputError where there is none, or
-        only another one with the same id.
+        """Return the task of a line with "category" and "id".
+
+        InputError where there is none, or only another one with the same id.
         """
         reason = ""
         for index in self._given or self._usual(line):
@@ -134,8 +137,9 @@ class TaskFinder:
 
 
 def recorded_path(line: Line) -> Path | None:
-    """Return the file or folder whose tasks a record was played with, where it is here: seen from
-    the working folder, or from the record's.
+    """Return the file or folder whose tasks a record was played with, where it is here.
+
+    Seen from the working folder, or from the record's.
     """
     named = line.record.get("dataset_path")
     if not isinstance(named, str) or not named:
@@ -145,8 +149,9 @@ def recorded_path(line: Line) -> Path | None:
 
 
 def difference_to(record: Mapping[str, Any], task: Task) -> str:
-    """Return in what a record's task is another one than this ("" where nothing tells): its truth,
-    or what the user said first.
+    """Return in what a record's task is another one than this ("" where nothing tells).
+
+    Its truth, or what the user said first.
     """
     if "ground_truth" in record and _plain(record["ground_truth"]) != _plain(task.ground_truth):
         return "its ground truth is not the record's"

@@ -18,8 +18,9 @@ HELD = 2048
 
 
 class TaskStore:
-    """Lazy store of a file's tasks by id: the newest in memory, older ones in a temporary
-    file.
+    """Lazy store of a file's tasks by id.
+
+    The newest in memory, older ones in a temporary file.
 
     Answers in the order of their tasks cost one pass and no look-up on disk, those in any other
     order stay possible.
@@ -33,8 +34,9 @@ class TaskStore:
         self._older: sqlite3.Connection | None = None
 
     def get(self, task_id: str) -> Task | None:
-        """Return the task of an id, None if the file has none; raises TaskError for an unreadable
-        task.
+        """Return the task of an id, None if the file has none.
+
+        Raises TaskError for an unreadable task.
         """
         found = self._cached(task_id)
         while found is None and (task := next(self._unread, None)) is not None:

@@ -50,8 +50,9 @@ def add_mcp_arguments(parser: argparse._ActionsContainer) -> None:
 
 
 class TaskTools:
-    """Tool classes given by --tools, and those named by tasks if --allow_task_tools
-    permits it; the box of the servers of --mcp, which all environments share.
+    """Tool classes given by --tools, and those named by tasks if --allow_task_tools permits it.
+
+    The box of the servers of --mcp, which all environments share.
 
     Raises InputError for what is not NAME=MODULE:CLASS, or cannot be imported, ToolDefinitionError
     and MissingExtra for a server that cannot be had.

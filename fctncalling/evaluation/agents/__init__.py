@@ -1,5 +1,6 @@
-"""Agents that play benchmark tasks: scripted policies, models behind an HTTP interface, models in a
-folder.
+"""Agents that play benchmark tasks.
+
+Scripted policies, models behind an HTTP interface, models in a folder.
 """
 
 from fctncalling.evaluation.agents.agent import Agent, PlayedEpisode, Player

@@ -13,8 +13,9 @@ CONTEXT_OVERFLOW = "context_overflow"
 
 
 class AgentUnavailable(Exception):
-    """The agent could not answer through no fault of its own: the episode is invalid, never a
-    failure.
+    """The agent could not answer through no fault of its own.
+
+    The episode is invalid, never a failure.
     """
 
 
@@ -23,8 +24,9 @@ class EpisodeCut(Exception):
 
 
 class ContextOverflow(Exception):
-    """The conversation is longer than the model's context: the episode is a failure,
-    not invalid.
+    """The conversation is longer than the model's context.
+
+    The episode is a failure, not invalid.
     """
 
 
@@ -57,8 +59,9 @@ class Player(Protocol):
 
 
 class Agent(Protocol):
-    """Makes a player for each episode. Players of one agent may answer in several threads
-    at once.
+    """Makes a player for each episode.
+
+    Players of one agent may answer in several threads at once.
     """
 
     name: str

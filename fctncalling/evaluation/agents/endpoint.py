@@ -1,5 +1,6 @@
-"""A model behind an OpenAI-compatible HTTP interface: `chat/completions`,
-prompted or with tools.
+"""A model behind an OpenAI-compatible HTTP interface.
+
+`chat/completions`, prompted or with tools.
 """
 
 from __future__ import annotations
@@ -200,8 +201,9 @@ class EndpointAgent:
         )
 
     def _request_once(self, data: bytes) -> tuple[dict[str, Any], int | None]:
-        """Return the message of one attempt, and the prompt's tokens where they are told; raises
-        _AttemptFailed where another may help.
+        """Return the message of one attempt, and the prompt's tokens where they are told.
+
+        Raises _AttemptFailed where another may help.
         """
         try:
             reply = self._poster.post(data)

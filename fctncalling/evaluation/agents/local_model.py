@@ -1,5 +1,6 @@
-"""Local model as an agent, played through the trainer's rollout: evaluation and training use the
-same tokens.
+"""Local model as an agent, played through the trainer's rollout.
+
+Evaluation and training use the same tokens.
 """
 
 from __future__ import annotations
@@ -154,9 +155,7 @@ def _number(item: Item) -> int:
 
 
 class _Prompted(gymnasium.Wrapper[str, str, str, str]):
-    """Task in BFCL's prompting form, even for a chat template that supports
-    tools.
-    """
+    """Task in BFCL's prompting form, even for a chat template that supports tools."""
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

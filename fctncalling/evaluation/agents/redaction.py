@@ -1,5 +1,6 @@
-"""Redaction of secrets: API keys and URL credentials never reach results,
-logs or error messages.
+"""Redaction of secrets.
+
+API keys and URL credentials never reach results, logs or error messages.
 """
 
 from __future__ import annotations
@@ -68,8 +69,9 @@ def _base64(secret: str) -> str:
 
 
 def _however_written(secret: str) -> str:
-    """Return the pattern of a text whose characters are escaped or not: by backslashes, as JSON in
-    JSON has them, as \\u005c, or as %5C.
+    r"""Return the pattern of a text whose characters may be escaped.
+
+    By backslashes, as JSON in JSON has them, as \u005c, or as %5C.
     """
     return "".join(map(_character, secret))
 

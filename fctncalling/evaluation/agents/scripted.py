@@ -20,9 +20,7 @@ SCRIPTED = ("oracle", "noop", "random")
 
 
 class ScriptedAgent:
-    """`oracle` plays the ground truth, `noop` says nothing, `random` calls offered functions at
-    random.
-    """
+    """Scripted agents: `oracle` plays the truth, `noop` says nothing, `random` calls at random."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -120,8 +120,10 @@ def _split(template: ChatTemplate, ids: Sequence[int], again: Sequence[int]) -> 
 def adapter_finding(
     model: Any, folder: Path | None, episodes: Sequence[EpisodeRecord]
 ) -> tuple[HealthCheck, Any]:
-    """Return whether an adapter, a saved one or a fresh one with random weights, changes the model
-    when it is on and nothing when off; and the model that bears it, None where it fits no model.
+    """Return whether an adapter changes the model when on and nothing when off, and its model.
+
+    The adapter is a saved one or a fresh one with random weights; the model is None where it fits
+    none.
     """
     ids = max((row.ids for each in episodes for row in each.rows), key=len, default=[])[:256]
     if len(ids) < 2:

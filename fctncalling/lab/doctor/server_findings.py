@@ -1,6 +1,4 @@
-"""A vLLM server's log-probabilities against those of the model here, with and without its
-adapter.
-"""
+"""A vLLM server's log-probabilities against the model's here, with and without adapter."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ Written = Sequence[tuple[TurnPrompt, Completion]]
 
 
 def turn_prompts(episodes: Sequence[EpisodeRecord]) -> list[TurnPrompt]:
-    """Return a few prompts out of episodes, those of early turns first, so that every episode is
-    in.
-    """
+    """Return a few prompts out of episodes, early turns first, with every episode in."""
     found: list[TurnPrompt] = []
     for episode in episodes:
         turn = 0

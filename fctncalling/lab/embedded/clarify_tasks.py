@@ -28,8 +28,7 @@ OR = " or "
 
 
 def clarify_entries(split: str, num_tasks: int, *, seed: int = 0, first_id: int = 0) -> list[Entry]:
-    """Return distinct entries, ground truth inside, of a split ("clarify_train" or
-    "clarify_held_out").
+    """Return distinct entries of a split ("clarify_train" or "clarify_held_out"), truth inside.
 
     No call of one split stands in the other.
     """

@@ -45,8 +45,9 @@ def training_tasks(
 
 
 def episode_texts(tasks: Sequence[Task], demonstrator: Demonstrator) -> Iterator[str]:
-    """Yield every text of the demonstrator's episodes: messages, results, actions and function
-    signatures.
+    """Yield every text of the demonstrator's episodes.
+
+    Messages, results, actions and function signatures.
     """
     env = FunctionCallingEnv(tasks=tasks)
     for task in tasks:

@@ -33,8 +33,9 @@ NEEDLESS_CALL_RATE = 0.2
 
 
 class Demonstrator:
-    """A scripted policy: `demonstrator(task_id, turn, step_in_turn, info)` returns the text of the
-    next action.
+    """A scripted policy.
+
+    `demonstrator(task_id, turn, step_in_turn, info)` returns the text of the next action.
     """
 
     def __init__(self, tasks: Sequence[Task], *, seed: int, biased: bool = True) -> None:

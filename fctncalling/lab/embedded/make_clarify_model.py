@@ -1,5 +1,6 @@
-"""Build the small model of the job `--env_name clarify`: `python -m
-fctncalling.lab.embedded.make_clarify_model --help`.
+"""Build the small model of the job `--env_name clarify`.
+
+`python -m fctncalling.lab.embedded.make_clarify_model --help`.
 
 It is the embedded model, fitted further to questioning tasks: first to a demonstrator that asks
 where it must, so that it learns to read what a request leaves open and to copy the user's answer;
@@ -71,8 +72,9 @@ class ClarifyDemonstrator:
 
 
 def _guess(task: Task, function: str, parameter: str) -> Any:
-    """Return the value said first, else the first word of the vocabulary: always the same one, for
-    guesses at random would unlearn copying.
+    """Return the value said first, else the first word of the vocabulary.
+
+    Always the same one, for guesses at random would unlearn copying.
     """
     kind = wording()["functions"][function]["parameters"][parameter][1]
     text = words_of(task.question[0][0]["content"])

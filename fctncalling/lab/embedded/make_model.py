@@ -1,5 +1,6 @@
-"""Build the embedded model: `python -m fctncalling.lab.embedded.make_model` (or `make warm-start`)
-writes its folder again.
+"""Build the embedded model.
+
+`python -m fctncalling.lab.embedded.make_model` (or `make warm-start`) writes its folder again.
 
 A small Llama-configuration model is fitted, by supervised learning, to episodes of a demonstrator
 (`fctncalling/lab/embedded/demonstrator.py`): first a careful one, so that it learns to read and to
@@ -150,9 +151,7 @@ def build(
     careful_steps: int,
     careless_steps: int,
 ) -> None:
-    """Build tokenizer and model and write them to a folder as any Hugging Face checkpoint, with
-    their hashes.
-    """
+    """Build tokenizer and model and write them to a Hugging Face folder, with their hashes."""
     import torch
 
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
@@ -241,8 +240,9 @@ def _show(bar: Any, metrics: dict[str, float]) -> None:
 
 
 def write_hashes(folder: Path, module: str, **recipe: object) -> None:
-    """Write `SHA256.json`: the command of a module with its settings, and the hash of every file it
-    wrote.
+    """Write `SHA256.json`.
+
+    The command of a module with its settings, and the hash of every file it wrote.
     """
     hashes = {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,5 +1,6 @@
-"""Build the small model of the job `--env_name team`: `python -m
-fctncalling.lab.embedded.make_team_model --help`.
+"""Build the small model of the job `--env_name team`.
+
+`python -m fctncalling.lab.embedded.make_team_model --help`.
 
 A small Llama-configuration model is fitted to episodes of a demonstrator who plays every role:
 first a careful one, so that it learns to say what it knows and what it hears, then a hasty one, who
@@ -86,9 +87,7 @@ def build(
     hasty_steps: int,
     hasty: float,
 ) -> None:
-    """Write tokenizer and model to a folder, as any Hugging Face checkpoint, with the hashes of its
-    files.
-    """
+    """Write tokenizer and model to a Hugging Face folder, with the hashes of its files."""
     import torch
 
     torch.set_num_threads(1)
@@ -113,8 +112,9 @@ def build(
 def demonstrations(
     tokenizer: Any, tasks: Sequence[Task], script: TeamDemonstrator
 ) -> list[EpisodeRecord]:
-    """Return a demonstrator's episodes, some of them as a team and some alone, with the ids and
-    masks that learning will see.
+    """Return a demonstrator's episodes with the ids and masks that learning will see.
+
+    Some of them as a team and some alone.
     """
     from fctncalling.algorithms.generation.engine_api import ScriptedEngine
     from fctncalling.algorithms.policy.chat_template import ChatTemplate

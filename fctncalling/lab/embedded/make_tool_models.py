@@ -1,5 +1,6 @@
-"""Build a small model for a job with tools in mid-generation: `python -m
-fctncalling.lab.embedded.make_tool_models --help`.
+"""Build a small model for a job with tools in mid-generation.
+
+`python -m fctncalling.lab.embedded.make_tool_models --help`.
 
 A tokenizer in which numbers below 100 are one token and larger ones two, and a small
 Llama-configuration model fitted to episodes of a demonstrator: first a careful one, so that it
@@ -112,9 +113,7 @@ def build(
     careless: float,
     stubborn: float,
 ) -> None:
-    """Write tokenizer and model to a folder, as any Hugging Face checkpoint, with the hashes of its
-    files.
-    """
+    """Write tokenizer and model to a Hugging Face folder, with the hashes of its files."""
     import torch
 
     torch.set_num_threads(1)
@@ -189,9 +188,7 @@ class Demonstrations:
 
 
 def number_tokenizer(texts: Iterator[str], vocabulary_size: int) -> Any:
-    """Return a tokenizer of the texts' words, in which numbers up to 99 and pairs of digits behind
-    them are tokens.
-    """
+    """Return a tokenizer of the texts' words, with numbers up to 99 and pairs of digits."""
     from fctncalling.lab.embedded.tokenizer import train_tokenizer
 
     def training_texts() -> Iterator[str]:

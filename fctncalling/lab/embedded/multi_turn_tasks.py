@@ -1,5 +1,6 @@
-"""Multi-turn tasks: requests of one scene, some waiting for a function or a parameter that comes a
-turn later.
+"""Multi-turn tasks.
+
+Requests of one scene, some waiting for a function or a parameter that comes a turn later.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ EMBEDDED_LENGTH = Length()
 
 @dataclass
 class Turn:
-    """One user message and the calls that answer it; `text` None is BFCL's empty message of a
-    held-out function.
+    """One user message and the calls that answer it.
+
+    `text` None is BFCL's empty message of a held-out function.
     """
 
     text: str | None
@@ -105,8 +107,9 @@ def next_turn(scene: Scene, draw: VocabularyDraw, *, first: bool, two: bool = Tr
 
 
 def next_request(scene: Scene, draw: VocabularyDraw, *, prefer_history: bool) -> UserRequest:
-    """Return a request that the scene allows now, with `prefer_history` mostly one that refers to
-    earlier turns.
+    """Return a request that the scene allows now.
+
+    With `prefer_history` mostly one that refers to earlier turns.
     """
     kinds = scene.kinds()
     leaning = [kind for kind, needs_history in kinds.items() if needs_history]
@@ -116,8 +119,9 @@ def next_request(scene: Scene, draw: VocabularyDraw, *, prefer_history: bool) ->
 
 
 def withhold_parameter(turns: list[Turn], draw: VocabularyDraw) -> None:
-    """Split one turn in two: a request that lacks a parameter,
-    and the user's answer that names it.
+    """Split one turn in two.
+
+    A request that lacks a parameter, and the user's answer that names it.
     """
     candidates = [
         i
@@ -137,8 +141,9 @@ def withhold_parameter(turns: list[Turn], draw: VocabularyDraw) -> None:
 
 
 def withhold_function(turns: list[Turn], draw: VocabularyDraw) -> dict[str, list[str]]:
-    """Put off one turn's calls until its function is offered, one (empty) turn later; return BFCL's
-    missed_function.
+    """Put off one turn's calls until its function is offered, one (empty) turn later.
+
+    Return BFCL's missed_function.
     """
     used: set[str] = set()
     candidates = []
@@ -153,8 +158,9 @@ def withhold_function(turns: list[Turn], draw: VocabularyDraw) -> dict[str, list
 
 
 def check_split(turns: list[Turn], draw: VocabularyDraw) -> None:
-    """Raise NoSuchDraw unless a held-out task has a reserved call of its own and every call belongs
-    to the split.
+    """Raise NoSuchDraw unless a task's calls belong to its split.
+
+    A held-out task has a reserved call of its own.
     """
     calls = [request.call for turn in turns for request in turn.requests]
     if not all(draw.allows(*call) for call in calls):

@@ -1,5 +1,6 @@
-"""Scenes of the multi-turn tasks: a stateful class, the possible next requests, and the calls
-that answer them.
+"""Scenes of the multi-turn tasks.
+
+A stateful class, the possible next requests, and the calls that answer them.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ class UserRequest:
 
 @dataclass
 class Scene(ABC):
-    """Stateful class in an initial state; `draw_request` draws the next request and records its
-    effects.
+    """Stateful class in an initial state.
+
+    `draw_request` draws the next request and records its effects.
     """
 
     draw: VocabularyDraw
@@ -46,15 +48,17 @@ class Scene(ABC):
 
     @abstractmethod
     def draw_request(self, kind: str) -> UserRequest:
-        """Return a request of this kind and update the scene; raises NoSuchDraw if none
-        fits.
+        """Return a request of this kind and update the scene.
+
+        Raises NoSuchDraw if none fits.
         """
 
 
 @dataclass
 class FileScene(Scene):
-    """A small folder tree; 'it' is the file last named, 'there' the folder last named, 'first' the
-    listing's first.
+    """A small folder tree.
+
+    'it' is the file last named, 'there' the folder last named, 'first' the listing's first.
     """
 
     class_name: str = "GorillaFileSystem"

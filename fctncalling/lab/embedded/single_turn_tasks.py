@@ -78,8 +78,9 @@ def entry(question: str, offered: Sequence[str]) -> Entry:
 
 
 def accepted(call: tuple[str, Mapping[str, Any]]) -> Entry:
-    """Return BFCL's ground-truth form of a call:
-    every parameter with the list of values accepted.
+    """Return BFCL's ground-truth form of a call.
+
+    Every parameter with the list of values accepted.
     """
     name, arguments = call
     return {name: {key: [value] for key, value in arguments.items()}}

@@ -110,9 +110,7 @@ class TicketScene(Scene):
 
 @dataclass
 class VehicleScene(Scene):
-    """A parked car; 'that' is the switch last thrown or the climate last set, 'the same amount' the
-    last filling.
-    """
+    """A parked car: 'that' is the last switch or climate, 'the same amount' the last filling."""
 
     class_name: str = "VehicleControlAPI"
     distractor_functions: tuple[str, ...] = (

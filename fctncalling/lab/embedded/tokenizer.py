@@ -1,5 +1,6 @@
-"""The embedded model's tokenizer: a word is one and the same token sequence in prose, in code and
-in results.
+"""The embedded model's tokenizer.
+
+A word is one and the same token sequence in prose, in code and in results.
 
 Byte-pair encoding learns " kitchen" and "kitchen" as strangers, and a small model then cannot copy
 the one to the other. So the space between two words is not written at all: it is implied wherever a
@@ -92,9 +93,7 @@ def untrained_tokenizer() -> Tokenizer:
 
 
 def every_byte() -> Iterable[str]:
-    """Yield texts that make every byte known at the start and inside of a piece, so that any text
-    can be encoded.
-    """
+    """Yield texts that make every byte known at a piece's start and inside of it."""
     for code in range(256):
         yield chr(code) * 2  # one-byte characters, and both bytes of the two-byte ones up to U+00FF
     for lead in range(0xC2, 0xE0):

@@ -23,8 +23,9 @@ _OPERATOR = re.compile(r" (\*\*|[-+*]) ")
 
 
 class TextDemonstrator:
-    """Demonstrator that calls one tool with a task's program, then repeats its result: `(task id,
-    turn, step, info) -> text`.
+    """Demonstrator that calls one tool with a task's program, then repeats its result.
+
+    `(task id, turn, step, info) -> text`.
 
     `careless`: the share of tasks in which the first call is wrong, where something is multiplied;
     half of it elsewhere. A quarter of those calls fails, the others have another operator.
@@ -88,8 +89,9 @@ def text_demonstrations(
 
 
 def _spoilt(task: TextTask, fails: bool) -> str:
-    """Return a task's program with its first operator changed; or broken,
-    so that running it fails.
+    """Return a task's program with its first operator changed.
+
+    Or broken, so that running it fails.
     """
     code = str(task.extra["code"])
     operator = _OPERATOR.search(code)

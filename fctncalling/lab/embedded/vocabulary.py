@@ -1,6 +1,4 @@
-"""The closed vocabularies and phrases of the embedded tasks, and the draw that keeps held-out
-combinations apart.
-"""
+"""Vocabularies and phrases of the embedded tasks, and the draw of held-out combinations."""
 
 from __future__ import annotations
 
@@ -33,8 +31,7 @@ def render(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def is_reserved(text: str) -> bool:
-    """Return whether a text (a call of two or more arguments, a question) belongs to the held-out
-    split.
+    """Return whether a text (a call of two or more arguments, a question) is held out.
 
     A hash decides, not the seed, so that no seed can ever make a training task of a held-out
     combination.
@@ -44,8 +41,9 @@ def is_reserved(text: str) -> bool:
 
 @dataclass
 class VocabularyDraw:
-    """One seeded source of words that respects the split: `held_out` draws reserved combinations
-    only, else none.
+    """One seeded source of words that respects the split.
+
+    `held_out` draws reserved combinations only, else none.
     """
 
     rng: random.Random
@@ -64,8 +62,9 @@ class VocabularyDraw:
         return self.rng.random() < probability
 
     def allows(self, name: str, arguments: Mapping[str, Any]) -> bool:
-        """Return whether a call may stand in this split; calls of fewer than two arguments stand in
-        both.
+        """Return whether a call may stand in this split.
+
+        Calls of fewer than two arguments stand in both.
         """
         return len(arguments) < 2 or is_reserved(render(name, arguments)) == self.held_out
 
@@ -81,8 +80,9 @@ class VocabularyDraw:
         raise NoSuchDraw(name)
 
     def phrase(self, phrases: list[str], slots: Mapping[str, Any], *, opens: bool = True) -> str:
-        """Return one of the phrases with its slots filled; one that opens a message may begin with
-        a greeting.
+        """Return one of the phrases with its slots filled.
+
+        One that opens a message may begin with a greeting.
         """
         text = self.rng.choice(phrases).format(**slots)
         return str(self.rng.choice(wording()["openers"])) + text if opens else text

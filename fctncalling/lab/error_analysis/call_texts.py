@@ -22,8 +22,9 @@ _NESTS = ("tool_calls", "function", "functions", "calls", "function_call", "tool
 
 
 def call_spans(text: str, names: Collection[str] | None = None) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) of calls written `f(...)` that stand in no other one; of these names
-    only, where given.
+    """Yield (start, end) of calls written `f(...)` that stand in no other one.
+
+    Of these names only, where given.
     """
     position = 0
     text = text[:MAX_SCANNED_CHARS]

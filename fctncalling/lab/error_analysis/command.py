@@ -89,9 +89,7 @@ def _print(text: str) -> None:
 
 
 def _reports(args: argparse.Namespace, tools: TaskTools) -> tuple[Reports, int]:
-    """Return the reports, and how many answers count for nothing because they are marked
-    invalid.
-    """
+    """Return the reports, and how many answers are marked invalid."""
     reports: Reports = {}
     num_invalid = 0
     wanted = {ALIASES.get(name) or name for name in args.category}
@@ -108,8 +106,9 @@ def _reports(args: argparse.Namespace, tools: TaskTools) -> tuple[Reports, int]:
 
 
 def _add(report: CategoryReport, answer: RecordedAnswer, tools: TaskTools, origin: Path) -> None:
-    """Diagnose one answer; where tools of ours fail, or no checker judges it, it is counted
-    apart.
+    """Diagnose one answer.
+
+    Where tools of ours fail, or no checker judges it, it is counted apart.
     """
     results = answer.results
     try:

@@ -110,8 +110,9 @@ def _compared(task: Task, calls: Sequence[Call], form: str) -> ComparedCalls | N
 
 
 def _passing(task: Task, form: str, calls: Sequence[Call]) -> str | None:
-    """Return the mended calls as a text that passes, or else any that does; None where none
-    does.
+    """Return the mended calls as a text that passes, or else any that does.
+
+    None where none does.
     """
     text = _passing_text(task, form, calls)
     if text is not None:

@@ -61,8 +61,9 @@ def repair_form(task: Task, form: str, text: Any) -> FormRepair:
 
 
 def with_names(task: Task, text: str) -> str | None:
-    """Return a list of Python calls whose positional arguments bear their documented names; None
-    where there are none, or more than parameters.
+    """Return a list of Python calls whose positional arguments bear their documented names.
+
+    None where there are none, or more than parameters.
     """
     try:
         body = parse_expression(text.strip("`\n "))

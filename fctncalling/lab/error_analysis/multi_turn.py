@@ -164,9 +164,7 @@ def _compared(
     complaint: str,
     unread: tuple[str, ...],
 ) -> Diagnosis:
-    """Return a diagnosis by the calls of the first failing turn, and those before, against the
-    truth's.
-    """
+    """Return a diagnosis by the calls of the first failing turn, and those before."""
     truth = [list(map(str, each)) for each in task.ground_truth or ()]
     at = turn
     edits = _edits(task, calls[turn], truth[turn])

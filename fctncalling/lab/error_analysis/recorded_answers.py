@@ -35,8 +35,9 @@ class RecordedAnswer(NamedTuple):
 def recorded_answers(
     path: Path, finder: TaskFinder, categories: Collection[str], form: str | None
 ) -> Iterator[RecordedAnswer | None]:
-    """Yield every answer of the wanted categories (all where there are none); None for one that is
-    marked invalid.
+    """Yield every answer of the wanted categories (all where there are none).
+
+    None for one that is marked invalid.
 
     Raises InputError for what cannot be read.
     """

@@ -105,8 +105,9 @@ def _shares(shares: list[Mapping[str, Any]]) -> str:
 
 
 def _shown(text: str) -> str:
-    """Return an answer on one line; calls of an interface, whose arguments are JSON texts inside
-    JSON, as calls are written.
+    """Return an answer on one line.
+
+    Calls of an interface, whose arguments are JSON texts inside JSON, as calls are written.
     """
     try:
         calls = json.loads(text)

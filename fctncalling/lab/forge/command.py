@@ -156,8 +156,9 @@ def _forge(files: ForgeFiles, settings: ForgeSettings, guard: OfficialGuard) -> 
 
 
 def _categories(named: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the categories to make: those named, else all of BFCL's, those in long context where
-    its tables are here.
+    """Return the categories to make.
+
+    Those named, else all of BFCL's, those in long context where its tables are here.
     """
     if named is not None:
         if any(name in LONG_CONTEXT for name in named):

@@ -67,8 +67,9 @@ def mentions_in_a_default_list(plan: Plan) -> bool:
 
 
 def _needs_history(plan: Plan, texts: Sequence[str]) -> bool:
-    """Whether a value has to be remembered: from earlier words, a result or the initial state, and
-    not to be read in the newest words.
+    """Whether a value has to be remembered.
+
+    From earlier words, a result or the initial state, and not to be read in the newest words.
     """
     return any(
         value.provenance in ("said_before", "result", "state")

@@ -1,5 +1,6 @@
-"""OpenEnv (tested with openenv 0.10 and openenv-core 0.3): an environment server of chat messages,
-and its client.
+"""OpenEnv (tested with openenv 0.10 and openenv-core 0.3).
+
+An environment server of chat messages, and its client.
 
 `app = openenv_app(load_tasks(...))` is a FastAPI application; `uvicorn module:app` serves it.
 """

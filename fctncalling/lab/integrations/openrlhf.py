@@ -30,8 +30,9 @@ def dataset_rows(tasks: Sequence[Task], tokenizer: Any) -> list[dict[str, str]]:
 def agent_instance(
     tasks: Sequence[Task], tokenizer: Any, **keywords: Any
 ) -> type[AgentInstanceBase]:
-    """Return the class of agent instances that play these tasks; keywords are those of
-    FunctionCallingEnv.
+    """Return the class of agent instances that play these tasks.
+
+    Keywords are those of FunctionCallingEnv.
     """
     by_id = {task.id: task for task in tasks}
 
@@ -79,8 +80,10 @@ def _feedback(
     content: str,
     answers: Sequence[Message],
 ) -> str:
-    """Return the text between an action and the next: its end, the answers, the opening of a
-    message. ValueError for a template that rewrites earlier messages.
+    """Return the text between an action and the next.
+
+    Its end, the answers, the opening of a message. ValueError for a template that rewrites earlier
+    messages.
     """
     head = _rendered(tokenizer, before) + content
     said = {"role": "assistant", "content": content}

@@ -118,8 +118,9 @@ def reward_func(tasks: Sequence[Task]) -> Callable[..., list[float]]:
 
 
 def environment_factory(tasks: Sequence[Task]) -> dict[str, Callable[[], Any]]:
-    """Return the `environment_factory` of a trainer whose rows are `dataset_rows(tasks)`: an
-    environment for each task, with a method for each of its functions.
+    """Return the `environment_factory` of a trainer whose rows are `dataset_rows(tasks)`.
+
+    An environment for each task, with a method for each of its functions.
 
     TRL ends an episode where the model calls nothing, so tasks have one turn. Raises ValueError for
     others: play those with `rollout_func`.

@@ -12,8 +12,9 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Return the bytes that a process could take here, those this one holds included; None where
-    the system does not tell.
+    """Return the bytes that a process could take here, those this one holds included.
+
+    None where the system does not tell.
     """
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])

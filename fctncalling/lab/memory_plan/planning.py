@@ -26,8 +26,10 @@ EVERY_UPDATE = "--lora_r, --fsdp"
 
 
 def make_plan(config: TrainConfig, roles: Sequence[str] = ()) -> MemoryPlan:
-    """Return the plan for these settings on this machine; SettingError or ModelError for settings
-    that no run could start with. roles: of a team, where `roles_of_run` names them.
+    """Return the plan for these settings on this machine.
+
+    SettingError or ModelError for settings that no run could start with. roles: of a team, where
+    `roles_of_run` names them.
 
     Started by torchrun, it is that of each process; those of one machine share its memory.
     """
@@ -64,8 +66,9 @@ def largest_pass(config: TrainConfig, sizes: PolicySizes, count: int = 1) -> Mic
 
 
 def longest_row(config: TrainConfig, sizes: PolicySizes) -> int:
-    """Return the tokens of the longest row: an episode, or what a central critic reads of one, all
-    roles' rows and the state before them.
+    """Return the tokens of the longest row.
+
+    An episode, or what a central critic reads of one, all roles' rows and the state before them.
     """
     joined = sizes.num_roles + 1 if config.team_critic == "central" else 1
     return joined * config.max_episode_tokens
@@ -131,8 +134,9 @@ def _with_slack(
 def _update_passes(
     config: TrainConfig, sizes: PolicySizes, batch: Microbatch, width: int
 ) -> list[Term]:
-    """Return the terms of the largest pass, forward and backward; logits and one layer's gradients
-    of activations do not meet.
+    """Return the terms of the largest pass, forward and backward.
+
+    Logits and one layer's gradients of activations do not meet.
     """
     kept = terms.activation_bytes(
         sizes,
@@ -187,8 +191,9 @@ def _rollout_phase(
 def _largest_microbatch(
     plan: MemoryPlan, config: TrainConfig, count: int, width: int
 ) -> int | None:
-    """Return the largest --max_microbatch_tokens with which all phases fit, whole rows; None where
-    not even one row does, or where nothing is known of the memory.
+    """Return the largest --max_microbatch_tokens with which all phases fit, whole rows.
+
+    None where not even one row does, or where nothing is known of the memory.
     """
     if plan.available is None:
         return None

@@ -60,8 +60,9 @@ class PolicySizes(NamedTuple):
 def policy_sizes(
     config: TrainConfig, device: torch.device, roles: Sequence[str] = ()
 ) -> PolicySizes:
-    """Return the sizes of the policy of these settings and roles; ModelError if the model cannot be
-    read.
+    """Return the sizes of the policy of these settings and roles.
+
+    ModelError if the model cannot be read.
     """
     dtype = base_dtype(config, device)
     policy = _empty_policy(config, dtype, roles)
@@ -158,8 +159,9 @@ def _layer_sizes(
 
 
 def _fused_weights(model: Any) -> int:
-    """Return how many numbers the fused decoder copies: all linear layers of a model that is not
-    too large, and a small output layer.
+    """Return how many numbers the fused decoder copies.
+
+    All linear layers of a model that is not too large, and a small output layer.
     """
     every = list(model.named_parameters())
     if sum(it.numel() for _, it in every) > MAX_FUSED_PARAMETERS:

@@ -14,8 +14,7 @@ LORA_RANK = 16
 
 
 def remedies(plan: MemoryPlan, config: TrainConfig, roles: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return what to change where a run does not fit, the mildest change first, each with what the
-    run would take; () where it fits.
+    """Return changes that make a run fit, the mildest first, each with its need; () if it fits.
 
     Where no change alone is enough, the one that saves most is named, and that it is not.
     """

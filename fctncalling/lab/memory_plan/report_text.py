@@ -7,8 +7,9 @@ from fctncalling.lab.memory_plan.remedies import size_text
 
 
 def plan_text(plan: MemoryPlan) -> str:
-    """Return the plan as a screen: parameters, phases term by term, the largest microbatch that
-    fits, and what to change.
+    """Return the plan as a screen.
+
+    Parameters, phases term by term, the largest microbatch that fits, and what to change.
     """
     sizes = plan.sizes
     lines = [

@@ -64,16 +64,18 @@ def saved_numbers(layer: LayerSizes, *, shared: bool) -> int:
 
 
 def checkpointed_numbers(layer: LayerSizes, *, shared: bool) -> int:
-    """Return how many numbers of a token checkpointing keeps of a layer: its input, and output and
-    log-sum-exps of its attention. On a tree that is computed in parts, of which most tokens have
-    two.
+    """Return how many numbers of a token checkpointing keeps of a layer.
+
+    Its input, and output and log-sum-exps of its attention. On a tree that is computed in parts, of
+    which most tokens have two.
     """
     return layer.hidden + (2 if shared else 1) * (layer.queries + layer.heads)
 
 
 def transient_numbers(layer: LayerSizes) -> int:
-    """Return how many numbers of a token the backward pass of one layer computes at once: gradients
-    of the feed-forward's three arrays and of four of the hidden size.
+    """Return how many numbers of a token the backward pass of one layer computes at once.
+
+    Gradients of the feed-forward's three arrays and of four of the hidden size.
     """
     return 3 * layer.inner + 4 * layer.hidden
 
@@ -121,23 +123,26 @@ def untrimmed_bytes(
 
 
 def fragmented_bytes(moving: int, activations: int, *, adapted: bool) -> int:
-    """Return the bytes of free blocks that malloc holds where passes do not trim the heap: a share
-    of all but weights, and of activations with adapters.
+    """Return the bytes of free blocks that malloc holds where passes do not trim the heap.
+
+    A share of all but weights, and of activations with adapters.
     """
     return int(ALLOCATOR_SHARE * moving + (ADAPTER_SHARE * activations if adapted else 0))
 
 
 def logits_bytes(sizes: PolicySizes, tokens: int) -> int:
-    """Return the bytes of logits: 4 arrays (positions, vocabulary) of one chunk, fp32; a chunk has
-    at most 2^24 numbers.
+    """Return the bytes of logits: 4 arrays (positions, vocabulary) of one chunk, fp32.
+
+    A chunk has at most 2^24 numbers.
     """
     chunk = min(tokens * sizes.vocabulary, max(MAX_LOGITS, sizes.vocabulary))
     return LIVE_LOGITS * chunk * BYTES_FP32
 
 
 def output_gradient_bytes(sizes: PolicySizes) -> int:
-    """Return the bytes of the gradient of an output layer that is the embedding too: it is held
-    apart until the embedding's gradient is added, at the end of the backward pass.
+    """Return the bytes of the gradient of an output layer that is the embedding too.
+
+    It is held apart until the embedding's gradient is added, at the end of the backward pass.
     """
     return BYTES_FP32 * sizes.vocabulary * sizes.layer.hidden if sizes.tied else 0
 
@@ -148,8 +153,10 @@ def cache_bytes_a_token(sizes: PolicySizes, width: int) -> int:
 
 
 def rollout_pass_bytes(sizes: PolicySizes, prefill_tokens: int, slots: int, width: int) -> int:
-    """Return the bytes of a pass of the rollout: the wider of two layers' arrays of the tokens that
-    are read at once, attention scores, and the logits of all slots (3 arrays).
+    """Return the bytes of a pass of the rollout.
+
+    The wider of two layers' arrays of the tokens that are read at once, attention scores, and the
+    logits of all slots (3 arrays).
     """
     layer = sizes.layer
     read = prefill_tokens * (4 * layer.hidden + 4 * layer.inner + 2 * layer.queries) * width
@@ -157,8 +164,9 @@ def rollout_pass_bytes(sizes: PolicySizes, prefill_tokens: int, slots: int, widt
 
 
 def sharded_bytes(sizes: PolicySizes) -> int:
-    """Return the bytes of weights that FSDP gathers at once: the embedding with what is in no
-    layer, and two layers, each with its gradient.
+    """Return the bytes of weights that FSDP gathers at once.
+
+    The embedding with what is in no layer, and two layers, each with its gradient.
     """
     outside = sizes.num_weights - sizes.num_layers * sizes.num_backbones * sizes.layer_weights
     return BYTES_FP32 * 2 * (max(0, outside) + 2 * sizes.layer_weights)

@@ -1,5 +1,6 @@
-"""Offline page of a run: tokens, credit, environment, groups. Face: `load_run`, `page_data`,
-`compared_runs`, `write_page`.
+"""Offline page of a run: tokens, credit, environment, groups.
+
+Face: `load_run`, `page_data`, `compared_runs`, `write_page`.
 """
 
 from fctncalling.lab.viewer.compared_runs import compared_runs

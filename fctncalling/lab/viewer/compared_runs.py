@@ -15,8 +15,9 @@ MAX_NAMED = 200
 
 
 def compared_runs(runs: Sequence[LoadedRun]) -> Record:
-    """Return what a page says of several runs: of each the last greedy evaluation, else the
-    episodes that its page would show.
+    """Return what a page says of several runs.
+
+    Of each the last greedy evaluation, else the episodes that its page would show.
     """
     judged = [_judged(run) for run in runs]
     rates = [_success_by_task(run) for run in judged]

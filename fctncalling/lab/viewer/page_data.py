@@ -70,8 +70,9 @@ def page_data(run: LoadedRun, find_task: FindTask, worst: int | None = None) -> 
 
 
 def _world(entry: Record, record: Record, find_task: FindTask) -> Record:
-    """Return what the task knows: the state of its tools, and the users' words that the log does
-    not have.
+    """Return what the task knows.
+
+    The state of its tools, and the users' words that the log does not have.
     """
     executes = entry["category"].startswith("multi_turn")
     silent = not entry["opening"] or any(

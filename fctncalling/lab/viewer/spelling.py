@@ -17,9 +17,7 @@ _UNKNOWN = "\N{REPLACEMENT CHARACTER}"  # part of a character: no text of its ow
 def spelling_findings(
     tokens: TokenFile, lanes: EpisodeLanes, record: Mapping[str, Any]
 ) -> Iterator[tuple[int, str]]:
-    """Yield (acted token, what is wrong) for actions whose tokens do not spell the logged text, or
-    are not the tokens of the log.
-    """
+    """Yield (acted token, what is wrong) for actions whose tokens are not the logged text's."""
     ends = np.flatnonzero(tokens.ends_action[lanes.acted])
     steps = record.get("steps") or ()
     if not len(lanes.acted) or not steps:

@@ -47,8 +47,6 @@ def unchecked(check: str, message: str, cure: str = "") -> HealthCheck:
 
 
 def exit_code(findings: Iterable[HealthCheck]) -> int:
-    """Return 1 where something spoils training, else 2 where something could not be checked, else
-    0.
-    """
+    """Return 1 where something spoils training, 2 where something is unchecked, else 0."""
     codes = {EXIT_CODES[each.level] for each in findings}
     return 1 if 1 in codes else max(codes, default=0)

@@ -77,8 +77,9 @@ class Rollout(Protocol):
         interruption: Interruption,
         on_episode: OnEpisode | None = None,
     ) -> RolloutResult:
-        """Return the episodes of a round; raises KeyboardInterrupt in all processes where one was
-        interrupted.
+        """Return the episodes of a round.
+
+        Raises KeyboardInterrupt in all processes where one was interrupted.
         """
         ...
 
@@ -93,9 +94,7 @@ class Rollout(Protocol):
         ...
 
     def weights_of(self, rollout_round: RolloutRound) -> Weights | None:
-        """Return the weights of a started round that was not returned yet, in the process that
-        holds them.
-        """
+        """Return the weights of a started round, in the process that holds them."""
         ...
 
     def close(self) -> None:
@@ -230,8 +229,9 @@ class LocalRollout:
 
 
 def arrival_log(config: TrainConfig, rank: int) -> ArrivalLog:
-    """Return the log of arrivals of slow tools' responses; SettingError if --replay_arrivals
-    cannot be read.
+    """Return the log of arrivals of slow tools' responses.
+
+    SettingError if --replay_arrivals cannot be read.
     """
     name = f"arrivals_{rank}.jsonl" if rank else "arrivals.jsonl"
     try:
@@ -249,8 +249,9 @@ def _round_key(rollout_round: RolloutRound) -> str:
 
 
 def _token_counts(engine: Engine) -> tuple[float, float, float, float]:
-    """Return an engine's numbers of sampled, forwarded, prompt and shared tokens; 0 where it does
-    not count.
+    """Return an engine's numbers of sampled, forwarded, prompt and shared tokens.
+
+    0 where it does not count.
     """
     sampled, forwarded, prompt, shared = (
         float(getattr(engine, f"num_{kind}_tokens", 0))

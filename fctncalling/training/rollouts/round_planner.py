@@ -28,9 +28,7 @@ class RoundPlanner:
         self.max_rounds = config.dynamic_sampling if self.group_size > 1 else 1
 
     def next_round(self, counters: Counters, extra: int = 0, *, ahead: int = 0) -> RolloutRound:
-        """Return a round of the next update, the first or an extra one, or of the update that is
-        `ahead` of it.
-        """
+        """Return a round of the next update, the first or an extra one, or of one `ahead`."""
         words = (self._config.seed, counters.updates + ahead, 1)
         seed = derive_seed(*words, extra) if extra else derive_seed(*words)
         return RolloutRound(

@@ -117,8 +117,9 @@ class VllmRollout(LocalRollout):
 
     @torch.no_grad()
     def _text_logprobs(self, text: Sequence[int]) -> list[float]:
-        """Return the log-probabilities of a text's tokens after the first, by training's forward;
-        with FSDP a collective operation.
+        """Return the log-probabilities of a text's tokens after the first, by training's forward.
+
+        With FSDP a collective operation.
         """
         ids = torch.tensor([text], device=self.processes.device)
         attended = torch.ones_like(ids, dtype=torch.bool)
@@ -128,9 +129,7 @@ class VllmRollout(LocalRollout):
         return found
 
     def _check_logprobs(self, name: str) -> None:
-        """Raise SettingError if a server's log-probabilities are not of the distribution it
-        samples from.
-        """
+        """Raise SettingError for a server whose log-probabilities are not of its sampling."""
         prompt, temperature = [next(iter(self.template.stop_ids))], self.config.temperature
         for client in self.servers.ready_clients():
             model = self.published.model_name(client, name)

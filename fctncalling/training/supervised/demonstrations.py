@@ -1,5 +1,4 @@
-"""Demonstrations of --sft_tasks and --sft_episodes, as the episodes that a policy would have
-played.
+"""Demonstrations of --sft_tasks and --sft_episodes, as a policy's episodes.
 
 Ground truths are played by a scripted policy through the run's own environment and the ordinary
 rollout: tool results stand in the context, and ids and masks are those of reinforcement learning.

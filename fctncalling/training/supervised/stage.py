@@ -19,7 +19,8 @@ def stage_is_ahead(config: TrainConfig, checkpoint: Path | None) -> bool:
 def restored_learner(
     learner: SupervisedLearner | None, state: Mapping[str, Any]
 ) -> SupervisedLearner | None:
-    """Return the learner at the step of a checkpoint's state, None where that is past the stage;
+    """Return the learner at the step of a checkpoint's state, None where that is past the stage.
+
     ValueError where it does not fit.
     """
     saved = state.get("supervised")

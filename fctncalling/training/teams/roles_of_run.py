@@ -15,7 +15,8 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")  # also of a folder, and of a part of a we
 def roles_of_run(
     config: TrainConfig, make_env: Callable[[], Any], processes: ProcessGroup
 ) -> tuple[str, ...]:
-    """Return the roles, none without --role_adapters and --team_critic per_role or central;
+    """Return the roles, none without --role_adapters and --team_critic per_role or central.
+
     SettingError where they are not to be known.
 
     The environment's attribute `roles` names them; a run learns of all else from `info["role"]`.

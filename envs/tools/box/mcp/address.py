@@ -18,8 +18,10 @@ _PREFIX = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(?=\S)")
 
 @dataclass(frozen=True)
 class McpAddress:
-    """Where a server is: a command that talks over its standard streams, or a URL (streamable
-    HTTP). `text` is what the user wrote, and names the server in messages.
+    """Where a server is.
+
+    A command that talks over its standard streams, or a URL (streamable HTTP). `text` is what the
+    user wrote, and names the server in messages.
     """
 
     text: str
@@ -29,8 +31,10 @@ class McpAddress:
 
     @classmethod
     def parse(cls, text: str) -> McpAddress:
-        """Return the address of "mcp:[PREFIX=]COMMAND" or "mcp:[PREFIX=]URL" ("mcp:" may be left
-        out); ToolDefinitionError for no command, a command that is not there, or another scheme.
+        """Return the address of "mcp:[PREFIX=]COMMAND" or "mcp:[PREFIX=]URL".
+
+        "mcp:" may be left out. ToolDefinitionError for no command, a command that is not there, or
+        another scheme.
         """
         rest = text.strip().removeprefix(SCHEME).strip()
         named = _PREFIX.match(rest)

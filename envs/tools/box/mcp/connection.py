@@ -52,8 +52,10 @@ class McpFailure(Exception):
 
 
 class McpConnection:
-    """A session with a server, from its start to `close()`; raises McpFailure where there is none
-    after `start_timeout_s`, MissingExtra where the SDK is missing. For several threads at once.
+    """A session with a server, from its start to `close()`.
+
+    Raises McpFailure where there is none after `start_timeout_s`, MissingExtra where the SDK is
+    missing. For several threads at once.
     """
 
     def __init__(

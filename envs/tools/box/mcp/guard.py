@@ -35,8 +35,9 @@ _SET_CHILD_SUBREAPER = 36  # of prctl
 
 
 def message_bytes(data: bytes) -> int:
-    """Return how much of MAX_LINE_BYTES a part of a message takes; inside texts quotes are escaped,
-    so that only objects count as such.
+    """Return how much of MAX_LINE_BYTES a part of a message takes.
+
+    Inside texts quotes are escaped, so that only objects count as such.
     """
     return len(data) + OBJECT_BYTES * data.count(b'{"')
 

@@ -152,8 +152,9 @@ class McpServer:
             thread.join(CLOSE_S)
 
     def _taken(self) -> Connection:
-        """Return the connection for one call, a new one where the last has failed; raises
-        McpFailure.
+        """Return the connection for one call, a new one where the last has failed.
+
+        Raises McpFailure.
         """
         if self._owner != os.getpid():  # a fork: the connection is the parent's
             self._reset()
@@ -188,8 +189,10 @@ class McpServer:
                 self._connection = None
 
     def _release(self, connection: Connection) -> None:
-        """End a call; the last one of a retired connection closes it, apart, for that may take
-        seconds: calls of other episodes that were under way have had their time.
+        """End a call; the last one of a retired connection closes it, in another thread.
+
+        Closing may take seconds, and calls of other episodes that were under way have had their
+        time.
         """
         with self._lock:
             self._num_calls[connection] -= 1

@@ -46,8 +46,10 @@ class McpFunction:
 
 
 def mcp_functions(tools: Sequence[ListedTool], prefix: str, place: str) -> list[McpFunction]:
-    """Return the functions of a server's tools; ToolDefinitionError, naming `place`, for two that
-    would have one name, for too many, and for none.
+    """Return the functions of a server's tools.
+
+    ToolDefinitionError, naming `place`, for two that would have one name, for too many, and for
+    none.
     """
     if not tools:
         raise ToolDefinitionError(f"{place}: the server offers no tool")

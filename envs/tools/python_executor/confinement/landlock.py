@@ -22,8 +22,7 @@ def landlock_abi() -> int:
 
 
 def landlock_ruleset() -> int:
-    """Return a descriptor of a ruleset that allows no path, no TCP, no abstract socket, no signal
-    to outside.
+    """Return a descriptor of a ruleset without paths, TCP, abstract sockets, outside signals.
 
     Each right exists from one ABI version on, and naming a later one is an error
     (linux/landlock.h).

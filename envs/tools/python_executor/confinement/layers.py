@@ -33,8 +33,9 @@ LAYERS = ("rlimits", "landlock", "seccomp")
 
 
 def lower_limit(name: str, soft: int, hard: int | None = None) -> None:
-    """Lower a resource limit, never above the present one; no effect where the system does not have
-    it.
+    """Lower a resource limit, never above the present one.
+
+    No effect where the system does not have it.
     """
     which = getattr(resource, f"RLIMIT_{name}", None)
     if which is None:
@@ -47,8 +48,9 @@ def lower_limit(name: str, soft: int, hard: int | None = None) -> None:
 
 
 def address_space() -> int:
-    """Return the bytes of address space this process maps; a generous guess where the system does
-    not say.
+    """Return the bytes of address space this process maps.
+
+    A generous guess where the system does not say.
     """
     try:
         with open("/proc/self/statm") as file:
@@ -100,8 +102,9 @@ class Confinement:
         install_filter(self._program.replace(mark, struct.pack("=I", os.getpid())))
 
     def apply(self, *, memory_bytes: int, cpu_s: int, close: Callable[[], None]) -> None:
-        """Confine the calling process for good; `close` is called once no inherited descriptor is
-        needed any more.
+        """Confine the calling process for good.
+
+        `close` is called once no inherited descriptor is needed any more.
         """
         if "rlimits" in self.layers:
             lower_limit("CPU", cpu_s, cpu_s + 1)

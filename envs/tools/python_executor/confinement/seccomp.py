@@ -64,8 +64,9 @@ def _argument(index: int, *, high: bool = False) -> bytes:
 
 
 def _only_values(index: int, values: tuple[int, ...], mask: int = 0) -> bytes:
-    """Pass where an argument is one of the values. The kernel reads these arguments as 32-bit
-    integers.
+    """Pass where an argument is one of the values.
+
+    The kernel reads these arguments as 32-bit integers.
     """
     block = _argument(index) + (_instruction(AND, mask) if mask else b"")
     for value in values:
@@ -81,8 +82,9 @@ def _only_harmless_fcntl() -> bytes:
 
 
 def _only_own_clocks() -> bytes:
-    """Pass the system's clocks; a negative number is the clock of a process, and tells whether
-    there is one.
+    """Pass the system's clocks.
+
+    A negative number is the clock of a process, and tells whether there is one.
     """
     negative = _instruction(JUMP_GREATER_EQUAL, 1 << 31, 0, 1)
     return _argument(0) + negative + _refuse(errno.EPERM) + _give(PASS)

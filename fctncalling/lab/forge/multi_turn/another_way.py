@@ -1,5 +1,7 @@
-"""Another way to the same end: other calls that a judge could not tell from the truth's, or that
-leave the same state behind in fewer calls.
+"""Another way to the same end.
+
+Other calls that a judge could not tell from the truth's, or that leave the same state behind in
+fewer calls.
 
 The search is bounded: one call of another function in place of one to three neighbouring calls of a
 turn, with the values of those calls, all of them and no others: the words say no others, and say
@@ -92,8 +94,10 @@ def _windows(
 
 
 def _may_shrink(calls: Sequence[PlannedCall], before: Mapping[str, int], known: Moves) -> bool:
-    """Whether fewer calls could do: of calls that only change the state nobody needs the results,
-    and a result that was seen before need not be seen again.
+    """Whether fewer calls could do.
+
+    Of calls that only change the state nobody needs the results, and a result that was seen before
+    need not be seen again.
     """
     silent = all(known.changes_state(call.function) for call in calls)
     return silent or any(call.result in before for call in calls)

@@ -12,8 +12,9 @@ from fctncalling.lab.forge.plan import Plan, PlannedCall
 
 
 def task_entry(plan: Plan, texts: Sequence[str], task_id: str) -> dict[str, Any]:
-    """Return a plan's entry. `texts` has one text a turn; that of a turn in which only a function
-    returns is not read.
+    """Return a plan's entry.
+
+    `texts` has one text a turn; that of a turn in which only a function returns is not read.
 
     The entry has no function docs: those of `involved_classes` are added by whoever has them.
     """

@@ -88,8 +88,9 @@ def measure(tasks: Iterable[Task]) -> Fidelity:
 
 
 def divergence(counts: Mapping[Any, int], reference: Mapping[Any, int]) -> float:
-    """Return the Kullback-Leibler divergence of a reference from counts, in nats, each outcome
-    counted half once more so that none is impossible.
+    """Return the Kullback-Leibler divergence of a reference from counts, in nats.
+
+    Each outcome is counted half once more, so that none is impossible.
     """
     outcomes = {*counts, *reference}
     total, expected = (sum(each.values()) + 0.5 * len(outcomes) for each in (counts, reference))

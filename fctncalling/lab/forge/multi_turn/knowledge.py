@@ -58,8 +58,9 @@ class Knowledge:
         return [each for each in self.facts if each.kind == kind and each.call >= 0]
 
     def last_result(self, kind: str) -> list[Fact]:
-        """Return the one value of a kind that a result told last; none where it told several, for
-        nobody could say which is meant.
+        """Return the one value of a kind that a result told last.
+
+        None where it told several, for nobody could say which is meant.
         """
         told = self.results(kind)
         last = [each for each in told if told and _place(each) == _place(told[-1])]

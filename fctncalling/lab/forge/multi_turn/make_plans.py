@@ -99,8 +99,10 @@ _FOREIGN = ("MessageAPI", "TwitterAPI", "TicketAPI", "TradingBot", "TravelAPI", 
 
 
 def difficulty(plan: Plan) -> float:
-    """Return how hard a plan is, from 0 (one call, all said) to 1: calls, unsaid steps, values from
-    elsewhere than this turn's words, and what is held back, in equal parts but for the last.
+    """Return how hard a plan is, from 0 (one call, all said) to 1.
+
+    Calls, unsaid steps, values from elsewhere than this turn's words, and what is held back, in
+    equal parts but for the last.
     """
     calls = [call for turn in plan.turns for call in turn.calls]
     values = [value for call in calls for value in call.arguments.values()]

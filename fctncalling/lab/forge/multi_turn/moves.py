@@ -111,8 +111,9 @@ class Moves:
 
 
 def headline(refusal: str) -> str:
-    """Return an error without the values in it, cut short: the same for all of its sort; "" for
-    a result that is no error.
+    """Return an error without the values in it, cut short: the same for all of its sort.
+
+    "" for a result that is no error.
     """
     data = parsed(refusal)
     data = data[0] if isinstance(data, list) and data else data

@@ -122,8 +122,9 @@ def _walk_turn(walk: Walk, owner: str, size: int, anchor: str | None) -> None:
 
 
 def _history(plan: Plan) -> int:
-    """Return how many values come from earlier turns' words or from results; a token does not
-    count, as users like to say it again.
+    """Return how many values come from earlier turns' words or from results.
+
+    A token does not count, as users like to say it again.
     """
     return sum(
         value.provenance in ("said_before", "result") and value.kind != "access_token"

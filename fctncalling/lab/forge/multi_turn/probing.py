@@ -28,8 +28,10 @@ _SURE = 0.7  # share of a result's values at a place that must be of a kind
 
 
 def learn(seed: int = 0, num_worlds: int = WORLDS) -> dict[str, dict[str, Any]]:
-    """Return {function: {"changes", "cures": {refusal: [functions]}, "produces": {path: kind},
-    "seen_by": [functions], "shapes": [of results]}}.
+    """Return {function.
+
+    {"changes", "cures": {refusal: [functions]}, "produces": {path: kind}, "seen_by": [functions],
+    "shapes": [of results]}}.
     """
     learned: dict[str, dict[str, Any]] = {}
     for _ in range(_PASSES):  # what the first pass cured, the second starts from
@@ -121,8 +123,10 @@ class _Probe:
             self.leaves[name, pattern(path)].update([*kinds, "all"])
 
     def _cure(self, walk: Walk, name: str, refusal: str) -> None:
-        """Note which other calls help: those after which the refused one succeeds, perhaps by
-        further steps that are known already. Where other arguments help, no step is needed.
+        """Note which other calls help.
+
+        Those after which the refused one succeeds, perhaps by further steps that are known already.
+        Where other arguments help, no step is needed.
         """
         if any(self._succeeds(walk, name) for _ in range(_REDRAWS)):
             return

@@ -83,8 +83,9 @@ def _useless_steps(plan: Plan, edges: dict[Place, list[Place]]) -> list[Place]:
 
 
 def _excluded(plan: Plan, truth: Sequence[TurnRecord]) -> tuple[str, ...] | None:
-    """Return the functions that are not offered since they would do what the truth does in another
-    way. None where there are too many, or the plan needs one of them that makes it shorter.
+    """Return the functions that are not offered, since they replace what the truth does.
+
+    None where there are too many, or the plan needs one of them that makes it shorter.
 
     A function that the plan needs and that could stand for another call is offered: the checker
     takes either.
@@ -149,8 +150,9 @@ def _attempt(
 
 
 def in_long_context(plan: Plan) -> Plan | None:
-    """Return the plan with the results that long context gives; None where a result does not show
-    any more what a later argument is read from.
+    """Return the plan with the results that long context gives.
+
+    None where a result does not show any more what a later argument is read from.
 
     Raises LongContextError where BFCL's tables are not here.
     """

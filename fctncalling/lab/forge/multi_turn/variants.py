@@ -1,5 +1,7 @@
-"""Variants of plans, as BFCL has them: a function held back, a value left out, long context, and a
-request for what no offered function does.
+"""Variants of plans, as BFCL has them.
+
+A function held back, a value left out, long context, and a request for what no offered function
+does.
 """
 
 from __future__ import annotations

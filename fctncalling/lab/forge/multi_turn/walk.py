@@ -227,8 +227,10 @@ class Walk:
         return self.draw.choices(names, weights)[0]
 
     def _fit(self, function: str, room: int) -> float:
-        """Return how well a function fits: those that need steps into what is left of a turn,
-        those that take what others make to what has been made.
+        """Return how well a function fits.
+
+        Those that need steps into what is left of a turn, those that take what others make to what
+        has been made.
         """
         wanted = ROOMY.get(function)
         fit = 1.0 if wanted is None else wanted[1] if room >= wanted[0] else 0.1
@@ -248,8 +250,9 @@ class Walk:
         return {call.function for turn in self.turns for call in turn}
 
     def _relevance(self, owner: str) -> dict[str, float]:
-        """Return how much functions have to do with what came up last: they take what was made,
-        show what was done, or take what was shown or said.
+        """Return how much functions have to do with what came up last.
+
+        They take what was made, show what was done, or take what was shown or said.
         """
         calls = [call for turn in self.turns for call in turn if call.class_name == owner]
         last = [call.function for call in calls[-3:]]

@@ -169,8 +169,9 @@ def _question(
 
 
 def _reworded(argument: MadeArgument, frame: FunctionFrame, rng: random.Random) -> MadeArgument:
-    """Return an argument that may be said by the name of its parameter ("with the line width set
-    to 3") rather than as the table has it.
+    """Return an argument said by its parameter's name ("with the line width set to 3").
+
+    Or as the table has it.
     """
     parameter = argument.parameter
     group = _GROUPS.get(parameter.kind.name)

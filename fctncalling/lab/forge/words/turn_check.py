@@ -96,8 +96,9 @@ def says_value(text: str, value: Value) -> bool:
 
 
 def says(text: str, said: Any) -> bool:
-    """Tell whether a text says a literal: a number as a number, a date as a date, a list item by
-    item, anything else letter by letter.
+    """Tell whether a text says a literal.
+
+    A number as a number, a date as a date, a list item by item, anything else letter by letter.
     """
     if isinstance(said, dict):
         return all(says(text, each) for each in said.values())

@@ -80,8 +80,9 @@ class RayTransport:
         return list(dict.fromkeys([*ready, *more]))
 
     def fetch(self, worker: Any, ticket: Any) -> Any:
-        """Return a result; WorkerLost if actor, machine or result is gone, RuntimeError where
-        playing failed.
+        """Return a result.
+
+        WorkerLost if actor, machine or result is gone, RuntimeError where playing failed.
         """
         exceptions = self._ray.exceptions
         try:
@@ -232,8 +233,9 @@ class RayRollout:
             self._ray.shutdown()
 
     def _put(self, version: int) -> Any:
-        """Return a reference to the weights as they are; all processes take part, the first one
-        puts them.
+        """Return a reference to the weights as they are.
+
+        All processes take part, the first one puts them.
         """
         if self._weights is None or self._weights[0] != version:
             with self.processes.unsharded(self.policy) as policy:
@@ -243,8 +245,9 @@ class RayRollout:
 
 
 def connect_ray(address: str | None, num_cpus: int) -> tuple[Any, bool]:
-    """Connect to a Ray cluster, or start one (address none); return Ray and whether it was started
-    here.
+    """Connect to a Ray cluster, or start one (address none).
+
+    Return Ray and whether it was started here.
     """
     try:
         ray = extra_module("ray", "ray", "--num_rollout_workers")

@@ -113,8 +113,9 @@ def navigation(drafter: Drafter) -> Arguments:
 
 
 def many_numbers(knowledge: Knowledge) -> list[Fact]:
-    """Return the numbers of the newest result that shows several, all of one kind: nobody takes the
-    mean of a price and its moving averages.
+    """Return the numbers of the newest result that shows several, all of one kind.
+
+    Nobody takes the mean of a price and its moving averages.
     """
     shown: dict[tuple[int, int], list[Fact]] = {}
     for fact in knowledge.facts:

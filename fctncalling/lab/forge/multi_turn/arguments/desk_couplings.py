@@ -1,5 +1,6 @@
-"""Arguments that belong together, for the functions where drafting each alone would not do:
-messages, posts and tickets.
+"""Arguments that belong together, for the functions where drafting each alone would not do.
+
+Messages, posts and tickets.
 """
 
 from __future__ import annotations

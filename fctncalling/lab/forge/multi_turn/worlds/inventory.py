@@ -82,8 +82,9 @@ _KINDS: dict[str, tuple[str, Callable[[State], list[Any]]]] = {
 
 
 def entities(kind: str, state: State) -> list[Any]:
-    """Return the values of a kind that a call may name now; none of a kind that is not listed or
-    of a class that the task lacks.
+    """Return the values of a kind that a call may name now.
+
+    None of a kind that is not listed or of a class that the task lacks.
     """
     if kind == "city":
         return list(_AIRPORTS if "TravelAPI" in state else _ZIPCODES)
