@@ -1,0 +1,1 @@
+"""Own APIs: from a specification to functions, kinds of values, words and proven tasks."""

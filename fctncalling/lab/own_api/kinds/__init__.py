@@ -1,0 +1,6 @@
+"""Kinds of values: how the values of each parameter are drawn and accepted."""
+
+from fctncalling.lab.own_api.kinds.argument_kind import MISSING, ArgumentKind
+from fctncalling.lab.own_api.kinds.find import argument_kinds
+
+__all__ = ["MISSING", "ArgumentKind", "argument_kinds"]
