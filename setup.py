@@ -97,6 +97,7 @@ TOGETHER = {  # [all]: what one environment can hold
     "math": ["sympy>=1.12"],
     "multi-agent": ["pettingzoo>=1.25"],  # fctncalling.envs.team_aec
     "mcp": ["mcp>=1.24,<3"],  # tools=["mcp:..."], --mcp; serve-mcp takes 2
+    "api": ["pyyaml>=6"],  # OpenAPI documents in YAML
     "gguf": ["gguf>=0.10"],  # import-model, --model_name_or_path FILE.gguf
     "vllm": HTTP,  # --rollout_engine vllm; the server lives in an environment of its own
     "ray": ["ray>=2.40"],  # --num_rollout_workers

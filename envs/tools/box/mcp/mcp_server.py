@@ -120,6 +120,11 @@ class McpServer:
             Tool(each.doc, RemoteFunction(self, each), None, length) for each in functions
         )
 
+    @property
+    def listed(self) -> tuple[ListedTool, ...]:
+        """The tools as the server lists them, in the order of `tools`."""
+        return tuple(self._listed)
+
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Return the result text of a call, by the server's own names.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import permutations, product
+from itertools import islice, permutations, product
 from typing import Any, Final
 
 from fctncalling.lab.own_api.kinds.draw_value import draw_scalar
@@ -128,12 +128,21 @@ class ArgumentKind:
                     if len(found) < MOST_SPELLINGS and list(items) not in found:
                         found.append(list(items))
             return found
-        if self._is_object(value):
-            keys = self._keys_of(value)
-            choices = [keys[name].spellings(each) for name, each in value.items()]
-            every = [dict(zip(value, each, strict=True)) for each in product(*choices)]
-            return every[:MOST_SPELLINGS]
-        return [value]
+        return self._object_spellings(value) if self._is_object(value) else [value]
+
+    def _object_spellings(self, value: Mapping[str, Any]) -> list[Any]:
+        """Return an object in all forms, written out, as BFCL compares those within others."""
+        keys = self._keys_of(value)
+        choices: dict[str, list[Any]] = {}
+        for name, kind in keys.items():
+            if name in value:
+                choices[name] = kind.spellings(value[name])
+            may_be_left_out = not kind.required and kind.default is not MISSING
+            if may_be_left_out and (name not in value or same(value[name], kind.default)):
+                choices[name] = [*choices.get(name, [kind.default]), MISSING]
+        every = (dict(zip(choices, each, strict=True)) for each in product(*choices.values()))
+        forms = ({n: v for n, v in each.items() if v is not MISSING} for each in every)
+        return list(islice(forms, MOST_SPELLINGS))
 
     def _accepted_forms(self, value: Any) -> list[Any]:
         if self._is_object(value):
@@ -147,13 +156,19 @@ class ArgumentKind:
 
     def _accepted_objects(self, value: Mapping[str, Any]) -> list[Any]:
         keys = self._keys_of(value)
-        said = {name: keys[name].accepted(each) for name, each in value.items()}
+        said = {name: keys[name]._accepted_within(each) for name, each in value.items()}
         unsaid = {
             name: each.accepted_unsaid()
             for name, each in keys.items()
             if name not in value and not each.required and each.default is not MISSING
         }
         return [{**said, **unsaid}]
+
+    def _accepted_within(self, value: Any) -> list[Any]:
+        """Return what is accepted of a key of an object: what may be left out is a "" of it."""
+        may_be_left_out = not self.required and self.default is not MISSING
+        end = [""] if may_be_left_out and same(value, self.default) else []
+        return [*self.spellings(value), *end]
 
     def _is_object(self, value: Any) -> bool:
         return isinstance(value, dict) and bool(self._keys_of(value))

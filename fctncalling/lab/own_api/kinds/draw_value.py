@@ -68,7 +68,9 @@ def draw_scalar(facts: ScalarFacts, rng: random.Random) -> Any:
     if facts.known and rng.random() < 0.5:
         return rng.choice(facts.known)
     if facts.kind == "phone" and facts.pattern is not None:
-        return text_of_pattern(facts.pattern, rng) or _phone(rng)
+        phone = _phone(rng)
+        sound = re.fullmatch(facts.pattern, phone)
+        return phone if sound else text_of_pattern(facts.pattern, rng) or phone
     return _text(facts, rng)
 
 
@@ -79,12 +81,12 @@ def _number(facts: ScalarFacts, rng: random.Random) -> int | float:
         first, last = int(-(-low // 1)), int(high // 1)
         near = min(last, first + 20)
         return rng.randint(first, near if rng.random() < 0.6 else last) if first < last else first
-    step = 0.5 if high - low >= 2 else 0.05
-    if rng.random() < 0.5 and high - low >= 2:
-        step = 1.0
-    steps = int((high - low) / step)
-    most = min(steps, 60) if rng.random() < 0.7 else steps
-    return round(min(high, low + step * rng.randint(1 if steps else 0, max(1, most))), 2)
+    step = 0.05 if high - low < 2 else rng.choice((0.5, 1.0))
+    first, last = int(-(-low // step)), int(high // step)
+    if first >= last:
+        return float(low)
+    near = min(last, first + 60) if rng.random() < 0.7 else last
+    return round(step * rng.randint(first or (1 if last else 0), max(first, near)), 2)
 
 
 def _moment(rng: random.Random, kind: str) -> datetime.datetime:
@@ -126,15 +128,16 @@ def _text(facts: ScalarFacts, rng: random.Random) -> str:
         topic = facts.topic if facts.topic in tables else "city"
         place = rng.choice(tables[topic])
         return f"{place} {rng.randint(1, 140)}" if topic == "street" else place
+    if facts.topic == "proper":
+        return str(rng.choice(facts.examples + tuple(tables["word"]))).capitalize()
     if facts.topic in tables:
         return rng.choice(tables[facts.topic])
     return f"{rng.choice(tables['adjective'])} {rng.choice(tables['word'])}"
 
 
 def _phone(rng: random.Random) -> str:
-    return f"+{rng.choice((31, 33, 39, 44, 46, 49))}" + "".join(
-        rng.choice("0123456789") for _ in range(rng.randint(9, 10))
-    )
+    country = rng.choice((31, 33, 39, 44, 46, 49))
+    return f"+{country}{rng.randint(1, 9)}{rng.randrange(10**8, 10**9)}"
 
 
 def _plain(text: str) -> str:

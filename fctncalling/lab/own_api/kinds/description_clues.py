@@ -1,0 +1,170 @@
+"""Clues of a description: closed lists, bounds, examples, forms, units."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+UNITS = {
+    "kg": r"kilograms?|kilos?|kg",
+    "g": r"grams?|grammes?",
+    "km": r"kilomet(?:re|er)s?|km",
+    "m": r"met(?:re|er)s?",
+    "cm": r"centimet(?:re|er)s?|cm",
+    "mm": r"millimet(?:re|er)s?|mm",
+    "miles": r"miles?",
+    "l": r"lit(?:re|er)s?",
+    "EUR": r"euros?|eur",
+    "USD": r"(?:us )?dollars?|usd",
+    "GBP": r"pounds sterling|gbp",
+    "%": r"percent|per cent|percentage",
+    "minutes": r"minutes?|mins?",
+    "hours": r"hours?|hrs?",
+    "days": r"days?",
+    "weeks": r"weeks?",
+    "months": r"months?",
+    "years": r"years?",
+    "seconds": r"seconds?|secs?",
+    "degrees Celsius": r"degrees celsius|celsius|°c",
+}
+_NUMBER_WORDS = {
+    word: number
+    for number, word in enumerate(
+        "zero one two three four five six seven eight nine ten eleven twelve".split()  # noqa: SIM905
+    )
+}
+_NUMBER = r"(-?\d+(?:\.\d+)?)"
+_EXAMPLE = re.compile(
+    r"(?:such as|e\.g\.,?|for example:?|for instance:?|example:|like)\s+"
+    r"(?:\"([^\"]+)\"|'([^']+)'|`([^`]+)`|([^\s,;()]+(?:[^\s,;().]|\.(?=\S))))",
+    re.IGNORECASE,
+)
+_LIST = re.compile(
+    r"(?:one of|either|any of|allowed(?: values)?(?: are)?|possible values(?: are)?|values|:|\()"
+    r":?\s+((?:[\"'`]?[\w-]+[\"'`]?(?:\s*\|\s*|,\s*(?:or\s+|and\s+)?|\s+or\s+|\s+and\s+))+"
+    r"[\"'`]?[\w-]+[\"'`]?)(?=[.;)]|\s*$)",
+    re.IGNORECASE,
+)
+_FORMS = (
+    (r"YYYY-MM-DD[T ]HH:MM:SS|ISO 8601 (?:date-?time|timestamp)", "datetime", "%Y-%m-%dT%H:%M:%S"),
+    (r"YYYY-MM-DD[T ]HH:MM", "datetime", "%Y-%m-%dT%H:%M"),
+    (r"YYYY-MM-DD|ISO(?: 8601)? date", "date", "%Y-%m-%d"),
+    (r"DD[./]MM[./]YYYY", "date", "%d.%m.%Y"),
+    (r"MM/DD/YYYY", "date", "%m/%d/%Y"),
+    (r"YYYY/MM/DD", "date", "%Y/%m/%d"),
+    (r"YYYYMMDD", "date", "%Y%m%d"),
+    (r"YYYY-MM", "month", "%Y-%m"),
+    (r"\bYYYY\b|four-digit year", "year", "%Y"),
+    (r"HH:MM:SS", "time", "%H:%M:%S"),
+    (r"HH:MM", "time", "%H:%M"),
+)
+
+
+@dataclass(frozen=True)
+class DescriptionClues:
+    """What a description says of the values of its parameter."""
+
+    values: tuple[str, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    examples: tuple[str, ...] = ()
+    moment: str = ""  # date, time, datetime, month, year
+    format: str = ""
+    unit: str = ""
+    pattern: str | None = None
+    ordered: bool | None = None
+
+
+def description_clues(text: str, name: str) -> DescriptionClues:
+    """Return the clues of a description, and the unit that the name may end with."""
+    low, high = _bounds(text)
+    moment, form = next(((k, f) for p, k, f in _FORMS if re.search(p, text)), ("", ""))
+    if form == "%d.%m.%Y" and "DD/MM" in text:
+        form = "%d/%m/%Y"
+    if "T" in form and re.search(r"YYYY-MM-DD HH", text):
+        form = form.replace("T", " ")
+    return DescriptionClues(
+        _values(text),
+        low,
+        high,
+        () if moment else _examples(text),
+        moment,
+        form,
+        _unit(text, name),
+        _pattern(text),
+        _ordered(text),
+    )
+
+
+def _values(text: str) -> tuple[str, ...]:
+    """Return a closed list: "fiction, crime or science" after a colon or "one of"."""
+    for found in _LIST.finditer(text):
+        items = re.split(r"\s*\|\s*|,\s*(?:or\s+|and\s+)?|\s+or\s+|\s+and\s+", found[1])
+        items = [each.strip("\"'`") for each in items]
+        opener = found[0][: found.start(1) - found.start()].strip().lower()
+        sure = "of" in opener or opener.startswith(("allowed", "possible", "either"))
+        if (sure or len(items) > 2 or "|" in found[1]) and not any(map(str.isdigit, items)):
+            before = text[: found.start()].lower()
+            if not re.search(r"such as|e\.g|for example|like|including|form$", before[-25:]):
+                return tuple(dict.fromkeys(items))
+    described = re.findall(r"(?:^|[,;:]\s|\bor\s|\band\s)([a-z][\w-]*) (?:\(|is |= )", text)
+    return tuple(described) if len(described) > 2 else ()
+
+
+def _bounds(text: str) -> tuple[float | None, float | None]:
+    plain = re.sub(r"\d{4}-\d\d(-\d\d)?|\d\d?:\d\d", "", text.lower())
+    for word, number in _NUMBER_WORDS.items():
+        plain = re.sub(rf"\b{word} (?=(?:to|or|at) )|(?<= to ){word}\b", f"{number} ", plain)
+    if found := re.search(
+        rf"(?<![\w-]){_NUMBER}\s*(?:to|-|\u2013|and|\.\.)\s*{_NUMBER}(?![\w-])", plain
+    ):
+        low, high = float(found[1]), float(found[2])
+        return (low, high) if low < high else (None, None)
+    low_found = re.search(rf"(?:at least|minimum(?: of)?|from|not less than|>=)\s*{_NUMBER}", plain)
+    high_found = re.search(
+        rf"(?:at most|maximum(?: of)?|up to|no more than|not more than|<=|max\.?)\s*{_NUMBER}",
+        plain,
+    )
+    low_bound = float(low_found[1]) if low_found else None
+    high_bound = float(high_found[1]) if high_found else None
+    if "positive" in plain or "greater than 0" in plain or "more than zero" in plain:
+        low_bound = max(low_bound or 1.0, 1.0)
+    return low_bound, high_bound
+
+
+def _examples(text: str) -> tuple[str, ...]:
+    found = [next(each for each in match if each) for match in _EXAMPLE.findall(text)]
+    return tuple(each.strip() for each in found if each.strip())
+
+
+def _unit(text: str, name: str) -> str:
+    from_name = name.rsplit("_", 1)[-1].lower() if "_" in name else ""
+    for unit, pattern in UNITS.items():
+        if from_name and re.fullmatch(pattern, from_name):
+            return unit
+    head = text.lower()
+    for unit, pattern in UNITS.items():
+        if re.search(rf"\b(?:in|of|many|much|as)\s+(?:{pattern})\b", head):
+            return unit
+    return next((u for u, p in UNITS.items() if re.match(rf"(?:{p})\b", head)), "")
+
+
+def _pattern(text: str) -> str | None:
+    low = text.lower()
+    counts = "|".join(_NUMBER_WORDS)
+    if found := re.search(rf"\b(\d+|{counts})[ -](digit|letter|character)s?\b", low):
+        count = _NUMBER_WORDS.get(found[1]) or int(found[1])
+        letters = {"digit": "[0-9]", "letter": "[A-Z]", "character": "[A-Z0-9]"}[found[2]]
+        return f"^{letters}{{{count}}}$" if 0 < count <= 40 else None
+    return None
+
+
+def _ordered(text: str) -> bool | None:
+    low = text.lower()
+    if "any order" in low or "order does not matter" in low:
+        return False
+    return (
+        True
+        if re.search(r"\b(?:in (?:this |the )?order|ordered|sequence|in turn)\b", low)
+        else None
+    )

@@ -1,0 +1,306 @@
+"""Kind of one parameter, by what is the strongest evidence of it.
+
+In this order: enum and const, examples, default, pattern, format, description, type, name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fctncalling.lab.own_api.kinds.argument_kind import MISSING, ArgumentKind
+from fctncalling.lab.own_api.kinds.description_clues import DescriptionClues, description_clues
+from fctncalling.lab.own_api.kinds.pattern_text import is_pattern
+from fctncalling.lab.own_api.kinds.words_of_name import meant_by, name_words
+
+_BFCL = {"object": "dict", "number": "float"}
+_FORMATS: dict[str, tuple[str, str]] = {
+    "date": ("date", "%Y-%m-%d"),
+    "date-time": ("datetime", "%Y-%m-%dT%H:%M:%S"),
+    "time": ("time", "%H:%M:%S"),
+    "email": ("email", ""),
+    "uuid": ("identifier", "uuid"),
+    "uri": ("url", ""),
+    "url": ("url", ""),
+    "phone": ("phone", ""),
+}
+_UNASKABLE = {"binary", "byte", "password"}
+_FORMS = {"date": "%Y-%m-%d", "time": "%H:%M", "datetime": "%Y-%m-%dT%H:%M:%S"}
+_SHAPES = (
+    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "datetime", "%Y-%m-%dT%H:%M:%S"),
+    (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d", "datetime", "%Y-%m-%dT%H:%M"),
+    (r"\d{4}-\d\d-\d\d", "date", "%Y-%m-%d"),
+    (r"\d\d\.\d\d\.\d{4}", "date", "%d.%m.%Y"),
+    (r"\d{4}-\d\d", "month", "%Y-%m"),
+    (r"\d\d:\d\d:\d\d", "time", "%H:%M:%S"),
+    (r"\d\d:\d\d", "time", "%H:%M"),
+    (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "identifier", "uuid"),
+    (r"[^@\s]+@[^@\s]+\.\w+", "email", ""),
+    (r"https?://\S+", "url", ""),
+    (r"\+\d[\d ]{6,15}", "phone", ""),
+)
+Find = Callable[[str, Mapping[str, Any], ArgumentKind, DescriptionClues], ArgumentKind | None]
+
+
+def kind_of(name: str, schema: Mapping[str, Any], *, required: bool) -> ArgumentKind:
+    """Return the kind of a parameter by its plain schema (types of JSON Schema or BFCL's)."""
+    json_type = str(schema.get("type", "any"))
+    base = ArgumentKind(
+        "unknown",
+        _BFCL.get(json_type, json_type),
+        default=schema.get("default", MISSING),
+        required=required,
+        description=str(schema.get("description") or schema.get("title") or ""),
+    )
+    clues = description_clues(base.description, name)
+    for find in _IN_ORDER:
+        found = find(name, schema, base, clues)
+        if found is not None:
+            return found
+    return base
+
+
+def _of_enum(
+    name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
+) -> ArgumentKind | None:
+    values = schema.get("enum")
+    if not isinstance(values, list) or not values or base.type in ("array", "dict"):
+        return None
+    if base.type == "boolean":
+        return None
+    return replace(base, kind="enum", values=tuple(values), evidence="enum")
+
+
+def _of_structure(
+    name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
+) -> ArgumentKind | None:
+    if base.type in ("array", "tuple"):
+        return _array(name, schema, base, clues)
+    alternatives = schema.get("oneOf")
+    if base.type == "dict" and alternatives:
+        each = tuple(kind_of(name, one, required=True) for one in alternatives)
+        whole = _properties(schema)
+        return replace(base, kind="one_of", alternatives=each, properties=whole, evidence="oneOf")
+    if base.type == "dict":
+        properties = _properties(schema)
+        kind = "object" if properties else "unknown"
+        return replace(base, kind=kind, properties=properties, evidence="type")
+    return replace(base, kind="boolean", evidence="type") if base.type == "boolean" else None
+
+
+def _properties(schema: Mapping[str, Any]) -> dict[str, ArgumentKind]:
+    needed = schema.get("required", ())
+    return {
+        key: kind_of(key, each, required=key in needed)
+        for key, each in schema.get("properties", {}).items()
+    }
+
+
+def _array(
+    name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
+) -> ArgumentKind:
+    inner = dict(schema.get("items") or {})
+    inner.setdefault("type", "string" if not inner.get("properties") else "object")
+    if inner["type"] == "any":
+        inner["type"] = "string"
+    inner.setdefault("description", base.description)
+    item = kind_of(_singular(name), inner, required=True)
+    most = min(schema.get("maxItems") or 3, 3)
+    least = min(max(1, schema.get("minItems") or 1), 5)
+    if item.values:
+        most = min(most, len(item.values))
+    numbers = item.kind in ("integer", "number", "quantity_with_unit")
+    ordered = (
+        clues.ordered if clues.ordered is not None else numbers and not schema.get("uniqueItems")
+    )
+    return replace(
+        base,
+        kind="array",
+        item=item,
+        ordered=bool(ordered),
+        min_items=least,
+        max_items=max(least, most),
+        guessed=item.guessed,
+        evidence=item.evidence,
+    )
+
+
+def _singular(name: str) -> str:
+    if name.endswith("ies"):
+        return f"{name[:-3]}y"
+    return name[:-1] if name.endswith("s") and not name.endswith("ss") else name
+
+
+def _of_number(
+    name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
+) -> ArgumentKind | None:
+    if base.type not in ("integer", "float"):
+        return None
+    low, high, evidence = _bounds_of(schema, base.type)
+    if low is None and high is None and (clues.minimum is not None or clues.maximum is not None):
+        low, high, evidence = clues.minimum, clues.maximum, "description"
+    words = name_words(name)
+    if base.type == "integer" and low is None and re.search(r"\b(?:id|number|no|code)$", words):
+        return replace(base, kind="identifier", evidence="name", guessed=not base.description)
+    if re.search(r"\byear$", words) and base.type == "integer" and high is None:
+        return replace(base, kind="year", format="%Y", evidence="name")
+    low, high = _within_reason(low, high, base, schema)
+    kind = "quantity_with_unit" if clues.unit else {"float": "number"}.get(base.type, "integer")
+    return replace(
+        base, kind=kind, minimum=low, maximum=high, unit=clues.unit, evidence=evidence or "type"
+    )
+
+
+def _bounds_of(schema: Mapping[str, Any], kind: str) -> tuple[float | None, float | None, str]:
+    low, high = schema.get("minimum"), schema.get("maximum")
+    step = 1 if kind == "integer" else 0.05
+    if (above := schema.get("exclusiveMinimum")) is not None:
+        low = above + step
+    if (below := schema.get("exclusiveMaximum")) is not None:
+        high = below - step
+    return low, high, "" if low is None and high is None else "bounds"
+
+
+def _within_reason(
+    low: float | None, high: float | None, base: ArgumentKind, schema: Mapping[str, Any]
+) -> tuple[float | None, float | None]:
+    """Return bounds that a person's request would keep to, where one side is open."""
+    examples = [each for each in schema.get("examples", ()) if isinstance(each, int | float)]
+    default = base.default if isinstance(base.default, int | float) else None
+    hints = [each for each in (*examples, default) if each is not None]
+    if high is None and hints:
+        high = max(12, max(hints) * 4)
+    if low is None and high is not None and high > 1:
+        low = 1
+    return low, high
+
+
+def _of_examples(
+    name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
+) -> ArgumentKind | None:
+    examples = [each for each in schema.get("examples", ()) if isinstance(each, str) and each]
+    return _like_examples(base, name, examples, "examples") if examples else None
+
+
+def _of_default(
+    name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
+) -> ArgumentKind | None:
+    if not isinstance(base.default, str) or clues.values:
+        return None
+    return _shaped(base, [base.default], "default")
+
+
+def _of_pattern(
+    name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
+) -> ArgumentKind | None:
+    pattern = schema.get("pattern")
+    if not isinstance(pattern, str) or not is_pattern(pattern):
+        return None
+    if choices := re.fullmatch(r"\^?\(?(?:\?:)?([\w-]+(?:\|[\w-]+)+)\)?\$?", pattern):
+        return replace(base, kind="enum", values=tuple(choices[1].split("|")), evidence="pattern")
+    meant, _ = meant_by(name, base.description)
+    if meant and meant.kind in ("phone", "date", "time"):
+        form = _FORMS.get(meant.kind, "")
+        return replace(base, kind=meant.kind, pattern=pattern, format=form, evidence="pattern")
+    if not re.search(r"\\d|0-9|A-Z|\{\d", pattern):
+        return None  # such as ".+": says nothing
+    return replace(
+        base, kind="identifier", pattern=pattern, examples=clues.examples, evidence="pattern"
+    )
+
+
+def _of_format(
+    name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
+) -> ArgumentKind | None:
+    given = schema.get("format")
+    if given in _UNASKABLE:
+        return replace(base, evidence="format")
+    if given not in _FORMATS:
+        return None
+    kind, form = _FORMATS[given]
+    if clues.moment == kind and clues.format:
+        form = clues.format
+    return replace(base, kind=kind, format=form, evidence="format")
+
+
+def _of_description(
+    name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
+) -> ArgumentKind | None:
+    if clues.values:
+        return replace(base, kind="enum", values=clues.values, evidence="description")
+    if clues.moment:
+        return replace(base, kind=clues.moment, format=clues.format, evidence="description")
+    if re.search(r"\buuid\b", base.description, re.IGNORECASE):
+        return replace(base, kind="identifier", format="uuid", evidence="description")
+    if clues.examples:
+        return _like_examples(base, name, clues.examples, "description")
+    if clues.pattern is not None:
+        return replace(base, kind="identifier", pattern=clues.pattern, evidence="description")
+    return None
+
+
+def _of_name(
+    name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
+) -> ArgumentKind | None:
+    if base.type not in ("string", "any"):
+        return None
+    meant, from_name = meant_by(name, base.description)
+    evidence = "name" if from_name else "description"
+    if meant is None:
+        return replace(base, kind="free_text", guessed=True, evidence="type")
+    topic = meant.topic
+    if meant.kind == "identifier" and topic == "postcode":
+        return replace(
+            base, kind="identifier", pattern="^[0-9]{5}$", guessed=True, evidence=evidence
+        )
+    if meant.kind == "person_name" and re.match(r"first names?\b", base.description.lower()):
+        topic = "first"
+    guessed = from_name or meant.kind == "identifier"
+    form = _FORMS.get(meant.kind, "")
+    return replace(
+        base, kind=meant.kind, topic=topic, format=form, guessed=guessed, evidence=evidence
+    )
+
+
+def _like_examples(
+    base: ArgumentKind, name: str, examples: Sequence[str], evidence: str
+) -> ArgumentKind:
+    """Return the kind of values like these: of their shape, else of their name's topic."""
+    if shaped := _shaped(base, examples, evidence):
+        return shaped
+    meant, _ = meant_by(name, base.description)
+    if any(re.search(r"\d", each) and " " not in each for each in examples) or (
+        meant is not None and meant.kind == "identifier" and all(" " not in e for e in examples)
+    ):
+        return replace(base, kind="identifier", examples=tuple(examples), evidence=evidence)
+    kind = (
+        meant.kind if meant and meant.kind in ("person_name", "place", "free_text") else "free_text"
+    )
+    topic = meant.topic if meant and kind == meant.kind else "query"
+    if kind == "free_text" and all(re.fullmatch(r"[A-Z][a-z]+", each) for each in examples):
+        topic = "proper"  # a thing's own name, such as Birch
+    return replace(base, kind=kind, topic=topic, examples=tuple(examples), evidence=evidence)
+
+
+def _shaped(base: ArgumentKind, examples: Sequence[str], evidence: str) -> ArgumentKind | None:
+    for pattern, kind, form in _SHAPES:
+        if all(re.fullmatch(pattern, each, re.IGNORECASE) for each in examples):
+            return replace(
+                base, kind=kind, format=form, examples=tuple(examples), evidence=evidence
+            )
+    return None
+
+
+_IN_ORDER: tuple[Find, ...] = (
+    _of_enum,
+    _of_structure,
+    _of_number,
+    _of_examples,
+    _of_default,
+    _of_pattern,
+    _of_format,
+    _of_description,
+    _of_name,
+)

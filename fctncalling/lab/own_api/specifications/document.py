@@ -1,0 +1,73 @@
+"""Documents of a specification: JSON, JSON Lines and YAML, with what YAML would change kept."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from fctncalling.lab.own_api.api import SpecificationError
+
+MAX_BYTES = 32_000_000
+SUFFIXES = (".yaml", ".yml", ".json", ".jsonl")
+
+
+def read_document(path: Path, spec: str) -> Any:
+    """Return the contents of a file; SpecificationError where it cannot be read as what it is."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise SpecificationError(f"{spec}: larger than {MAX_BYTES // 1_000_000} MB")
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecificationError(f"{spec}: cannot be read: {error}") from None
+    if path.suffix in (".yaml", ".yml"):
+        return _yaml(text, spec)
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise SpecificationError(f"{spec}: nests too deep") from None
+    except json.JSONDecodeError as error:
+        lines = [line for line in text.splitlines() if line.strip()]
+        if len(lines) > 1 and error.msg == "Extra data":
+            return [_json_line(line, number, spec) for number, line in enumerate(lines, 1)]
+        raise SpecificationError(f"{spec} line {error.lineno}: no JSON: {error.msg}") from None
+
+
+def _json_line(line: str, number: int, spec: str) -> Any:
+    try:
+        return json.loads(line)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise SpecificationError(f"{spec} line {number}: no JSON: {error}") from None
+
+
+def _yaml(text: str, spec: str) -> Any:
+    """Return a YAML document as JSON would have it: a date is a text, `no` and `on` are texts."""
+    try:
+        import yaml
+    except ImportError:
+        raise SpecificationError(
+            f"{spec}: YAML needs PyYAML: pip install 'fctncalling[api]', or give the document as "
+            "JSON"
+        ) from None
+
+    class Loader(yaml.SafeLoader):
+        """Loader with the scalars of JSON only."""
+
+    Loader.yaml_implicit_resolvers = {
+        letter: [(tag, each) for tag, each in resolvers if not tag.endswith(("timestamp", "bool"))]
+        for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    Loader.add_implicit_resolver(
+        "tag:yaml.org,2002:bool", re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+    )
+    try:
+        return yaml.load(text, Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f" line {mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise SpecificationError(f"{spec}{line}: no YAML: {problem}") from None
+    except RecursionError:
+        raise SpecificationError(f"{spec}: nests too deep") from None

@@ -1,0 +1,199 @@
+"""OpenAPI 3.0 and 3.1: each operation is a function, all that it takes one list of arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fctncalling.lab.own_api.api import OwnApi, SpecificationError
+from fctncalling.lab.own_api.specifications.collect import Collected
+from fctncalling.lab.own_api.specifications.references import References
+from fctncalling.lab.own_api.specifications.schema import SchemaReader
+
+METHODS = ("get", "put", "post", "delete", "patch")
+LEFT_OUT = ("head", "options", "trace")
+OF_THE_CONNECTION = {"accept", "authorization", "content-type", "user-agent"}
+"""Headers that a client sets: OpenAPI says that parameters of these names are ignored."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of an operation."""
+
+    name: str
+    schema: dict[str, Any]
+    required: bool
+    where: str  # path, query, header, cookie or body
+
+
+def openapi_functions(document: Mapping[str, Any], spec: str, path: Path | None = None) -> OwnApi:
+    """Return the API of an OpenAPI document; SpecificationError where it is none."""
+    version = str(document.get("openapi", ""))
+    if not re.match(r"3\.[01](\.|$)", version):
+        raise SpecificationError(
+            f"{spec}: openapi: {version!r:.20}: expected 3.0 or 3.1: convert it, for instance with "
+            "npx @openapitools/openapi-generator-cli or npx swagger2openapi"
+        )
+    reader = _Operations(document, spec, path)
+    collected = Collected(spec)
+    for each in reader.operations():
+        _add(collected, reader, *each)
+    title = document.get("info", {}).get("title") if isinstance(document.get("info"), dict) else ""
+    collected.notes.extend(reader.schemas.notes)
+    return collected.api(str(title or (path.stem if path else spec)))
+
+
+def _add(
+    collected: Collected,
+    reader: _Operations,
+    method: str,
+    path: str,
+    operation: Mapping[str, Any],
+    shared: Any,
+) -> None:
+    where = f"{method.upper()} {path}"
+    given = operation.get("operationId")
+    name = given if isinstance(given, str) and given.strip() else _name_of(method, path)
+    if name is not given:
+        collected.notes.append(f"{where}: has no operationId: called {name}")
+    arguments = list(reader.arguments(operation, shared, path, where))
+    collected.add(
+        name,
+        _description(operation),
+        {each.name: each.schema for each in arguments},
+        [each.name for each in arguments if each.required],
+        where,
+        otherwise=_name_of(method, path),
+    )
+
+
+def _name_of(method: str, path: str) -> str:
+    words = re.sub(r"[^A-Za-z0-9]+", "_", path).strip("_")
+    return f"{method}_{words}" if words else method
+
+
+def _description(operation: Mapping[str, Any]) -> str:
+    texts = [operation.get(key) for key in ("summary", "description")]
+    summary, text = (each.strip() if isinstance(each, str) else "" for each in texts)
+    text = re.split(r"\n\s*\n", text)[0]
+    if summary and text and not text.lower().startswith(summary.lower().rstrip(".")):
+        return f"{summary.rstrip('.')}. {text}"
+    return text or summary
+
+
+class _Operations:
+    """Operations of a document, with their arguments."""
+
+    def __init__(self, document: Mapping[str, Any], spec: str, path: Path | None) -> None:
+        self._document = document
+        self._spec = spec
+        self._references = References(document, spec, path)
+        self.schemas = SchemaReader(self._references, spec)
+
+    def operations(self) -> Iterator[tuple[str, str, Mapping[str, Any], Any]]:
+        """Yield (method, path, operation, parameters of the path)."""
+        paths = self._document.get("paths")
+        if not isinstance(paths, Mapping) or not paths:
+            raise SpecificationError(f"{self._spec}: paths: expected at least one, found none")
+        for path, given in paths.items():
+            item, _ = self._references.followed(given, str(path))
+            if not isinstance(item, Mapping):
+                raise SpecificationError(
+                    f"{self._spec}: paths: {path}: expected an object of operations, found "
+                    f"{item!r:.40}"
+                )
+            for method, operation in item.items():
+                if method in METHODS and isinstance(operation, Mapping):
+                    yield method, str(path), operation, item.get("parameters")
+                elif method in LEFT_OUT:
+                    self.schemas.notes.append(f"{method.upper()} {path}: left out: answers nothing")
+
+    def arguments(
+        self, operation: Mapping[str, Any], shared: Any, path: str, where: str
+    ) -> Iterator[Argument]:
+        """Yield an operation's arguments: those of the path, the query, headers and the body."""
+        found = {
+            (each.name, each.where): each
+            for listed in (shared, operation.get("parameters"))
+            for each in self._parameters(listed, where)
+        }
+        for name in re.findall(r"\{([^{}]+)\}", path):
+            if (name, "path") not in found:
+                self.schemas.notes.append(f"{where}: {name} is in the path only: taken as a text")
+                found[name, "path"] = Argument(name, {"type": "string"}, True, "path")
+        taken: set[str] = set()
+        for each in found.values():
+            name = each.name if each.name not in taken else f"{each.where}_{each.name}"
+            taken.add(name)
+            yield Argument(name, each.schema, each.required, each.where)
+        for each in self._body(operation.get("requestBody"), where):
+            name = each.name if each.name not in taken else f"body_{each.name}"
+            if name != each.name:
+                self.schemas.notes.append(f"{where}: {each.name} is twice: the body's is {name}")
+            taken.add(name)
+            yield Argument(name, each.schema, each.required, each.where)
+
+    def _parameters(self, listed: Any, where: str) -> Iterator[Argument]:
+        for given in listed if isinstance(listed, list) else ():
+            parameter, _ = self._references.followed(given, where)
+            if not isinstance(parameter, Mapping) or not isinstance(parameter.get("name"), str):
+                raise SpecificationError(
+                    f"{self._spec}: {where}: parameters: expected objects with name and in, found "
+                    f"{parameter!r:.40}"
+                )
+            name, place = parameter["name"], parameter.get("in", "query")
+            if place == "cookie" or (place == "header" and name.lower() in OF_THE_CONNECTION):
+                self.schemas.notes.append(f"{where}: {name}: left out: a client sets it")
+                continue
+            raw = parameter.get("schema", _content_schema(parameter.get("content")))
+            schema = self.schemas.read(raw, f"{where}: {name}")
+            schema.setdefault("type", "string")
+            if isinstance(text := parameter.get("description"), str):
+                schema["description"] = text
+            examples = parameter.get("examples")
+            values = list(examples.values()) if isinstance(examples, Mapping) else []
+            values = [
+                each["value"] for each in values if isinstance(each, dict) and "value" in each
+            ]
+            values = [parameter["example"], *values] if "example" in parameter else values
+            if values:
+                schema["examples"] = [*values, *schema.get("examples", ())]
+            required = place == "path" or parameter.get("required") is True
+            yield Argument(name, schema, required, place)
+
+    def _body(self, given: Any, where: str) -> Iterator[Argument]:
+        body, _ = self._references.followed(given, f"{where}: requestBody")
+        if not isinstance(body, Mapping):
+            return
+        schema = self.schemas.read(_content_schema(body.get("content")), f"{where}: body")
+        needed = schema.get("required", [])
+        if schema.get("properties"):
+            if "oneOf" in schema:
+                self.schemas.notes.append(
+                    f"{where}: body: several forms: the keys of all of them are arguments"
+                )
+            for name, each in schema["properties"].items():
+                yield Argument(name, each, name in needed, "body")
+        elif schema:
+            schema.setdefault("type", "string")
+            if isinstance(text := body.get("description"), str):
+                schema.setdefault("description", text)
+            yield Argument("body", schema, body.get("required") is True, "body")
+
+
+def _content_schema(content: Any) -> Any:
+    """Return the schema of the JSON form of a body, else of a form's, else of the first."""
+    if not isinstance(content, Mapping):
+        return None
+    kinds = sorted(
+        content,
+        key=lambda name: (
+            "json" not in str(name),
+            "form" not in str(name),
+        ),
+    )
+    chosen = content[kinds[0]] if kinds else None
+    return chosen.get("schema") if isinstance(chosen, Mapping) else None

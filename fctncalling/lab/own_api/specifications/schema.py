@@ -1,0 +1,305 @@
+"""JSON Schema as one plain tree: references followed, allOf merged, alternatives told apart.
+
+A circle of references, and what lies deeper than MAX_DEPTH, ends as an object of which nothing is
+known. The tree keeps `oneOf` only where the alternatives are objects with keys of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fctncalling.lab.own_api.api import SpecificationError
+from fctncalling.lab.own_api.specifications.references import References
+
+MAX_DEPTH = 8
+MAX_NODES = 20_000  # of one parameter or body: references shared many times over unfold
+_TYPES = {
+    "dict": "object",
+    "float": "number",
+    "double": "number",
+    "int": "integer",
+    "long": "integer",
+    "str": "string",
+    "bool": "boolean",
+    "list": "array",
+    "tuple": "array",
+}
+_JSON_TYPES = {"object", "number", "integer", "string", "boolean", "array"}
+_KEPT = (
+    "description",
+    "title",
+    "enum",
+    "default",
+    "format",
+    "pattern",
+    "examples",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+)
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+
+
+@dataclass
+class SchemaReader:
+    """Reads schemas of one document; notes what had to be left open."""
+
+    references: References
+    place: str
+    notes: list[str] = field(default_factory=list)
+    _nodes: int = 0
+
+    def read(self, schema: Any, where: str) -> dict[str, Any]:
+        """Return a schema as a plain tree; SpecificationError for a reference to nothing."""
+        self._nodes = 0
+        return self._read(schema, where, ())
+
+    def _read(self, schema: Any, where: str, above: tuple[str, ...]) -> dict[str, Any]:
+        self._nodes += 1
+        try:
+            schema, reference = self.references.followed(schema, where)
+        except SpecificationError as error:
+            if "leads back" not in str(error):
+                raise
+            return self._left_open(where, "refers to itself")
+        if schema is True or schema is None:
+            return {}
+        if not isinstance(schema, Mapping):
+            return self._left_open(where, f"no schema but {schema!r:.40}")
+        if reference and reference in above:
+            return self._left_open(where, f"{reference} holds itself", schema)
+        if len(above) >= MAX_DEPTH or self._nodes > MAX_NODES:
+            return self._left_open(where, "nests too deep", schema)
+        return self._tree(self._merged(schema, where, (*above, reference)), where, above, reference)
+
+    def _tree(
+        self, schema: Mapping[str, Any], where: str, above: tuple[str, ...], reference: str
+    ) -> dict[str, Any]:
+        inner = (*above, reference)
+        result = {key: schema[key] for key in _KEPT if key in schema} | self._bounds(schema, where)
+        self._tidy(result, schema, where)
+        if kind := self._type(schema, where):
+            result["type"] = kind
+        if isinstance(properties := schema.get("properties"), Mapping):
+            result["properties"] = {
+                str(name): self._read(each, f"{where}.{name}", inner)
+                for name, each in properties.items()
+                if not (isinstance(each, Mapping) and each.get("readOnly") is True)
+            }
+            needed = schema.get("required")
+            needed = needed if isinstance(needed, list) else []
+            result["required"] = [name for name in result["properties"] if name in needed]
+        if kind == "array":
+            items = schema.get("items", schema.get("prefixItems"))
+            items = items[0] if isinstance(items, list) and items else items
+            result["items"] = self._read(items, f"{where}[]", inner)
+        return self._with_alternatives(result, schema, where, inner)
+
+    def _with_alternatives(
+        self, result: dict[str, Any], schema: Mapping[str, Any], where: str, above: tuple[str, ...]
+    ) -> dict[str, Any]:
+        """Return a schema joined with its oneOf or anyOf."""
+        for key in ("oneOf", "anyOf"):
+            given = schema.get(key)
+            if not isinstance(given, list):
+                continue
+            choices = [self._read(each, where, above) for each in given if not _is_null(each)]
+            choices = [each for each in choices if each]
+            if len(choices) == 1:
+                return _joined(choices[0], result)
+            if choices:
+                result = self._of_choices(result, choices, where)
+        return result
+
+    def _of_choices(
+        self, result: dict[str, Any], choices: list[dict[str, Any]], where: str
+    ) -> dict[str, Any]:
+        if all("enum" in each for each in choices):
+            values = [value for each in choices for value in each["enum"]]
+            kinds = {each.get("type") for each in choices}
+            found = {**result, "enum": values}
+            return {**found, "type": kinds.pop()} if len(kinds) == 1 else found
+        if all("properties" in each for each in choices):
+            whole = [
+                _joined(each, {k: result[k] for k in _OBJECT if k in result}) for each in choices
+            ]
+            return {**result, **_union(whole), "oneOf": whole}
+        if "properties" in result:  # alternatives that only demand: anyOf: [{required: [a]}, ...]
+            return result
+        scalars = [each for each in choices if each.get("type") not in ("array", "object", None)]
+        chosen = (scalars or choices)[0]
+        kinds = {each.get("type") for each in choices}
+        if len(kinds) > 1:
+            self.notes.append(
+                f"{where}: may be of several types: {chosen.get('type', 'the first')} is asked for"
+            )
+        return _joined(chosen, result)
+
+    def _merged(
+        self, schema: Mapping[str, Any], where: str, above: tuple[str, ...]
+    ) -> dict[str, Any]:
+        """Return a schema with the parts of its allOf in it, later ones over earlier ones."""
+        parts = schema.get("allOf")
+        own = {key: each for key, each in schema.items() if key != "allOf"}
+        if not isinstance(parts, list):
+            return own
+        merged: dict[str, Any] = {}
+        for part in parts:
+            found, reference = self.references.followed(part, where)
+            if isinstance(found, Mapping) and (not reference or reference not in above):
+                merged = _joined(
+                    merged, self._merged(found, where, (*above, reference)), keep_order=True
+                )
+            elif reference:
+                self.notes.append(f"{where}: {reference} holds itself: left out")
+        return _joined(merged, own, keep_order=True)
+
+    def _bounds(self, schema: Mapping[str, Any], where: str) -> dict[str, Any]:
+        """Return the bounds that are numbers; those of OpenAPI 3.0 are flags beside others."""
+        found = {key: schema[key] for key in _BOUNDS if _is_number(schema.get(key))}
+        for flag, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+            if schema.get(flag) is True and bound in found:
+                found[flag] = found.pop(bound)
+        low = max(
+            (found[key] for key in ("minimum", "exclusiveMinimum") if key in found), default=None
+        )
+        high = min(
+            (found[key] for key in ("maximum", "exclusiveMaximum") if key in found), default=None
+        )
+        if low is not None and high is not None and low > high:
+            self.notes.append(f"{where}: bounds {low} to {high} leave no value: not kept to")
+            return {}
+        return found
+
+    def _tidy(self, result: dict[str, Any], schema: Mapping[str, Any], where: str) -> None:
+        """Mend what contradicts itself or is written in a former form."""
+        for key in ("description", "title", "format", "pattern"):
+            if key in result and not isinstance(result[key], str):
+                del result[key]
+        if "const" in schema:
+            result["enum"] = [schema["const"]]
+        if "enum" in result:
+            values = result["enum"] if isinstance(result["enum"], list) else []
+            values = [each for each in values if each is not None and each != ""]
+            result["enum"] = list(values)
+            if not values:
+                del result["enum"]
+        examples = result.pop("examples", None)
+        examples = list(examples.values()) if isinstance(examples, Mapping) else examples
+        examples = examples if isinstance(examples, list) else []
+        examples = [each["value"] if _is_example(each) else each for each in examples]
+        if "example" in schema:
+            examples = [schema["example"], *examples]
+        if examples:
+            result["examples"] = examples
+        if result.get("default", 0) is None:
+            del result["default"]
+        if "default" in result and "enum" in result and result["default"] not in result["enum"]:
+            self.notes.append(f"{where}: default {result['default']!r:.40} is not in its enum")
+            del result["default"]
+
+    def _type(self, schema: Mapping[str, Any], where: str) -> str | None:
+        kind = schema.get("type")
+        if isinstance(kind, list):
+            kinds = [each for each in kind if each != "null"]
+            if len(kinds) > 1:
+                self.notes.append(f"{where}: may be of several types: {kinds[0]} is asked for")
+            kind = kinds[0] if kinds else None
+        kind = _TYPES.get(kind, kind) if isinstance(kind, str) else kind
+        if isinstance(kind, str) and kind.lower() in _JSON_TYPES:
+            return kind.lower()
+        if kind not in (None, "any", "null"):
+            self.notes.append(f"{where}: type {kind!r:.40} is not known: any value is taken")
+        return _type_of_rest(schema)
+
+    def _left_open(
+        self, where: str, why: str, schema: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        self.notes.append(f"{where}: {why}: left open")
+        kept = {} if schema is None or "description" not in schema else dict(schema)
+        description = kept.get("description", "")
+        return {"type": "object", "description": description} if description else {"type": "object"}
+
+
+_OBJECT = ("properties", "required")
+
+
+def _type_of_rest(schema: Mapping[str, Any]) -> str | None:
+    """Return the type that a schema without one means."""
+    if "properties" in schema or "additionalProperties" in schema:
+        return "object"
+    if "items" in schema:
+        return "array"
+    values = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    kinds = {type(each) for each in values} if isinstance(values, list) else set()
+    if len(kinds) == 1:
+        names = {str: "string", int: "integer", float: "number", bool: "boolean"}
+        return names.get(kinds.pop())
+    if "pattern" in schema or "format" in schema or "maxLength" in schema:
+        return "string"
+    return "number" if "minimum" in schema or "maximum" in schema else None
+
+
+def _joined(
+    one: Mapping[str, Any], over: Mapping[str, Any], *, keep_order: bool = False
+) -> dict[str, Any]:
+    """Return two schemas as one: what `over` says counts, properties and required of both."""
+    joined = {**one, **over}
+    if "properties" in one and "properties" in over:
+        first, second = (one, over) if keep_order else (over, one)
+        joined["properties"] = {**first["properties"], **second["properties"]}
+    required = [*_list(one.get("required")), *_list(over.get("required"))]
+    if required:
+        joined["required"] = list(dict.fromkeys(required))
+    return joined
+
+
+def _union(choices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return an object with the keys of all alternatives; demanded is what all demand.
+
+    A key that is a fixed value in each (a discriminator) has all of them.
+    """
+    properties: dict[str, Any] = {}
+    for choice in choices:
+        for name, each in choice["properties"].items():
+            old = properties.get(name, each)
+            if old is not each and "enum" in old and "enum" in each:
+                each = {**old, "enum": list(dict.fromkeys([*old["enum"], *each["enum"]]))}
+            properties[name] = each if name not in properties or "enum" in each else old
+    needed = [name for name in properties if all(name in _list(c.get("required")) for c in choices)]
+    return {"type": "object", "properties": properties, "required": needed}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _is_null(schema: Any) -> bool:
+    return isinstance(schema, Mapping) and (
+        schema.get("type") == "null"
+        or schema.get("enum") == [None]
+        or schema.get("const", 0) is None
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_example(value: Any) -> bool:
+    """Whether an example is OpenAPI's object around the value."""
+    return (
+        isinstance(value, Mapping)
+        and "value" in value
+        and value.keys()
+        <= {
+            "value",
+            "summary",
+            "description",
+            "externalValue",
+        }
+    )
