@@ -20,7 +20,7 @@ OF_THE_CONNECTION = {"accept", "authorization", "content-type", "user-agent"}
 
 
 @dataclass(frozen=True)
-class Argument:
+class OperationArgument:
     """One argument of an operation."""
 
     name: str
@@ -113,7 +113,7 @@ class _Operations:
 
     def arguments(
         self, operation: Mapping[str, Any], shared: Any, path: str, where: str
-    ) -> Iterator[Argument]:
+    ) -> Iterator[OperationArgument]:
         """Yield an operation's arguments: those of the path, the query, headers and the body."""
         found = {
             (each.name, each.where): each
@@ -123,20 +123,20 @@ class _Operations:
         for name in re.findall(r"\{([^{}]+)\}", path):
             if (name, "path") not in found:
                 self.schemas.notes.append(f"{where}: {name} is in the path only: taken as a text")
-                found[name, "path"] = Argument(name, {"type": "string"}, True, "path")
+                found[name, "path"] = OperationArgument(name, {"type": "string"}, True, "path")
         taken: set[str] = set()
         for each in found.values():
             name = each.name if each.name not in taken else f"{each.where}_{each.name}"
             taken.add(name)
-            yield Argument(name, each.schema, each.required, each.where)
+            yield OperationArgument(name, each.schema, each.required, each.where)
         for each in self._body(operation.get("requestBody"), where):
             name = each.name if each.name not in taken else f"body_{each.name}"
             if name != each.name:
                 self.schemas.notes.append(f"{where}: {each.name} is twice: the body's is {name}")
             taken.add(name)
-            yield Argument(name, each.schema, each.required, each.where)
+            yield OperationArgument(name, each.schema, each.required, each.where)
 
-    def _parameters(self, listed: Any, where: str) -> Iterator[Argument]:
+    def _parameters(self, listed: Any, where: str) -> Iterator[OperationArgument]:
         for given in listed if isinstance(listed, list) else ():
             parameter, _ = self._references.followed(given, where)
             if not isinstance(parameter, Mapping) or not isinstance(parameter.get("name"), str):
@@ -162,9 +162,9 @@ class _Operations:
             if values:
                 schema["examples"] = [*values, *schema.get("examples", ())]
             required = place == "path" or parameter.get("required") is True
-            yield Argument(name, schema, required, place)
+            yield OperationArgument(name, schema, required, place)
 
-    def _body(self, given: Any, where: str) -> Iterator[Argument]:
+    def _body(self, given: Any, where: str) -> Iterator[OperationArgument]:
         body, _ = self._references.followed(given, f"{where}: requestBody")
         if not isinstance(body, Mapping):
             return
@@ -176,12 +176,12 @@ class _Operations:
                     f"{where}: body: several forms: the keys of all of them are arguments"
                 )
             for name, each in schema["properties"].items():
-                yield Argument(name, each, name in needed, "body")
+                yield OperationArgument(name, each, name in needed, "body")
         elif schema:
             schema.setdefault("type", "string")
             if isinstance(text := body.get("description"), str):
                 schema.setdefault("description", text)
-            yield Argument("body", schema, body.get("required") is True, "body")
+            yield OperationArgument("body", schema, body.get("required") is True, "body")
 
 
 def _content_schema(content: Any) -> Any:
