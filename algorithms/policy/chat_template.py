@@ -4,20 +4,101 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from jinja2.exceptions import TemplateError
 
-from fctncalling.algorithms.policy.marker_escaper import MarkerEscaper, markers_in
-from fctncalling.algorithms.policy.message_roles import adapt_roles
 from fctncalling.algorithms.policy.plain_template import (
     PLAIN_TEMPLATE,
     bos_ids,
     fallback_template,
 )
+from fctncalling.data.neutral_mark import broken_mark
 from fctncalling.data.surrogates import encodable
 from fctncalling.data.types import Message
+
+
+def adapt_roles(
+    messages: Sequence[Message], known_roles: Mapping[str, bool], *, merge_users: bool
+) -> list[Message]:
+    """Return the messages with unknown roles replaced by "user".
+
+    known_roles: role -> whether the template renders it; roles not in it are known. A replaced
+    message is merged with a neighbouring user message; two that were user messages from the start
+    only with `merge_users` (templates that drop all but the last of them).
+    """
+    adapted: list[Message] = []
+    replaced_before = False  # the previous message got the user role here
+    for message in messages:
+        role = message["role"]
+        known = known_roles.get(role, True)
+        message = {
+            **message,
+            "role": role if known else "user",
+            "content": message.get("content") or "",
+        }
+        follows_user = adapted and adapted[-1]["role"] == message["role"] == "user"
+        if follows_user and (merge_users or replaced_before or not known):
+            joined = f"{adapted[-1]['content']}\n{message['content']}"
+            adapted[-1] = {**adapted[-1], "content": joined}
+        else:
+            adapted.append(message)
+        replaced_before = not known
+    return adapted
+
+
+_MARKER = re.compile(r"<\|?/?[\w:-]+\|?>|\[/?[A-Z_]{3,}\]")
+
+
+class MarkerEscaper:
+    """Breaks markers in untrusted text (tool results, user messages, function docs).
+
+    An invisible character after a marker's first character (`broken_mark`) leaves it readable, and
+    the tokenizer encodes it as ordinary text in place of a special token.
+    """
+
+    def __init__(self, markers: Collection[str]) -> None:
+        """markers: strings to break, such as special tokens; shorter than two characters: not."""
+        words = sorted(
+            (word for word in markers if len(word.strip()) > 1), key=lambda word: (-len(word), word)
+        )
+        self._pattern = re.compile("|".join(map(re.escape, words))) if words else None
+
+    def escape(self, text: str, keep: Sequence[str] = ()) -> str:
+        """Return the text with every marker broken, except those in `keep`."""
+        if self._pattern is None:
+            return text
+        kept = frozenset(keep)
+        return self._pattern.sub(
+            lambda match: match[0] if match[0] in kept else _broken(match), text
+        )
+
+    def escape_value(self, value: Any) -> Any:
+        """Return a JSON value with all its strings escaped, keys included."""
+        if isinstance(value, str):
+            return self.escape(value)
+        if isinstance(value, Mapping):
+            return {self.escape_value(k): self.escape_value(v) for k, v in value.items()}
+        return [self.escape_value(v) for v in value] if isinstance(value, list | tuple) else value
+
+    def escape_messages(self, messages: Sequence[Message]) -> list[Message]:
+        """Return the messages with all fields but their roles escaped."""
+        return [
+            {k: v if k == "role" else self.escape_value(v) for k, v in message.items()}
+            for message in messages
+        ]
+
+
+def markers_in(rendered: str) -> list[str]:
+    """Return what looks like a template marker (<|user|>, </tool>, [INST]) in a rendered prompt."""
+    return _MARKER.findall(rendered)
+
+
+def _broken(match: re.Match[str]) -> str:
+    return broken_mark(match[0])
+
 
 logger = logging.getLogger(__name__)
 

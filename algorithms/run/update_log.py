@@ -2,18 +2,134 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import logging
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import TokenTrace
-from fctncalling.algorithms.run.alarm_log import AlarmLog
+from fctncalling.algorithms.run.alarms import Alarm, find_alarms, new_alarms
+from fctncalling.algorithms.run.episode_metrics import PARSE_ERRORS
 from fctncalling.algorithms.run.logs import RunLog
 from fctncalling.algorithms.run.peak_memory import peak_memory
 from fctncalling.algorithms.run.token_log import TokenLog, reasons_not_learned_from
 from fctncalling.algorithms.run.token_texts import TokenTexts
+from fctncalling.data.surrogates import json_text
+
+logger = logging.getLogger(__name__)
+NUM_EXAMPLES = 3
+STEP_LIMIT = "step_limit"
+Metrics = Mapping[str, float | None]
+
+EXAMPLES: dict[str, Callable[[EpisodeRecord], float]] = {
+    "reward_against_success": lambda it: math.exp(it.episode_return) * (not it.success),
+    "no_signal": lambda it: float(not it.success),
+    "call_syntax": lambda it: sum(error in PARSE_ERRORS for error in it.errors),
+    "end_of_turn": lambda it: it.num_actions_truncated,
+    "cut_actions": lambda it: it.num_actions_truncated,
+    "step_limit": lambda it: float(_hit_a_limit(it)),
+}
+"""How well an episode shows an alarm; without an entry the longest episodes are taken."""
+
+
+class AlarmLog:
+    """Raises each alarm once, and writes it down. `active`: names of what is wrong now."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._history: list[Metrics] | None = None  # None: not yet read from the run's metrics
+        self.active: tuple[str, ...] = ()
+
+    def check(self, update: int, metrics: Metrics, episodes: Sequence[EpisodeRecord]) -> bool:
+        """Judge a run after an update that metrics.jsonl already holds.
+
+        Return whether an alarm is new. A run that goes on after a checkpoint forgets the alarms of
+        the updates after it.
+        """
+        if self._history is None:
+            self._history = _earlier_metrics(self._folder / "metrics.jsonl", update)
+            _drop_lines(self._folder / "alarms.jsonl", update)
+        self._history.append({**metrics, **episode_signals(episodes), "update": update})
+        self.active = tuple(find_alarms(self._history))
+        raised = [
+            dataclasses.replace(alarm, episodes=_examples(alarm, episodes))
+            for alarm in new_alarms(self._history)
+        ]
+        for alarm in raised:
+            logger.warning("update %d, alarm %s: %s", update, alarm.name, alarm.message)
+        if raised:
+            with (self._folder / "alarms.jsonl").open("a", encoding="utf-8") as file:
+                file.writelines(f"{json_text(dataclasses.asdict(alarm))}\n" for alarm in raised)
+        return bool(raised)
+
+
+def episode_signals(episodes: Sequence[EpisodeRecord]) -> dict[str, float | None]:
+    """Return signals that no metric holds.
+
+    The share of episodes that a limit ended, and the mean probability of the token that ended an
+    action, as sampled.
+    """
+    valid = [episode for episode in episodes if not episode.invalid]
+    ends = list(_end_probabilities(valid))
+    return {
+        "signals/limit_share": fmean(map(_hit_a_limit, valid)) if valid else None,
+        "signals/end_of_turn_probability": fmean(ends) if ends else None,
+    }
+
+
+def _hit_a_limit(episode: EpisodeRecord) -> bool:
+    return episode.truncated or STEP_LIMIT in episode.errors
+
+
+def _end_probabilities(episodes: Sequence[EpisodeRecord]) -> Iterator[float]:
+    """Yield the probability of each token that ended an action; cut actions have none."""
+    for episode in episodes:
+        cut, number = frozenset(episode.cut_actions), 0
+        for row in episode.rows:
+            for ends, logprob in zip(row.ends_action, row.rollout_logprobs, strict=True):
+                if ends and number not in cut and not math.isnan(logprob):
+                    yield math.exp(logprob)
+                number += ends
+
+
+def _num_tokens(episode: EpisodeRecord) -> float:
+    return sum(len(row.ids) for row in episode.rows)
+
+
+def _examples(alarm: Alarm, episodes: Sequence[EpisodeRecord]) -> tuple[str, ...]:
+    """Return the ids of the episodes that show the alarm best, of those of its update."""
+    score = EXAMPLES.get(alarm.name, _num_tokens)
+    scores = [(score(each), -line) for line, each in enumerate(episodes, 1) if not each.invalid]
+    best = sorted((each for each in scores if each[0] > 0), reverse=True)[:NUM_EXAMPLES]
+    return tuple(f"train_{alarm.update:06d}:{-line}" for _, line in best)
+
+
+def _earlier_metrics(path: Path, update: int) -> list[Metrics]:
+    """Return the metrics of the updates before this one, without lines of evaluations."""
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [line for line in lines if line["update"] < update and "env/episodes" in line]
+
+
+def _drop_lines(path: Path, update: int) -> None:
+    """Drop what a run that was cut wrote of this update and later ones."""
+    if not path.exists():
+        return
+    lines: list[tuple[str, Any]] = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            lines.append((line, json.loads(line)["update"]))
+        except (ValueError, KeyError, TypeError):  # half a line of a killed run
+            continue
+    kept = "".join(f"{line}\n" for line, number in lines if number < update)
+    path.write_text(kept, encoding="utf-8")
 
 
 class UpdateLog:

@@ -11,7 +11,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from fctncalling.algorithms.generation.engine_api import EngineError, RolloutError
 from fctncalling.algorithms.vllm.client import (
@@ -21,8 +22,44 @@ from fctncalling.algorithms.vllm.client import (
     ServerAwayError,
     VllmClient,
 )
-from fctncalling.algorithms.vllm.publication import Publication
-from fctncalling.algorithms.vllm.server_state import ServerState
+
+FIRST_WAIT_S = 0.25  # before a server that failed is tried again; twice as long after each failure
+MAX_WAIT_S = 5.0
+
+
+@dataclass
+class ServerState:
+    """One server: whether requests go to it, and since when it fails."""
+
+    client: VllmClient
+    ready: bool = True
+    away_since: float | None = None
+    failure: str = ""
+    refusal: RolloutError | None = None  # it answers, but cannot be brought up to date
+    wait_s: float = 0.0  # before the next try
+    next_try: float = 0.0
+    back_at: float = 0.0
+    slots: set[int] = field(default_factory=set)
+
+    def postpone(self) -> None:
+        """Set when the server is tried next."""
+        self.wait_s = min(MAX_WAIT_S, 2.0 * self.wait_s) or FIRST_WAIT_S
+        self.next_try = time.monotonic() + self.wait_s
+
+
+class Publication(Protocol):
+    """Versions of the policy's weights as servers hold them."""
+
+    def prepare(self, client: VllmClient) -> None:
+        """Bring a server up to the current version; RolloutError where it refuses that."""
+        ...
+
+    def complete(
+        self, client: VllmClient, version: str, prompt: Sequence[int], **sampling: Any
+    ) -> Completion:
+        """Sample with a version; MissingModelError where the server does not hold it."""
+        ...
+
 
 logger = logging.getLogger(__name__)
 

@@ -3,15 +3,105 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from fctncalling.checkers.said_values import spoken
+from fctncalling.checkers.said_values import is_said, spoken
 from fctncalling.data.types import Message, Task
 from fctncalling.envs.errors import InfrastructureError
-from fctncalling.envs.users.deadline import within
+from fctncalling.envs.handlers import get_handler
+from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.envs.users.known_values import known_values
-from fctncalling.envs.users.leak_guard import REFUSAL, gives_away
+
+REFUSAL = "I can only tell you what I want, not how to do it."
+"""What stands in the place of an answer that gave calls away."""
+_SHORTEST = 4  # characters of a value that is no part of ordinary speech
+
+
+def gives_away(reply: str, task: Task, turn: int = 0) -> bool:
+    """Whether an answer has what a user must not say.
+
+    That is a text that reads as calls, the name of an offered function where it cannot be an
+    ordinary word, a parameter with a value assigned to it, or a value of the ground truth that the
+    user does not know.
+    """
+    return (
+        _reads_as_calls(reply)
+        or any(_is_named(doc.name, reply) for doc in task.functions)
+        or any(_is_assigned(name, reply) for doc in task.functions for name in _parameters(doc))
+        or any(is_said(value, reply) for value in _unknown_values(task, turn))
+    )
+
+
+def _reads_as_calls(reply: str) -> bool:
+    try:
+        return bool(get_handler("auto").decode(reply))
+    except Exception:  # what no decoder reads is no call
+        return False
+
+
+def _is_named(name: str, reply: str) -> bool:
+    is_word = name.isalpha() and name.islower()  # "translate" is what a user may say
+    called = r"\s*\(" if is_word else ""
+    return re.search(rf"\b{re.escape(name)}\b{called}", reply) is not None
+
+
+def _is_assigned(name: str, reply: str) -> bool:
+    return re.search(rf"\b{re.escape(name)}\b[\"']?\s*=", reply) is not None or (
+        re.search(rf"[\"']{re.escape(name)}[\"']\s*:", reply) is not None
+    )
+
+
+def _parameters(doc: Any) -> list[str]:
+    return list(doc.parameters.get("properties", {}))
+
+
+def _unknown_values(task: Task, turn: int) -> Iterator[str]:
+    """Yield the texts of the ground truth that neither the user knows nor anybody may guess."""
+    if task.ground_truth is None or task.kind == "agentic":
+        return
+    try:
+        turns = oracle_calls(task)
+    except ValueError:
+        return
+    said = " ".join(str(m.get("content", "")) for messages in task.question for m in messages)
+    known = {str(value) for value in known_values(task, turn).values()}
+    for calls in turns:
+        for call in calls:
+            for value in call.arguments.values():
+                is_text = isinstance(value, str) and len(value) >= _SHORTEST
+                if is_text and value not in known and not is_said(value, said):
+                    yield value
+
+
+def within(seconds: float, work: Callable[[], Any], name: str) -> Any:
+    """Return the result of some work; its exceptions are raised here.
+
+    Raises InfrastructureError where it takes longer: its thread is left behind, and ends with the
+    process at the latest.
+    """
+    result: list[Any] = []
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            result.append(work())
+        except BaseException as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=run, name=f"user {name}", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise InfrastructureError(f"user {name}: no answer within {seconds:g} s")
+    if failure:
+        raise InfrastructureError(
+            f"user {name}: {type(failure[0]).__name__}: {failure[0]}"
+        ) from failure[0]
+    return result[0]
+
 
 MAX_REPLY = 600  # characters; a user says a sentence or two
 DONE = "[NEXT]"

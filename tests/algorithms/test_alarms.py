@@ -13,10 +13,9 @@ import pytest
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
-from fctncalling.algorithms.run.alarm_log import AlarmLog, episode_signals
 from fctncalling.algorithms.run.alarms import QUIET, RULES, find_alarms, new_alarms
 from fctncalling.algorithms.run.logs import RunLog
-from fctncalling.algorithms.run.update_log import UpdateLog
+from fctncalling.algorithms.run.update_log import AlarmLog, UpdateLog, episode_signals
 from fctncalling.progress_bar import Progress
 
 ROOT = Path(__file__).parents[2]

@@ -21,8 +21,11 @@ from test_run import MULTI, call_reply, dataset, lines, right_answer, run, said
 
 from evaluate_fctncalling import main
 from fctncalling.evaluation.agents.agent import AgentSetupError, AgentUnavailable, ContextOverflow
-from fctncalling.evaluation.agents.context_overflow import is_context_overflow
-from fctncalling.evaluation.agents.endpoint import EndpointAgent, EndpointSettings
+from fctncalling.evaluation.agents.endpoint import (
+    EndpointAgent,
+    EndpointSettings,
+    is_context_overflow,
+)
 from fctncalling.evaluation.agents.redaction import Redactor
 
 OVERFLOW = "This model's maximum context length is 2048 tokens. However, you requested 2100 tokens."

@@ -19,7 +19,7 @@ from fctncalling.cli.evaluate import main
 from fctncalling.cli.execute import RecordExecutor
 from fctncalling.cli.registry import subcommands
 from fctncalling.cli.shared.jsonl_records import Line
-from fctncalling.cli.shared.task_store import TaskStore
+from fctncalling.cli.shared.task_finder import TaskStore
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task
 

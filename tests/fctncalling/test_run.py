@@ -24,7 +24,7 @@ from fctncalling.algorithms.generation.engine import ScriptedEngine
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout.collect import collect
 from fctncalling.algorithms.run.logs import RunLog
-from fctncalling.cli.run.thread_workers import Workers
+from fctncalling.cli.run.runner import Workers
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs.dialogue.task_form import task_for_form

@@ -23,9 +23,8 @@ from fctncalling.lab.forge.multi_turn import (
     planner,
     task_entry,
 )
-from fctncalling.lab.forge.multi_turn.dependencies import dependencies
 from fctncalling.lab.forge.multi_turn.entries import bare_task, bare_texts, plain
-from fctncalling.lab.forge.multi_turn.fidelity import divergence, measure
+from fctncalling.lab.forge.multi_turn.fidelity import dependencies, divergence, measure
 from fctncalling.lab.forge.multi_turn.knowledge import is_refusal
 from fctncalling.lab.forge.multi_turn.make_plans import difficulty
 from fctncalling.lab.forge.multi_turn.moves import TABLE, moves

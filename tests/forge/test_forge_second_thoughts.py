@@ -7,8 +7,12 @@ import re
 
 import pytest
 
-from fctncalling.lab.forge.clarify.second_thoughts import SecondThoughts, second_thoughts
-from fctncalling.lab.forge.clarify.twin_tasks import Twins, twins_with_candidates
+from fctncalling.lab.forge.clarify.twin_tasks import (
+    SecondThoughts,
+    Twins,
+    second_thoughts,
+    twins_with_candidates,
+)
 from fctncalling.lab.forge.report.discriminator import discriminate, ngrams, words
 from fctncalling.lab.forge.single_turn.forged_task import NoSuchTask
 

@@ -18,7 +18,7 @@ from fctncalling.data.types import FunctionDoc, Message, Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.users import LanguageModelUser, LoggedUser, RuleUser, make_user
 from fctncalling.envs.users.known_values import known_values
-from fctncalling.envs.users.leak_guard import REFUSAL
+from fctncalling.envs.users.language_model_user import REFUSAL
 from fctncalling.envs.users.rule_user import REGISTERS
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -21,7 +22,6 @@ from fctncalling.envs.tools.box.calculator import DESCRIPTION, calculate
 from fctncalling.envs.tools.box.callables import Tool, ToolDefinitionError, as_tool
 from fctncalling.envs.tools.box.mcp import TIMEOUT_S, McpServer, RemoteFunction, is_mcp_address
 from fctncalling.envs.tools.box.output_text import TAGS, neutralise, truncate_together
-from fctncalling.envs.tools.box.process_pool import ToolProcessPool
 from fctncalling.envs.tools.box.tool_process import (
     ToolProcess,
     ToolProcessError,
@@ -30,6 +30,41 @@ from fctncalling.envs.tools.box.tool_process import (
 )
 from fctncalling.envs.tools.python_executor import PythonExecutor, SandboxUnavailable
 from fctncalling.envs.tools.python_executor.result import cut
+
+
+class ToolProcessPool:
+    """The tool processes of one operating system process.
+
+    At most so many, kept warm between calls.
+    """
+
+    def __init__(self, num_processes: int) -> None:
+        self.owner = os.getpid()
+        self.places = threading.BoundedSemaphore(num_processes)
+        self.idle: list[ToolProcess] = []
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def acquire(self) -> ToolProcess | None:
+        with self._lock:
+            if self._closed:
+                raise InfrastructureError("this ToolBox is closed")
+            return self.idle.pop() if self.idle else None
+
+    def release(self, process: ToolProcess) -> None:
+        with self._lock:
+            if not self._closed:
+                self.idle.append(process)
+                return
+        process.close()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            idle, self.idle = self.idle, []
+        for process in idle if self.owner == os.getpid() else ():
+            process.close()
+
 
 NUM_PROCESSES = 8
 MAX_CALLS = 32  # calls of one assistant message that are run

@@ -19,26 +19,114 @@ example:
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import sys
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
-from fctncalling.cli.run.category_groups import GROUPS, expanded
-from fctncalling.cli.run.output_file import OutputFile
-from fctncalling.cli.run.report import as_report, table
+from fctncalling.checkers.leaderboard import (
+    LIVE,
+    MEMORY,
+    MULTI_TURN,
+    NON_LIVE,
+    SIZES,
+    WEB_SEARCH,
+)
+from fctncalling.cli.run.output_file import OutputFile, Totals
 from fctncalling.cli.run.result_tree import write_result_tree
 from fctncalling.cli.run.runner import Runner
 from fctncalling.cli.shared.dataset_flag import add_dataset_argument
 from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.cli.shared.missing_tools import MISSING
+from fctncalling.cli.shared.text_table import aligned, interval_text, percent, sampled_rows
 from fctncalling.cli.shared.tool_flags import add_mcp_arguments, add_tool_arguments
 from fctncalling.data.errors import TaskError
+from fctncalling.data.format_sensitivity import CATEGORY
 from fctncalling.envs.dialogue.task_form import FORMS
 from fctncalling.envs.prompting.compact import PROMPT_STYLES
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.users.user_names import NAMES
 from fctncalling.evaluation.agents.agent import AgentSetupError
+
+
+def as_report(totals: Mapping[str, Totals], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the counts and rates (0..1) of each category."""
+    return {**settings, "categories": {name: _rates(each) for name, each in totals.items()}}
+
+
+def _rates(totals: Totals) -> dict[str, Any]:
+    count = totals.episodes
+    return {
+        "episodes": count,
+        "correct": totals.valid,
+        "accuracy": totals.valid / count if count else None,
+        "strict_accuracy": totals.strict / count if count else None,
+        "progress": totals.progress / count if count else None,
+        "invalid": totals.invalid,
+        "context_overflow": totals.context_overflow,
+        **_uncertainty(totals),
+    }
+
+
+def _uncertainty(totals: Totals) -> dict[str, Any]:
+    """Return 95 % intervals, and pass@k where tasks were played several times."""
+    if not totals.episodes:
+        return {}
+    fields: dict[str, Any] = {"accuracy_interval": list(totals.tasks.interval())}
+    if sampled := totals.tasks.report():
+        fields |= {"sampled": sampled, "sampled_strict": totals.strict_tasks.report()}
+    return fields
+
+
+def table(totals: Mapping[str, Totals], settings: Mapping[str, Any]) -> str:
+    """Return the rates in percent as a plain table; progress is the share of turns that pass.
+
+    Below it stands how tasks were shown: rates of different prompts do not compare.
+    """
+    rows = [["category", "episodes", "accuracy", "95 % interval", "strict", "progress", "invalid"]]
+    for name, each in totals.items():
+        rates = _rates(each)
+        shown = [percent(rates[key]) for key in ("accuracy", "strict_accuracy", "progress")]
+        shown.insert(1, interval_text(rates.get("accuracy_interval")))
+        rows.append([name, str(each.episodes), *shown, str(each.invalid)])
+    lines = [aligned(rows)]
+    if any(each.tasks.num_samples > 1 for each in totals.values()):
+        sampled = {name: each.tasks.report() for name, each in totals.items()}
+        lines += ["", aligned(sampled_rows(sampled))]
+    if overflows := sum(each.context_overflow for each in totals.values()):
+        lines.append(f"{overflows} failed as the conversation outgrew the model's context")
+    lines.append(f"form {settings['form']}, prompt style {settings['prompt_style']}")
+    return "\n".join(lines)
+
+
+_SINGLE = (*NON_LIVE, "irrelevance", *LIVE, "live_irrelevance", "live_relevance")
+GROUPS: dict[str, tuple[str, ...]] = {
+    "all": (*_SINGLE, *MULTI_TURN, *WEB_SEARCH, *MEMORY),
+    "single_turn": _SINGLE,
+    "non_live": (*NON_LIVE, "irrelevance"),
+    "live": (*LIVE, "live_irrelevance", "live_relevance"),
+    "multi_turn": MULTI_TURN,
+    "web_search": WEB_SEARCH,
+    "memory": MEMORY,
+    "agentic": (*WEB_SEARCH, *MEMORY),
+}
+"""Name of a group of categories -> its categories, as BFCL groups them."""
+
+
+def expanded(names: list[str]) -> list[str]:
+    """Return categories, groups replaced by theirs, each once.
+
+    Raises InputError for a near miss.
+    """
+    known = {*GROUPS, *SIZES, CATEGORY}
+    for name in names:
+        near = [] if name in known else difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+        if near:
+            raise InputError(f"--category: there is no {name}; is {near[0]} meant?")
+    return list(dict.fromkeys(category for name in names for category in GROUPS.get(name, (name,))))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,18 +6,19 @@ import argparse
 import difflib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, TypeVar
 
 from fctncalling.cli.run.output_file import OutputFile, require_new
-from fctncalling.cli.run.output_lines import result_line
 from fctncalling.cli.run.planned_tasks import PlannedTask, RunTasks
-from fctncalling.cli.run.thread_workers import Workers
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
 from fctncalling.cli.shared.tool_flags import TaskTools
 from fctncalling.data.format_sensitivity import CATEGORY
 from fctncalling.data.replaced_file import is_stream
+from fctncalling.data.types import Task, Verdict
+from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.agents.agent import Agent, AgentSetupError, PlayedEpisode
 from fctncalling.evaluation.agents.endpoint import EndpointAgent, EndpointSettings
 from fctncalling.evaluation.agents.local_model import (
@@ -26,7 +27,124 @@ from fctncalling.evaluation.agents.local_model import (
     require_model_folder,
 )
 from fctncalling.evaluation.agents.scripted import SCRIPTED, ScriptedAgent
-from fctncalling.evaluation.episode_log import play_episode
+from fctncalling.evaluation.agents.tool_call_answers import as_tool_calls
+from fctncalling.evaluation.episode_log import (
+    as_json,
+    episode_json,
+    episode_response,
+    play_episode,
+    verdict_fields,
+)
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Workers(Generic[Item, Result]):
+    """Pool of daemon threads that apply a function to items.
+
+    An interrupted run does not wait for requests in flight.
+    """
+
+    def __init__(self, count: int, work: Callable[[Item], Result]) -> None:
+        self.stopped = threading.Event()
+        self._count = count
+        self._work = work
+        self._queue = SimpleQueue[Item]()
+        self._ended = SimpleQueue[Result | BaseException]()
+        self._free = threading.Semaphore(
+            0
+        )  # items asked and not yet taken; one more for each thread at the end
+
+    def results(self, items: Iterable[Item]) -> Iterator[Result]:
+        """Yield results in order of completion, reading items a little ahead.
+
+        Re-raises errors of `work`.
+        """
+        for _ in range(self._count):
+            threading.Thread(target=self._run, daemon=True).start()
+        under_way = 0
+        for item in items:
+            self._queue.put(item)
+            self._free.release()
+            under_way += 1
+            if under_way >= 2 * self._count:
+                yield self._next()
+                under_way -= 1
+        for _ in range(under_way):
+            yield self._next()
+
+    def stop(self) -> list[Result]:
+        """Start no more items; return the finished results not yielded yet."""
+        self.stopped.set()
+        self._free.release(self._count)
+        ended: list[Result] = []
+        while True:
+            try:
+                result = self._ended.get_nowait()
+            except Empty:
+                return ended
+            if not isinstance(result, BaseException):
+                ended.append(result)
+
+    def _next(self) -> Result:
+        result = self._ended.get()
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    def _run(self) -> None:
+        while self._free.acquire() and not self.stopped.is_set():
+            try:
+                self._ended.put(self._work(self._queue.get()))
+            except BaseException as error:  # handed to who waits for results
+                self._ended.put(error)
+
+
+INFERENCE_ERROR = "Error during inference: "
+"""How BFCL begins the answer of a dialogue that broke off."""
+
+
+def result_line(
+    item: PlannedTask,
+    played: PlayedEpisode,
+    form: str,
+    more: Mapping[str, Any],
+    tools: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the output line of an episode; `more` fields precede the answer."""
+    steps, episode = played.episode.steps, played.episode
+    line = {"category": item.category, "id": item.task.id, "handler": item.handler, **more}
+    line |= {"dataset_path": item.dataset_path} if item.dataset_path else {}
+    line["ground_truth"] = item.task.ground_truth
+    if episode.invalid:
+        return {**line, "response": None, **episode_json(played)}
+    response = episode_response(item.task, steps)
+    if played.failure:
+        response = f"{INFERENCE_ERROR}{played.failure}"
+    elif form != "prompting" and item.handler != "tool_calls":  # the model's own form
+        calls = {step.text: tuple(step.calls) for step in steps}
+        response = as_tool_calls(response, calls)
+    verdict = episode.verdict
+    if verdict is None:  # cut by a budget: what there is, is judged as `score` will judge it
+        judged_form = "prompting" if form == "prompting" else "tool_call"
+        verdict = judge(item.task, response, judged_form, extra_tools=dict(tools))
+    verdicts = verdict_fields(item.task, steps, verdict)
+    if played.failure:
+        verdicts |= failed_fields(item.task, verdict, played.failure)
+    verdicts["verdict"] = as_json(episode.verdict) if episode.verdict else None
+    return {**line, "response": response, **verdicts, **episode_json(played)}
+
+
+def failed_fields(task: Task, verdict: Verdict, failure: str) -> dict[str, Any]:
+    """Return the output fields of an episode that broke off.
+
+    BFCL judges the error text as the answer: a failure everywhere but where no call is expected.
+    The strict verdict fails it there, too.
+    """
+    fields = {"strict_valid": False, "strict_error_type": failure, "progress": 0.0}
+    return fields if verdict.valid else {**fields, "error_type": failure}
+
 
 _AT_LEAST = {
     "limit": 1,

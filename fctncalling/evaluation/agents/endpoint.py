@@ -8,15 +8,21 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from fctncalling.data.surrogates import encodable_value
 from fctncalling.data.types import Message, Task
+from fctncalling.envs.dialogue.conversations import (
+    CONVERSATIONS,
+    content_of,
+    holds_calls,
+)
 from fctncalling.envs.errors import MissingExtra, extra_module
 from fctncalling.evaluation.agents.agent import (
     AgentSetupError,
@@ -24,10 +30,69 @@ from fctncalling.evaluation.agents.agent import (
     ContextOverflow,
     Player,
 )
-from fctncalling.evaluation.agents.context_overflow import is_context_overflow
-from fctncalling.evaluation.agents.endpoint_players import EndpointPlayer
 from fctncalling.evaluation.agents.http_post import BadAddress, HttpPoster, Reply, RequestFailed
 from fctncalling.evaluation.agents.redaction import Redactor, without_credentials
+
+
+class Endpoint(Protocol):
+    """Interface of an endpoint for players."""
+
+    def complete(self, messages: Sequence[Message], tools: Sequence[Any] = ()) -> dict[str, Any]:
+        """Return the model's message."""
+        ...
+
+    def print_once(self, text: str) -> None:
+        """Tell the user something, once."""
+        ...
+
+
+class EndpointPlayer:
+    """One episode's conversation with an endpoint, in one of the forms of dialogue."""
+
+    def __init__(self, endpoint: Endpoint, form: str) -> None:
+        self._endpoint = endpoint
+        self._form = form
+        self._conversation = CONVERSATIONS[form]()
+
+    def answer(self, observation: str, info: Mapping[str, Any]) -> str:
+        """Return the next message as an action."""
+        conversation = self._conversation
+        conversation.observe(observation, info)
+        tools = info["tools"] if conversation.sends_tools else ()
+        message = self._endpoint.complete(conversation.messages, tools)
+        if self._form == "tool_call" and not message.get("tool_calls"):
+            self._note_calls_in_text(content_of(message), tools)
+        return conversation.action(message)
+
+    def _note_calls_in_text(self, text: str, tools: Sequence[Any]) -> None:
+        if holds_calls(text, tools):
+            self._endpoint.print_once(
+                "the endpoint returns calls as text, which --form tool_call takes for chat: with "
+                "--form tools_text they are read (or start the server with a tool-call parser)"
+            )
+
+
+_OVERFLOW = re.compile(
+    r"context[ _-]?(?:length|window|size|limit)|exceed_context|exceeds? the (?:available )?context"
+    r"|max(?:imum)?[ _]model[ _]len|maximum (?:input|prompt|sequence) length"
+    r"|(?:prompt|input|request|message)s? (?:is|are) too (?:long|large for)"
+    r"|(?:prompt|input|token)s?[^.]{0,80} (?:longer than the|exceeds? the maximum number of tokens)"
+    r"|max_(?:completion_)?tokens must be at least 1, got (?:0|-\d+)"  # what the prompt leaves
+    r"|input[s` ]+tokens?[^.]{0,40}max_new_tokens[^.]{0,20}must be",
+    re.IGNORECASE,
+)
+_NEVER = (401, 403, 404, 405, 429)  # a refusal, or a rate limit counted in tokens
+
+
+def is_context_overflow(status: int, text: str) -> bool:
+    """Whether an error says that the conversation is longer than the model's context.
+
+    Servers share no code for it: OpenAI and vLLM answer 400 "maximum context length", llama.cpp
+    400 "exceed_context_size_error", text-generation-inference 422 "must be <=", SGLang 400
+    "longer than the model's context length".
+    """
+    return status not in _NEVER and _OVERFLOW.search(text) is not None
+
 
 BASE_URL = "https://api.openai.com/v1"
 REFUSED = (401, 403, 404, 405)  # no repetition mends a wrong key, address or model

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import statistics
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -11,16 +14,157 @@ from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.errors import TaskError
 from fctncalling.data.replaced_file import replaced_file
 from fctncalling.data.types import Task
+from fctncalling.lab.forge.forged_entry import user_texts
+from fctncalling.lab.forge.multi_turn.fidelity import Fidelity, divergence, measure
+from fctncalling.lab.forge.official_guard import call_sequence
 from fctncalling.lab.forge.report.category_report import (
+    Figures,
     ForgedCategoryReport,
     Measurer,
+    Row,
     category_report,
     html_of,
+    share_figure,
 )
-from fctncalling.lab.forge.report.diversity import Recurrence
-from fctncalling.lab.forge.report.multi_turn_figures import multi_turn_figures
-from fctncalling.lab.forge.report.single_turn_figures import single_turn_figures
+from fctncalling.lab.forge.report.diversity import Recurrence, openings, words_of
 from fctncalling.lab.forge.report.svg_bars import FORGED_COLOR, OFFICIAL_COLOR
+from fctncalling.lab.forge.single_turn.measures import SingleTurnFigures, measure_single_turn
+
+TYPE_WORDS = 20000  # at which the growth of types is read
+MOST_BARS = 24  # of a figure, the most frequent official outcomes first
+
+
+def multi_turn_figures(forged: Sequence[Task], official: Sequence[Task]) -> Figures:
+    """Return the rows and figures of one multi-turn category."""
+    # A few official truths cannot be written as calls.
+    official = [task for task in official if call_sequence(task) is not None]
+    ours, theirs = measure(forged), measure(official)
+    beside = theirs if official else Fidelity()
+    figures = [
+        _figure("turns of a task", ours.turns, beside.turns),
+        _figure("calls of a turn", ours.calls, beside.calls),
+        _figure("longest chain of dependent calls", ours.chains, beside.chains),
+        _figure("where an argument can be read", ours.provenance, beside.provenance),
+        _figure(
+            "what a call changes (share of calls)",
+            ours.effects,
+            beside.effects,
+            (ours.functions.total(), beside.functions.total()),
+        ),
+        _figure("classes of a task", _joined(ours.classes), _joined(beside.classes)),
+    ]
+    return [*_count_rows(ours, beside), *_word_rows(forged, official)], figures
+
+
+def _figure(
+    title: str,
+    ours: Mapping[Any, int],
+    theirs: Mapping[Any, int],
+    totals: tuple[int, int] | None = None,
+) -> str:
+    sums = totals or (sum(ours.values()), sum(theirs.values()))
+    keys = sorted({*ours, *theirs}, key=lambda key: (-theirs.get(key, 0), str(key)))
+    if all(isinstance(key, int) for key in keys):
+        keys.sort()
+    keys = keys[:MOST_BARS]
+    shares = [
+        {str(key): counts.get(key, 0) / max(1, total) for key in keys}
+        for counts, total in zip((ours, theirs), sums, strict=True)
+    ]
+    return share_figure(title, shares[0], shares[1] if theirs else {})
+
+
+def _joined(classes: Counter[tuple[str, ...]]) -> Counter[str]:
+    """Return combinations of classes under short names."""
+    short = {"GorillaFileSystem": "Files", "VehicleControlAPI": "Vehicle"}
+    return Counter(
+        {
+            " + ".join(short.get(name, name.removesuffix("API")) for name in names): count
+            for names, count in classes.items()
+        }
+    )
+
+
+def _count_rows(ours: Fidelity, theirs: Fidelity) -> list[Row]:
+    mine, other = ours.figures(), theirs.figures()
+    measures = ("turns_per_task", "calls_per_turn", "class_combinations", "functions", "pairs")
+    has_official = theirs.tasks > 0
+    rows: list[Row] = [
+        (name.replace("_", " "), str(mine[name]), str(other[name]) if has_official else "")
+        for name in (*measures, "edges")
+    ]
+    if has_official:
+        both = sum(edge in ours.edges for edge in theirs.edges)
+        rows += [
+            ("official dependency edges found", str(both), str(len(theirs.edges))),
+            ("KL divergence of turns (nats)", f"{divergence(ours.turns, theirs.turns):.3f}", "0"),
+            ("KL divergence of calls (nats)", f"{divergence(ours.calls, theirs.calls):.3f}", "0"),
+        ]
+    return rows
+
+
+def _word_rows(forged: Sequence[Task], official: Sequence[Task]) -> list[Row]:
+    ours, theirs = (
+        [text for task in tasks for text in user_texts(task.question) if text]
+        for tasks in (forged, official)
+    )
+    words = [sum(len(text.split()) for text in texts) for texts in (ours, theirs or ours)]
+    count = min(TYPE_WORDS, *words)
+    rows: dict[str, Callable[[Sequence[str]], str]] = {
+        "words of a turn (median, 90 %)": _spread,
+        f"different words in the first {count}": partial(_types, count),
+        "most frequent opening (two words)": _most_frequent,
+    }
+    return [
+        (name, shown(ours), shown(theirs) if theirs else "") for name, shown in rows.items() if ours
+    ]
+
+
+def _spread(texts: Sequence[str]) -> str:
+    lengths = sorted(len(text.split()) for text in texts)
+    return f"{statistics.median(lengths):.0f}, {lengths[9 * len(lengths) // 10]}"
+
+
+def _types(count: int, texts: Sequence[str]) -> str:
+    words = [word for text in texts for word in words_of(text) if word.isalnum()][:count]
+    return str(len(set(words)))
+
+
+def _most_frequent(texts: Sequence[str]) -> str:
+    counts = openings(texts)
+    [(opening, number)] = counts.most_common(1)
+    return f"{opening!r} {number / counts.total():.1%}"
+
+
+def single_turn_figures(forged: Sequence[Task], official: Sequence[Task]) -> Figures:
+    """Return the rows and figures of one single-turn category."""
+    ours = measure_single_turn(forged)
+    theirs = measure_single_turn(official) if official else None
+    beside = theirs or SingleTurnFigures(0, {}, {}, {}, {}, {}, {})
+    figures = [
+        share_figure("functions offered", ours.functions, beside.functions),
+        share_figure("parameters of a function", ours.parameters, beside.parameters),
+        share_figure("types of parameters", ours.types, beside.types),
+    ]
+    if any(int(number) > 1 for number in ours.calls):
+        figures.append(share_figure("calls expected", ours.calls, beside.calls))
+    return _rows(ours, theirs), figures
+
+
+def _rows(ours: SingleTurnFigures, theirs: SingleTurnFigures | None) -> list[Row]:
+    rows: list[Row] = [
+        (name, f"{share:.1%}", f"{theirs.shares[name]:.1%}" if theirs else "")
+        for name, share in ours.shares.items()
+    ]
+    for name, spread in ours.lengths.items():
+        shown = _shown(theirs.lengths[name]) if theirs else ""
+        rows.append((f"words of a {name} (mean, median, 90 %)", _shown(spread), shown))
+    return rows
+
+
+def _shown(spread: tuple[float, float, float]) -> str:
+    return f"{spread[0]:.1f}, {spread[1]:.0f}, {spread[2]:.0f}"
+
 
 MAX_TASKS = 2000  # of a category, the first ones: memory stays the same however long the file is
 _STYLE = """

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
-from fctncalling.lab.forge.plan import PlannedCall, Value
+from fctncalling.lab.forge.plan import PlannedCall, Source, Value
 from fctncalling.lab.forge.words.discourse import ORDINALS, UNCOUNTED, Discourse, Mention
 from fctncalling.lab.forge.words.grammar import FrameSlot, Sequence
 from fctncalling.lab.forge.words.literals import (
@@ -20,8 +21,37 @@ from fctncalling.lab.forge.words.literals import (
     quoted,
 )
 from fctncalling.lab.forge.words.plan_facts import PlanFacts, place_in_result, result_key
-from fctncalling.lab.forge.words.result_phrases import known_earlier, ordinal, plain_ways
 from fctncalling.lab.forge.words.tables import KindWords, ResultWords, kind_words, result_words
+
+_CAPITAL = re.compile(r"([A-Z]+)")
+
+
+def known_earlier(call: PlannedCall, turn: int) -> PlannedCall:
+    """Return a call of an earlier turn: its values are pointed at, not named again."""
+    arguments = {
+        name: replace(value, provenance="said_before", said=None, source=Source(turn))
+        if value.provenance in ("said_now", "inferred") and value.said is not None
+        else value
+        for name, value in call.arguments.items()
+    }
+    return replace(call, arguments=arguments)
+
+
+def plain_ways(path: tuple[str | int, ...]) -> tuple[Sequence, ...]:
+    """Return "the battery voltage you showed me": a result's part by its key."""
+    keys = [key for key in path if isinstance(key, str)]
+    name = _CAPITAL.sub(r" \1", keys[-1]).lower().replace("_", " ") if keys else "*"
+    if name == "*":
+        return (("those values",), ("the values you showed me",), ("those figures",))
+    name = keys[-1] if name.startswith(" ") else name
+    return ((f"the {name} you showed me",), (f"the {name} you found",), (f"that {name}",))
+
+
+def ordinal(index: int, count: int) -> str:
+    if count == 1:
+        return "only"
+    return "last" if index == count - 1 else ORDINALS[min(index, len(ORDINALS) - 1)]
+
 
 Fill = Callable[[Sequence, PlannedCall, "NounPhrases"], str | None]
 """Fills a pattern's slots with the arguments of a call."""
