@@ -26,13 +26,15 @@ MOVED = {
     },
     **{
         f"fctncalling.doctor.{name}": f"fctncalling.training.model_checks.{name}"
-        for name in ("conversations", "finding", "template_findings", "token_findings")
+        for name in ("conversations", "finding", "template_findings")
     },
+    "fctncalling.doctor.token_findings": "fctncalling.training.model_checks.template_findings",
     "fctncalling.cli.doctor": "fctncalling.lab.doctor.command",
     "fctncalling.cli.forge": "fctncalling.lab.forge.command",
     "fctncalling.cli.serve_mcp": "fctncalling.lab.integrations.command",
     "fctncalling.cli.view": "fctncalling.lab.viewer.command",
     "fctncalling.cli.why": "fctncalling.lab.error_analysis",
+    "fctncalling.cli.why.recorded_answers": "fctncalling.lab.error_analysis.command",
     "fctncalling.cli.why.report_text": "fctncalling.lab.error_analysis.why_text",
     "fctncalling.cli.shared.progress_bar": "fctncalling.progress_bar",
     "fctncalling.training.ray": "fctncalling.training.rollouts.ray",

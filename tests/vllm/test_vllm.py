@@ -17,7 +17,7 @@ from tiny_models import EchoEnv, save_tiny, tiny_model
 from fctncalling.algorithms.generation.engine_api import Action, EngineError, Request, RolloutError
 from fctncalling.algorithms.policy.lora import Adapters
 from fctncalling.algorithms.vllm import client as client_module
-from fctncalling.algorithms.vllm import server_state
+from fctncalling.algorithms.vllm import servers as server_state
 from fctncalling.algorithms.vllm.adapters import PublishedAdapters
 from fctncalling.algorithms.vllm.client import Completion, VllmClient
 from fctncalling.algorithms.vllm.engine import VllmEngine

@@ -14,7 +14,8 @@ import pytest
 from stub_vllm import StubVllm, vllm_stub
 from tiny_models import EchoEnv, save_tiny
 
-from fctncalling.algorithms.vllm import client, server_state
+from fctncalling.algorithms.vllm import client
+from fctncalling.algorithms.vllm import servers as server_state
 from fctncalling.cli.train import main
 
 
