@@ -1,0 +1,1 @@
+"""Adapt: from a specification to a trained, measured, served caller, in one command."""

@@ -1,0 +1,186 @@
+"""AdaptPlan: how much of everything the minutes allow, by a short probe.
+
+The probe forges a few tasks, learns them and plays them with the very settings of the stages; time
+is measured, and figures are rounded down so that small differences of the clock change nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fctncalling.lab.adapt.base_model import BaseModel
+from fctncalling.lab.adapt.stage import StageCost
+
+PROBE_TASKS, PROBE_HELD_OUT, PROBE_EPISODES = 40, 8, 16
+BATCH = 8
+SUPERVISED_SHARE = 0.8  # of the minutes that training gets
+SCORE_SHARE = 0.2  # at most, of all minutes
+MOST_TASKS, LEAST_HELD_OUT, MOST_HELD_OUT = 8_000, 8, 200
+EPISODES_PER_UPDATE = 64
+LEAST_MARGIN_S = 5.0
+
+
+@dataclass(frozen=True)
+class ProbeTimes:
+    """Seconds that the probe measured."""
+
+    demonstration: float  # a supervised step's share of one
+    update_episode: float  # an episode of an update: collected and learned
+    answer: float  # a held-out task, played once
+    start: float  # until a stage's work begins
+    forged_task: float
+    cpu_share: float  # CPU seconds a second
+    memory_gb: float
+
+
+@dataclass(frozen=True)
+class AdaptPlan:
+    """What is done in the minutes, and what each stage is expected to take."""
+
+    minutes: float
+    num_tasks: int
+    num_held_out: int
+    epochs: int
+    updates: int
+    episodes_per_update: int
+    seconds: dict[str, float] = field(default_factory=dict)
+    cpu_seconds: dict[str, float] = field(default_factory=dict)
+    memory_gb: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def after_training_s(self) -> float:
+        """Seconds that the stages after training need."""
+        return sum(self.seconds[name] for name in ("score", "export")) + LEAST_MARGIN_S
+
+    def text(self) -> str:
+        """Return the plan as lines for a terminal."""
+        lines = [
+            f"plan for {self.minutes:g} minutes: {self.num_tasks} tasks, {self.epochs} "
+            f"passes, {self.updates} updates of {self.episodes_per_update} episodes, "
+            f"{self.num_held_out} held-out tasks"
+        ]
+        for name, seconds in self.seconds.items():
+            lines.append(
+                f"  {name:11} {seconds:7.0f} s  {self.cpu_seconds[name]:7.0f} CPU s  "
+                f"{self.memory_gb[name]:5.1f} GB"
+            )
+        return "\n".join(lines)
+
+    def write(self, folder: Path) -> None:
+        """Write the plan to a folder."""
+        (folder / "plan.json").write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+
+    @classmethod
+    def read(cls, folder: Path) -> AdaptPlan:
+        """Return the plan of a folder."""
+        return cls(**json.loads((folder / "plan.json").read_text(encoding="utf-8")))
+
+
+def plan_for(
+    minutes: float, times: ProbeTimes, *, num_test: int, tasks_at_hand: int | None, spent_s: float
+) -> AdaptPlan:
+    """Return the plan that keeps to the minutes; `spent_s` of them are gone."""
+    total = 60.0 * minutes
+    rounds = 3 * SCORE_SHARE * total / 3  # base, supervised and final scores
+    most = (rounds / max(times.answer, 1e-6)) / 3 - num_test
+    num_held_out = _rounded(min(max(most, LEAST_HELD_OUT), MOST_HELD_OUT))
+    if tasks_at_hand is not None:
+        num_held_out = max(1, min(num_held_out, tasks_at_hand // 5))
+    score = times.start + (num_held_out + num_test) * times.answer
+    left = total - spent_s - 3 * score - 3 * times.start - LEAST_MARGIN_S
+    demonstrations = max(BATCH, SUPERVISED_SHARE * left / (times.demonstration + times.forged_task))
+    num_tasks = _rounded(min(demonstrations, MOST_TASKS)) + num_held_out
+    if tasks_at_hand is not None:
+        num_tasks = min(num_tasks, tasks_at_hand)
+    num_train = max(1, num_tasks - num_held_out)
+    epochs = max(1, min(4, int(demonstrations / num_train)))
+    learning = epochs * num_train * times.demonstration
+    for_updates = left - learning - num_tasks * times.forged_task - times.start
+    an_update = EPISODES_PER_UPDATE * times.update_episode
+    updates = max(0, int(for_updates / max(an_update, 1e-9)))
+    updates = min(int(_rounded(updates)) if updates else 0, 200)
+    seconds = {
+        "tasks": times.start + num_tasks * times.forged_task,
+        "base": score,
+        "supervised": times.start + learning,
+        "tppo": times.start + updates * an_update if updates else 0.0,
+        "export": times.start,
+        "score": 2 * score,
+    }
+    return AdaptPlan(
+        minutes,
+        num_tasks,
+        num_held_out,
+        epochs,
+        updates,
+        EPISODES_PER_UPDATE,
+        {name: round(each, 1) for name, each in seconds.items()},
+        {name: round(each * times.cpu_share, 1) for name, each in seconds.items()},
+        {name: round(times.memory_gb, 2) for name in seconds},
+    )
+
+
+def _rounded(number: float) -> int:
+    """Return a number rounded down to two digits, the second even."""
+    whole = int(number)
+    step = 10 ** max(0, int(math.log10(max(whole, 1))) - 1) * 2
+    return max(1, whole // step * step) if whole >= step else max(1, whole)
+
+
+def probe_flags(model: BaseModel, torch_threads: int, seed: int) -> list[str]:
+    """Return the flags of the probe's training."""
+    return [
+        *model.training_flags(torch_threads, seed),
+        *supervised_flags(1),
+        *update_flags(1, PROBE_EPISODES),
+        *("--eval_episodes", str(PROBE_HELD_OUT)),
+    ]
+
+
+def supervised_flags(epochs: int) -> list[str]:
+    """Return the flags of the supervised stage."""
+    return [
+        *("--sft_tasks", "dataset", "--sft_epochs", str(epochs), "--sft_batch_size", str(BATCH)),
+        *("--sft_lr", "2e-4", "--sft_group_by_prefix"),
+    ]
+
+
+def update_flags(updates: int, episodes: int) -> list[str]:
+    """Return the flags of reinforcement learning: warm-ups shorter where updates are few."""
+    warm = str(min(5, updates // 5))
+    return [
+        *("--num_updates", str(updates), "--episodes_per_update", str(episodes)),
+        *("--n_rollout_threads", str(PROBE_EPISODES), "--num_mini_batch", "2"),
+        *("--warmup_updates", warm, "--critic_warmup_updates", warm),
+        *("--eval_interval", "0", "--log_episodes_interval", "0"),
+    ]
+
+
+def probe_times(run_folder: Path, cost: StageCost, forged_task: float) -> ProbeTimes:
+    """Return the times of a finished probe."""
+    lines = (run_folder / "timings.jsonl").read_text(encoding="utf-8").splitlines()
+    timings = [json.loads(line) for line in lines]
+    steps = _values(timings, "sft/time_s")
+    steps = steps[1:] or steps
+    evaluations = _values(timings, "perf/time_s/evaluation")
+    rollout = sum(_values(timings, "perf/time_s/rollout"))
+    update = sum(_values(timings, "perf/time_s/update"))
+    measured = sum(_values(timings, "sft/time_s")) + sum(evaluations) + rollout + update
+    return ProbeTimes(
+        sum(steps) / len(steps) / BATCH,
+        (rollout + update) / PROBE_EPISODES,
+        max(evaluations) / PROBE_HELD_OUT / 2,
+        max(1.0, cost.wall_seconds - measured),
+        forged_task,
+        cost.cpu_seconds / cost.wall_seconds,
+        cost.peak_memory_gb,
+    )
+
+
+def _values(timings: Sequence[Mapping[str, Any]], name: str) -> list[float]:
+    return [float(each[name]) for each in timings if each.get(name) is not None]

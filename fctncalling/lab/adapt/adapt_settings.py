@@ -1,0 +1,58 @@
+"""AdaptSettings: what one adaptation is asked for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+
+class AdaptError(ValueError):
+    """Adaptation that cannot go on; the message says why and the cure, in one line."""
+
+
+@dataclass(frozen=True)
+class AdaptSettings:
+    """What is adapted to what; the first command's settings hold for those that go on."""
+
+    spec: str
+    output: Path
+    model: str | None = None
+    minutes: float = 60.0
+    test: Path | None = None
+    tasks: Path | None = None  # in place of forged ones
+    scenarios: Path | None = None
+    kinds: Path | None = None
+    phrases: Path | None = None
+    seed: int = 1
+    torch_threads: int = 1
+    evaluate: str | None = None  # an endpoint's model, measured without training
+    base_url: str | None = None
+
+    def record(self) -> dict[str, Any]:
+        """Return the settings that decide the results, as JSON holds them."""
+        values = {
+            key: str(each) if isinstance(each, Path) else each for key, each in asdict(self).items()
+        }
+        del values["output"], values["minutes"]
+        return values
+
+    def keep(self) -> None:
+        """Write the settings to the output folder; AdaptError where others are there already."""
+        file = self.output / "work" / "settings.json"
+        if not file.exists():
+            if self.output.exists() and any(self.output.iterdir()):
+                raise AdaptError(f"--output {self.output}: holds other files: name a new folder")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            part = file.with_suffix(".part")
+            part.write_text(json.dumps(self.record(), indent=1), encoding="utf-8")
+            part.rename(file)
+            return
+        former = json.loads(file.read_text(encoding="utf-8"))
+        changed = [key for key, each in self.record().items() if former.get(key) != each]
+        if changed:
+            raise AdaptError(
+                f"--output {self.output}: was begun with --{changed[0]} {former.get(changed[0])}: "
+                "expected the same flags to go on, or a new folder"
+            )

@@ -1,0 +1,81 @@
+"""Facts of a base model, and the settings of training that follow from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fctncalling.lab.adapt.adapt_settings import AdaptError
+
+SMALL = 20_000_000  # parameters, below which a model is a toy with settings of the embedded one
+_PRESETS = ((400e6, "0.1B"), (1.5e9, "0.5B"), (6e9, "4B-lora"), (float("inf"), "8B-lora"))
+LONGEST_EPISODE = 4096
+
+
+@dataclass(frozen=True)
+class BaseModel:
+    """What is known of a base model without loading its weights."""
+
+    name: str
+    parameters: int
+    context: int
+    takes_tools: bool  # whether its chat template shows tools in a form of its own
+    model_type: str
+
+    @property
+    def prompt_style(self) -> str:
+        """How functions stand in its prompt."""
+        return "bfcl" if self.takes_tools else "compact"
+
+    @property
+    def max_episode_tokens(self) -> int:
+        """The longest episode that it reads."""
+        return min(LONGEST_EPISODE, self.context)
+
+    def training_flags(self, torch_threads: int, seed: int) -> list[str]:
+        """Return the flags that all training of it shares."""
+        flags = {
+            "model_name_or_path": self.name,
+            "max_episode_tokens": self.max_episode_tokens,
+            "max_microbatch_tokens": self.max_episode_tokens,
+            "prompt_style": self.prompt_style,
+            "torch_threads": torch_threads,
+            "seed": seed,
+            "max_new_tokens": 128,
+            "log_tokens_interval": 0,
+            "tensorboard": "false",
+        }
+        if self.parameters >= SMALL:
+            flags["preset"] = next(name for most, name in _PRESETS if self.parameters < most)
+        return [word for name, value in flags.items() for word in (f"--{name}", str(value))]
+
+    def record(self) -> dict[str, Any]:
+        """Return the facts as JSON holds them."""
+        return {"name": self.name, "parameters": self.parameters, "type": self.model_type}
+
+
+def base_model(name: str) -> BaseModel:
+    """Return the facts of a model folder, GGUF file or hub name; AdaptError where it is none."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+    from fctncalling.algorithms.policy.chat_template import ChatTemplate
+    from fctncalling.model_import import folder_of_model
+    from fctncalling.wheel_download import ImportFailure
+
+    try:
+        folder = str(folder_of_model(name))
+        config = AutoConfig.from_pretrained(folder)
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config)
+        template = ChatTemplate(AutoTokenizer.from_pretrained(folder))
+    except (OSError, ValueError, KeyError, RuntimeError, ImportFailure) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+        raise AdaptError(f"--model {name}: cannot be used: {reason}") from None
+    return BaseModel(
+        name,
+        sum(each.numel() for each in model.parameters()),
+        int(getattr(config, "max_position_embeddings", LONGEST_EPISODE) or LONGEST_EPISODE),
+        template.takes_tools,
+        str(config.model_type),
+    )

@@ -1,0 +1,132 @@
+"""Adapt a model to your own API: tasks, training, report and a served model, in one command.
+
+SPEC is module:Class, an OpenAPI document, mcp:COMMAND or a list of tool schemas. A short probe
+makes a plan that keeps to --minutes; then tasks are forged, the base model is measured, taught
+(supervised, then TPPO), measured again and exported. OUTPUT has report.html, episodes.html and
+model/, a Hugging Face folder with a model card and a client. Interrupted or killed, the same
+command goes on. With --evaluate an endpoint's model is measured instead, without training. Exit
+code 1 where the report says "do not ship".
+
+example:
+  fctncalling adapt my_tools:Thermostat --model models/smollm2 --output thermostat
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+from fctncalling.data.errors import TaskError
+from fctncalling.lab.adapt.adapt_settings import AdaptError, AdaptSettings
+from fctncalling.lab.adapt.adaptation import Adaptation, evaluate_endpoint
+from fctncalling.lab.adapt.played import PlayedTasks
+from fctncalling.lab.adapt.report import AdaptReport, summary, write_report
+from fctncalling.lab.adapt.shipped_model import write_shipped_model
+
+EVALUATED_TASKS = 200
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the subcommand's arguments."""
+    add = parser.add_argument
+    add("spec", metavar="SPEC", help="the API: module:Class, FILE.yaml, FILE.json or mcp:COMMAND")
+    add("--output", type=Path, required=True, metavar="FOLDER", help="where everything goes")
+    add("--model", metavar="MODEL", help="base model: a folder, a GGUF file or a hub name")
+    add(
+        "--minutes",
+        type=float,
+        default=60.0,
+        metavar="N",
+        help="what all stages may take together; default: %(default)g",
+    )
+    add(
+        "--test", type=Path, metavar="FILE", help="tasks of your own, measured and never trained on"
+    )
+    add("--tasks", type=Path, metavar="FILE", help="tasks to learn from, in place of forged ones")
+    add("--scenarios", type=Path, metavar="FILE", help="states of a Python class to forge from")
+    add("--kinds", type=Path, metavar="FILE", help="your own word on kinds of values")
+    add("--phrases", type=Path, metavar="FILE", help="your own frames of requests")
+    add("--seed", type=int, default=1, metavar="N", help="of all draws; default: 1")
+    add(
+        "--torch_threads",
+        type=int,
+        metavar="N",
+        help="CPU threads; default: one a core, at most 4",
+    )
+    add("--evaluate", metavar="openai:NAME", help="measure an endpoint's model; trains nothing")
+    add("--base_url", metavar="URL", help="with --evaluate: the endpoint's address")
+    add("--json", action="store_true", help="print JSON instead of text")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Adapt or measure; return 0, 1 for a model not to be shipped, 2 with one line, 130."""
+    try:
+        settings = _settings(args)
+        settings.keep()
+        report = _evaluate(settings) if settings.evaluate else _adapt(settings)
+    except (AdaptError, TaskError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        print(
+            f"error: adapt needs the training libraries ({error}): pip install "
+            "'fctncalling[train]'",
+            file=sys.stderr,
+        )
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted: the same command goes on", file=sys.stderr)
+        return 130
+
+    print(json.dumps(report.record(), indent=1) if args.json else summary(report))
+    print(f"report: {settings.output / 'report.html'}", file=sys.stderr)
+    return 0 if report.gate()[0] else 1
+
+
+def _settings(args: argparse.Namespace) -> AdaptSettings:
+    if (args.model is None) == (args.evaluate is None):
+        raise AdaptError("expected --model MODEL to train, or --evaluate openai:NAME to measure")
+    if args.evaluate and not args.evaluate.startswith("openai:"):
+        raise AdaptError(f"--evaluate {args.evaluate}: expected openai:NAME")
+    if not args.minutes > 0:
+        raise AdaptError(f"--minutes {args.minutes:g}: expected a positive number")
+    for flag in ("test", "tasks", "scenarios", "kinds", "phrases"):
+        file = getattr(args, flag)
+        if file is not None and not file.is_file():
+            raise AdaptError(f"--{flag} {file}: no such file")
+    threads = args.torch_threads or min(4, len(os.sched_getaffinity(0)))
+    names = ("spec", "output", "model", "minutes", "test", "tasks", "scenarios", "kinds", "phrases")
+    given = {name: getattr(args, name) for name in (*names, "seed", "evaluate", "base_url")}
+    return AdaptSettings(**given, torch_threads=threads)
+
+
+def _adapt(settings: AdaptSettings) -> AdaptReport:
+    adaptation = Adaptation(settings)
+    adaptation.run()
+    stages = adaptation.stages
+    names = {"before": "base", "supervised": "supervised_score"}
+    if "tppo_score" in stages.costs:
+        names["TPPO"] = "tppo_score"
+    shipped = next(name for name, stage in names.items() if stage == adaptation.shipped)
+    order = [name for name in names if name != shipped] + [shipped]
+    played = {name: adaptation.played(names[name]) for name in order}
+    title = f"{settings.model} for {settings.spec}"
+    told = [*adaptation.told, f"shipped: the model after {shipped}"]
+    planned = adaptation.plan.cpu_seconds
+    report = AdaptReport(title, played, stages.costs, planned, told)
+    source = stages.path(names[shipped]) / "model"
+    tasks = stages.path("tasks") / "held_out.jsonl"
+    write_shipped_model(source, adaptation.model, report, tasks, settings)
+    write_report(report, settings)
+    return report
+
+
+def _evaluate(settings: AdaptSettings) -> AdaptReport:
+    stages = evaluate_endpoint(settings, EVALUATED_TASKS)
+    played = {str(settings.evaluate): PlayedTasks.read(stages.path("score"))}
+    report = AdaptReport(f"{settings.evaluate} for {settings.spec}", played, stages.costs)
+    write_report(report, settings)
+    return report

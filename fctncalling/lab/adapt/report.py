@@ -1,0 +1,192 @@
+"""Report of an adaptation: what the model does before and after, and whether it may be shipped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fctncalling.lab.adapt.adapt_settings import AdaptSettings
+from fctncalling.lab.adapt.played import (
+    CallCounts,
+    PlayedTasks,
+    by_category,
+    declines,
+    episodes_to_show,
+    rate_text,
+    success_rate,
+)
+from fctncalling.lab.adapt.report_page import Table, page
+from fctncalling.lab.adapt.stage import StageCost
+from fctncalling.lab.adapt.task_files import command
+
+NUM_EPISODES = 20
+GATE_POINTS = 5.0
+FEW_DECLINES = 20
+EPISODES = "episodes"
+
+
+@dataclass(frozen=True)
+class AdaptReport:
+    """What is reported: answers by name ("before", "supervised", "after"), costs, what was told."""
+
+    title: str
+    played: Mapping[str, PlayedTasks]
+    costs: Mapping[str, StageCost]
+    planned: Mapping[str, float] = field(default_factory=dict)  # CPU seconds
+    told: Sequence[str] = ()
+
+    @property
+    def last(self) -> PlayedTasks:
+        """The answers of the model that is shipped, or was measured."""
+        return list(self.played.values())[-1]
+
+    def declining(self, name: str) -> tuple[int, int]:
+        """Return (declined, to be declined): of --test where it has such tasks, else held-out."""
+        answers = declines(self.played[name].test) or declines(self.played[name].held_out)
+        return sum(bool(each["strict_valid"]) for each in answers), len(answers)
+
+    def gate(self) -> tuple[bool, str]:
+        """Return whether the model may be shipped, and why."""
+        if len(self.played) < 2:
+            return True, "measured only: nothing was trained"
+        names = list(self.played)
+        first, last = self.declining(names[0]), self.declining(names[-1])
+        if not first[1] or not last[1]:
+            return (
+                False,
+                "do not ship: no task asked it to decline, so nobody knows whether it does",
+            )
+        fell = 100 * (first[0] / first[1] - last[0] / last[1])
+        text = f"declining: {rate_text(*first)} before, {rate_text(*last)} after"
+        few = f"; only {last[1]} such tasks, give more in --test" if last[1] < FEW_DECLINES else ""
+        if fell > GATE_POINTS:
+            return False, f"do not ship: {text}: it fell by {fell:.0f} points{few}"
+        return True, f"may be shipped: {text}{few}"
+
+    def record(self) -> dict[str, Any]:
+        """Return the figures as JSON holds them; those of the clock are under "costs" alone."""
+        may_ship, why = self.gate()
+        return {
+            "ship": may_ship,
+            "gate": why,
+            "told": list(self.told),
+            "solved": {
+                name: {
+                    kind: {each: list(pair) for each, pair in by_category(answers).items()}
+                    for kind, answers in (("held_out", both.held_out), ("test", both.test))
+                }
+                for name, both in self.played.items()
+            },
+            "costs": {name: asdict(cost) for name, cost in self.costs.items()},
+        }
+
+    def tables(self) -> list[Table]:
+        """Return the tables of the page."""
+        counts = {name: CallCounts.of(both.all) for name, both in self.played.items()}
+        return [
+            *self._category_tables(),
+            self._function_table(counts),
+            self._parameter_table(counts),
+            self._mistaken_table(counts),
+            self._cost_table(),
+        ]
+
+    def _category_tables(self) -> list[Table]:
+        found = []
+        for title, kind in (("Your own test (--test)", "test"), ("Held-out tasks", "held_out")):
+            rates = {name: by_category(getattr(both, kind)) for name, both in self.played.items()}
+            names = list(dict.fromkeys(each for one in rates.values() for each in one))
+            rows = [
+                [name, *(rate_text(*one.get(name, (0, 0))) for one in rates.values())]
+                for name in names
+            ]
+            if rows:
+                text = "Solved with nothing forgiven, with 95 % intervals."
+                found.append(Table(title, ["category", *rates], rows, text))
+        return found
+
+    def _function_table(self, counts: Mapping[str, CallCounts]) -> Table:
+        names = sorted({name for each in counts.values() for name in each.asked})
+        rows = [
+            [name, *(rate_text(each.right[name], each.asked[name]) for each in counts.values())]
+            for name in names
+        ]
+        return Table("By function", ["function", *counts], rows, "Calls right in every argument.")
+
+    def _parameter_table(self, counts: Mapping[str, CallCounts]) -> Table:
+        keys = sorted({key for each in counts.values() for key in each.said})
+        rows = [
+            [
+                ".".join(key),
+                *(rate_text(each.given[key], each.said[key]) for each in counts.values()),
+            ]
+            for key in keys
+        ]
+        text = "Of the values that a request says, those that were given right."
+        return Table("By parameter", ["parameter", *counts], rows, text)
+
+    def _mistaken_table(self, counts: Mapping[str, CallCounts]) -> Table:
+        last = list(counts.values())[-1]
+        rows = [[*pair, str(count)] for pair, count in last.mistaken.most_common(40)]
+        return Table("Mistaken for", ["should call", "called", "times"], rows)
+
+    def _cost_table(self) -> Table:
+        rows = [
+            [
+                name,
+                f"{cost.cpu_seconds:.0f}",
+                f"{self.planned[name]:.0f}" if name in self.planned else "-",
+                f"{cost.wall_seconds:.0f}",
+                f"{cost.peak_memory_gb:.2f}",
+            ]
+            for name, cost in self.costs.items()
+        ]
+        heads = ["stage", "CPU seconds", "planned", "seconds", "peak memory, GB"]
+        return Table("Cost", heads, rows)
+
+
+def write_report(report: AdaptReport, settings: AdaptSettings) -> None:
+    """Write report.html, report.json and the viewer's page of the episodes it links to."""
+    folder = settings.output
+    shown = episodes_to_show(report.last.all, NUM_EPISODES)
+    _write_episodes(shown, folder)
+    may_ship, why = report.gate()
+    links = [
+        (f"{EPISODES}.html#e={EPISODES}:{number}", _told(each), bool(each["strict_valid"]))
+        for number, each in enumerate(shown, 1)
+    ]
+    text = page(report.title, why, may_ship, report.tables(), links, report.told)
+    (folder / "report.html").write_text(text, encoding="utf-8")
+    record = json.dumps(report.record(), indent=1)
+    (folder / "report.json").write_text(record, encoding="utf-8")
+
+
+def summary(report: AdaptReport) -> str:
+    """Return the report in a few lines."""
+    lines = [
+        f"{name}: held-out {rate_text(*_solved(both.held_out))}"
+        + (f", test {rate_text(*_solved(both.test))}" if both.test else "")
+        for name, both in report.played.items()
+    ]
+    return "\n".join([*lines, *report.told, report.gate()[1]])
+
+
+def _solved(answers: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    return round(success_rate(answers) * len(answers)), len(answers)
+
+
+def _write_episodes(shown: Sequence[Mapping[str, Any]], folder: Path) -> None:
+    lines = folder / "work" / f"{EPISODES}.jsonl"
+    lines.write_text("".join(f"{json.dumps(each)}\n" for each in shown), encoding="utf-8")
+    if shown:
+        page_file = folder / f"{EPISODES}.html"
+        words = ["view", str(lines), "--worst", str(NUM_EPISODES), "--output", str(page_file)]
+        command([*words, "--allow_task_tools"])
+
+
+def _told(answer: Mapping[str, Any]) -> str:
+    error = answer.get("strict_error_type") or answer.get("error_type")
+    return f"{answer['id']}: {error or 'solved'}"

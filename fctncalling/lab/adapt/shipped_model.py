@@ -1,0 +1,137 @@
+"""The folder that is shipped: model, model card, prompt, functions, how to serve, a client."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fctncalling.lab.adapt.adapt_settings import AdaptSettings
+from fctncalling.lab.adapt.base_model import BaseModel
+from fctncalling.lab.adapt.report import AdaptReport, summary
+
+CLIENT = '''"""Ask the served model, and run the calls that it answers with."""
+import json, sys, urllib.request
+from pathlib import Path
+from fctncalling.envs.handlers.registry import get_handler
+
+HERE = Path(__file__).parent
+URL = "http://localhost:8000/v1/chat/completions"
+
+def ask(request, functions, model=str(HERE)):
+    """Return the results of the calls; functions: a name -> what runs it."""
+    system = {"role": "system", "content": (HERE / "system_prompt.txt").read_text()}
+    said = [system, {"role": "user", "content": request}]
+    body = json.dumps({"model": model, "temperature": 0, "messages": said}).encode()
+    sent = urllib.request.Request(URL, body, {"Content-Type": "application/json"})
+    answer = json.load(urllib.request.urlopen(sent))["choices"][0]["message"]["content"]
+    return [functions[call.name](**call.arguments) for call in get_handler("auto").decode(answer)]
+
+if __name__ == "__main__":
+    names = [each["name"] for each in json.loads((HERE / "functions.json").read_text())]
+    print(ask(sys.argv[1], {name: lambda n=name, **given: (n, given) for name in names}))
+'''
+
+
+def write_shipped_model(
+    source: Path, base: BaseModel, report: AdaptReport, tasks: Path, settings: AdaptSettings
+) -> None:
+    """Write the model's folder; it is there whole or not at all."""
+    folder = settings.output / "model"
+    if folder.is_dir():
+        return
+    part = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    shutil.copytree(source, part)
+    task = _first_task(tasks)
+    (part / "functions.json").write_text(json.dumps(task["function"], indent=1), encoding="utf-8")
+    (part / "system_prompt.txt").write_text(_system_prompt(task, base), encoding="utf-8")
+    (part / "client.py").write_text(CLIENT, encoding="utf-8")
+    (part / "README.md").write_text(_card(base, report, settings), encoding="utf-8")
+    _copy_licence(Path(base.name), part)
+    os.replace(part, folder)
+
+
+def _first_task(tasks: Path) -> Mapping[str, Any]:
+    """Return the task that offers most functions."""
+    found = [json.loads(line) for line in tasks.read_text(encoding="utf-8").splitlines()]
+    best: Mapping[str, Any] = max(found, key=lambda each: len(each.get("function", ())))
+    return {"function": [], **best}
+
+
+def _system_prompt(task: Mapping[str, Any], base: BaseModel) -> str:
+    from fctncalling.data.types import FunctionDoc
+    from fctncalling.envs.handlers.registry import get_handler
+    from fctncalling.envs.prompting.prompts import instructions
+
+    docs = [
+        FunctionDoc(each["name"], each["description"], each["parameters"])
+        for each in task["function"]
+    ]
+    return instructions(docs, get_handler("auto"), many_turns=False, style=base.prompt_style)
+
+
+def _copy_licence(base: Path, part: Path) -> None:
+    for name in ("LICENSE", "SOURCE.json"):
+        if (base / name).is_file():
+            shutil.copyfile(base / name, part / name)
+
+
+def _card(base: BaseModel, report: AdaptReport, settings: AdaptSettings) -> str:
+    folder = settings.output / "model"
+    forged = (
+        f"Requests were forged from the specification (`fctncalling forge --api {settings.spec}`) "
+        "and proven, none written by a language model."
+    )
+    data = forged if settings.tasks is None else f"Tasks of the user's own: `{settings.tasks}`."
+    licence = "that of the base model (LICENSE)"
+    source = Path(base.name) / "SOURCE.json"
+    origin = source.read_text(encoding="utf-8").strip() if source.is_file() else base.name
+    rows = "\n".join(f"- {line}" for line in summary(report).splitlines())
+    return f"""---
+base_model: {base.name}
+tags: [function-calling]
+---
+
+# A caller of {settings.spec}
+
+{base.parameters / 1e6:.0f} million parameters ({base.model_type}), taught to call the functions in
+`functions.json` and to decline what they cannot do.
+
+## Figures
+
+Solved with nothing forgiven, greedy, 95 % intervals:
+
+{rows}
+
+## Data
+
+{data} Held-out tasks were not trained on. The whole report: `report.html`.
+
+## Base and licence
+
+Licence: {licence}. Base: `{base.name}`, as it says of itself, quantisation included:
+
+```
+{origin}
+```
+
+## Serve
+
+```
+vllm serve {folder} --max-model-len {base.max_episode_tokens}
+transformers serve --force-model {folder} --port 8000
+python client.py "a request in plain words"
+```
+
+The system message is `system_prompt.txt`; `client.py` sends it, reads the calls and runs what it
+is given for them. To measure what is served:
+
+```
+fctncalling run --agent openai:{folder} --base_url http://localhost:8000/v1 \\
+    --prompt_style {base.prompt_style} --dataset_path FILE --output answers.jsonl
+```
+"""

@@ -1,0 +1,130 @@
+"""Stages: each in a process of its own, finished when its folder has its final name.
+
+A stage works in `.NAME.part`; what it ends with is renamed to NAME. A killed command leaves the
+part, and the stage's own command goes on from it. The process ends with this one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from fctncalling.lab.adapt.adapt_settings import AdaptError
+
+COST_FILE = "cost.json"
+INTERRUPTED = 130
+GRACE_S = 300.0  # for a stage that is told to end: an update under way is finished
+_PR_SET_PDEATHSIG = 1
+Work = Callable[[Path], int]
+"""What a stage does in its folder; returns an exit code."""
+
+
+@dataclass(frozen=True)
+class StageCost:
+    """What a stage took."""
+
+    cpu_seconds: float
+    wall_seconds: float
+    peak_memory_gb: float
+    cut_short: bool = False
+
+
+class Stages:
+    """Stages of one output folder, in order."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.costs: dict[str, StageCost] = {}
+
+    def path(self, name: str) -> Path:
+        """Return a finished stage's folder."""
+        return self.folder / name
+
+    def run(self, name: str, work: Work, *, deadline: float | None = None) -> Path:
+        """Do a stage unless it is done; return its folder.
+
+        At `deadline` (of time.monotonic) it is told to end with what it has. AdaptError where it
+        fails, KeyboardInterrupt where the user ends it.
+        """
+        final, part = self.path(name), self.folder / f".{name}.part"
+        if not final.is_dir():
+            print(f"== {name}", file=sys.stderr, flush=True)
+            part.mkdir(parents=True, exist_ok=True)
+            cost, code = _in_process(work, part, deadline)
+            if code not in (0, INTERRUPTED) or (code == INTERRUPTED and not cost.cut_short):
+                raise AdaptError(f"stage {name} ended with exit code {code}; its lines are above")
+            (part / COST_FILE).write_text(json.dumps(asdict(cost)), encoding="utf-8")
+            part.rename(final)
+        self.costs[name] = StageCost(**json.loads((final / COST_FILE).read_text(encoding="utf-8")))
+        return final
+
+    @property
+    def wall_seconds(self) -> float:
+        """The time that all finished stages took."""
+        return sum(each.wall_seconds for each in self.costs.values())
+
+
+def _in_process(work: Work, part: Path, deadline: float | None) -> tuple[StageCost, int]:
+    """Run a stage's work in a forked process; return its cost and exit code."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    started, parent = time.monotonic(), os.getpid()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            _end_with(parent)
+            code = work(part)
+        except KeyboardInterrupt:
+            code = INTERRUPTED
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else 2
+        except BaseException as error:
+            import traceback
+
+            traceback.print_exception(error)
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    status, usage, cut_short = _awaited(child, deadline)
+    cpu = usage.ru_utime + usage.ru_stime
+    unit = 1e9 if sys.platform == "darwin" else 1e6
+    cost = StageCost(
+        round(cpu, 3), round(time.monotonic() - started, 3), usage.ru_maxrss / unit, cut_short
+    )
+    return cost, os.waitstatus_to_exitcode(status)
+
+
+def _awaited(child: int, deadline: float | None) -> tuple[int, os.struct_rusage, bool]:
+    told = False
+    while True:
+        try:
+            ended, status, usage = os.wait4(child, os.WNOHANG)
+            if ended:
+                return status, usage, told
+            late = deadline is not None and time.monotonic() > deadline
+            if late and not told:
+                told = True
+                os.kill(child, signal.SIGINT)
+            elif late and deadline is not None and time.monotonic() > deadline + GRACE_S:
+                os.kill(child, signal.SIGKILL)
+            time.sleep(0.05)
+        except KeyboardInterrupt:  # the terminal told the child too
+            _, status, usage = os.wait4(child, 0)
+            raise
+
+
+def _end_with(parent: int) -> None:
+    """Let this process be killed when its parent dies: what goes on must not meet it (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
