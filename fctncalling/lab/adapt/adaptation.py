@@ -23,7 +23,15 @@ from fctncalling.lab.adapt.adapt_settings import AdaptError, AdaptSettings
 from fctncalling.lab.adapt.base_model import BaseModel, base_model
 from fctncalling.lab.adapt.played import PlayedTasks, success_rate
 from fctncalling.lab.adapt.stage import INTERRUPTED, Stages
-from fctncalling.lab.adapt.task_files import HELD_OUT, TRAIN, command, entries, forge, write_split
+from fctncalling.lab.adapt.task_files import (
+    HELD_OUT,
+    TRAIN,
+    command,
+    entries,
+    forge,
+    require_tasks,
+    write_split,
+)
 
 CONCURRENCY = "16"
 
@@ -36,6 +44,7 @@ class Adaptation:
         self.settings = settings
         self.stages = Stages(settings.output / "work")
         self._begun = time.monotonic()
+        require_tasks(settings)
         self.model: BaseModel = base_model(settings.model)
         self.plan: AdaptPlan
         self.told: list[str] = []  # what the minutes cut short
@@ -51,18 +60,22 @@ class Adaptation:
         supervised = self.stages.run("supervised", self._supervised, deadline=before_tppo)
         self._tell("supervised")
         learned = self._checkpoint(supervised)
+        if learned is None:
+            self.told.append("nothing was learned in the minutes: give more --minutes")
+            return
         self.stages.run("supervised_score", lambda part: self._export_and_play(learned, part))
         if self.plan.updates:
             self.stages.run("tppo", lambda part: self._tppo(learned, part), deadline=end)
             self._tell("tppo")
             last = self._checkpoint(self.stages.path("tppo"))
-            self.stages.run("tppo_score", lambda part: self._export_and_play(last, part))
+            if last is not None:
+                self.stages.run("tppo_score", lambda part: self._export_and_play(last, part))
 
     @property
-    def shipped(self) -> str:
+    def shipped(self) -> str | None:
         """The score stage of the model that is shipped: the better one on held-out tasks."""
         names = [name for name in ("tppo_score", "supervised_score") if name in self.stages.costs]
-        return max(names, key=lambda name: success_rate(self.played(name).held_out))
+        return max(names, key=lambda name: success_rate(self.played(name).held_out), default=None)
 
     def played(self, stage: str) -> PlayedTasks:
         """Return what a stage's model answered."""
@@ -135,16 +148,14 @@ class Adaptation:
         words += ["--max_new_tokens", "128", "--prompt_style", self.model.prompt_style]
         return play(self.settings, self.stages.path("tasks") / HELD_OUT, part, words)
 
-    def _checkpoint(self, stage: Path) -> Path:
-        """Return a training stage's last checkpoint; AdaptError where the minutes left none."""
+    def _checkpoint(self, stage: Path) -> Path | None:
+        """Return a training stage's last checkpoint; None where the minutes left none."""
         from fctncalling.cli.export import checkpoint_in
 
         try:
             return checkpoint_in(_run_folder(stage))
         except ValueError:
-            raise AdaptError(
-                f"{stage.name} was cut short before its first checkpoint: give more --minutes"
-            ) from None
+            return None
 
     def _deadline(self) -> float:
         """Return when training has to end, by time.monotonic."""
@@ -176,6 +187,7 @@ def play(settings: AdaptSettings, held_out: Path, part: Path, agent: Sequence[st
 def evaluate_endpoint(settings: AdaptSettings, num_tasks: int) -> Stages:
     """Let an endpoint's model answer tasks; return the stages, of which "score" holds them."""
     assert settings.evaluate is not None
+    require_tasks(settings)
     stages = Stages(settings.output / "work")
 
     def make(part: Path) -> int:

@@ -25,6 +25,7 @@ from fctncalling.lab.adapt.adaptation import Adaptation, evaluate_endpoint
 from fctncalling.lab.adapt.played import PlayedTasks
 from fctncalling.lab.adapt.report import AdaptReport, summary, write_report
 from fctncalling.lab.adapt.shipped_model import write_shipped_model
+from fctncalling.lab.adapt.task_files import HELD_OUT
 
 EVALUATED_TASKS = 200
 
@@ -107,19 +108,22 @@ def _adapt(settings: AdaptSettings) -> AdaptReport:
     adaptation = Adaptation(settings)
     adaptation.run()
     stages = adaptation.stages
-    names = {"before": "base", "supervised": "supervised_score"}
-    if "tppo_score" in stages.costs:
-        names["TPPO"] = "tppo_score"
-    shipped = next(name for name, stage in names.items() if stage == adaptation.shipped)
-    order = [name for name in names if name != shipped] + [shipped]
-    played = {name: adaptation.played(names[name]) for name in order}
-    title = f"{settings.model} for {settings.spec}"
-    told = [*adaptation.told, f"shipped: the model after {shipped}"]
-    planned = adaptation.plan.cpu_seconds
-    report = AdaptReport(title, played, stages.costs, planned, told)
-    source = stages.path(names[shipped]) / "model"
-    tasks = stages.path("tasks") / "held_out.jsonl"
-    write_shipped_model(source, adaptation.model, report, tasks, settings)
+    names = {"before": "base", "supervised": "supervised_score", "TPPO": "tppo_score"}
+    names = {name: stage for name, stage in names.items() if stage in stages.costs}
+    shipped = next((name for name, stage in names.items() if stage == adaptation.shipped), None)
+    order = sorted(names, key=lambda name: name == shipped)  # the shipped one last
+    told = [*adaptation.told, f"shipped: the model after {shipped}"] if shipped else adaptation.told
+    report = AdaptReport(
+        f"{settings.model} for {settings.spec}",
+        {name: adaptation.played(names[name]) for name in order},
+        stages.costs,
+        adaptation.plan.cpu_seconds,
+        told,
+    )
+    if shipped is not None:
+        source = stages.path(names[shipped]) / "model"
+        tasks = stages.path("tasks") / HELD_OUT
+        write_shipped_model(source, adaptation.model, report, tasks, settings)
     write_report(report, settings)
     return report
 

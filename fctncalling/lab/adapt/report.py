@@ -51,7 +51,7 @@ class AdaptReport:
     def gate(self) -> tuple[bool, str]:
         """Return whether the model may be shipped, and why."""
         if len(self.played) < 2:
-            return True, "measured only: nothing was trained"
+            return not self.told, "nothing was trained: no model is shipped"
         names = list(self.played)
         first, last = self.declining(names[0]), self.declining(names[-1])
         if not first[1] or not last[1]:

@@ -9,6 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fctncalling.data.types import FunctionDoc
+from fctncalling.envs.handlers.registry import get_handler
+from fctncalling.envs.prompting.prompts import instructions
+from fctncalling.envs.prompting.tool_schemas import openai_tool
 from fctncalling.lab.adapt.adapt_settings import AdaptSettings
 from fctncalling.lab.adapt.base_model import BaseModel
 from fctncalling.lab.adapt.report import AdaptReport, summary
@@ -23,10 +27,10 @@ URL = "http://localhost:8000/v1/chat/completions"
 
 def ask(request, functions, model=str(HERE)):
     """Return the results of the calls; functions: a name -> what runs it."""
-    system = {"role": "system", "content": (HERE / "system_prompt.txt").read_text()}
-    said = [system, {"role": "user", "content": request}]
-    body = json.dumps({"model": model, "temperature": 0, "messages": said}).encode()
-    sent = urllib.request.Request(URL, body, {"Content-Type": "application/json"})
+    body = json.loads((HERE / "request.json").read_text()) | {"model": model}
+    body["messages"].append({"role": "user", "content": request})
+    data = json.dumps(body).encode()
+    sent = urllib.request.Request(URL, data, {"Content-Type": "application/json"})
     answer = json.load(urllib.request.urlopen(sent))["choices"][0]["message"]["content"]
     return [functions[call.name](**call.arguments) for call in get_handler("auto").decode(answer)]
 
@@ -48,7 +52,7 @@ def write_shipped_model(
     shutil.copytree(source, part)
     task = _first_task(tasks)
     (part / "functions.json").write_text(json.dumps(task["function"], indent=1), encoding="utf-8")
-    (part / "system_prompt.txt").write_text(_system_prompt(task, base), encoding="utf-8")
+    (part / "request.json").write_text(json.dumps(_request(task, base), indent=1), encoding="utf-8")
     (part / "client.py").write_text(CLIENT, encoding="utf-8")
     (part / "README.md").write_text(_card(base, report, settings), encoding="utf-8")
     _copy_licence(Path(base.name), part)
@@ -62,16 +66,17 @@ def _first_task(tasks: Path) -> Mapping[str, Any]:
     return {"function": [], **best}
 
 
-def _system_prompt(task: Mapping[str, Any], base: BaseModel) -> str:
-    from fctncalling.data.types import FunctionDoc
-    from fctncalling.envs.handlers.registry import get_handler
-    from fctncalling.envs.prompting.prompts import instructions
-
+def _request(task: Mapping[str, Any], base: BaseModel) -> dict[str, Any]:
+    """Return the part of a request that is always the same: instructions, or the tools' schemas."""
     docs = [
         FunctionDoc(each["name"], each["description"], each["parameters"])
         for each in task["function"]
     ]
-    return instructions(docs, get_handler("auto"), many_turns=False, style=base.prompt_style)
+    if base.takes_tools:
+        tools = [openai_tool(each) for each in docs]
+        return {"temperature": 0, "messages": [], "tools": tools}
+    text = instructions(docs, get_handler("auto"), many_turns=False, style=base.prompt_style)
+    return {"temperature": 0, "messages": [{"role": "system", "content": text}]}
 
 
 def _copy_licence(base: Path, part: Path) -> None:
@@ -127,8 +132,8 @@ transformers serve --force-model {folder} --port 8000
 python client.py "a request in plain words"
 ```
 
-The system message is `system_prompt.txt`; `client.py` sends it, reads the calls and runs what it
-is given for them. To measure what is served:
+The fixed part of a request is `request.json`; `client.py` sends it, reads the calls and runs what
+it is given for them. To measure what is served:
 
 ```
 fctncalling run --agent openai:{folder} --base_url http://localhost:8000/v1 \\

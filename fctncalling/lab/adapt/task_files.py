@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,14 @@ def forge(settings: AdaptSettings, folder: Path, num_tasks: int) -> list[dict[st
     if code := command(words):
         raise SystemExit(code)
     return entries(file)
+
+
+def require_tasks(settings: AdaptSettings) -> None:
+    """Raise AdaptError where there is nothing to make tasks of."""
+    parser = argparse.ArgumentParser()
+    import_module("fctncalling.lab.forge.command").add_arguments(parser)
+    if settings.tasks is None and "--api" not in parser.format_help():
+        raise AdaptError("this version's forge has no --api: give tasks of your own, --tasks FILE")
 
 
 def entries(path: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,345 @@
+"""adapt: counts, gate, plan and stages by closed forms; the whole of it with the embedded model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from argparse import ArgumentParser
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stub_endpoint import endpoint
+
+from fctncalling.data.bfcl import embedded_path
+from fctncalling.lab.adapt.adapt_plan import AdaptPlan, ProbeTimes, plan_for
+from fctncalling.lab.adapt.adapt_settings import AdaptError, AdaptSettings
+from fctncalling.lab.adapt.command import add_arguments, run
+from fctncalling.lab.adapt.played import NO_CALL, CallCounts, PlayedTasks, episodes_to_show
+from fctncalling.lab.adapt.report import AdaptReport
+from fctncalling.lab.adapt.stage import Stages
+from fctncalling.lab.adapt.task_files import HELD_OUT, TRAIN, entries, write_split
+
+HEAT = {
+    "name": "set_heat",
+    "description": "Set the heat.",
+    "parameters": {
+        "type": "dict",
+        "properties": {"degrees": {"type": "integer", "description": "5 to 30."}},
+        "required": ["degrees"],
+    },
+}
+DOOR = {
+    "name": "open_door",
+    "description": "Open a door.",
+    "parameters": {
+        "type": "dict",
+        "properties": {"room": {"type": "string", "description": "kitchen or hall"}},
+        "required": ["room"],
+    },
+}
+
+
+def task(number: int) -> dict[str, Any]:
+    truth = {"set_heat": {"degrees": [number + 5]}}
+    text = f"set the heat to {number + 5}"
+    entry: dict[str, Any] = {"id": f"multiple_{number}", "ground_truth": [truth]}
+    if number % 4 == 3:
+        text, entry = f"play song {number}", {"id": f"irrelevance_{number}"}
+    return entry | {"question": [[{"role": "user", "content": text}]], "function": [HEAT, DOOR]}
+
+
+def answer(truth: Any, calls: Any, *, solved: bool, category: str = "multiple") -> dict[str, Any]:
+    step = {"calls": [{"name": name, "arguments": given} for name, given in calls]}
+    return {
+        "id": f"{category}_{len(json.dumps(truth))}",
+        "category": category,
+        "ground_truth": truth,
+        "steps": [step],
+        "strict_valid": solved,
+    }
+
+
+def test_calls_and_values_are_counted_by_function_and_parameter() -> None:
+    lend = [{"lend": {"book": ["B-1", "b-1"], "weeks": ["", 3], "tags": [["x", "y"]]}}]
+    counts = CallCounts.of(
+        [
+            answer(lend, [("lend", {"book": "b-1", "tags": ["x", "y"]})], solved=True),
+            answer(lend, [("lend", {"book": "B-2", "tags": ["x", "y"], "weeks": 3})], solved=False),
+            answer(lend, [("lend", {"book": "B-1", "tags": ["x", "y"], "more": 1})], solved=False),
+            answer(lend, [("renew", {"book": "B-1"})], solved=False),
+            answer(lend, [], solved=False),
+            answer(None, [], solved=True, category="irrelevance"),
+        ]
+    )
+    assert (counts.right["lend"], counts.asked["lend"]) == (1, 5)
+    assert (counts.given["lend", "book"], counts.said["lend", "book"]) == (2, 5)
+    assert ("lend", "weeks") not in counts.said  # no request said it
+    assert counts.mistaken == {("lend", "renew"): 1, ("lend", NO_CALL): 1}
+
+
+def test_objects_are_counted_as_the_truth_writes_them() -> None:
+    truth = [{"send": {"to": [{"name": ["Ana"], "city": ["", "Porto"]}]}}]
+    right = CallCounts.of([answer(truth, [("send", {"to": {"name": "Ana"}})], solved=True)])
+    wrong = CallCounts.of(
+        [answer(truth, [("send", {"to": {"name": "Ana", "x": 1}})], solved=False)]
+    )
+    assert (right.right["send"], wrong.right["send"]) == (1, 0)
+
+
+def reported(before: int, after: int, of: int = 40) -> AdaptReport:
+    """Return a report in which so many of the tasks were declined before and after."""
+    played = {
+        name: PlayedTasks(
+            [answer(None, [], solved=at < right, category="irrelevance") for at in range(of)], []
+        )
+        for name, right in (("before", before), ("after", after))
+    }
+    return AdaptReport("a model", played, {})
+
+
+def test_gate_closes_where_declining_fell_by_more_than_five_points() -> None:
+    assert reported(20, 20).gate()[0]
+    assert reported(20, 18).gate()[0]  # five points
+    may_ship, why = reported(20, 17).gate()
+    assert not may_ship
+    assert why.startswith("do not ship")
+    assert not AdaptReport(
+        "m", {"before": PlayedTasks([], []), "after": PlayedTasks([], [])}, {}
+    ).gate()[0]
+
+
+def test_shown_episodes_hold_failures_of_every_function_first() -> None:
+    answers = [answer([{f"f{at % 5}": {}}], [], solved=at >= 30) for at in range(60)]
+    shown = episodes_to_show(answers, 20)
+    assert len(shown) == 20
+    assert {next(iter(each["ground_truth"][0])) for each in shown[:5]} == {
+        f"f{at}" for at in range(5)
+    }
+    assert sum(each["strict_valid"] for each in shown) == 6
+
+
+TIMES = ProbeTimes(
+    demonstration=0.3,
+    update_episode=1.0,
+    answer=0.8,
+    start=10.0,
+    forged_task=0.02,
+    cpu_share=1.6,
+    memory_gb=2.0,
+)
+
+
+@pytest.mark.parametrize("minutes", [5.0, 20.0, 60.0, 240.0])
+def test_plan_keeps_to_the_minutes_and_uses_most_of_them(minutes: float) -> None:
+    plan = plan_for(minutes, TIMES, num_test=30, tasks_at_hand=None, spent_s=60.0)
+    spent = 60.0 + sum(plan.seconds.values())
+    assert spent <= 60 * minutes
+    if minutes >= 20:
+        assert spent >= 0.7 * 60 * minutes
+    nearly = replace(TIMES, demonstration=0.3003)
+    again = plan_for(minutes, nearly, num_test=30, tasks_at_hand=None, spent_s=60.3)
+    assert abs(again.num_tasks - plan.num_tasks) <= 0.2 * plan.num_tasks
+
+
+def test_split_keeps_texts_apart_and_shares_categories(tmp_path: Path) -> None:
+    write_split([task(each % 60) for each in range(80)], 16, tmp_path)
+    train, held_out = entries(tmp_path / TRAIN), entries(tmp_path / HELD_OUT)
+    assert len(train) + len(held_out) == 80
+    texts = [{json.dumps(each["question"]) for each in part} for part in (train, held_out)]
+    assert not texts[0] & texts[1]
+    for part in (train, held_out):
+        assert {each["id"].split("_")[0] for each in part} == {"multiple", "irrelevance"}
+
+
+def test_stage_is_there_whole_or_not_at_all_and_done_once(tmp_path: Path) -> None:
+    def fail(part: Path) -> int:
+        (part / "half").touch()
+        return 2
+
+    def work(part: Path) -> int:
+        assert (part / "half").exists()  # goes on from what there is
+        (part / "whole").touch()
+        return 0
+
+    with pytest.raises(AdaptError, match="first"):
+        Stages(tmp_path).run("first", fail)
+    assert not (tmp_path / "first").exists()
+    stages = Stages(tmp_path)
+    assert (stages.run("first", work) / "whole").exists()
+    assert Stages(tmp_path).run("first", fail) == tmp_path / "first"  # is done: not run again
+    assert stages.costs["first"].wall_seconds > 0
+
+
+def test_stage_out_of_time_is_told_to_end_and_marked(tmp_path: Path) -> None:
+    def long(part: Path) -> int:
+        try:
+            time.sleep(60)
+        except KeyboardInterrupt:
+            (part / "what_it_had").touch()
+            return 130
+        return 0
+
+    stages = Stages(tmp_path)
+    stages.run("long", long, deadline=time.monotonic() + 0.3)
+    assert stages.costs["long"].cut_short
+    assert (tmp_path / "long" / "what_it_had").exists()
+
+
+def test_other_flags_and_foreign_folders_are_refused_in_one_line(
+    tmp_path: Path, capsys: Any
+) -> None:
+    settings = AdaptSettings("a:B", tmp_path / "out", model="m")
+    settings.keep()
+    settings.keep()
+    with pytest.raises(AdaptError, match="begun with --seed 1"):
+        replace(settings, seed=2).keep()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").touch()
+    with pytest.raises(AdaptError, match="other files"):
+        replace(settings, output=tmp_path / "mine").keep()
+
+
+def adapt(folder: Path, *flags: str, **more: Any) -> subprocess.Popen[str]:
+    tasks = folder / "tasks.json"
+    tasks.write_text(json.dumps([task(each) for each in range(24)]))
+    (folder / "api.json").write_text(json.dumps([HEAT, DOOR]))
+    words = [sys.executable, "-m", "fctncalling", "adapt", str(folder / "api.json")]
+    words += ["--model", str(embedded_path("model")), "--tasks", str(tasks), "--torch_threads", "1"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [*words, "--output", str(folder / "out"), *flags],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+        cwd=folder,
+        **more,
+    )
+
+
+class _Addresses(HTMLParser):
+    """Addresses that a page names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [value for name, value in attrs if name in ("href", "src") and value]
+
+
+def test_whole_of_it_ends_with_a_report_and_a_model_that_loads(tmp_path: Path) -> None:
+    process = adapt(tmp_path, "--minutes", "0.3")
+    told = process.communicate(timeout=120)[0]
+    assert process.returncode in (0, 1), told
+    out = tmp_path / "out"
+    text = (out / "report.html").read_text(encoding="utf-8")
+    addresses = _Addresses()
+    addresses.feed(text)
+    assert addresses.found
+    assert all(each.startswith("episodes.html#e=episodes:") for each in addresses.found)
+    assert (out / "episodes.html").exists()
+    for name in ("config.json", "model.safetensors", "tokenizer.json", "README.md", "client.py"):
+        assert (out / "model" / name).exists(), name
+    client = (out / "model" / "client.py").read_text(encoding="utf-8")
+    compile(client, "client.py", "exec")
+    assert len(client.splitlines()) <= 20
+    report = json.loads((out / "report.json").read_text())
+    assert report["ship"] is (process.returncode == 0)
+    assert set(report["costs"]) >= {"probe", "base", "supervised", "supervised_score"}
+    AdaptPlan.read(out / "work" / "plan")
+
+
+def hashes(out: Path) -> dict[str, str]:
+    """Return the hashes of what must not depend on kills: tasks, weights, answers."""
+    wanted = [out / "model" / "model.safetensors", *(out / "work").glob("*/*.jsonl")]
+    return {
+        str(file.relative_to(out)): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in wanted
+        if "probe" not in file.parts
+    }
+
+
+@pytest.mark.prove
+def test_killed_in_each_stage_it_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    for folder in (whole, killed):
+        folder.mkdir()
+    flags = ("--minutes", "1")
+    process = adapt(whole, *flags)
+    told = process.communicate(timeout=300)[0]
+    assert process.returncode in (0, 1), told
+    (killed / "out").mkdir()
+    copied = ["settings.json", "probe", "plan"]  # a plan made by another clock may be another plan
+    subprocess.run(["mkdir", "-p", str(killed / "out" / "work")], check=True)
+    for name in copied:
+        source, target = whole / "out" / "work" / name, killed / "out" / "work"
+        subprocess.run(["cp", "-r", str(source), str(target)], check=True)
+    settings = killed / "out" / "work" / "settings.json"
+    settings.write_text(settings.read_text().replace(str(whole), str(killed)))
+    stages = ["tasks", "base", "supervised", "supervised_score", "tppo", "tppo_score"]
+    for stage in stages:
+        process = adapt(killed, *flags, start_new_session=True)
+        part = killed / "out" / "work" / f".{stage}.part"
+        while process.poll() is None and not part.exists():
+            time.sleep(0.005)
+        time.sleep(0.4)
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+        process.communicate()
+    process = adapt(killed, *flags)
+    told = process.communicate(timeout=300)[0]
+    assert process.returncode in (0, 1), told
+    one, other = hashes(whole / "out"), hashes(killed / "out")
+    model = "model/model.safetensors"
+    assert one[model] == other[model]
+
+
+def test_wrong_flags_are_one_line(tmp_path: Path, capsys: Any) -> None:
+    from argparse import Namespace
+
+    base = dict.fromkeys(
+        ("test", "tasks", "scenarios", "kinds", "phrases", "torch_threads", "base_url", "evaluate")
+    )
+    given = {"spec": "a:B", "output": tmp_path / "o", "model": None, "minutes": 1.0, "seed": 1}
+    for changes, word in (
+        ({}, "--model"),
+        ({"evaluate": "hf:x"}, "openai:NAME"),
+        ({"model": "m", "minutes": 0.0}, "--minutes"),
+        ({"model": "m", "test": tmp_path / "gone"}, "--test"),
+        ({"model": str(tmp_path)}, "cannot be used"),
+    ):
+        assert run(Namespace(**{**base, **given, **changes, "json": False})) == 2
+        error = capsys.readouterr().err
+        assert word in error
+        assert error.count("\n") == 1
+
+
+def test_endpoint_is_measured_with_the_same_report_and_nothing_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    def reply(number: int, body: dict[str, Any]) -> dict[str, Any]:
+        text = body["messages"][-1]["content"]
+        call = f"[set_heat(degrees={text.split()[-1]})]" if "heat" in text else "I cannot do that."
+        return {"role": "assistant", "content": call}
+
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    (tmp_path / "tasks.json").write_text(json.dumps([task(each) for each in range(12)]))
+    with endpoint(reply) as stub:
+        words = ["api.json", "--evaluate", "openai:stub", "--base_url", stub.url]
+        words += ["--tasks", str(tmp_path / "tasks.json"), "--output", str(tmp_path / "out")]
+        parser = ArgumentParser()
+        add_arguments(parser)
+        assert run(parser.parse_args([*words, "--json"])) == 0
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    solved = report["solved"]["openai:stub"]["held_out"]
+    assert solved == {"multiple": [9, 9], "irrelevance": [3, 3]}
+    assert not (tmp_path / "out" / "model").exists()
