@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from argparse import ArgumentParser
-from dataclasses import replace
+from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from fctncalling.lab.adapt.adapt_settings import AdaptError, AdaptSettings
 from fctncalling.lab.adapt.command import add_arguments, run
 from fctncalling.lab.adapt.played import NO_CALL, CallCounts, PlayedTasks, episodes_to_show
 from fctncalling.lab.adapt.report import AdaptReport
-from fctncalling.lab.adapt.stage import Stages
+from fctncalling.lab.adapt.stage import COST_FILE, StageCost, Stages
 from fctncalling.lab.adapt.task_files import HELD_OUT, TRAIN, entries, write_split
 
 HEAT = {
@@ -258,14 +258,33 @@ def test_whole_of_it_ends_with_a_report_and_a_model_that_loads(tmp_path: Path) -
     AdaptPlan.read(out / "work" / "plan")
 
 
-def hashes(out: Path) -> dict[str, str]:
-    """Return the hashes of what must not depend on kills: tasks, weights, answers."""
-    wanted = [out / "model" / "model.safetensors", *(out / "work").glob("*/*.jsonl")]
-    return {
-        str(file.relative_to(out)): hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in wanted
-        if "probe" not in file.parts
+def weights_and_answers(out: Path) -> dict[str, str]:
+    """Return what must not depend on kills: tasks, the shipped weights, each model's answers."""
+    found = {
+        file.name: hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in [out / "model" / "model.safetensors", *(out / "work" / "tasks").glob("*.jsonl")]
     }
+    for file in sorted((out / "work").glob("*/held_out.jsonl")):
+        if file.parent.name not in ("probe", "tasks"):
+            answers = [json.loads(line) for line in file.read_text().splitlines()]
+            said = sorted((each["id"], each["response"]) for each in answers)
+            found[f"answers of {file.parent.name}"] = json.dumps(said)
+    return found
+
+
+def planned(folder: Path) -> None:
+    """Begin an adaptation with a small plan, as if its probe had been made."""
+    tasks, model = folder / "tasks.json", str(embedded_path("model"))
+    output, spec = folder / "out", str(folder / "api.json")
+    AdaptSettings(spec, output, model=model, minutes=20.0, tasks=tasks).keep()
+    stages = ("tasks", "base", "supervised", "tppo", "export", "score")
+    counts = dict.fromkeys(stages, 1.0)
+    plan = AdaptPlan(20.0, 24, 6, 20, 6, 64, counts, counts, counts)
+    for name in ("probe", "plan"):
+        stage = output / "work" / name
+        stage.mkdir()
+        plan.write(stage)
+        (stage / COST_FILE).write_text(json.dumps(asdict(StageCost(1.0, 1.0, 1.0))))
 
 
 @pytest.mark.prove
@@ -273,34 +292,24 @@ def test_killed_in_each_stage_it_goes_on_to_the_same_bytes(tmp_path: Path) -> No
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     for folder in (whole, killed):
         folder.mkdir()
-    flags = ("--minutes", "1")
-    process = adapt(whole, *flags)
-    told = process.communicate(timeout=300)[0]
+        planned(folder)
+    flags = ("--minutes", "20")
+    told = (process := adapt(whole, *flags)).communicate(timeout=300)[0]
     assert process.returncode in (0, 1), told
-    (killed / "out").mkdir()
-    copied = ["settings.json", "probe", "plan"]  # a plan made by another clock may be another plan
-    subprocess.run(["mkdir", "-p", str(killed / "out" / "work")], check=True)
-    for name in copied:
-        source, target = whole / "out" / "work" / name, killed / "out" / "work"
-        subprocess.run(["cp", "-r", str(source), str(target)], check=True)
-    settings = killed / "out" / "work" / "settings.json"
-    settings.write_text(settings.read_text().replace(str(whole), str(killed)))
-    stages = ["tasks", "base", "supervised", "supervised_score", "tppo", "tppo_score"]
-    for stage in stages:
-        process = adapt(killed, *flags, start_new_session=True)
-        part = killed / "out" / "work" / f".{stage}.part"
-        while process.poll() is None and not part.exists():
-            time.sleep(0.005)
-        time.sleep(0.4)
-        if process.poll() is None:
-            process.send_signal(signal.SIGKILL)
+    for stage in ("tasks", "base", "supervised", "supervised_score", "tppo", "tppo_score"):
+        process = adapt(killed, *flags)
+        work = killed / "out" / "work"
+        while process.poll() is None:
+            if (work / f".{stage}.part").exists() or (work / stage).exists():
+                break
+            time.sleep(0.002)
+        time.sleep(0.3 if stage in ("supervised", "tppo") else 0.0)
+        assert process.poll() is None, f"{stage}: ended before it was killed"
+        process.send_signal(signal.SIGKILL)
         process.communicate()
-    process = adapt(killed, *flags)
-    told = process.communicate(timeout=300)[0]
+    told = (process := adapt(killed, *flags)).communicate(timeout=300)[0]
     assert process.returncode in (0, 1), told
-    one, other = hashes(whole / "out"), hashes(killed / "out")
-    model = "model/model.safetensors"
-    assert one[model] == other[model]
+    assert weights_and_answers(whole / "out") == weights_and_answers(killed / "out")
 
 
 def test_wrong_flags_are_one_line(tmp_path: Path, capsys: Any) -> None:
@@ -309,14 +318,18 @@ def test_wrong_flags_are_one_line(tmp_path: Path, capsys: Any) -> None:
     base = dict.fromkeys(
         ("test", "tasks", "scenarios", "kinds", "phrases", "torch_threads", "base_url", "evaluate")
     )
+    tasks = tmp_path / "tasks.json"
+    tasks.write_text("[]")
     given = {"spec": "a:B", "output": tmp_path / "o", "model": None, "minutes": 1.0, "seed": 1}
     for changes, word in (
         ({}, "--model"),
         ({"evaluate": "hf:x"}, "openai:NAME"),
         ({"model": "m", "minutes": 0.0}, "--minutes"),
         ({"model": "m", "test": tmp_path / "gone"}, "--test"),
-        ({"model": str(tmp_path)}, "cannot be used"),
+        ({"model": str(tmp_path), "tasks": tasks}, "cannot be used"),
+        ({"model": "m"}, "--tasks"),
     ):
+        given["output"] = tmp_path / f"o{len(changes)}{word}"
         assert run(Namespace(**{**base, **given, **changes, "json": False})) == 2
         error = capsys.readouterr().err
         assert word in error

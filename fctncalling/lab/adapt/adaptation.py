@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -132,7 +133,10 @@ class Adaptation:
         words = ["train", "--dataset_path", str(tasks / TRAIN)]
         words += ["--eval_dataset_path", str(tasks / HELD_OUT), "--allow_task_tools"]
         words += ["--results_dir", str(results), *flags]
-        return command([*words, "--resume"] if results.exists() else words)
+        if any(results.glob("*/*/*/*/checkpoints/*")):
+            return command([*words, "--resume"])
+        shutil.rmtree(results, ignore_errors=True)  # of a run that was killed before it saved
+        return command(words)
 
     def _export_and_play(self, checkpoint: Path, part: Path) -> int:
         model = part / "model"
