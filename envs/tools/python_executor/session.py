@@ -172,13 +172,16 @@ class SessionHost(Protocol):
     @property
     def places(self) -> AbstractContextManager[Any]:
         """One of the executor's places, held during a call."""
+        ...
 
     @property
     def config(self) -> ExecutorConfig:
         """The executor's settings."""
+        ...
 
     def start_session(self, limits: Limits) -> SessionChild | ToolResult:
         """Launch the child of a session, or return the result of a call that cannot have one."""
+        ...
 
 
 class PythonSession:

@@ -71,9 +71,10 @@ class AdaptPlan:
             )
         return "\n".join(lines)
 
-    def write(self, folder: Path) -> None:
-        """Write the plan to a folder."""
+    def write(self, folder: Path) -> int:
+        """Write the plan to a folder, as a stage does; return its exit code."""
         (folder / "plan.json").write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+        return 0
 
     @classmethod
     def read(cls, folder: Path) -> AdaptPlan:

@@ -97,7 +97,7 @@ class Adaptation:
                 tasks_at_hand=len(entries(settings.tasks)) if settings.tasks else None,
                 spent_s=cost.wall_seconds,
             )
-            self.stages.run("plan", lambda part: plan.write(part) or 0)
+            self.stages.run("plan", plan.write)
         for name in ("probe", "plan"):
             self.stages.run(name, lambda _: 1)
         return AdaptPlan.read(folder)

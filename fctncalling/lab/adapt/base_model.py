@@ -67,7 +67,7 @@ def base_model(name: str) -> BaseModel:
         folder = str(folder_of_model(name))
         config = AutoConfig.from_pretrained(folder)
         with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(config)
+            model = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
         template = ChatTemplate(AutoTokenizer.from_pretrained(folder))
     except (OSError, ValueError, KeyError, RuntimeError, ImportFailure) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)

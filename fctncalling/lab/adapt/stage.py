@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from fctncalling.lab.adapt.adapt_settings import AdaptError
 
@@ -103,7 +104,7 @@ def _in_process(work: Work, part: Path, deadline: float | None) -> tuple[StageCo
     return cost, os.waitstatus_to_exitcode(status)
 
 
-def _awaited(child: int, deadline: float | None) -> tuple[int, os.struct_rusage, bool]:
+def _awaited(child: int, deadline: float | None) -> tuple[int, Any, bool]:
     told = False
     while True:
         try:

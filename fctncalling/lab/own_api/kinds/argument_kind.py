@@ -128,7 +128,10 @@ class ArgumentKind:
                     if len(found) < MOST_SPELLINGS and list(items) not in found:
                         found.append(list(items))
             return found
-        return self._object_spellings(value) if self._is_object(value) else [value]
+        if not self._is_object(value):
+            return [value]
+        fields_of: Any = value
+        return self._object_spellings(fields_of)
 
     def _object_spellings(self, value: Mapping[str, Any]) -> list[Any]:
         """Return an object in all forms, written out, as BFCL compares those within others."""

@@ -47,7 +47,7 @@ class ScalarFacts(Protocol):
 @cache
 def pools() -> dict[str, list[str]]:
     """Return the tables of names, places and texts."""
-    text = files(__package__).joinpath("pools.json").read_text(encoding="utf-8")
+    text = files("fctncalling.lab.own_api.kinds").joinpath("pools.json").read_text(encoding="utf-8")
     found: dict[str, list[str]] = json.loads(text)
     return found
 

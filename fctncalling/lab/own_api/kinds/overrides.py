@@ -46,7 +46,7 @@ def overridden(
 
 
 def _changed(kind: ArgumentKind, given: Any, where: str) -> ArgumentKind:
-    changes = {"kind": given} if isinstance(given, str) else given
+    changes: Any = {"kind": given} if isinstance(given, str) else given
     if not isinstance(changes, dict) or not changes.keys() <= set(_FIELDS):
         raise SpecificationError(
             f"{where}: expected a kind, or an object of {', '.join(_FIELDS)}, found {given!r:.60}"

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import referencing
 from referencing import Registry, Resource, Specification
-from referencing.exceptions import Unresolvable, Unretrievable
+from referencing.exceptions import PointerToNowhere, Unresolvable, Unretrievable
 
 from fctncalling.lab.own_api.api import SpecificationError
 from fctncalling.lab.own_api.specifications.document import read_document
@@ -24,7 +23,8 @@ class References:
         self._place = place
         base = path.resolve().as_uri() if path is not None else "urn:specification"
         resource: Resource[Any] = Specification.OPAQUE.create_resource(document)
-        registry: Registry[Any] = Registry(retrieve=self._retrieve)
+        make_registry: Any = Registry  # its types know no retrieve
+        registry: Registry[Any] = make_registry(retrieve=self._retrieve)
         self._resolver = registry.with_resource(base, resource).resolver(base)
 
     def followed(self, value: Any, where: str, seen: tuple[str, ...] = ()) -> tuple[Any, str]:
@@ -65,6 +65,6 @@ def _reason(error: BaseException) -> str:
     cause = error.__cause__
     if isinstance(error, Unretrievable) and isinstance(cause, SpecificationError):
         return str(cause)
-    if isinstance(error, referencing.exceptions.PointerToNowhere):
+    if isinstance(error, PointerToNowhere):
         return "there is no such place"
     return "no place of this document and no file beside it"

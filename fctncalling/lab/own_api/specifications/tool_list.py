@@ -26,7 +26,7 @@ def listed_functions(tools: Sequence[Any], spec: str, name: str) -> OwnApi:
         if not isinstance(tool, Mapping) or not isinstance(tool.get("name"), str):
             raise SpecificationError(f"{spec}: {where}: {EXPECTED}, found {tool!r:.60}")
         where = f"{where} ({tool['name']:.60})"
-        schema = next((tool[key] for key in _SCHEMA_KEYS if key in tool), {})
+        schema: Any = next((tool[key] for key in _SCHEMA_KEYS if key in tool), {})
         add_tool(collected, tool["name"], str(tool.get("description") or ""), schema, where)
     return collected.api(name)
 
