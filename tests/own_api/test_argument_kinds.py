@@ -16,7 +16,7 @@ from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.lab.own_api.api import OwnApi, SpecificationError
 from fctncalling.lab.own_api.kinds import ArgumentKind, argument_kinds
 from fctncalling.lab.own_api.kinds.evidence import kind_of
-from fctncalling.lab.own_api.kinds.find import guessed
+from fctncalling.lab.own_api.kinds.find import guess_note
 from fctncalling.lab.own_api.specifications.tool_list import listed_functions
 
 
@@ -82,7 +82,7 @@ def test_example_is_no_closed_list() -> None:
 
 def test_kind_guessed_from_a_name_alone_is_told_and_another_function_cures_it() -> None:
     properties = {"contact": {"type": "string"}, "day": {"type": "string", "format": "date"}}
-    told = guessed(argument_kinds(api_of(properties)))
+    told = guess_note(argument_kinds(api_of(properties)))
     assert len(told) == 1
     assert "contact" in told[0]
     assert "--kinds" in told[0]
@@ -94,7 +94,7 @@ def test_kind_guessed_from_a_name_alone_is_told_and_another_function_cures_it() 
     ]  # fmt: skip
     kinds = argument_kinds(listed_functions(tools, "s", "s"))
     assert kinds["a", "code"].examples == ("QX-77",)
-    assert not guessed(kinds)
+    assert not guess_note(kinds)
 
 
 def test_scenarios_give_values_that_exist() -> None:

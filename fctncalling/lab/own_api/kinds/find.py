@@ -46,7 +46,7 @@ def _shared(kinds: dict[tuple[str, str], ArgumentKind]) -> dict[tuple[str, str],
     }
 
 
-def guessed(kinds: dict[tuple[str, str], ArgumentKind]) -> list[str]:
+def guess_note(kinds: dict[tuple[str, str], ArgumentKind]) -> list[str]:
     """Return a line for each kind that the name alone says."""
     return [
         f"{function}: {parameter}: {_told(kind)}: guessed from its name; --kinds FILE corrects it"
