@@ -1,0 +1,60 @@
+"""Record the official package's verdicts on the answers of `fctncalling conformance`.
+
+Writes fctncalling/lab/conformance/recorded_verdicts.json: bits, hashes, the seed and the package's
+version; no text. `benchmarks/peers/official_scorer.py` tells how the package gets an environment.
+
+  python benchmarks/peers/record_verdicts.py \\
+      "/tmp/official/bin/python benchmarks/peers/official_scorer.py" data/bfcl
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from fctncalling.lab.conformance.made_answers import (
+    ANSWERS_A_TASK,
+    CATEGORIES,
+    answers_of,
+    record_of,
+)
+from fctncalling.lab.conformance.recorded import FILE, recorded_entry
+from fctncalling.lab.conformance.scorer_process import ScorerLimits, ScorerProcess
+from fctncalling.official_import import manifest
+
+SEED = 0
+
+
+def bits_of(scorer: str, records: list[dict[str, object]]) -> list[bool]:
+    """Return the scorer's verdict on each record, in their order."""
+    with ScorerProcess(scorer, ScorerLimits()) as process:
+        given = {each.answer_id: each.valid for each in process.judged(iter(records))}
+    bits = [given[str(record["id"])] for record in records]
+    if None in bits:
+        raise SystemExit("error: an answer got no verdict")
+    return [bool(bit) for bit in bits]
+
+
+def main() -> None:
+    """Judge all answers and write the file."""
+    scorer, folder = sys.argv[1], Path(sys.argv[2])
+    categories = {}
+    for category in CATEGORIES:
+        answers = list(answers_of(folder, category, SEED, ANSWERS_A_TASK))
+        records = [record_of(answer, str(number)) for number, answer in enumerate(answers)]
+        categories[category] = recorded_entry(folder, category, answers, bits_of(scorer, records))
+        print(category, len(answers), flush=True)
+    recorded = {
+        "package": manifest()["package"],
+        "version": manifest()["version"],
+        "seed": SEED,
+        "answers_a_task": ANSWERS_A_TASK,
+        "answers": sum(each["answers"] for each in categories.values()),
+        "categories": categories,
+    }
+    FILE.write_text(json.dumps(recorded, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""Agreement of a scorer with BFCL's verdicts, stratum by stratum."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from fctncalling.lab.conformance.mutated import GROUPS
+
+PERCENT = "{:.1%}"
+
+
+class ExpectedVerdict(NamedTuple):
+    """What is known of an answer whose verdict is awaited."""
+
+    stratum: str
+    valid: bool
+    error_type: str | None
+    task_id: str
+    change: str
+    shown: str  # the answer's beginning
+
+
+@dataclass
+class Stratum:
+    """Counts of one stratum, and its first answer on which a scorer is wrong."""
+
+    valid: bool
+    count: int = 0
+    agreed: int = 0
+    counterexample: str = ""
+
+    @property
+    def agreement(self) -> float:
+        """Share of answers on which a scorer agrees."""
+        return self.agreed / self.count if self.count else 0.0
+
+
+@dataclass
+class Agreement:
+    """Agreement in every stratum."""
+
+    strata: dict[str, Stratum] = field(default_factory=dict)
+    categories: Counter[str] = field(default_factory=Counter)
+
+    def add(self, expected: ExpectedVerdict, valid: bool | None, why: str = "") -> None:
+        """Count a scorer's verdict; None is no verdict, and no agreement."""
+        stratum = self.strata.setdefault(expected.stratum, Stratum(expected.valid))
+        stratum.count += 1
+        stratum.agreed += valid is expected.valid
+        if valid is not expected.valid and not stratum.counterexample:
+            stratum.counterexample = _in_words(expected, valid, why)
+
+    def sorted(self) -> list[tuple[str, Stratum]]:
+        """Return the strata, group by group."""
+        order = {group: index for index, group in enumerate(GROUPS)}
+        return sorted(
+            self.strata.items(), key=lambda each: (order[each[0].partition("/")[0]], each[0])
+        )
+
+    def of(self, group: str = "") -> tuple[int, int]:
+        """Return agreed and all answers of a group, or of all groups."""
+        chosen = [each for name, each in self.strata.items() if name.startswith(group)]
+        return sum(each.agreed for each in chosen), sum(each.count for each in chosen)
+
+    def badge(self, version: str, oracle: str) -> str:
+        """Return one line that says how far a scorer agrees."""
+        groups = (f"{group} {_rate(*self.of(f'{group}/'))}" for group in GROUPS)
+        return (
+            f"BFCL conformance {_rate(*self.of())} of {self.of()[1]} answers "
+            f"({', '.join(groups)}; {oracle}, fctncalling {version})"
+        )
+
+    def report(self) -> dict[str, Any]:
+        """Return the strata as JSON."""
+        return {
+            name: {
+                "agreement": each.agreement,
+                "count": each.count,
+                "valid": each.valid,
+                **({"counterexample": each.counterexample} if each.counterexample else {}),
+            }
+            for name, each in self.sorted()
+        }
+
+
+def _rate(agreed: int, count: int) -> str:
+    """Return a share in percent; 100 % only where every answer agrees."""
+    if not count:
+        return "-"
+    text = PERCENT.format(agreed / count)
+    return "99.9%" if text == "100.0%" and agreed < count else text
+
+
+def rate_of(stratum: Stratum) -> str:
+    """Return a stratum's agreement in percent."""
+    return _rate(stratum.agreed, stratum.count)
+
+
+def _in_words(expected: ExpectedVerdict, valid: bool | None, why: str) -> str:
+    given = {True: "valid", False: "wrong", None: f"no verdict ({why})" if why else "no verdict"}
+    official = "valid" if expected.valid else f"wrong ({expected.error_type})"
+    return (
+        f"{expected.task_id}: {expected.change}. The scorer says {given[valid]}, BFCL "
+        f"{official}: {expected.shown}"
+    )

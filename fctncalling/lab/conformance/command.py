@@ -1,0 +1,211 @@
+"""Check how far a scorer agrees with BFCL's verdicts, on answers made from the official tasks.
+
+The answers are right, sloppy, wrong and oddly written, made by a seed from the tasks that
+import-bfcl gets; the report has a line for each kind and the first answer on which the scorer is
+wrong. --scorer is a command that reads JSON lines (id, category, task, answer) and writes lines
+with id and valid; or `module:function`; or self, ours. Exit code 0 where it agrees with all, 1
+where it does not, 2 where it cannot be asked.
+
+example:
+  fctncalling conformance --scorer "python my_scorer.py" --json report.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from fctncalling import __version__
+from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
+from fctncalling.cli.shared.missing_tools import MISSING
+from fctncalling.cli.shared.text_table import aligned
+from fctncalling.data.errors import TaskError
+from fctncalling.data.paths import official_data_folder
+from fctncalling.data.replaced_file import replaced_file
+from fctncalling.lab.conformance.agreement import Agreement, ExpectedVerdict, rate_of
+from fctncalling.lab.conformance.made_answers import (
+    ANSWERS_A_TASK,
+    CATEGORIES,
+    answers_of,
+    chosen_categories,
+    record_of,
+)
+from fctncalling.lab.conformance.own_scorer import OwnScorer
+from fctncalling.lab.conformance.recorded import compared, recording
+from fctncalling.lab.conformance.scorer_process import ScorerLimits, ScorerProcess
+from fctncalling.official_import import manifest
+
+SELF = "self"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the subcommand's arguments."""
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument(
+        "--scorer", metavar="CMD", help="command, module:function, or self: who judges the answers"
+    )
+    what.add_argument(
+        "--recorded",
+        action="store_true",
+        help="compare our verdicts with those recorded from the official package",
+    )
+    parser.add_argument(
+        "--category",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help=f"categories of tasks; default: all of {', '.join(CATEGORIES)}",
+    )
+    parser.add_argument(
+        "--data_dir",
+        "--dataset_path",
+        type=Path,
+        metavar="FOLDER",
+        help=f"folder of official tasks; default: {official_data_folder()}",
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the answers")
+    parser.add_argument(
+        "--answers",
+        type=int,
+        default=ANSWERS_A_TASK,
+        metavar="N",
+        help="answers made to each task; default: %(default)s",
+    )
+    parser.add_argument(
+        "--idle_limit",
+        type=float,
+        default=ScorerLimits.idle_s,
+        metavar="S",
+        help="seconds in which a scorer may read and write nothing; default: %(default)s",
+    )
+    parser.add_argument(
+        "--time_limit",
+        type=float,
+        default=ScorerLimits.total_s,
+        metavar="S",
+        help="seconds for all answers; default: %(default)s",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there, too")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask the scorer; return 0, 1 where it disagrees, 2 where it cannot be asked."""
+    folder = args.data_dir or official_data_folder()
+    try:
+        if args.answers < 1:
+            raise InputError(f"--answers: got {args.answers}, expected at least 1")
+        categories = chosen_categories(folder, args.category, _note)
+        if args.recorded:
+            return _compare_recorded(folder, categories, args.json)
+        agreement = _agreement(args, folder, categories)
+        report = _report(args, categories, agreement)
+        _write(args.json, report)
+    except (InputError, TaskError, OSError, ValueError, LookupError, *MISSING) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    _print_report(agreement, report["badge"])
+    agreed, count = agreement.of()
+    return int(agreed < count)
+
+
+def _note(text: str) -> None:
+    print(f"note: {text}", file=sys.stderr)
+
+
+def _agreement(args: argparse.Namespace, folder: Path, categories: Sequence[str]) -> Agreement:
+    """Return how far the scorer agrees on the answers to all categories."""
+    agreement = Agreement()
+    awaited: dict[str, ExpectedVerdict] = {}
+    records = _records(args, folder, categories, awaited)
+    if args.scorer == SELF:
+        own = OwnScorer()
+        for record in with_progress_bar(records, "judging", "answer"):
+            line = json.loads(json.dumps(record))  # what any scorer gets
+            agreement.add(awaited.pop(record["id"]), own.valid(line))
+        return agreement
+    with ScorerProcess(args.scorer, ScorerLimits(args.idle_limit, args.time_limit)) as scorer:
+        for given in with_progress_bar(scorer.judged(records), "judging", "answer"):
+            agreement.add(awaited.pop(given.answer_id), given.valid, given.why)
+    return agreement
+
+
+def _records(
+    args: argparse.Namespace,
+    folder: Path,
+    categories: Sequence[str],
+    awaited: dict[str, ExpectedVerdict],
+) -> Iterator[dict[str, Any]]:
+    """Yield a line for each answer, and keep what is known of it; ids tell nothing."""
+    number = 0
+    for category in categories:
+        for answer in answers_of(folder, category, args.seed, args.answers):
+            number += 1
+            verdict = answer.verdict()
+            awaited[str(number)] = ExpectedVerdict(
+                answer.stratum(verdict),
+                verdict.valid,
+                verdict.error_type,
+                answer.task.id,
+                answer.change,
+                answer.shown(),
+            )
+            yield record_of(answer, str(number))
+
+
+def _report(
+    args: argparse.Namespace, categories: Sequence[str], agreement: Agreement
+) -> dict[str, Any]:
+    oracle = f"verdicts of {manifest()['package']} {manifest()['version']}"
+    agreed, count = agreement.of()
+    return {
+        "scorer": args.scorer,
+        "version": __version__,
+        "oracle": oracle,
+        "categories": list(categories),
+        "seed": args.seed,
+        "agreement": agreed / count if count else 0.0,
+        "count": count,
+        "badge": agreement.badge(__version__, oracle),
+        "strata": agreement.report(),
+    }
+
+
+def _write(path: Path | None, report: dict[str, Any]) -> None:
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replaced_file(path) as partial:
+            partial.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
+
+
+def _print_report(agreement: Agreement, badge: str) -> None:
+    rows = [["stratum", "answers", "agreement"]]
+    rows += [[name, str(each.count), rate_of(each)] for name, each in agreement.sorted()]
+    print(aligned(rows))
+    for name, each in agreement.sorted():
+        if each.counterexample:
+            print(f"\n{name}: {each.counterexample}")
+    print(f"\n{badge}")
+
+
+def _compare_recorded(folder: Path, categories: Sequence[str], path: Path | None) -> int:
+    """Compare our verdicts with the recorded ones; return 0, or 1 where some differ."""
+    recorded = recording()
+    results = [
+        compared(folder, category, recorded)
+        for category in with_progress_bar(categories, "comparing", "category", len(categories))
+    ]
+    total = sum(each.compared for each in results)
+    different = [words for each in results for words in each.different]
+    _write(path, {"compared": total, "different": different})
+    rows = [["category", "verdicts", "different"]]
+    rows += [[each.category, str(each.compared), str(len(each.different))] for each in results]
+    print(aligned(rows))
+    for words in different[:20]:
+        print(f"\n{words}")
+    oracle = f"{recorded['package']} {recorded['version']}"
+    print(f"\n{total} verdicts of {oracle} compared, {len(different)} differ")
+    return int(bool(different))

@@ -1,0 +1,165 @@
+"""Draft of a right single-turn answer, and ways to write its calls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from fctncalling.data.types import Call, Task
+from fctncalling.envs.judging.judge import judge
+from fctncalling.envs.judging.oracle import oracle_calls
+from fctncalling.envs.python_source.render import literal
+from fctncalling.evaluation.accepted_answers import render_calls
+from fctncalling.evaluation.source_literals import STYLES, source_of
+
+Literal = Callable[[Any], str]
+
+
+class WrittenValue(str):
+    """Value that is written as it stands, in place of a literal."""
+
+    __slots__ = ()
+
+
+class ArgumentPlace(NamedTuple):
+    """One argument of a draft."""
+
+    call: int
+    key: str
+    value: Any
+    declared: str  # documented type, "" where there is none
+    accepted: Sequence[Any]
+    required: bool
+
+
+@dataclass(frozen=True)
+class CallDraft:
+    """ExpectedVerdict calls of a single-turn task, with what the truth accepts in their place."""
+
+    task: Task
+    calls: tuple[Call, ...]
+    style: str = STYLES[0]  # of Java's and JavaScript's literals
+
+    @property
+    def is_python(self) -> bool:
+        """Whether its arguments are Python literals."""
+        return self.task.language == "python"
+
+    def places(self) -> Iterator[ArgumentPlace]:
+        """Yield every argument that is given."""
+        for index, call in enumerate(self.calls):
+            accepted, parameters = self.truth(index), self.parameters(call.name)
+            properties, required = parameters.get("properties", {}), parameters.get("required", ())
+            for key, value in call.arguments.items():
+                values = accepted.get(key, ())
+                listed = values if isinstance(values, list) else [values]
+                declared = str(properties.get(key, {}).get("type", ""))
+                yield ArgumentPlace(index, key, value, declared, listed, key in required)
+
+    def truth(self, index: int) -> Mapping[str, Any]:
+        """Return the accepted values of a call's arguments."""
+        truths = self.task.ground_truth or ()
+        return next(iter(truths[index].values()), {}) if index < len(truths) else {}
+
+    def parameters(self, name: str) -> Mapping[str, Any]:
+        """Return a function's documented parameters."""
+        found = (doc.parameters for doc in self.task.functions if doc.name == name)
+        return next(found, {})
+
+    def with_value(self, place: ArgumentPlace, value: Any) -> CallDraft:
+        """Return the draft with another value of one argument."""
+        call = self.calls[place.call]
+        return self.with_arguments(place.call, {**call.arguments, place.key: value})
+
+    def without(self, place: ArgumentPlace) -> CallDraft:
+        """Return the draft without one argument."""
+        given = self.calls[place.call].arguments
+        kept = {key: value for key, value in given.items() if key != place.key}
+        return self.with_arguments(place.call, kept)
+
+    def with_arguments(self, index: int, arguments: Mapping[str, Any]) -> CallDraft:
+        """Return the draft with other arguments of one call."""
+        return self.with_call(index, Call(self.calls[index].name, arguments))
+
+    def with_call(self, index: int, call: Call) -> CallDraft:
+        """Return the draft with another call in the place of one."""
+        return self.with_calls((*self.calls[:index], call, *self.calls[index + 1 :]))
+
+    def with_calls(self, calls: Sequence[Call]) -> CallDraft:
+        """Return the draft with other calls."""
+        return replace(self, calls=tuple(calls))
+
+    def text(
+        self,
+        *,
+        equals: str = "=",
+        comma: str = ", ",
+        opening: str = "(",
+        write: Literal = literal,
+        around: str = "[{}]",
+    ) -> str:
+        """Return the calls as a prompted model writes them; ValueError for what has no literal."""
+        written = []
+        for call in self.calls:
+            given = self._sources(call, write).items()
+            arguments = comma.join(f"{key}{equals}{value}" for key, value in given)
+            written.append(f"{call.name}{opening}{arguments})")
+        return around.format(comma.join(written))
+
+    def positional_text(self) -> str:
+        """Return the calls with arguments that have no names."""
+        written = (
+            f"{call.name}({', '.join(self._sources(call, literal).values())})"
+            for call in self.calls
+        )
+        return f"[{', '.join(written)}]"
+
+    def _sources(self, call: Call, write: Literal) -> dict[str, str]:
+        properties = self.parameters(call.name).get("properties", {})
+        language = self.task.language
+
+        def source(key: str, value: Any) -> str:
+            if isinstance(value, WrittenValue):
+                return str(value)
+            if self.is_python:
+                return write(value)
+            return source_of(value, properties.get(key, {}), language, self.style)
+
+        return {key: source(key, value) for key, value in call.arguments.items()}
+
+
+def draft_of(task: Task) -> CallDraft | None:
+    """Return the right answer of a single-turn task.
+
+    In Java and JavaScript in the first style of literals that BFCL accepts. None where the truth
+    cannot be written as calls.
+    """
+    try:
+        [calls] = oracle_calls(task)
+        style = STYLES[0]
+        if task.language != "python":
+            accepted = (
+                each
+                for each in STYLES[: 4 if task.language == "java" else 2]
+                if judge(task, render_calls(task, calls, each)).valid
+            )
+            style = next(accepted, style)
+        draft = CallDraft(task, tuple(calls), style)
+        draft.text()
+    except (ValueError, TypeError, KeyError, AttributeError, StopIteration):
+        return None
+    return draft
+
+
+def double_quoted(value: Any) -> str:
+    """Return a Python literal with double quotes around its strings."""
+    if isinstance(value, str):
+        return json.dumps(value) if value.isascii() else literal(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(double_quoted, value))}]"
+    if isinstance(value, dict):
+        pairs = (f"{double_quoted(key)}: {double_quoted(each)}" for key, each in value.items())
+        return "{" + ", ".join(pairs) + "}"
+    return literal(value)

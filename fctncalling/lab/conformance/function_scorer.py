@@ -1,0 +1,67 @@
+"""Function as a scorer: `module:function` called on each line of standard input.
+
+It runs in a process of its own, with the working folder on Python's path. What it prints goes to
+standard error; an exception is no verdict on that answer.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+"""How a function is named."""
+
+
+def load_function(name: str) -> Callable[..., Any]:
+    """Return a function by `module:function`; raises ImportError, naming what is missing."""
+    module, _, attribute = name.partition(":")
+    sys.path.insert(0, os.getcwd())
+    found = getattr(import_module(module), attribute, None)
+    if not callable(found):
+        raise ImportError(f"{module} has no function {attribute}")
+    function: Callable[..., Any] = found
+    return function
+
+
+def called(function: Callable[..., Any], record: Mapping[str, Any]) -> Any:
+    """Return what a function of (record) or (task, answer) says, its `valid` if that is a dict."""
+    takes = [
+        each
+        for each in inspect.signature(function).parameters.values()
+        if each.default is each.empty
+        and each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+    ]
+    told = function(record["task"], record["answer"]) if len(takes) == 2 else function(dict(record))
+    return told.get("valid") if isinstance(told, Mapping) else told
+
+
+def main() -> int:
+    """Judge every line; return 0, or 1 with one line where there is no such function."""
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as verdicts:
+        os.dup2(2, 1)
+        try:
+            function = load_function(sys.argv[1])
+        except Exception as error:
+            print(f"{sys.argv[1]}: {type(error).__name__}: {error}", file=sys.stderr)
+            return 1
+        for line in sys.stdin:
+            record = json.loads(line)
+            told: dict[str, Any] = {"id": record["id"], "valid": None}
+            try:
+                valid = called(function, record)
+                told["valid"] = None if valid is None else bool(valid)
+            except Exception as error:
+                told["error"] = f"{type(error).__name__}: {error}"[:200]
+            print(json.dumps(told), file=verdicts, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,177 @@
+"""Made answers: a seed's mutations of the right answers to official tasks."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fctncalling.cli.shared.category_files import category_file, tasks_of
+from fctncalling.cli.shared.jsonl_records import InputError, use_sibling_tables
+from fctncalling.data.categories import AST, MULTI_TURN, RELEVANCE, language_of
+from fctncalling.data.types import Task, Verdict
+from fctncalling.envs.errors import MissingExtra
+from fctncalling.envs.handlers import DecodeError
+from fctncalling.envs.handlers.registry import handler_for
+from fctncalling.envs.handlers.source.tree_sitter import require_grammar
+from fctncalling.envs.judging.judge import judge
+from fctncalling.lab.conformance.argument_mutations import ARGUMENT_MUTATIONS
+from fctncalling.lab.conformance.call_mutations import (
+    CALL_MUTATIONS,
+    IRRELEVANCE_MUTATIONS,
+    RELEVANCE_MUTATIONS,
+)
+from fctncalling.lab.conformance.drafts import CallDraft, draft_of
+from fctncalling.lab.conformance.multi_turn_mutations import TURN_MUTATIONS, turn_draft_of
+from fctncalling.lab.conformance.mutated import Mutation, stratum
+
+CATEGORIES = (*AST, *RELEVANCE, *(name for name in MULTI_TURN if "composite" not in name))
+"""Official categories whose answers are made."""
+
+FORM = "prompting"
+ANSWERS_A_TASK = 8
+_SHORT = 400  # characters of an answer in a report
+
+
+class MadeAnswer(NamedTuple):
+    """Answer to one task, made from the right one."""
+
+    task: Task
+    mutation: str
+    group: str  # what it was made for
+    response: Any
+    change: str  # in words
+
+    def verdict(self) -> Verdict:
+        """Return BFCL's verdict."""
+        return judge(self.task, self.response, FORM)
+
+    def stratum(self, verdict: Verdict) -> str:
+        """Return the stratum that it belongs to, given BFCL's verdict."""
+        return stratum(self.group, self.mutation, verdict.valid)
+
+    def shown(self) -> str:
+        """Return the answer, cut to what a reader looks at."""
+        text = str(self.response)
+        return text if len(text) <= _SHORT else f"{text[:_SHORT]}..."
+
+
+def made_answers(
+    tasks: Iterator[Task], seed: int = 0, answers_a_task: int = ANSWERS_A_TASK
+) -> Iterator[MadeAnswer]:
+    """Yield the answers of each task: so many of its mutations, drawn by seed and the task's id.
+
+    Tasks whose truth cannot be written as calls have none.
+    """
+    for task in tasks:
+        draft, mutations = _draft_and_mutations(task)
+        if draft is None:
+            continue
+        rng = random.Random(f"{seed}:{task.id}")
+        made = 0
+        for name in rng.sample(sorted(mutations), len(mutations)):
+            if made == answers_a_task:
+                break
+            group, make = mutations[name]
+            try:
+                answer = make(draft, rng)
+            except ValueError:  # a value that has no literal
+                continue
+            if answer is not None:
+                made += 1
+                yield MadeAnswer(task, name, group, *answer)
+
+
+def _draft_and_mutations(task: Task) -> tuple[Any, Mapping[str, Mutation]]:
+    if task.is_multi_turn:
+        return turn_draft_of(task), TURN_MUTATIONS
+    if task.kind == "irrelevance":
+        return CallDraft(task, ()), IRRELEVANCE_MUTATIONS
+    if task.kind == "relevance":
+        return CallDraft(task, ()), RELEVANCE_MUTATIONS
+    return draft_of(task), {**CALL_MUTATIONS, **ARGUMENT_MUTATIONS}
+
+
+def chosen_categories(folder: Path, named: Sequence[str], note: Callable[[str], None]) -> list[str]:
+    """Return the categories that were asked for, or all that a folder has and that can be read.
+
+    `note` is told what is left out because its language's grammar is not installed. Raises
+    InputError for an unknown one, and for a folder without official tasks.
+    """
+    use_sibling_tables(folder)
+    for name in named:
+        if name not in CATEGORIES:
+            raise InputError(f'--category "{name}": expected one of {", ".join(CATEGORIES)}')
+    found = [name for name in named or CATEGORIES if named or category_file(folder, name)]
+    if not found:
+        raise InputError(
+            f"{folder}: there are no official tasks. Import them with `fctncalling import-bfcl`, "
+            "or name their folder by --data_dir"
+        )
+    return list(_readable(found, note, must=bool(named)))
+
+
+def _readable(categories: Sequence[str], note: Callable[[str], None], must: bool) -> Iterator[str]:
+    for name in dict.fromkeys(categories):
+        try:
+            if language_of(name) != "python":
+                require_grammar(language_of(name))
+        except MissingExtra as error:
+            if must:
+                raise InputError(str(error)) from None
+            note(f"{name} is left out: {error}")
+            continue
+        yield name
+
+
+def answers_of(folder: Path, category: str, seed: int, answers_a_task: int) -> Iterator[MadeAnswer]:
+    """Yield the answers to a category's tasks; raises InputError where there are none."""
+    return made_answers(tasks_of(folder, category), seed, answers_a_task)
+
+
+def record_of(answer: MadeAnswer, answer_id: str) -> dict[str, Any]:
+    """Return the line that a scorer reads.
+
+    The task as BFCL's files have it; the answer as text and as the calls that BFCL's decoder reads
+    in it.
+    """
+    texts = answer.response
+    calls = (
+        [[_calls_in(answer.task, step) for step in turn] for turn in texts]
+        if answer.task.is_multi_turn
+        else _calls_in(answer.task, texts)
+    )
+    return {
+        "id": answer_id,
+        "category": answer.task.category,
+        "task": task_entry(answer.task),
+        "answer": {"text": texts, "calls": calls},
+    }
+
+
+def _calls_in(task: Task, text: str) -> list[dict[str, Any]] | None:
+    try:
+        calls = handler_for(task, FORM).decode(text)
+    except DecodeError:
+        return None
+    return [{"name": call.name, "arguments": dict(call.arguments)} for call in calls]
+
+
+def task_entry(task: Task) -> dict[str, Any]:
+    """Return a task as BFCL's files have it, its ground truth inside."""
+    entry: dict[str, Any] = {
+        "id": task.id,
+        "question": task.question,
+        "function": [
+            {"name": doc.name, "description": doc.description, "parameters": doc.parameters}
+            for doc in task.functions
+        ],
+        "ground_truth": task.ground_truth,
+    }
+    if task.is_multi_turn:
+        entry["initial_config"] = task.initial_config
+        entry["involved_classes"] = task.involved_classes
+        missed = task.missed_functions.items()
+        entry["missed_function"] = {str(turn): list(names) for turn, names in missed}
+    return entry

@@ -1,0 +1,283 @@
+"""Mutations of multi-turn answers: steps, turns, calls, state, order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from fctncalling.data.types import Call, Task
+from fctncalling.envs.handlers import get_handler
+from fctncalling.envs.judging.oracle import oracle_calls
+from fctncalling.lab.conformance.mutated import Mutated, Mutation
+
+CLOSING = "Done."
+READING = (
+    *("pwd", "message_get_login_status", "posting_get_login_status", "ticket_get_login_status"),
+    *("trading_get_login_status", "travel_get_login_status"),
+)
+"""Functions of BFCL's tools that change nothing and take no arguments."""
+
+Turns = Sequence[Sequence[Call]]
+Steps = list[str]  # texts of a turn's messages
+
+
+@dataclass(frozen=True)
+class TurnDraft:
+    """ExpectedVerdict calls of a multi-turn task, turn by turn."""
+
+    task: Task
+    turns: Turns
+
+    def answer(self) -> list[Steps]:
+        """Return the answer: in each turn one message with its calls, then closing words."""
+        return [[*([_written(turn)] if turn else []), CLOSING] for turn in self.turns]
+
+    def with_turn(self, index: int, calls: Sequence[Call]) -> TurnDraft:
+        """Return the draft with other calls in one turn."""
+        return replace(self, turns=[*self.turns[:index], calls, *self.turns[index + 1 :]])
+
+    def places(self) -> Iterator[tuple[int, int, Call]]:
+        """Yield turn, index and call of each call."""
+        for turn, calls in enumerate(self.turns):
+            for index, call in enumerate(calls):
+                yield turn, index, call
+
+    def with_call(self, turn: int, index: int, call: Call) -> TurnDraft:
+        """Return the draft with another call in the place of one."""
+        calls = self.turns[turn]
+        return self.with_turn(turn, [*calls[:index], call, *calls[index + 1 :]])
+
+    def acting_turns(self) -> list[int]:
+        """Return the turns that have calls."""
+        return [index for index, calls in enumerate(self.turns) if calls]
+
+    def reading_call(self) -> Call | None:
+        """Return a call that changes nothing; None where no tool has such a function."""
+        offered = {doc.name for doc in self.task.functions}
+        return next((Call(name, {}) for name in READING if name in offered), None)
+
+
+Make = Callable[[TurnDraft, random.Random], Mutated | None]
+
+
+def turn_draft_of(task: Task) -> TurnDraft | None:
+    """Return the right answer of a multi-turn task.
+
+    None where its truth cannot be written as calls of named arguments.
+    """
+    try:
+        draft = TurnDraft(task, oracle_calls(task))
+        draft.answer()
+    except (ValueError, TypeError, KeyError):
+        return None
+    return draft
+
+
+def _written(calls: Sequence[Call]) -> str:
+    return get_handler("python_calls").render(calls)
+
+
+def _canonical(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+    return Mutated(draft.answer(), "the right calls, those of a turn in one message")
+
+
+def _one_call_a_step(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+    answer = [[*(_written([call]) for call in calls), CLOSING] for calls in draft.turns]
+    return Mutated(answer, "one call in each message")
+
+
+def _no_closing_words(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+    answer = [[_written(calls)] if calls else [] for calls in draft.turns]
+    return Mutated(answer, "no words behind the calls")
+
+
+def _keyword_order(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+    turned = [
+        [Call(call.name, dict(reversed(list(call.arguments.items())))) for call in calls]
+        for calls in draft.turns
+    ]
+    answer = TurnDraft(draft.task, turned).answer()
+    return Mutated(answer, "arguments in another order") if answer != draft.answer() else None
+
+
+def _reading_call(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+    call = draft.reading_call()
+    if call is None or not draft.acting_turns():
+        return None
+    turn = rng.choice(draft.acting_turns())
+    more = draft.with_turn(turn, [*draft.turns[turn], call])
+    return Mutated(
+        more.answer(), f"turn {turn}: {call.name}, which changes nothing, is called, too"
+    )
+
+
+def _mistake_first(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+    if not draft.acting_turns():
+        return None
+    turn = rng.choice(draft.acting_turns())
+    answer = draft.answer()
+    answer[turn] = ["[no_such_function(a=1)]", *answer[turn]]
+    return Mutated(answer, f"turn {turn}: first a call of a function that does not exist")
+
+
+def _call_in_empty_turn(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+    empty = [index for index, calls in enumerate(draft.turns) if not calls]
+    call = draft.reading_call()
+    if not empty or call is None:
+        return None
+    turn = rng.choice(empty)
+    answer = draft.with_turn(turn, [call]).answer()
+    return Mutated(answer, f"turn {turn}: {call.name} is called where nothing is to be done")
+
+
+def _last_turn_missing(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+    return Mutated(draft.answer()[:-1], "the last turn is missing")
+
+
+def _turn_added(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+    return Mutated([*draft.answer(), [CLOSING]], "there is a turn more than was asked")
+
+
+def _turn_without_calls(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+    if not draft.acting_turns():
+        return None
+    turn = rng.choice(draft.acting_turns())
+    return Mutated(draft.with_turn(turn, []).answer(), f"turn {turn}: only words, no call")
+
+
+def _call_lost(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+    places = [place for place in draft.places() if len(draft.turns[place[0]]) > 1]
+    if not places:
+        return None
+    turn, index, call = rng.choice(places)
+    kept = [each for at, each in enumerate(draft.turns[turn]) if at != index]
+    return Mutated(
+        draft.with_turn(turn, kept).answer(), f"turn {turn}: the call of {call.name} is missing"
+    )
+
+
+def _argument_changed(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+    places = [
+        (turn, index, call, key, value)
+        for turn, index, call in draft.places()
+        for key, value in call.arguments.items()
+        if isinstance(value, str | int | float)
+    ]
+    if not places:
+        return None
+    turn, index, call, key, value = rng.choice(places)
+    other = _other(value)
+    changed = Call(call.name, {**call.arguments, key: other})
+    return Mutated(
+        draft.with_call(turn, index, changed).answer(),
+        f"turn {turn}: {call.name}, argument {key!r}: {value!r:.60} becomes {other!r:.60}",
+    )
+
+
+def _other(value: str | float) -> str | float:
+    if isinstance(value, str):
+        return f"{value}x"
+    return not value if isinstance(value, bool) else value + 1
+
+
+def _argument_missing(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+    places = [place for place in draft.places() if place[2].arguments]
+    if not places:
+        return None
+    turn, index, call = rng.choice(places)
+    key = rng.choice(list(call.arguments))
+    kept = {name: value for name, value in call.arguments.items() if name != key}
+    return Mutated(
+        draft.with_call(turn, index, Call(call.name, kept)).answer(),
+        f"turn {turn}: {call.name}, argument {key!r} is missing",
+    )
+
+
+def _state_changed(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+    if "mkdir" not in {doc.name for doc in draft.task.functions} or not draft.acting_turns():
+        return None
+    turn = rng.choice(draft.acting_turns())
+    more = [*draft.turns[turn], Call("mkdir", {"dir_name": "nobody_asked"})]
+    return Mutated(
+        draft.with_turn(turn, more).answer(), f"turn {turn}: mkdir makes a folder that nobody asked"
+    )
+
+
+def _call_repeated(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+    places = list(draft.places())
+    if not places:
+        return None
+    turn, index, call = rng.choice(places)
+    calls = list(draft.turns[turn])
+    calls.insert(index, call)
+    return Mutated(draft.with_turn(turn, calls).answer(), f"turn {turn}: {call.name} called twice")
+
+
+def _calls_reversed(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+    turns = [index for index in draft.acting_turns() if len(draft.turns[index]) > 1]
+    if not turns:
+        return None
+    turn = rng.choice(turns)
+    return Mutated(
+        draft.with_turn(turn, draft.turns[turn][::-1]).answer(),
+        f"turn {turn}: the calls in reversed order",
+    )
+
+
+def _turns_swapped(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+    acting = draft.acting_turns()
+    if len(acting) < 2:
+        return None
+    first, second = sorted(rng.sample(acting, 2))
+    swapped = draft.with_turn(first, draft.turns[second]).with_turn(second, draft.turns[first])
+    return Mutated(swapped.answer(), f"the calls of turns {first} and {second} are exchanged")
+
+
+def _turn_too_early(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+    later = [index for index in draft.acting_turns() if index > 0]
+    if not later:
+        return None
+    turn = rng.choice(later)
+    early = draft.with_turn(turn - 1, [*draft.turns[turn - 1], *draft.turns[turn]])
+    return Mutated(
+        early.with_turn(turn, []).answer(), f"the calls of turn {turn} are made in turn {turn - 1}"
+    )
+
+
+def _unclosed(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+    if not draft.acting_turns():
+        return None
+    turn = rng.choice(draft.acting_turns())
+    answer = draft.answer()
+    answer[turn][0] = answer[turn][0][:-2]
+    return Mutated(answer, f"turn {turn}: the last parenthesis is missing")
+
+
+def _only_words(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+    return Mutated([[CLOSING] for _ in draft.turns], "only words in every turn")
+
+
+TURN_MUTATIONS: dict[str, Mutation] = {
+    "turns_canonical": Mutation("valid", _canonical),
+    "turns_one_call_a_step": Mutation("valid", _one_call_a_step),
+    "turns_no_closing_words": Mutation("valid", _no_closing_words),
+    "turns_keyword_order": Mutation("valid", _keyword_order),
+    "turns_reading_call": Mutation("valid", _reading_call),
+    "turns_mistake_first": Mutation("lenient", _mistake_first),
+    "turns_call_in_empty_turn": Mutation("lenient", _call_in_empty_turn),
+    "turns_last_turn_missing": Mutation("wrong", _last_turn_missing),
+    "turns_turn_added": Mutation("wrong", _turn_added),
+    "turns_turn_without_calls": Mutation("wrong", _turn_without_calls),
+    "turns_call_lost": Mutation("wrong", _call_lost),
+    "turns_argument_changed": Mutation("wrong", _argument_changed),
+    "turns_argument_missing": Mutation("wrong", _argument_missing),
+    "turns_state_changed": Mutation("wrong", _state_changed),
+    "turns_call_repeated": Mutation("wrong", _call_repeated),
+    "turns_calls_reversed": Mutation("wrong", _calls_reversed),
+    "turns_swapped": Mutation("wrong", _turns_swapped),
+    "turns_too_early": Mutation("wrong", _turn_too_early),
+    "turns_unclosed": Mutation("wrong", _unclosed),
+    "turns_only_words": Mutation("wrong", _only_words),
+}
+"""Name -> mutation of a multi-turn answer."""

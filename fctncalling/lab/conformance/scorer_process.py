@@ -1,0 +1,213 @@
+"""Scorer as a process: JSON lines in, verdicts out, with limits on time, lines and memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from fctncalling.cli.shared.jsonl_records import InputError
+from fctncalling.lab.conformance.function_scorer import FUNCTION
+
+MAX_LINE = 1 << 20
+"""Bytes of the longest line that is read; a verdict needs some forty."""
+
+_READ = 1 << 16
+_KEPT_ERRORS = 2000  # bytes of a scorer's standard error, the last
+_GRACE_S = 2.0
+
+
+@dataclass(frozen=True)
+class ScorerLimits:
+    """How long a scorer may take."""
+
+    idle_s: float = 60.0  # without reading a line or writing one
+    total_s: float = 900.0
+
+
+class Given(NamedTuple):
+    """Verdict of a scorer; None where it gave none."""
+
+    answer_id: str
+    valid: bool | None
+    why: str = ""
+
+
+def command_of(scorer: str) -> list[str]:
+    """Return the words of a scorer's command; for `module:function` one that calls it.
+
+    Raises InputError where there are none.
+    """
+    if FUNCTION.fullmatch(scorer):
+        return [sys.executable, "-m", "fctncalling.lab.conformance.function_scorer", scorer]
+    try:
+        words = shlex.split(scorer)
+    except ValueError as error:
+        raise InputError(f"--scorer {scorer}: expected a command: {error}") from None
+    if not words:
+        raise InputError("--scorer: expected a command, module:function or self")
+    return words
+
+
+class ScorerProcess:
+    """Process that judges lines; a context manager that ends it and its children.
+
+    Whatever it does, nothing but its verdicts is kept: a line that is none, a long line, an end
+    before the last verdict, silence and a wrong id each raise InputError.
+    """
+
+    def __init__(self, scorer: str, limits: ScorerLimits) -> None:
+        self._name = f"--scorer {' '.join(scorer.split()):.100}"
+        self._limits = limits
+        try:
+            self._process = subprocess.Popen(
+                command_of(scorer),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,  # its children end with it
+            )
+        except (OSError, ValueError) as error:
+            raise InputError(f"{self._name}: cannot be started: {error}") from None
+        self._errors = bytearray()
+        self._moved = time.monotonic()
+        self._fault: Exception | None = None
+        self._drain = threading.Thread(target=self._read_errors, daemon=True)
+        self._drain.start()
+
+    def __enter__(self) -> ScorerProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._drain.join(_GRACE_S)
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            with suppress(OSError, ValueError):
+                assert pipe is not None
+                pipe.close()
+
+    def judged(self, records: Iterator[dict[str, Any]]) -> Iterator[Given]:
+        """Yield a verdict for each record, in the scorer's own order.
+
+        Records are made as fast as the scorer reads them. Raises InputError for a scorer that does
+        not answer each of them once, and what making a record raises.
+        """
+        asked: set[str] = set()
+        finished = threading.Event()
+        writer = threading.Thread(target=self._write, args=(records, asked, finished), daemon=True)
+        writer.start()
+        answered = 0
+        for line in self._lines(lambda: finished.is_set() and not asked):
+            given = self._given(line)
+            if given.answer_id not in asked:
+                raise InputError(
+                    f"{self._name}: a verdict on {given.answer_id!r:.60}, which was not asked or "
+                    "has one already"
+                )
+            asked.discard(given.answer_id)
+            answered += 1
+            yield given
+        writer.join(_GRACE_S)
+        if self._fault is not None:
+            raise self._fault
+        if asked or not finished.is_set():
+            raise InputError(
+                f"{self._name}: it ended after {answered} verdicts{self._last_words()}"
+            )
+
+    def _write(
+        self, records: Iterator[dict[str, Any]], asked: set[str], finished: threading.Event
+    ) -> None:
+        pipe = self._process.stdin
+        assert pipe is not None
+        try:
+            for record in records:
+                line = json.dumps(record, default=str).encode() + b"\n"
+                asked.add(record["id"])
+                pipe.write(line)
+                self._moved = time.monotonic()
+            pipe.close()
+            finished.set()
+        except (OSError, ValueError):  # it reads no more: what is missing is told at the end
+            return
+        except Exception as error:
+            self._fault = error
+            with suppress(OSError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _lines(self, is_done: Any) -> Iterator[bytes]:
+        """Yield lines until all verdicts are there or the output ends."""
+        pipe = self._process.stdout
+        assert pipe is not None
+        started, rest = time.monotonic(), b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(pipe, selectors.EVENT_READ)
+            while not is_done():
+                self._require_time(started)
+                if not selector.select(0.2):
+                    continue
+                read = os.read(pipe.fileno(), _READ)
+                if not read:
+                    break
+                self._moved = time.monotonic()
+                *lines, rest = (rest + read).split(b"\n")
+                if max(map(len, (rest, *lines))) > MAX_LINE:
+                    raise InputError(f"{self._name}: a line of more than {MAX_LINE} bytes")
+                yield from (line for line in lines if line.strip())
+        if rest.strip():
+            yield rest
+
+    def _require_time(self, started: float) -> None:
+        now = time.monotonic()
+        if now - started > self._limits.total_s:
+            raise InputError(f"{self._name}: not ready after {self._limits.total_s:g} s")
+        if now - self._moved > self._limits.idle_s:
+            raise InputError(
+                f"{self._name}: for {self._limits.idle_s:g} s it has read no line and written "
+                f"none{self._last_words()}"
+            )
+
+    def _given(self, line: bytes) -> Given:
+        try:
+            record = json.loads(line)
+            answer_id, valid = record["id"], record["valid"]
+        except (ValueError, LookupError, TypeError, RecursionError):
+            answer_id, valid = None, ()
+        if not isinstance(answer_id, str) or not (valid is None or valid in (True, False)):
+            raise InputError(
+                f'{self._name}: expected lines {{"id": "...", "valid": true or false}}, got '
+                f"{line[:80].decode('utf-8', 'backslashreplace')!r}{self._last_words()}"
+            )
+        why = str(record.get("error", ""))[:200] if valid is None else ""
+        return Given(answer_id, None if valid is None else bool(valid), why)
+
+    def _read_errors(self) -> None:
+        pipe = self._process.stderr
+        assert pipe is not None
+        with suppress(OSError, ValueError):
+            while read := os.read(pipe.fileno(), _READ):
+                self._errors = bytearray((self._errors + read)[-_KEPT_ERRORS:])
+
+    def _last_words(self) -> str:
+        """Return how the process stands, and the last line that it wrote to standard error."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(0.3)
+            self._drain.join(0.3)
+        code = self._process.poll()
+        lines = bytes(self._errors).decode("utf-8", "backslashreplace").split("\n")
+        said = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        printable = "".join(each if each.isprintable() else " " for each in said)[:200]
+        ended = "" if code is None else f" with exit code {code}"
+        return f"{ended}; its last words: {printable}" if printable else ended
