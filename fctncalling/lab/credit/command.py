@@ -1,0 +1,141 @@
+"""Grade the credit of a run: its estimators and its critic against branched truth.
+
+Episodes of training tasks are played in groups, every state is branched by exact copies of the
+environment until the wanted standard error, and every estimator is graded on the same episodes.
+Writes credit/update_N.json and .png into the run's folder. Exit code 0, or 2 if the run cannot be
+graded.
+
+example:
+  fctncalling credit results/check/embedded/embedded/TPPO --update 20
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from fctncalling.cli.shared.text_table import aligned
+from fctncalling.data.replaced_file import replaced_file
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the subcommand's flags."""
+    parser.add_argument("run_folder", type=Path, metavar="RUN", help="folder of a training run")
+    parser.add_argument(
+        "--update", type=int, metavar="N", help="checkpoint to grade (default: the last)"
+    )
+    parser.add_argument(
+        "--tasks", type=int, default=30, metavar="K", help="training tasks to grade (default: 30)"
+    )
+    parser.add_argument(
+        "--group_size", type=int, default=8, metavar="G", help="episodes of each (default: 8)"
+    )
+    parser.add_argument(
+        "--critic_tasks",
+        type=int,
+        default=256,
+        metavar="K",
+        help="other tasks that critics are fitted on; 0: none (default: 256)",
+    )
+    parser.add_argument(
+        "--standard_error",
+        type=float,
+        default=0.05,
+        metavar="E",
+        help="wanted, of an action's advantage (default: 0.05)",
+    )
+    parser.add_argument(
+        "--max_branches",
+        type=int,
+        default=128,
+        metavar="K",
+        help="of one state, at most (default: 128)",
+    )
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of tasks and branches")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the grades here, too")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Grade the run; return 0, or 2 if that cannot be done."""
+    from fctncalling.algorithms.config import SettingError
+    from fctncalling.data.errors import TaskError
+    from fctncalling.lab.credit import CreditError, RulerSettings, grade_run
+    from fctncalling.training.load_policy import ModelError
+
+    for flag, least in (("tasks", 1), ("group_size", 2), ("critic_tasks", 0), ("max_branches", 2)):
+        if getattr(arguments, flag) < least:
+            print(
+                f"error: --{flag}: got {getattr(arguments, flag)}, expected at least {least}",
+                file=sys.stderr,
+            )
+            return 2
+    settings = RulerSettings(
+        group_size=arguments.group_size,
+        standard_error=arguments.standard_error,
+        min_branches=min(16, arguments.max_branches),
+        max_branches=arguments.max_branches,
+        seed=arguments.seed,
+    )
+    try:
+        grades = grade_run(
+            arguments.run_folder,
+            update=arguments.update,
+            num_tasks=arguments.tasks,
+            num_critic_tasks=arguments.critic_tasks,
+            settings=settings,
+            progress=lambda line: print(line, file=sys.stderr, flush=True),
+        )
+        _write(grades, arguments)
+    except (CreditError, SettingError, TaskError, ModelError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(report(grades))
+    return 0
+
+
+def _write(grades: dict[str, Any], arguments: argparse.Namespace) -> None:
+    from fctncalling.lab.credit.plot import plot_grades
+
+    folder = arguments.run_folder / "credit"
+    folder.mkdir(exist_ok=True)
+    name = "last" if arguments.update is None else f"update_{arguments.update:06d}"
+    for path in filter(None, (folder / f"{name}.json", arguments.json)):
+        with replaced_file(path) as place:
+            place.write_text(json.dumps(grades, indent=1), encoding="utf-8")
+    plot_grades(grades, folder / f"{name}.png")
+
+
+def report(grades: dict[str, Any]) -> str:
+    """Return the grades as text: what the truth is, then a table each."""
+    truth, coverage = grades["truth"], grades["coverage"]
+    parts = ("explained_variance", "between", "within")
+    values = [
+        [
+            name,
+            *(f"{row[part]:.2f}" for part in parts),
+            f"{row['interval'][0]:.2f} to {row['interval'][1]:.2f}",
+            f"{row['bias']:+.2f}",
+        ]
+        for name, row in grades["values"].items()
+    ]
+    keys = ("sign", "speaks", "sign_where_it_speaks", "spearman", "cosine")
+    estimators = [
+        [name, *(f"{row[key]:.2f}" for key in keys), f"{row['ranking']['right']:.2f}"]
+        for name, row in grades["estimators"].items()
+    ]
+    about = (
+        f"{grades['checkpoint']}: {truth['episodes']} episodes of {truth['tasks']} tasks, "
+        f"{truth['success']:.0%} solved; {truth['actions']} actions, "
+        f"{truth['significant']:.0%} of which matter.\n"
+        f"Truth by {truth['branches']:,} branches ({truth['cpu_ms_a_branch']:.1f} CPU-ms each, "
+        f"{truth['environment_steps']:,} environment steps): standard error of an advantage "
+        f"{truth['standard_error_median']:.3f} (median), {truth['standard_error_p90']:.3f} (90 %); "
+        f"{truth['same_token_prefix']} of {truth['states']} states branched with the very tokens; "
+        f"{coverage['all']:.0%} of states match another episode's."
+    )
+    head = ["value", "explained variance", "between tasks", "within", "95 %", "bias"]
+    title = ["estimator", "sign", "speaks", "sign if so", "Spearman", "cosine", "ranking"]
+    return "\n\n".join([about, aligned([head, *values]), aligned([title, *estimators])])

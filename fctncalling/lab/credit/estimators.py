@@ -1,0 +1,179 @@
+"""Advantages of every estimator at each action of the graded episodes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from fctncalling.algorithms.batch import Experience, build_experience
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.minibatches import plan_minibatches, prepare_passes
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.ppo import ALGORITHMS
+from fctncalling.algorithms.targets import compute_targets
+from fctncalling.lab.credit.ruler import BranchedTruth, Vector, returns_to_go
+
+LAMBDAS = (0.0, 0.5, 0.95, 1.0)
+
+
+def trainer_estimators(config: TrainConfig) -> dict[str, TrainConfig]:
+    """Return the trainer's estimators by name, at the run's gamma and lambda or a variant."""
+    plain = replace(
+        config,
+        gamma=config.discount,
+        group_baseline=False,
+        kl_coef=0.0,
+        permute_advantages=False,
+        group_credit="episode",
+    )
+    found = {
+        name: replace(plain, algorithm_name=name)
+        for name in ("TPPO", "POAD", "NTPO", "APPO", "GRPO")
+    }
+    found |= {
+        f"TPPO_lambda_{lam:g}": replace(plain, algorithm_name="TPPO", lam=lam) for lam in LAMBDAS
+    }
+    found["TPPO_leave_one_out"] = replace(plain, algorithm_name="TPPO", group_baseline=True)
+    found["GRPO_step"] = replace(plain, algorithm_name="GRPO", group_credit="step")
+    return found
+
+
+def by_the_trainer(
+    policy: ActorCritic, truth: BranchedTruth, config: TrainConfig
+) -> tuple[dict[str, list[Vector]], list[Vector]]:
+    """Return estimator -> advantages at the actions of each episode, and the critic's values.
+
+    They come from the trainer's own `compute_targets`, as an update takes them before whitening.
+    """
+    device = next(policy.parameters()).device
+    experience = prepare_passes(build_experience(truth.episodes, device), policy, config)
+    generator = torch.Generator().manual_seed(config.seed)
+    minibatches = plan_minibatches(experience, config, generator)
+    found: dict[str, list[Vector]] = {}
+    critic: list[Vector] = []
+    for name, settings in trainer_estimators(config).items():
+        algorithm = ALGORITHMS[settings.algorithm_name]
+        targets = compute_targets(policy, experience, minibatches, algorithm, settings, generator)
+        found[name] = _at_actions(targets.raw_advantages, experience)
+        if name == "TPPO":
+            critic = _at_actions(targets.old_values, experience)
+    return found, critic
+
+
+def _at_actions(tokens: torch.Tensor, experience: Experience) -> list[Vector]:
+    """Return a token quantity (N,) at the first token of each action, episode by episode."""
+    action = experience.tokens.action
+    first = torch.ones_like(action, dtype=torch.bool)
+    first[1:] = action[1:] != action[:-1]
+    episode = experience.tokens.episode[first].cpu().numpy()
+    values = tokens[first].detach().double().cpu().numpy()
+    return [values[episode == number] for number in range(len(experience.episodes))]
+
+
+def group_values(truth: BranchedTruth) -> dict[str, list[Vector]]:
+    """Return the values that an episode's group says of its states, own episode left out.
+
+    siblings: mean return of the group's others; state: mean return to go of the others' visits of
+    the same state, the siblings' mean where there is none.
+    """
+    togo = [returns_to_go(rewards, truth.discount) for rewards in truth.rewards]
+    groups: dict[Any, list[int]] = defaultdict(list)
+    visits: dict[Any, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for number, episode in enumerate(truth.episodes):
+        groups[episode.situation].append(number)
+        for snapshot, later in zip(truth.snapshots[number], togo[number], strict=True):
+            visits[episode.situation, snapshot.state_hash][number].append(float(later))
+    overall = float(np.mean([each[0] for each in togo]))
+    siblings, state, matched = [], [], []
+    for number, episode in enumerate(truth.episodes):
+        others = [togo[other][0] for other in groups[episode.situation] if other != number]
+        mean = float(np.mean(others)) if others else overall
+        siblings.append(np.full(len(togo[number]), mean))
+        at = [
+            _other_visits(visits[episode.situation, snapshot.state_hash], number)
+            for snapshot in truth.snapshots[number]
+        ]
+        state.append(np.asarray([mean if each is None else each for each in at]))
+        matched.append(np.asarray([float(each is not None) for each in at]))
+    constant = [np.full(len(each), overall) for each in togo]
+    return {"constant": constant, "siblings": siblings, "state": state, "matched": matched}
+
+
+def _other_visits(visits: dict[int, list[float]], own: int) -> float | None:
+    """Return the mean over the other episodes' visits, one voice an episode; None without any."""
+    others = [float(np.mean(returns)) for number, returns in visits.items() if number != own]
+    return float(np.mean(others)) if others else None
+
+
+def by_values(truth: BranchedTruth, values: dict[str, list[Vector]]) -> dict[str, list[Vector]]:
+    """Return the estimators that need no pass of the trainer: one-step forms and placebos."""
+    togo = [returns_to_go(rewards, truth.discount) for rewards in truth.rewards]
+    lengths = _token_counts(truth)
+    generator = np.random.default_rng(0)
+    pooled = generator.permutation(np.concatenate(values["TPPO"]))
+    shuffled = np.split(pooled, np.cumsum([len(each) for each in togo])[:-1])
+    return {
+        "leave_one_out": [
+            np.full(len(later), later[0] - mean[0])
+            for later, mean in zip(togo, values["siblings"], strict=True)
+        ],
+        "state_matched": _one_step(truth, values["state"], values["matched"]),
+        "state_else_return": _one_step_else_return(truth, togo, values["state"], values["matched"]),
+        "monte_carlo": _differences(togo, values["critic"]),
+        "critic_one_step": truth.advantages(values["critic"]),
+        "constant": [np.ones(len(each)) for each in togo],
+        "position": [-np.arange(len(each), dtype=np.float64) for each in togo],
+        "length": [-each for each in lengths],
+        "shuffled": list(shuffled),
+    }
+
+
+def _one_step(
+    truth: BranchedTruth, values: Sequence[Vector], matched: Sequence[Vector]
+) -> list[Vector]:
+    """Return r + discount V(s') - V(s); 0 where one of both states matches no other visit."""
+    known = [
+        at * np.append(at[1:], 1.0)  # behind the last action nothing has to match
+        for at in matched
+    ]
+    return [
+        each * speaks for each, speaks in zip(truth.advantages(list(values)), known, strict=True)
+    ]
+
+
+def _one_step_else_return(
+    truth: BranchedTruth,
+    togo: Sequence[Vector],
+    values: Sequence[Vector],
+    matched: Sequence[Vector],
+) -> list[Vector]:
+    """Return r + discount V(s') - V(s), with the episode's own return where s' matches nothing."""
+    found = []
+    for rewards, later, at, known in zip(truth.rewards, togo, values, matched, strict=True):
+        behind = np.where(known > 0, at, later)[1:]
+        found.append(rewards + truth.discount * np.append(behind, 0.0) - at)
+    return found
+
+
+def _differences(first: Sequence[Vector], second: Sequence[Vector]) -> list[Vector]:
+    return [one - other for one, other in zip(first, second, strict=True)]
+
+
+def _token_counts(truth: BranchedTruth) -> list[Vector]:
+    """Return the number of sampled tokens of each action."""
+    counts = []
+    for episode in truth.episodes:
+        lengths, current = [], 0
+        for row in episode.rows:
+            for acted, ends in zip(row.acted, row.ends_action, strict=True):
+                current += bool(acted)
+                if ends:
+                    lengths.append(float(current))
+                    current = 0
+        counts.append(np.asarray(lengths))
+    return counts

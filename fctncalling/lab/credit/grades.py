@@ -1,0 +1,130 @@
+"""Grades of values and advantages against the truth: pure functions of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fctncalling.lab.credit.ruler import Vector
+
+SMALLEST = 0.05  # an advantage below it is not called significant, however exact its truth is
+SILENT = 1e-9  # an estimate below it says nothing
+Index = NDArray[np.int64]
+
+
+def explained_variance(truth: Vector, values: Vector) -> float:
+    """Return 1 - Var(truth - values) / Var(truth); 0 where the truth does not vary."""
+    spread = float(np.var(truth))
+    return 1.0 - float(np.var(truth - values)) / spread if spread > SILENT else 0.0
+
+
+def value_grades(truth: Vector, values: Vector, task: Index) -> dict[str, float]:
+    """Return explained variance in all, of the tasks' means, and inside tasks; bias; Spearman."""
+    means_true = _task_means(truth, task)
+    means = _task_means(values, task)
+    return {
+        "explained_variance": explained_variance(truth, values),
+        "between": explained_variance(means_true, means),
+        "within": explained_variance(truth - means_true, values - means),
+        "bias": float(np.mean(values - truth)),
+        "spearman": spearman(truth, values),
+    }
+
+
+def advantage_grades(truth: Vector, errors: Vector, estimate: Vector) -> dict[str, float]:
+    """Return the grades of an estimator.
+
+    sign: share of significant actions whose sign it gets right, a silent estimate being wrong;
+    sign_where_it_speaks and speaks tell these apart. spearman: over all actions.
+    """
+    matters = significant(truth, errors)
+    speaks = matters & (np.abs(estimate) > SILENT)
+    right = speaks & (np.sign(estimate) == np.sign(truth))
+    return {
+        "sign": _share(right, matters),
+        "sign_where_it_speaks": _share(right, speaks),
+        "speaks": _share(speaks, matters),
+        "spearman": spearman(truth, estimate),
+    }
+
+
+def significant(truth: Vector, errors: Vector) -> NDArray[np.bool_]:
+    """Return where an advantage is two standard errors and SMALLEST away from 0."""
+    found: NDArray[np.bool_] = np.abs(truth) > np.maximum(2 * errors, SMALLEST)
+    return found
+
+
+def ranking(truth: Vector, errors: Vector, estimate: Vector, group: Index) -> dict[str, float]:
+    """Return how often pairs of actions of one state are ranked right.
+
+    right: pairs whose truths differ by two standard errors; with_ties: all pairs, a tie of the
+    truth counting as wrong, as VinePPO's analysis counts it.
+    """
+    pairs = right_of_all = clear = right = 0
+    for number in np.unique(group):
+        places = np.flatnonzero(group == number)
+        for index, first in enumerate(places):
+            for second in places[:index]:
+                gap = truth[first] - truth[second]
+                agrees = gap * (estimate[first] - estimate[second]) > 0
+                pairs += 1
+                right_of_all += bool(agrees)
+                if abs(gap) > max(2 * float(np.hypot(errors[first], errors[second])), SMALLEST):
+                    clear += 1
+                    right += bool(agrees)
+    return {
+        "right": right / clear if clear else 0.0,
+        "with_ties": right_of_all / pairs if pairs else 0.0,
+        "clear_pairs": float(clear),
+        "pairs": float(pairs),
+    }
+
+
+def spearman(first: Vector, second: Vector) -> float:
+    """Return the rank correlation, ties by their mean rank; 0 where one does not vary."""
+    ranks = ranked(first), ranked(second)
+    spread = float(np.std(ranks[0]) * np.std(ranks[1]))
+    if spread < SILENT:
+        return 0.0
+    centred = [each - each.mean() for each in ranks]
+    return float(np.mean(centred[0] * centred[1]) / spread)
+
+
+def ranked(values: Vector) -> Vector:
+    """Return ranks from 0, tied values sharing the mean of theirs."""
+    _, index, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    found: Vector = (ends - (counts + 1) / 2.0)[index]
+    return found
+
+
+def interval(
+    grade: Callable[[Index], float], task: Index, *, draws: int = 200, seed: int = 0
+) -> tuple[float, float]:
+    """Return the 95 % interval of a grade over draws of whole tasks (cluster bootstrap)."""
+    generator = np.random.default_rng(seed)
+    places = [np.flatnonzero(task == number) for number in np.unique(task)]
+    found = [
+        grade(np.concatenate([places[n] for n in generator.integers(0, len(places), len(places))]))
+        for _ in range(draws)
+    ]
+    low, high = np.percentile(found, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def _task_means(values: Vector, task: Index) -> Vector:
+    _, index = np.unique(task, return_inverse=True)
+    sums = np.bincount(index, values)
+    found: Vector = (sums / np.bincount(index))[index]
+    return found
+
+
+def _share(part: NDArray[np.bool_], whole: NDArray[np.bool_]) -> float:
+    return float(part.sum() / whole.sum()) if whole.any() else 0.0
+
+
+def pooled(parts: Sequence[Vector]) -> Vector:
+    """Return the episodes' arrays end to end."""
+    return np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])

@@ -1,0 +1,250 @@
+"""Grading of a run: its policy at an update, its estimators, its critic and better ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import random
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.generation.engine_api import Engine
+from fctncalling.lab.credit.estimators import by_the_trainer, by_values, group_values
+from fctncalling.lab.credit.fitted_critics import fitted_critics
+from fctncalling.lab.credit.grades import (
+    advantage_grades,
+    explained_variance,
+    interval,
+    pooled,
+    ranking,
+    significant,
+    spearman,
+    value_grades,
+)
+from fctncalling.lab.credit.ruler import (
+    BranchedTruth,
+    CreditError,
+    Player,
+    RulerSettings,
+    Vector,
+    measure_truth,
+    sample_groups,
+)
+from fctncalling.training.run_config import RunConfig
+
+
+@dataclass(frozen=True)
+class GradedRun:
+    """What a run is graded by: its policy at one checkpoint, in its own environments."""
+
+    config: TrainConfig
+    checkpoint: Path
+    policy: Any
+    player: Player
+    task_ids: list[str]  # to grade
+    other_ids: list[str]  # to fit critics on
+    ground_truths: dict[str, Any]
+
+
+def grade_run(
+    folder: Path,
+    *,
+    update: int | None = None,
+    num_tasks: int = 30,
+    num_critic_tasks: int = 256,
+    settings: RulerSettings | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Return the grades of a run's estimators and critics as JSON data.
+
+    CreditError names what a run lacks. settings: group size, standard error, limits of branches;
+    discount and tokens an episode are the run's.
+    """
+    run = open_run(folder, update, num_tasks, num_critic_tasks, settings or RulerSettings())
+    started = time.process_time()
+    truth = measure_truth(run.player, run.task_ids, progress)
+    truth.cpu_seconds = time.process_time() - started
+    progress("estimators")
+    estimates, critic = by_the_trainer(run.policy, truth, run.config)
+    values = group_values(truth)
+    values["critic"] = critic
+    estimates |= by_values(truth, {**values, "TPPO": estimates["TPPO"]})
+    if run.other_ids:
+        progress(f"critics, fitted on {len(run.other_ids)} other tasks")
+        fitting = sample_groups(_single(run.player), run.other_ids)
+        values |= fitted_critics(run.policy, fitting, truth, run.ground_truths)
+    matched = values.pop("matched")
+    return {
+        "run": str(folder),
+        "checkpoint": run.checkpoint.name,
+        **_table(truth, values, estimates),
+        "coverage": _coverage(matched),
+        "truth": _about(truth, run.player.settings),
+    }
+
+
+def open_run(
+    folder: Path,
+    update: int | None,
+    num_tasks: int,
+    num_critic_tasks: int,
+    settings: RulerSettings,
+) -> GradedRun:
+    """Load a run's policy and environments; CreditError where it cannot be graded."""
+    from fctncalling.algorithms.config.device import resolve_device
+    from fctncalling.training.load_policy import load_policy
+    from fctncalling.training.rollouts.rollout_backends import LocalRollout, RolloutRound
+    from fctncalling.training.task_setup import make_task_setup
+
+    config, run_config = run_settings(folder)
+    if config.roles_apart or config.team_critic == "central" or config.env_name == "team":
+        raise CreditError(f"{folder}: a team's run; the ruler grades runs of one agent")
+    checkpoint = checkpoint_of(folder, update)
+    setup = make_task_setup(config, run_config)
+    policy, template = load_policy(config, run_config, checkpoint, resolve_device(config.device))
+    policy.eval()
+    settings = replace(
+        settings, discount=config.discount, max_episode_tokens=config.max_episode_tokens
+    )
+    rollout = LocalRollout(config, policy, template, setup.make_env)
+
+    def open_engine() -> AbstractContextManager[Engine]:
+        return rollout._engine_running(RolloutRound((), settings.seed, config.temperature, 0))
+
+    ids = [candidate.id for candidate in setup.candidates]
+    several = [each.id for each in setup.candidates if each.num_turns > 1]
+    drawn = random.Random(settings.seed).sample(several or ids, len(several or ids))
+    return GradedRun(
+        config,
+        checkpoint,
+        policy,
+        Player(setup.make_env, open_engine, template, settings),
+        task_ids=drawn[:num_tasks],
+        other_ids=drawn[num_tasks : num_tasks + num_critic_tasks],
+        ground_truths={task.id: task.ground_truth for task in setup.training_tasks},
+    )
+
+
+def run_settings(folder: Path) -> tuple[TrainConfig, RunConfig]:
+    """Return the settings of a run's config.json."""
+    from fctncalling.cli.train import parse_settings
+
+    file = folder / "config.json"
+    if not file.is_file():
+        raise CreditError(f"{folder}: no run is there (no config.json): name results/.../ALGORITHM")
+    namespace = parse_settings(["--config", str(file)])
+    fields = dataclasses.fields(RunConfig)
+    run_config = RunConfig(**{field.name: getattr(namespace, field.name) for field in fields})
+    return TrainConfig.from_args(namespace), run_config
+
+
+def checkpoint_of(folder: Path, update: int | None) -> Path:
+    """Return the checkpoint of an update, the last one without; CreditError names those there."""
+    checkpoints = folder / "checkpoints"
+    found = checkpoints / ("last" if update is None else f"update_{update:06d}")
+    if found.is_dir():
+        return found
+    there = sorted(int(path.name[7:]) for path in checkpoints.glob("update_*"))
+    listed = ", ".join(map(str, there)) or "none"
+    raise CreditError(
+        f"--update {update}: {folder} has no such checkpoint; there: {listed} "
+        "(--save_interval and --keep_checkpoints decide which)"
+    )
+
+
+def _single(player: Player) -> Player:
+    """Return a player of one episode a task: critics lack distinct tasks, not episodes."""
+    single = replace(player.settings, group_size=1, seed=player.settings.seed + 7)
+    return Player(player._make_env, player._open_engine, player._template, single)
+
+
+def _table(
+    truth: BranchedTruth, values: dict[str, list[Vector]], estimates: dict[str, list[Vector]]
+) -> dict[str, Any]:
+    """Return the grades of all values and estimators."""
+    true_values = pooled(truth.values)
+    advantages, errors = pooled(truth.advantages()), pooled(truth.standard_errors())
+    names = sorted({episode.task_id for episode in truth.episodes})
+    lengths = [len(at) for at in truth.values]
+    task = np.repeat([names.index(episode.task_id) for episode in truth.episodes], lengths)
+    hashes = [snapshot.state_hash for snapshots in truth.snapshots for snapshot in snapshots]
+    state = np.unique(np.asarray([f"{a}/{b}" for a, b in zip(task, hashes, strict=True)]), True)[1]
+    graded_values = {}
+    for name, at in values.items():
+        flat = pooled(at)
+        graded_values[name] = value_grades(true_values, flat, task)
+        graded_values[name]["interval"] = interval(
+            lambda index, flat=flat: explained_variance(true_values[index], flat[index]), task
+        )
+    graded_estimators = {}
+    for name, at in estimates.items():
+        flat = pooled(at)
+        graded = advantage_grades(advantages, errors, flat)
+        graded["ranking"] = ranking(advantages, errors, flat, state)
+        graded["interval"] = interval(
+            lambda index, flat=flat: advantage_grades(
+                advantages[index], errors[index], flat[index]
+            )["sign"],
+            task,
+        )
+        graded["cosine"] = _cosine(advantages, flat)
+        graded_estimators[name] = graded
+    return {"values": graded_values, "estimators": graded_estimators}
+
+
+def _cosine(truth: Vector, estimate: Vector) -> float:
+    """Return the cosine of centred advantages with the true ones."""
+    first, second = truth - truth.mean(), estimate - estimate.mean()
+    norm = float(np.linalg.norm(first) * np.linalg.norm(second))
+    return float(first @ second) / norm if norm > 1e-12 else 0.0
+
+
+def _coverage(matched: list[Vector]) -> dict[str, float]:
+    """Return how many states match another episode's visit, in all and by action number."""
+    longest = max(map(len, matched))
+    by_action = {
+        str(step): float(np.mean([at[step] for at in matched if len(at) > step]))
+        for step in range(longest)
+    }
+    return {"all": float(pooled(matched).mean()), **by_action}
+
+
+def _about(truth: BranchedTruth, settings: RulerSettings) -> dict[str, Any]:
+    """Return what the truth was made of, and how exact it is."""
+    errors = truth.standard_errors()
+    flat, advantages = pooled(errors), pooled(truth.advantages())
+    longest = max(map(len, errors))
+    halves = [truth.advantages(half) for half in truth.halves]
+    hashes = [snapshot.state_hash for each in truth.snapshots for snapshot in each]
+    return {
+        "tasks": len({episode.task_id for episode in truth.episodes}),
+        "episodes": len(truth.episodes),
+        "success": float(np.mean([episode.success for episode in truth.episodes])),
+        "actions": len(flat),
+        "significant": float(significant(advantages, flat).mean()),
+        "standard_error_median": float(np.median(flat)),
+        "standard_error_p90": float(np.quantile(flat, 0.9)),
+        "within_wanted_error": float(np.mean(flat <= settings.standard_error)),
+        "standard_error_by_action": {
+            str(step): float(np.mean([at[step] for at in errors if len(at) > step]))
+            for step in range(longest)
+        },
+        "reliability_of_values": spearman(pooled(truth.halves[0]), pooled(truth.halves[1])),
+        "reliability_of_advantages": spearman(pooled(halves[0]), pooled(halves[1])),
+        "states": truth.num_states,
+        "same_token_prefix": truth.same_prefixes,
+        "branches": truth.num_branches,
+        "environment_steps": truth.num_branch_steps,
+        "cpu_seconds": round(truth.cpu_seconds, 1),
+        "cpu_ms_a_branch": round(1000 * truth.cpu_seconds / max(truth.num_branches, 1), 2),
+        "discount": truth.discount,
+        "states_hash": hashlib.sha256(json.dumps(hashes).encode()).hexdigest()[:16],
+    }

@@ -1,0 +1,285 @@
+"""Branched truth: V, Q and A of the current policy by continuing from exact copies of a state."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fctncalling.algorithms.episodes import EpisodeRecord
+from fctncalling.algorithms.generation.engine_api import Engine
+from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.algorithms.rollout.collect import collect
+from fctncalling.lab.credit.branching_env import BranchingEnv, Snapshot
+
+PRIOR = 0.1  # of a state's variance, worth one branch: equal returns do not prove it to be 0
+Vector = NDArray[np.float64]
+
+
+class CreditError(ValueError):
+    """A run that cannot be graded."""
+
+
+@dataclass(frozen=True)
+class RulerSettings:
+    """How many episodes are graded, and how exactly."""
+
+    group_size: int = 8
+    discount: float = 1.0
+    standard_error: float = 0.05  # wanted, of an action's advantage
+    min_branches: int = 16  # of each state
+    max_branches: int = 128
+    num_envs: int = 96
+    max_episode_tokens: int = 2048
+    seed: int = 1
+
+
+@dataclass
+class BranchedTruth:
+    """Sampled episodes with the true value of every state they passed.
+
+    `values[e][t]` is V of the state before action t of episode e; A(t) = r(t) + discount V(t + 1)
+    - V(t), with V = 0 after the end. Actions of one episode share the noise of the state between
+    them; episodes of a group share states whose histories are equal.
+    """
+
+    episodes: list[EpisodeRecord]
+    snapshots: list[list[Snapshot]]  # before each action
+    rewards: list[Vector]  # of each action
+    values: list[Vector]
+    value_variances: list[Vector]  # of the values' means
+    halves: tuple[list[Vector], list[Vector]]  # values by the even and by the odd branches
+    num_branches: int = 0
+    num_branch_steps: int = 0
+    num_states: int = 0
+    same_prefixes: int = 0  # states whose branches began with the episode's own tokens
+    cpu_seconds: float = 0.0
+    discount: float = 1.0
+
+    def advantages(self, values: Sequence[Vector] | None = None) -> list[Vector]:
+        """Return the true advantage of every action, or that by other values."""
+        return [
+            rewards + self.discount * np.append(at[1:], 0.0) - at
+            for rewards, at in zip(self.rewards, values or self.values, strict=True)
+        ]
+
+    def standard_errors(self) -> list[Vector]:
+        """Return the standard error of every action's advantage."""
+        return [
+            np.sqrt(at + self.discount**2 * np.append(at[1:], 0.0)) for at in self.value_variances
+        ]
+
+
+@dataclass
+class _State:
+    """One distinct history of a group, and the returns of its branches."""
+
+    snapshot: Snapshot
+    returns: list[float] = field(default_factory=list)
+
+    @property
+    def variance(self) -> float:
+        """Variance of one return, drawn towards PRIOR."""
+        count = len(self.returns)
+        return (count * float(np.var(self.returns)) + PRIOR) / (count + 1)
+
+    def wanted(self, settings: RulerSettings) -> int:
+        """Return how many branches this state still needs."""
+        if not self.returns:
+            return settings.min_branches
+        needed = math.ceil(self.variance / (settings.standard_error**2 / 2))
+        return max(0, min(needed, settings.max_branches) - len(self.returns))
+
+
+OpenEngine = Callable[[], AbstractContextManager[Engine]]
+
+
+class Player:
+    """Plays tasks and branches with one policy, many side by side."""
+
+    def __init__(
+        self,
+        make_env: Callable[[], Any],
+        open_engine: OpenEngine,
+        template: ChatTemplate,
+        settings: RulerSettings,
+    ) -> None:
+        self.settings = settings
+        self._make_env = make_env
+        self._open_engine = open_engine
+        self._template = template
+
+    def play(
+        self, origins: Mapping[str, Any], seed: int, group_size: int = 1
+    ) -> tuple[list[EpisodeRecord], dict[str, list[Snapshot]]]:
+        """Play an episode for each key; return them in order, and the snapshots of each."""
+        trace: dict[str, list[Snapshot]] = {}
+        count = min(self.settings.num_envs, len(origins))
+        envs: list[Any] = [BranchingEnv(self._make_env(), origins, trace) for _ in range(count)]
+        try:
+            with torch.inference_mode(), self._open_engine() as engine:
+                episodes = collect(
+                    envs,
+                    engine,
+                    self._template,
+                    list(origins),
+                    max_episode_tokens=self.settings.max_episode_tokens,
+                    seed=seed,
+                    group_size=group_size,
+                )
+        finally:
+            for env in envs:
+                env.close()
+        return episodes, trace
+
+
+def measure_truth(
+    player: Player, task_ids: Sequence[str], progress: Callable[[str], None] = lambda _: None
+) -> BranchedTruth:
+    """Return groups of episodes of the tasks, with the branched truth of their states."""
+    settings = player.settings
+    truth = sample_groups(player, task_ids)
+    nodes = _distinct_states(truth)
+    truth.num_states = len(nodes)
+    first_rows: dict[int, Any] = {}
+    number, states = 0, list(nodes.values())
+    while wanted := {index: n for index, s in enumerate(states) if (n := s.wanted(settings))}:
+        number += 1
+        jobs = [index for index, count in wanted.items() for _ in range(count)]
+        progress(f"round {number}: {len(jobs):,} branches from {len(wanted):,} states")
+        origins = {f"{index}/{n}": states[index].snapshot for n, index in enumerate(jobs)}
+        episodes, _ = player.play(origins, settings.seed + 1000 * number)
+        for index, episode in zip(jobs, episodes, strict=True):
+            if not episode.invalid:
+                states[index].returns.append(discounted_return(episode, settings.discount))
+                first_rows.setdefault(index, episode.rows[0])
+            truth.num_branches += 1
+            truth.num_branch_steps += episode.num_steps
+        if any(not states[index].returns for index in wanted):
+            raise CreditError("every branch of a state is invalid: its tools cannot be copied")
+    places = {key: index for index, key in enumerate(nodes)}
+    _fill(truth, nodes)
+    truth.same_prefixes = sum(
+        _same_prefix(truth, key, first_rows.get(index)) for key, index in places.items()
+    )
+    return truth
+
+
+def sample_groups(player: Player, task_ids: Sequence[str]) -> BranchedTruth:
+    """Return a group of episodes for each task, truth yet to be measured."""
+    settings = player.settings
+    origins = {
+        f"{task_id} #{number}": task_id
+        for task_id in task_ids
+        for number in range(settings.group_size)
+    }
+    played, trace = player.play(origins, settings.seed, settings.group_size)
+    kept = [
+        (replace(episode, task_id=origins[key]), trace[key])
+        for key, episode in zip(origins, played, strict=True)
+        if not episode.invalid and trace.get(key) and len(trace[key]) == episode.num_steps
+    ]
+    if not kept:
+        raise CreditError("no valid episode was played: nothing can be graded")
+    return BranchedTruth(
+        episodes=[episode for episode, _ in kept],
+        snapshots=[snapshots for _, snapshots in kept],
+        rewards=[step_rewards(episode) for episode, _ in kept],
+        values=[],
+        value_variances=[],
+        halves=([], []),
+        discount=settings.discount,
+    )
+
+
+def step_rewards(episode: EpisodeRecord) -> Vector:
+    """Return the reward of every action of an episode."""
+    steps: Any = episode.episode
+    return np.asarray([step.reward for step in steps.steps], dtype=np.float64)
+
+
+def discounted_return(episode: EpisodeRecord, discount: float) -> float:
+    """Return the discounted sum of an episode's rewards."""
+    rewards = step_rewards(episode)
+    return float(rewards @ discount ** np.arange(len(rewards)))
+
+
+def returns_to_go(rewards: Vector, discount: float) -> Vector:
+    """Return the discounted reward to go before each action."""
+    later, found = 0.0, np.zeros(len(rewards))
+    for index in range(len(rewards) - 1, -1, -1):
+        later = float(rewards[index]) + discount * later
+        found[index] = later
+    return found
+
+
+_Key = tuple[str, tuple[str, ...]]
+
+
+def _keys(truth: BranchedTruth) -> Iterator[tuple[int, int, _Key]]:
+    for number, snapshots in enumerate(truth.snapshots):
+        for step, snapshot in enumerate(snapshots):
+            yield number, step, (snapshot.task_id, snapshot.texts)
+
+
+def _distinct_states(truth: BranchedTruth) -> dict[_Key, _State]:
+    """Return the states that episodes passed, each distinct history once.
+
+    The policy reads the whole history, so only equal histories have one value by right; equal tool
+    states with other histories are what the state-matched estimator assumes to be alike.
+    """
+    states: dict[_Key, _State] = {}
+    for number, step, key in _keys(truth):
+        states.setdefault(key, _State(truth.snapshots[number][step]))
+    return states
+
+
+def _fill(truth: BranchedTruth, states: Mapping[_Key, _State]) -> None:
+    for number, snapshots in enumerate(truth.snapshots):
+        own = [states[snapshot.task_id, snapshot.texts] for snapshot in snapshots]
+        returns = [np.asarray(state.returns) for state in own]
+        truth.values.append(np.asarray([each.mean() for each in returns]))
+        truth.value_variances.append(
+            np.asarray([state.variance / len(state.returns) for state in own])
+        )
+        for offset, half in enumerate(truth.halves):
+            half.append(np.asarray([_mean(each[offset::2]) for each in returns]))
+        assert len(truth.values) == number + 1
+
+
+def _mean(values: Vector) -> float:
+    return float(values.mean()) if len(values) else 0.0
+
+
+def _same_prefix(truth: BranchedTruth, key: _Key, branch: Any) -> bool:
+    """Whether a branch began with the very tokens that the episode had before the action."""
+    if branch is None:
+        return False
+    for number, step, other in _keys(truth):
+        if other == key:
+            rows = truth.episodes[number].rows
+            if len(rows) > 1:
+                row, starts = rows[step], [rows[step].acted.index(True)]
+                step = 0
+            else:
+                row = rows[0]
+                starts = action_starts(row)
+            own = list(branch.ids[: branch.acted.index(True)])
+            return list(row.ids[: starts[step]]) == own
+    return False
+
+
+def action_starts(row: Any) -> list[int]:
+    """Return the position of each action's first token in a row."""
+    acted, ends = list(row.acted), list(row.ends_action)
+    return [
+        index
+        for index, is_acted in enumerate(acted)
+        if is_acted and (index == 0 or not acted[index - 1] or ends[index - 1])
+    ]
