@@ -20,6 +20,7 @@ from fctncalling.algorithms.generation.engine_api import Engine
 from fctncalling.lab.credit.estimators import by_the_trainer, by_values, group_values
 from fctncalling.lab.credit.fitted_critics import fitted_critics
 from fctncalling.lab.credit.grades import (
+    Index,
     advantage_grades,
     explained_variance,
     interval,
@@ -31,8 +32,8 @@ from fctncalling.lab.credit.grades import (
 )
 from fctncalling.lab.credit.ruler import (
     BranchedTruth,
+    BranchPlayer,
     CreditError,
-    Player,
     RulerSettings,
     Vector,
     measure_truth,
@@ -48,7 +49,7 @@ class GradedRun:
     config: TrainConfig
     checkpoint: Path
     policy: Any
-    player: Player
+    player: BranchPlayer
     task_ids: list[str]  # to grade
     other_ids: list[str]  # to fit critics on
     ground_truths: dict[str, Any]
@@ -126,7 +127,7 @@ def open_run(
         config,
         checkpoint,
         policy,
-        Player(setup.make_env, open_engine, template, settings),
+        BranchPlayer(setup.make_env, open_engine, template, settings),
         task_ids=drawn[:num_tasks],
         other_ids=drawn[num_tasks : num_tasks + num_critic_tasks],
         ground_truths={task.id: task.ground_truth for task in setup.training_tasks},
@@ -160,10 +161,10 @@ def checkpoint_of(folder: Path, update: int | None) -> Path:
     )
 
 
-def _single(player: Player) -> Player:
+def _single(player: BranchPlayer) -> BranchPlayer:
     """Return a player of one episode a task: critics lack distinct tasks, not episodes."""
     single = replace(player.settings, group_size=1, seed=player.settings.seed + 7)
-    return Player(player._make_env, player._open_engine, player._template, single)
+    return BranchPlayer(player._make_env, player._open_engine, player._template, single)
 
 
 def _table(
@@ -177,26 +178,30 @@ def _table(
     task = np.repeat([names.index(episode.task_id) for episode in truth.episodes], lengths)
     hashes = [snapshot.state_hash for snapshots in truth.snapshots for snapshot in snapshots]
     state = np.unique(np.asarray([f"{a}/{b}" for a, b in zip(task, hashes, strict=True)]), True)[1]
-    graded_values = {}
+    graded_values: dict[str, Any] = {}
     for name, at in values.items():
         flat = pooled(at)
-        graded_values[name] = value_grades(true_values, flat, task)
-        graded_values[name]["interval"] = interval(
-            lambda index, flat=flat: explained_variance(true_values[index], flat[index]), task
-        )
-    graded_estimators = {}
+
+        def explained(index: Index, flat: Vector = flat) -> float:
+            return explained_variance(true_values[index], flat[index])
+
+        graded_values[name] = {
+            **value_grades(true_values, flat, task),
+            "interval": interval(explained, task),
+        }
+    graded_estimators: dict[str, Any] = {}
     for name, at in estimates.items():
         flat = pooled(at)
-        graded = advantage_grades(advantages, errors, flat)
-        graded["ranking"] = ranking(advantages, errors, flat, state)
-        graded["interval"] = interval(
-            lambda index, flat=flat: advantage_grades(
-                advantages[index], errors[index], flat[index]
-            )["sign"],
-            task,
-        )
-        graded["cosine"] = _cosine(advantages, flat)
-        graded_estimators[name] = graded
+
+        def sign(index: Index, flat: Vector = flat) -> float:
+            return advantage_grades(advantages[index], errors[index], flat[index])["sign"]
+
+        graded_estimators[name] = {
+            **advantage_grades(advantages, errors, flat),
+            "ranking": ranking(advantages, errors, flat, state),
+            "interval": interval(sign, task),
+            "cosine": _cosine(advantages, flat),
+        }
     return {"values": graded_values, "estimators": graded_estimators}
 
 

@@ -100,7 +100,7 @@ class _State:
 OpenEngine = Callable[[], AbstractContextManager[Engine]]
 
 
-class Player:
+class BranchPlayer:
     """Plays tasks and branches with one policy, many side by side."""
 
     def __init__(
@@ -140,7 +140,7 @@ class Player:
 
 
 def measure_truth(
-    player: Player, task_ids: Sequence[str], progress: Callable[[str], None] = lambda _: None
+    player: BranchPlayer, task_ids: Sequence[str], progress: Callable[[str], None] = lambda _: None
 ) -> BranchedTruth:
     """Return groups of episodes of the tasks, with the branched truth of their states."""
     settings = player.settings
@@ -171,7 +171,7 @@ def measure_truth(
     return truth
 
 
-def sample_groups(player: Player, task_ids: Sequence[str]) -> BranchedTruth:
+def sample_groups(player: BranchPlayer, task_ids: Sequence[str]) -> BranchedTruth:
     """Return a group of episodes for each task, truth yet to be measured."""
     settings = player.settings
     origins = {

@@ -1,0 +1,68 @@
+"""`fctncalling credit` keeps its contract on a real run, and tells what cannot be graded."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fctncalling.cli.evaluate import main
+from fctncalling.cli.train import main as train
+
+ESTIMATORS = {"TPPO", "APPO", "POAD", "NTPO", "GRPO", "state_matched", "leave_one_out"}
+VALUES = {"constant", "siblings", "state", "critic", "critic_last", "critic_layers", "critic_truth"}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    results = tmp_path_factory.mktemp("results")
+    flags = ["--num_updates", "1", "--episodes_per_update", "16", "--eval_episodes", "4"]
+    assert train([*flags, "--results_dir", str(results)]) == 0
+    return next(results.glob("*/*/*/*"))
+
+
+def numbers(value: Any) -> Iterator[float]:
+    for each in value.values() if isinstance(value, dict) else value:
+        if isinstance(each, dict | list):
+            yield from numbers(each)
+        elif not isinstance(each, str):
+            yield each
+
+
+def test_the_grades_keep_their_contract(run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "grades.json"
+    flags = ["--tasks", "3", "--critic_tasks", "12", "--max_branches", "4", "--json", str(file)]
+    assert main(["credit", str(run), *flags]) == 0
+    grades = json.loads(file.read_text())
+    assert set(grades["values"]) >= VALUES
+    assert set(grades["estimators"]) >= ESTIMATORS
+    for row in grades["values"].values():
+        assert {"explained_variance", "between", "within"} <= set(row)
+    for row in grades["estimators"].values():
+        assert {"sign", "spearman"} <= set(row)
+    assert all(isinstance(each, int | float) and math.isfinite(each) for each in numbers(grades))
+    assert grades["truth"]["same_token_prefix"] == grades["truth"]["states"]
+    assert (run / "credit" / "last.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--update", "7"], "no such checkpoint; there: 1"),
+        (["--group_size", "1"], "--group_size: got 1, expected at least 2"),
+    ],
+)
+def test_what_cannot_be_graded_is_told(
+    run: Path, flags: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["credit", str(run), *flags]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_folder_without_a_run_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["credit", str(tmp_path)]) == 2
+    assert "no run is there (no config.json)" in capsys.readouterr().err

@@ -1,0 +1,75 @@
+"""Grades of values and advantages, by hand-made arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fctncalling.lab.credit.grades import (
+    advantage_grades,
+    explained_variance,
+    interval,
+    ranked,
+    ranking,
+    spearman,
+    value_grades,
+)
+
+TASK = np.asarray([0, 0, 1, 1])
+TRUTH = np.asarray([0.0, 0.2, 0.8, 1.0])
+
+
+def test_explained_variance_of_the_truth_is_1_and_of_a_constant_0() -> None:
+    assert explained_variance(TRUTH, TRUTH + 3) == 1
+    assert explained_variance(TRUTH, np.full(4, 0.7)) == 0
+    assert explained_variance(np.ones(4), TRUTH) == 0
+
+
+def test_a_guess_of_difficulty_scores_between_tasks_alone() -> None:
+    grades = value_grades(TRUTH, np.asarray([0.1, 0.1, 0.9, 0.9]), TASK)
+    assert grades["between"] == pytest.approx(1)
+    assert grades["within"] == 0
+    assert grades["explained_variance"] == pytest.approx(1 - 0.01 / np.var(TRUTH))
+
+
+def test_moments_of_a_task_score_within_tasks_alone() -> None:
+    grades = value_grades(TRUTH, np.asarray([0.0, 0.2, 0.0, 0.2]), TASK)
+    assert grades["within"] == pytest.approx(1)
+    assert grades["between"] == 0
+
+
+def test_signs_count_where_the_action_matters_and_silence_is_wrong() -> None:
+    truth = np.asarray([0.5, -0.5, 0.5, 0.01, -0.4])
+    grades = advantage_grades(truth, np.full(5, 0.02), np.asarray([1.0, -0.1, 0.0, -9.0, 0.3]))
+    assert grades["sign"] == 2 / 4
+    assert grades["speaks"] == 3 / 4
+    assert grades["sign_where_it_speaks"] == 2 / 3
+
+
+def test_ties_of_the_truth_are_told_apart_in_rankings() -> None:
+    group = np.zeros(3, dtype=np.int64)
+    grades = ranking(
+        np.asarray([0.0, 0.0, 1.0]), np.full(3, 0.01), np.asarray([1.0, 2.0, 3.0]), group
+    )
+    assert grades["right"] == 1
+    assert grades["with_ties"] == 2 / 3
+    assert (grades["clear_pairs"], grades["pairs"]) == (2, 3)
+
+
+def test_ranks_of_ties_are_their_mean() -> None:
+    assert ranked(np.asarray([3.0, 1.0, 3.0, 2.0])).tolist() == [2.5, 0, 2.5, 1]
+
+
+@given(st.lists(st.floats(-5, 5, width=16), min_size=3, max_size=12))
+def test_spearman_knows_only_the_order(values: list[float]) -> None:
+    array = np.asarray(values)
+    same = spearman(array, array**3)
+    assert same == pytest.approx(1) if np.std(array) > 0 else same == 0
+    assert spearman(array, -array) == pytest.approx(-same)
+
+
+def test_intervals_draw_whole_tasks() -> None:
+    low, high = interval(lambda index: float(TRUTH[index].mean()), TASK)
+    assert (low, high) == pytest.approx((0.1, 0.9))
