@@ -31,7 +31,17 @@ OWN, LEADERBOARD = (
 )
 # One needs a network, one a finished run: they have tests of their own. docs/ shows the rest.
 ELSEWHERE = ("import-bfcl", "export")
-ON_OTHER_PAGES = {"adapt", "conformance", "credit", "doctor", "forge", "import-model", "serve-mcp", "view", "why"}
+ON_OTHER_PAGES = {
+    "adapt",
+    "conformance",
+    "credit",
+    "doctor",
+    "forge",
+    "import-model",
+    "serve-mcp",
+    "view",
+    "why",
+}
 FOUND_FAULTS = "lint"  # exits with 1, as official tasks are impossible
 # The flags of the repository that the default algorithm comes from.
 SEED_FLAGS = (
