@@ -7,8 +7,12 @@ holds answers and docs; FILE.ledger.jsonl says of every task where it comes from
 with --report, sets the figures of forged and official tasks side by side. Interrupted, the same
 command goes on.
 
+--api SPEC makes tasks of your own functions instead: a Python class, an OpenAPI document, an MCP
+server, tool schemas; FILE.coverage.md says what they ask for.
+
 example:
   fctncalling forge --num_tasks 20000 --seed 1 --output forged.jsonl
+  fctncalling forge --api my_tools:Thermostat --num_tasks 2000 --output thermostat.jsonl
   fctncalling train --dataset_path forged.jsonl
 """
 
@@ -38,7 +42,11 @@ from fctncalling.lab.forge.forge_files import ForgeFiles, OutputConflict
 from fctncalling.lab.forge.forge_run import ForgeFailure, ForgeRun
 from fctncalling.lab.forge.forge_settings import ForgeSettings
 from fctncalling.lab.forge.official_guard import OfficialGuard
+from fctncalling.lab.forge.own_api import add_own_arguments, run_own
 from fctncalling.lab.forge.report import write_report
+from fctncalling.lab.own_api.api import SpecificationError
+
+REFUSALS = (InputError, OutputConflict, SpecificationError, TaskError, ForgeFailure, OSError)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,6 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "alone is rarely enough; default: official",
     )
     _add_output_arguments(parser)
+    add_own_arguments(parser)
 
 
 def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,6 +111,9 @@ def run(args: argparse.Namespace) -> int:
             raise InputError(f"--num_tasks: got {args.num_tasks}, expected at least 1")
         if not args.output.name:
             raise InputError(f'--output "{args.output}": expected the name of a file (or folder)')
+        if args.api is not None:
+            return run_own(args)
+        _require_api(args)
         guard = _guard(args.official_dir)
         if guard.folder is not None:
             use_sibling_tables(guard.folder)
@@ -122,10 +134,17 @@ def run(args: argparse.Namespace) -> int:
             report["report"] = str(page)
             text += f"\nreport: {page}"
         print(json.dumps(report, indent=2) if args.json else text)
-    except (InputError, OutputConflict, TaskError, ForgeFailure, OSError, *MISSING) as error:
+    except (*REFUSALS, *MISSING) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def _require_api(args: argparse.Namespace) -> None:
+    """Raise InputError for a flag of one's own API without the API."""
+    for flag in ("scenarios", "kinds", "phrases", "write_phrases", "held_out"):
+        if getattr(args, flag):
+            raise InputError(f"--{flag}: belongs to your own API: expected --api SPEC too")
 
 
 def _forge(files: ForgeFiles, settings: ForgeSettings, guard: OfficialGuard) -> str:

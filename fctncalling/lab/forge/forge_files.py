@@ -16,12 +16,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any, Protocol, Self
 
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.data.categories import WITHOUT_ANSWER, category_of
 from fctncalling.lab.forge.forge_run import LedgerLine
-from fctncalling.lab.forge.forge_settings import ForgeSettings
 
 FLUSHED_TASKS = 100
 
@@ -30,10 +29,22 @@ class OutputConflict(ValueError):
     """An output that is there already, of other settings or of another maker, or being made."""
 
 
+class FileSettings(Protocol):
+    """What files need of the settings of a run."""
+
+    @property
+    def layout(self) -> str: ...
+    @property
+    def categories(self) -> tuple[str, ...]: ...
+    def record(self) -> dict[str, Any]:
+        """Return the settings as the ledger holds them."""
+        ...
+
+
 class ForgeFiles:
     """Task file (or folder) and ledger of one run."""
 
-    def __init__(self, output: Path, settings: ForgeSettings) -> None:
+    def __init__(self, output: Path, settings: FileSettings) -> None:
         self.output = output
         self.ledger = output.with_name(f"{output.name}.ledger.jsonl")
         self._settings = settings

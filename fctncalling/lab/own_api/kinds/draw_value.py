@@ -130,6 +130,8 @@ def _text(facts: ScalarFacts, rng: random.Random) -> str:
         return f"{place} {rng.randint(1, 140)}" if topic == "street" else place
     if facts.topic == "proper":
         return str(rng.choice(facts.examples + tuple(tables["word"]))).capitalize()
+    if len(facts.examples) > 2:
+        return str(rng.choice(facts.examples))
     if facts.topic in tables:
         return rng.choice(tables[facts.topic])
     return f"{rng.choice(tables['adjective'])} {rng.choice(tables['word'])}"

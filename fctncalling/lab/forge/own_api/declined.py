@@ -1,0 +1,187 @@
+"""Requests to decline: near misses, foreign ones, and those whose function is left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from random import Random
+from typing import NamedTuple
+
+from fctncalling.lab.forge.own_api.askable_api import AskableApi
+from fctncalling.lab.forge.own_api.drawn_call import drawn_call, drawn_frame
+from fctncalling.lab.forge.own_api.own_draft import OwnDraft
+from fctncalling.lab.forge.single_turn.forged_task import NoSuchTask
+from fctncalling.lab.own_api.words.act_table import Act, acts
+from fctncalling.lab.own_api.words.clauses import named_value
+from fctncalling.lab.own_api.words.frames import Frame, families_of
+from fctncalling.lab.own_api.words.function_words import FunctionWords
+from fctncalling.lab.own_api.words.request_text import Said, request_text, said_call
+from fctncalling.lab.own_api.words.word_tables import parted, word_table
+
+_TOO_WIDE = frozenset({"look", "change", "tell"})  # families that a near miss may be served by
+
+
+class OutsideRow(NamedTuple):
+    """Requests from outside, and what words of an API might serve them."""
+
+    unless: re.Pattern[str]
+    requests: tuple[str, ...]
+
+
+@cache
+def _outside(part: str) -> tuple[OutsideRow, ...]:
+    return tuple(
+        OutsideRow(re.compile(rf"\b(?:{row['unless']})"), parted(row["requests"]))
+        for row in word_table("outside")[part]
+    )
+
+
+def declined(api: AskableApi, rng: Random) -> OwnDraft:
+    """Return a request that no function on offer serves."""
+    roll = rng.random()
+    if roll < 0.3:
+        return _from_outside(api, rng, "faq")
+    if roll < 0.5:
+        return _from_outside(api, rng, "foreign")
+    if roll < 0.62:
+        return _about_own_thing(api, rng)
+    if roll < 0.84:
+        return _other_act(api, rng)
+    return _left_out(api, rng)
+
+
+def _from_outside(api: AskableApi, rng: Random, part: str) -> OwnDraft:
+    everything = " ".join(words.all_words for words in api.words.values())
+    rows = [row for row in _outside(part) if not row.unless.search(everything)]
+    if not rows:
+        raise NoSuchTask("everything might be served")
+    request = rng.choice(rng.choice(rows).requests)
+    return OwnDraft(_dressed(request, rng), [], source=part)
+
+
+def _dressed(request: str, rng: Random) -> str:
+    """Return a whole request with or without a greeting, so that no two need be the same."""
+    front = (
+        "",
+        "",
+        "",
+        "Hello, ",
+        "Hi! ",
+        "Excuse me: ",
+        "By the way, ",
+        "One more thing: ",
+        "So, ",
+    )
+    end = ("", "", "", "", " Thanks!", " Please.", " Thank you.", " It is urgent.", " Any idea?")
+    opening = rng.choice(front)
+    text = f"{opening}{request}"
+    if opening.endswith((", ", ": ")) and re.match(r"(?!I\b|[A-Z]{2})[A-Z][a-z]+ ", request):
+        text = f"{opening}{request[:1].lower()}{request[1:]}"
+    if text.endswith((".", "?", "!")):
+        text += rng.choice(end)
+    if rng.random() < 0.15:
+        text = text[:1].lower() + text[1:].rstrip(".")
+    return text
+
+
+def _about_own_thing(api: AskableApi, rng: Random) -> OwnDraft:
+    """Return a request about a thing of the API's own that no function of any sort serves."""
+    words = _with_thing(api, rng)
+    [row] = word_table("outside")["near"]
+    request = rng.choice(parted(row["requests"]))
+    mood = "ask" if re.match(r"(?:who|what|how|why)\b", request) else "do"
+    return OwnDraft(_said_of_thing(api, words, request, mood, rng), [], source="near")
+
+
+def _other_act(api: AskableApi, rng: Random) -> OwnDraft:
+    """Return a request for something else to be done with a thing of the API's own.
+
+    What is done belongs to no function that takes such a thing, nor to a family of one that does.
+    """
+    words = _with_thing(api, rng)
+    primary = words.primary
+    assert primary is not None
+    shape = _shape(words, primary)
+    taking = [
+        name
+        for name, each in api.words.items()
+        if any(_shape(each, parameter) == shape for parameter in each.kinds)
+    ]
+    served = {family for name in taking for family in families_of(api.acts[name])}
+    served |= {"look"} if any(words.verb in _LOOKS for words in api.words.values()) else set()
+    own = {act.name for each in api.acts.values() for act in each}
+    others = [act for act in acts() if _fits(act, words) and act.family not in served | _TOO_WIDE]
+    others = [act for act in others if act.name not in own]
+    if not others:
+        raise NoSuchTask("every act might be served")
+    act = rng.choice(others)
+    mood = rng.choice([mood for mood in act.phrases if _usable(act, mood)])
+    phrase = rng.choice(_usable(act, mood))
+    return OwnDraft(_said_of_thing(api, words, phrase, mood, rng), [], source=f"not {act.name}")
+
+
+_LOOKS = frozenset("get show list find search tell look check".split())  # noqa: SIM905
+_OF_THINGS = frozenset({"end", "make", "send", "give", "start", "pay", "approve", "extend"})
+
+
+def _fits(act: Act, words: FunctionWords) -> bool:
+    return act.family in _OF_THINGS and any(_usable(act, mood) for mood in act.phrases)
+
+
+def _usable(act: Act, mood: str) -> list[str]:
+    return [p for p in act.phrases[mood] if "{x}" in p and not re.search(r"\{(?!x\})", p)]
+
+
+def _shape(words: FunctionWords, parameter: str) -> str:
+    kind = words.kinds[parameter]
+    return f"{kind.kind} {kind.pattern or kind.format or kind.examples[:1] or kind.topic}"
+
+
+def _with_thing(api: AskableApi, rng: Random) -> FunctionWords:
+    things = [w for name in api.names if (w := api.words[name]).primary and _is_thing(w)]
+    if not things:
+        raise NoSuchTask("no things")
+    return rng.choice(things)
+
+
+def _is_thing(words: FunctionWords) -> bool:
+    primary = words.primary
+    return primary is not None and words.kinds[primary].kind in ("identifier", "free_text")
+
+
+def _said_of_thing(
+    api: AskableApi, words: FunctionWords, phrase: str, mood: str, rng: Random
+) -> str:
+    primary = words.primary
+    assert primary is not None
+    value = drawn_call(api, words.doc.name, rng).arguments[primary]
+    thing = named_value(words, primary, value, rng)
+    return request_text([Said(words.filled(phrase.replace("{x}", thing)), mood, ())], rng)
+
+
+def _left_out(api: AskableApi, rng: Random) -> OwnDraft:
+    """Return a request whose function is not offered; none where another might do."""
+    function = rng.choice(api.names)
+    if any(_alike(api, function, other) for other in api.words if other != function):
+        raise NoSuchTask("another function might do")
+    call = drawn_call(api, function, rng)
+    frame: Frame = drawn_frame(api, call, rng)
+    text = request_text([said_call(api.words[function], frame, call.arguments, rng)], rng)
+    return OwnDraft(text, [], [frame], left_out=function, source="left out")
+
+
+def _alike(api: AskableApi, one: str, other: str) -> bool:
+    """Return whether two functions do what belongs to one family with things of one sort."""
+    families = families_of(api.acts[one]) & families_of(api.acts[other])
+    if not families and api.acts[one] and api.acts[other]:
+        return False
+    shapes = [{_shape(w, p) for p in w.kinds} for w in (api.words[one], api.words[other])]
+    return bool(shapes[0] & shapes[1]) or api.words[one].noun == api.words[other].noun
+
+
+def outside_requests() -> Iterator[str]:
+    """Yield all requests from outside, for tests."""
+    for part in ("faq", "foreign"):
+        for row in _outside(part):
+            yield from row.requests

@@ -1,0 +1,228 @@
+"""Drawn calls: a function with values that fit together, of the part that is made."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from fctncalling.lab.forge.own_api.askable_api import AskableApi
+from fctncalling.lab.forge.single_turn.forged_task import NoSuchTask
+from fctncalling.lab.own_api.kinds import ArgumentKind
+from fctncalling.lab.own_api.kinds.argument_kind import same
+from fctncalling.lab.own_api.words.frames import Frame
+from fctncalling.lab.own_api.words.function_words import FunctionWords
+from fctncalling.lab.own_api.words.nouns import singular, spaced
+
+_OPTIONAL_SHARE = 0.35
+_FLAG_SHARE = 0.25
+_MOST_OPTIONAL = 3
+_OWN_PHRASES_SHARE = 0.75  # of the tasks of a function that the user gave phrases
+_DOC_SHARE = 0.12
+_CHANGES = frozenset("move update change edit set modify patch adjust reschedule amend".split())  # noqa: SIM905
+_PAIRS = (
+    ("start", "end"),
+    ("begin", "end"),
+    ("from", "to"),
+    ("from", "until"),
+    ("since", "until"),
+    ("after", "before"),
+    ("check in", "check out"),
+    ("checkin", "checkout"),
+    ("min", "max"),
+    ("first", "last"),
+    ("open", "close"),
+    ("opens", "closes"),
+    ("pickup", "return"),
+)
+_OPEN_KINDS = frozenset(
+    "identifier person_name free_text email phone url date datetime".split()  # noqa: SIM905
+)
+_TRIES = 60
+
+
+@dataclass(frozen=True)
+class DrawnCall:
+    """A function, its values, and what is accepted of each parameter."""
+
+    function: str
+    arguments: Mapping[str, Any]
+    truth: Mapping[str, Any]
+
+    def accepted(self) -> dict[str, dict[str, Any]]:
+        """Return the call as a ground truth lists it."""
+        return {self.function: dict(self.truth)}
+
+
+def drawn_call(
+    api: AskableApi, function: str, rng: Random, given: Mapping[str, Any] | None = None
+) -> DrawnCall:
+    """Return a call with drawn values, those given kept; NoSuchTask where none fits."""
+    words = api.words[function]
+    names = _mentioned(words, rng)
+    arguments: dict[str, Any] = {}
+    for name in words.kinds:
+        if given is not None and name in given:
+            arguments[name] = given[name]
+        elif name in names:
+            arguments[name] = _value(api, words.kinds[name], rng)
+    _keep_conditions(words, arguments, rng)
+    _put_in_order(words, arguments)
+    _match_mail(arguments, words)
+    _require_apart(words, arguments)
+    return DrawnCall(function, arguments, truth_of(words, arguments))
+
+
+def truth_of(words: FunctionWords, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is accepted of each parameter: what goes unsaid stays out or has its default."""
+    truth: dict[str, Any] = {}
+    for name, kind in words.kinds.items():
+        if name in arguments:
+            truth[name] = kind.accepted(arguments[name])
+        elif len(unsaid := kind.accepted_unsaid()) > 1:
+            truth[name] = unsaid
+    return truth
+
+
+def _mentioned(words: FunctionWords, rng: Random) -> list[str]:
+    """Return the parameters that a request mentions."""
+    needed = [name for name, kind in words.kinds.items() if kind.required]
+    optional = [n for n, kind in words.kinds.items() if not kind.required and kind.can_be_asked]
+    chosen = [
+        name
+        for name in optional
+        if rng.random() < (_FLAG_SHARE if words.kinds[name].kind == "boolean" else _OPTIONAL_SHARE)
+    ]
+    chosen = rng.sample(chosen, min(len(chosen), _MOST_OPTIONAL))
+    changes = words.verb in _CHANGES and len(needed) < 2
+    if changes and optional and not chosen:
+        chosen = [rng.choice(optional)]
+    return [name for name in words.kinds if name in needed or name in chosen]
+
+
+def _value(api: AskableApi, kind: ArgumentKind, rng: Random) -> Any:
+    """Return a value of the part that is made: an eighth of all open values is held out."""
+    for _ in range(_TRIES):
+        value = kind.draw(rng)
+        if kind.kind not in _OPEN_KINDS or is_held_out(value) is api.held_out:
+            return value
+    raise NoSuchTask(f"no {kind.kind} of this part")
+
+
+def is_held_out(value: Any) -> bool:
+    """Return whether an open value is kept for held-out tasks."""
+    return hashlib.sha256(str(value).encode()).digest()[0] % 8 == 0
+
+
+def _keep_conditions(words: FunctionWords, arguments: dict[str, Any], rng: Random) -> None:
+    """Leave out what only belongs to another value: "Address for the channel email"."""
+    for name, kind in words.kinds.items():
+        if kind.required or (found := _condition(words, name)) is None:
+            continue
+        other, value = found
+        drawn = arguments.get(other)
+        holds = value in drawn if isinstance(drawn, list) else drawn == value
+        if not holds:
+            arguments.pop(name, None)
+        elif name not in arguments and kind.can_be_asked and rng.random() < 0.6:
+            arguments[name] = kind.draw(rng)
+
+
+def _condition(words: FunctionWords, name: str) -> tuple[str, Any] | None:
+    about = words.kinds[name].description.lower()
+    for other, kind in words.kinds.items():
+        values = kind.item.values if kind.item is not None else kind.values
+        noun = singular(spaced(other))
+        if other == name or not re.search(rf"\b{re.escape(noun)}\b", about):
+            continue
+        for value in values:
+            if re.search(rf"\b{re.escape(noun)} (?:is )?{re.escape(str(value).lower())}\b", about):
+                return other, value
+    return None
+
+
+def _put_in_order(words: FunctionWords, arguments: dict[str, Any]) -> None:
+    """Exchange values that stand the wrong way round: an end before its start."""
+    for name, other in ordered_pairs(words):
+        if name not in arguments or other not in arguments:
+            continue
+        first, second = arguments[name], arguments[other]
+        if first == second:
+            raise NoSuchTask("no time passes")
+        if first > second:
+            arguments[name] = second
+            arguments[other] = first
+
+
+def ordered_pairs(words: FunctionWords) -> list[tuple[str, str]]:
+    """Return pairs of parameters of which one is before the other."""
+    found: list[tuple[str, str]] = []
+    sorts = ("date", "time", "datetime", "integer", "number", "quantity_with_unit", "year")
+    for name, kind in words.kinds.items():
+        for other, its in words.kinds.items():
+            if name == other or kind.kind != its.kind or kind.kind not in sorts:
+                continue
+            one, two = f" {spaced(name)} ", f" {spaced(other)} "
+            for first, second in _PAIRS:
+                if f" {first} " in one and one.replace(f" {first} ", f" {second} ") == two:
+                    found.append((name, other))
+    return found
+
+
+def _match_mail(arguments: dict[str, Any], words: FunctionWords) -> None:
+    """Give an e-mail address the name of the person it belongs to."""
+    person = next((n for n in arguments if words.kinds[n].kind == "person_name"), None)
+    mail = next((n for n in arguments if words.kinds[n].kind == "email"), None)
+    if person is None or mail is None or not str(arguments[mail]).endswith(".example"):
+        return
+    name = unicodedata.normalize("NFKD", str(arguments[person]).lower())
+    plain = re.sub(r"[^a-z .]", "", name).replace(" ", ".")
+    if plain:
+        arguments[mail] = f"{plain}@{str(arguments[mail]).partition('@')[2]}"
+
+
+def _require_apart(words: FunctionWords, arguments: Mapping[str, Any]) -> None:
+    """Refuse two equal values of one kind: from a place to itself, a person with himself."""
+    seen: list[tuple[str, Any]] = []
+    for name, value in arguments.items():
+        kind = words.kinds[name].kind
+        if kind in ("boolean", "integer", "number", "quantity_with_unit", "array", "enum"):
+            continue
+        if any(kind == other and same(value, its) for other, its in seen):
+            raise NoSuchTask("two equal values")
+        seen.append((kind, value))
+
+
+def drawn_frame(
+    api: AskableApi, call: DrawnCall, rng: Random, *, without: str | None = None
+) -> Frame:
+    """Return a phrase whose slots the call fills; NoSuchTask where none fits."""
+    fitting = [
+        frame
+        for frame in api.frames[call.function]
+        if set(frame.parameters) <= call.arguments.keys() and without not in frame.parameters
+    ]
+    if not fitting:
+        raise NoSuchTask("no phrase")
+    own = [frame for frame in fitting if frame.source == "file"]
+    if own and rng.random() < _OWN_PHRASES_SHARE:
+        return rng.choice(own)
+    from_doc = [frame for frame in fitting if frame.source == "doc"]
+    of_acts = [frame for frame in fitting if frame.source.startswith("act")]
+    if of_acts and (not from_doc or rng.random() >= _DOC_SHARE):
+        return _by_mood(of_acts, rng)
+    return rng.choice(from_doc or fitting)
+
+
+def _by_mood(frames: list[Frame], rng: Random) -> Frame:
+    """Return a frame, statements and questions as often as orders though there are fewer."""
+    moods = [mood for mood in ("do", "do", "want", "say", "say", "ask") if _of(frames, mood)]
+    return rng.choice(_of(frames, rng.choice(moods)))
+
+
+def _of(frames: list[Frame], mood: str) -> list[Frame]:
+    return [frame for frame in frames if frame.mood == mood]

@@ -1,0 +1,179 @@
+"""Entries of an own API's tasks, proven; drafts that prove nothing are thrown away and counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from fctncalling.checkers import check
+from fctncalling.checkers.clarify import GUESSED, NEEDLESS_QUESTION, ClarifyRecord
+from fctncalling.data.types import Call, FunctionDoc, Task
+from fctncalling.envs.handlers.registry import get_handler
+from fctncalling.envs.users.rule_user import RuleUser
+from fctncalling.lab.forge.forged_entry import ForgedEntry
+from fctncalling.lab.forge.own_api.askable_api import AskableApi
+from fctncalling.lab.forge.own_api.declined import declined
+from fctncalling.lab.forge.own_api.own_draft import OwnDraft
+from fctncalling.lab.forge.own_api.own_single_turn import missing_value, one_call, several_calls
+from fctncalling.lab.forge.single_turn.entries import difficulty
+from fctncalling.lab.forge.single_turn.forged_task import NoSuchTask, SingleTurnTask
+from fctncalling.lab.forge.single_turn.proof import proof_fault
+from fctncalling.lab.own_api.words.nouns import spaced
+
+Maker = Callable[[AskableApi, Random, str], OwnDraft]
+OWN_CATEGORIES: dict[str, float] = {
+    "multiple": 50.0,
+    "parallel_multiple": 14.0,
+    "irrelevance": 18.0,
+    "clarify": 7.0,
+}
+"""Category -> its share of a file, in the order in which a file holds them."""
+_MAKERS: dict[str, Maker] = {
+    "multiple": one_call,
+    "parallel_multiple": several_calls,
+    "clarify": missing_value,
+}
+_TRIES = 400
+UNANSWERED = "has a question that the user does not understand"
+
+
+def own_entry(api: AskableApi, category: str, seed: int, index: int, attempt: int) -> ForgedEntry:
+    """Return task `index` of a category; nothing but API, seed, index and attempt decides.
+
+    Raises NoSuchTask where the API gives none.
+    """
+    part = "held out " if api.held_out else ""
+    rng = Random(f"{part}{seed} {category} {index} {attempt}")
+    thrown: Counter[str] = Counter()
+    for attempted in range(_TRIES):
+        # Functions take turns, whatever can be drawn of them.
+        function = api.names[(index + attempt + attempted) % len(api.names)] if api.names else ""
+        try:
+            if category == "irrelevance":
+                draft = declined(api, rng)
+            else:
+                draft = _MAKERS[category](api, rng, function)
+        except NoSuchTask as fault:
+            thrown[str(fault)] += 1
+            continue
+        entry = _entry(api, draft, category, index)
+        if why := _fault(entry, draft):
+            thrown[why] += 1
+            continue
+        return ForgedEntry(entry, _difficulty(draft, entry), _provenance(draft), thrown)
+    most = ", ".join(f"{count} {each}" for each, count in thrown.most_common(3))
+    raise NoSuchTask(f"{category}: no task after {_TRIES} drafts ({most})")
+
+
+def _entry(api: AskableApi, draft: OwnDraft, category: str, index: int) -> dict[str, Any]:
+    if draft.turns:
+        name = str(api.api.tool_class).replace(":", ".")
+        return {
+            "id": f"{category}_{index}",
+            "question": [[{"role": "user", "content": text}] for text in draft.turns],
+            "involved_classes": [name],
+            "initial_config": {name.rsplit(".", 1)[-1]: draft.scenario},
+            "ground_truth": [list(calls) for calls in draft.turn_calls],
+        }
+    docs = [doc for doc in api.docs if doc["name"] != draft.left_out]
+    entry: dict[str, Any] = {
+        "id": f"{'clarify_missing' if category == 'clarify' else category}_{index}",
+        "question": [[{"role": "user", "content": draft.question}]],
+        "function": docs,
+    }
+    if draft.calls:
+        entry["ground_truth"] = [call.accepted() for call in draft.calls]
+    if draft.missing:
+        [call] = draft.calls
+        entry["missing_parameters"] = [draft.missing]
+        entry["user_knows"] = {draft.missing: call.arguments[draft.missing]}
+    return entry
+
+
+def _task(entry: dict[str, Any]) -> Task:
+    return Task(
+        entry["id"],
+        entry["id"].rpartition("_")[0],
+        entry["question"],
+        functions=[
+            FunctionDoc(doc["name"], doc["description"], doc["parameters"])
+            for doc in entry.get("function", ())
+        ],
+        ground_truth=entry.get("ground_truth"),
+        initial_config=entry.get("initial_config", {}),
+        involved_classes=entry.get("involved_classes", ()),
+        extra={key: entry[key] for key in ("user_knows", "missing_parameters") if key in entry},
+    )
+
+
+def _fault(entry: dict[str, Any], draft: OwnDraft) -> str | None:
+    """Return why a task is not proven; None where it is: see `proof_fault`."""
+    task = _task(entry)
+    if draft.calls and (fault := _plain_fault(task, draft)):
+        return fault
+    if not draft.missing:
+        return proof_fault(_offering(task, draft))
+    if fault := proof_fault(replace(_offering(task, draft), category="multiple")):
+        return fault
+    record = _record(draft)
+    if check(task, ClarifyRecord(record, 0)).error_type != GUESSED:
+        return "passes without a question"
+    if check(task, ClarifyRecord(record, 2)).error_type != NEEDLESS_QUESTION:
+        return "passes with a question too many"
+    return None if _answers(task, draft, record) else UNANSWERED
+
+
+def _offering(task: Task, draft: OwnDraft) -> Task:
+    """Return a task that offers its own functions and one other: a wrong one is as wrong as any.
+
+    What is proven of two holds for all, and three hundred functions would take a second.
+    """
+    named = {call.function for call in draft.calls}
+    others = [doc for doc in task.functions if doc.name not in named]
+    kept = [doc for doc in task.functions if doc.name in named]
+    return replace(task, functions=[*kept, *others[:1]])
+
+
+def _record(draft: OwnDraft) -> list[dict[str, dict[str, Any]]]:
+    return [{call.function: dict(call.arguments)} for call in draft.calls]
+
+
+def _plain_fault(task: Task, draft: OwnDraft) -> str | None:
+    """Return why the drawn values themselves, written and read as text, are not accepted."""
+    handler = get_handler("python_calls")
+    calls = [Call(each.function, dict(each.arguments)) for each in draft.calls]
+    record = handler.decode_ast(handler.render(calls))
+    checked = replace(_offering(task, draft), category="parallel_multiple")
+    verdict = check(checked, record)
+    return None if verdict.valid else f"the values said are refused: {verdict.error_type}"
+
+
+def _answers(task: Task, draft: OwnDraft, record: list[dict[str, dict[str, Any]]]) -> bool:
+    """Return whether the user says the value when asked for it."""
+    question = f"Could you please tell me the {spaced(draft.missing)}?"
+    about = {"task_id": task.id, "category": task.category, "turn": 0, "task": task}
+    conversation = [*task.question[0], {"role": "assistant", "content": question}]
+    answer = RuleUser("plain")(conversation, about) or ""
+    return check(task, ClarifyRecord(record, 1, [answer])).valid
+
+
+def _difficulty(draft: OwnDraft, entry: dict[str, Any]) -> float:
+    if draft.turns:
+        return round(min(1.0, 0.1 * sum(len(calls) for calls in draft.turn_calls)), 3)
+    truth = entry.get("ground_truth")
+    return difficulty(SingleTurnTask(draft.question, entry["function"], truth, {}))
+
+
+def _provenance(draft: OwnDraft) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "functions": [call.function for call in draft.calls],
+        "frames": [f"{frame.source}/{frame.mood}: {frame.text}" for frame in draft.frames],
+        "said": [sorted(call.arguments) for call in draft.calls],
+    }
+    for name in ("missing", "left_out", "source"):
+        if value := getattr(draft, name):
+            told[name] = value
+    return told

@@ -1,0 +1,152 @@
+"""`forge --api SPEC`: tasks of a user's own functions, from their documents alone."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
+from fctncalling.lab.forge.forge_files import ForgeFiles
+from fctncalling.lab.forge.own_api.askable_api import AskableApi, askable_api
+from fctncalling.lab.forge.own_api.coverage import coverage_page
+from fctncalling.lab.forge.own_api.own_entries import OWN_CATEGORIES
+from fctncalling.lab.forge.own_api.own_run import OwnForgeRun
+from fctncalling.lab.forge.own_api.own_settings import OwnForgeSettings
+from fctncalling.lab.forge.own_api.own_single_turn import can_be_open
+from fctncalling.lab.own_api.api import OwnApi
+from fctncalling.lab.own_api.kinds import argument_kinds
+from fctncalling.lab.own_api.kinds.find import guessed
+from fctncalling.lab.own_api.specifications import load_api
+from fctncalling.lab.own_api.words.frames import Frame
+from fctncalling.lab.own_api.words.phrase_files import read_phrases, write_phrases
+
+_FLAGS = ("scenarios", "kinds", "phrases")
+MOST_GUESSES_TOLD = 8
+
+
+def add_own_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of an own API."""
+    add = parser.add_argument_group("tasks of your own API").add_argument
+    add(
+        "--api",
+        metavar="SPEC",
+        help="your own functions: module:Class, an OpenAPI document or tool schemas "
+        "(FILE.yaml, FILE.json), mcp:COMMAND or mcp:URL",
+    )
+    add("--scenarios", type=Path, metavar="FILE", help="states of a Python class to begin from")
+    add("--kinds", type=Path, metavar="FILE", help="kinds of values, where they are guessed wrong")
+    add("--phrases", type=Path, metavar="FILE", help="phrases of your own, used beside ours")
+    add("--write_phrases", type=Path, metavar="FILE", help="write our phrases for you to edit")
+    add(
+        "--held_out",
+        type=int,
+        default=0,
+        metavar="N",
+        help="write N tasks more to FILE.held_out.jsonl, of phrases and values that FILE has not",
+    )
+
+
+def run_own(args: argparse.Namespace) -> int:
+    """Make the tasks, their ledger and the coverage table; return 0."""
+    api = load_api(args.api, scenarios=args.scenarios)
+    kinds = argument_kinds(api, args.kinds)
+    phrases = read_phrases(args.phrases, api, kinds) if args.phrases else {}
+    askable = askable_api(api, kinds, phrases)
+    if not askable.names:
+        first = next(iter(askable.unasked.items()), ("", "it has no function"))
+        raise InputError(f"{args.api}: nothing can be asked for: {first[0]}: {first[1]}")
+    for line in _told(askable):
+        print(line, file=sys.stderr)
+    if args.write_phrases:
+        write_phrases(args.write_phrases, askable.frames)
+        print(f"phrases: {args.write_phrases}", file=sys.stderr)
+    report = [_made(args, api, askable, args.output, args.num_tasks)]
+    if args.held_out:
+        rest = askable_api(api, kinds, phrases, held_out=True)
+        path = args.output.with_name(f"{args.output.name}.held_out.jsonl")
+        report.append(_made(args, api, rest, path, args.held_out))
+    print(json.dumps(report, indent=2) if args.json else "\n".join(map(_line, report)))
+    return 0
+
+
+def _made(
+    args: argparse.Namespace, api: OwnApi, askable: AskableApi, output: Path, num_tasks: int
+) -> dict[str, object]:
+    settings = OwnForgeSettings(
+        num_tasks,
+        args.seed,
+        own_categories(args.category, askable),
+        api,
+        tuple((flag, getattr(args, flag)) for flag in _FLAGS),
+        askable.held_out,
+    )
+    files = ForgeFiles(output, settings)
+    _write(files, settings, askable)
+    page = output.with_name(f"{output.name}.coverage.md")
+    page.write_text(coverage_page(askable, files.ledger), encoding="utf-8")
+    totals = files.summary()["totals"]
+    return {"output": str(output), "coverage": str(page), **totals}
+
+
+def _write(files: ForgeFiles, settings: OwnForgeSettings, askable: AskableApi) -> None:
+    if files.is_finished():
+        return
+    run = OwnForgeRun(settings, askable)
+    with files:
+        files.name_what_is_whole()
+        if files.is_finished():
+            return
+        for texts in files.take_up():
+            run.remember(texts)
+        missing = settings.num_tasks - files.num_tasks
+        for entry, line in with_progress_bar(
+            run.tasks(files.num_tasks), "forging", "task", missing
+        ):
+            files.write(entry, line)
+        files.finish()
+
+
+def own_categories(named: Sequence[str] | None, api: AskableApi) -> tuple[str, ...]:
+    """Return the categories to make: those named, else all that the API allows."""
+    allowed = [
+        name
+        for name in OWN_CATEGORIES
+        if name != "multi_turn_base" or api.api.tool_class is not None
+    ]
+    if not any(_may_be_open(api, name) for name in api.names):
+        allowed.remove("clarify")
+    if named is None:
+        return tuple(allowed)
+    if unknown := [name for name in named if name not in allowed]:
+        raise InputError(f"--category {unknown[0]}: this API allows {', '.join(allowed)}")
+    return tuple(name for name in allowed if name in named)
+
+
+def _may_be_open(api: AskableApi, name: str) -> bool:
+    return any(kind.required and can_be_open(kind) for kind in api.words[name].kinds.values())
+
+
+def _told(api: AskableApi) -> list[str]:
+    kinds = {(name, p): k for name, w in api.words.items() for p, k in w.kinds.items()}
+    lines = [*api.api.notes, *guessed(kinds)]
+    more = len(lines) - MOST_GUESSES_TOLD
+    told = [f"note: {line}" for line in lines[:MOST_GUESSES_TOLD]]
+    if more > 0:
+        told.append(f"note: {more} further notes: FILE.coverage.md has them all")
+    return told + [f"not asked for: {name}: {why}" for name, why in api.unasked.items()]
+
+
+def _line(report: Mapping[str, object]) -> str:
+    thrown = report["thrown_away"]
+    assert isinstance(thrown, dict)
+    told = ", ".join(f"{count} {why}" for why, count in sorted(thrown.items())) or "none"
+    return (
+        f"{report['tasks']} tasks in {report['output']}; coverage: {report['coverage']}; "
+        f"drafts thrown away: {told}"
+    )
+
+
+__all__ = ["Frame", "add_own_arguments", "own_categories", "run_own"]

@@ -1,0 +1,189 @@
+"""Single-turn tasks of an own API: one call, several calls, a value that is not said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from fctncalling.checkers.said_values import is_said
+from fctncalling.lab.forge.own_api.askable_api import AskableApi
+from fctncalling.lab.forge.own_api.drawn_call import DrawnCall, drawn_call, drawn_frame, truth_of
+from fctncalling.lab.forge.own_api.own_draft import OwnDraft
+from fctncalling.lab.forge.single_turn.forged_task import NoSuchTask
+from fctncalling.lab.own_api.kinds import ArgumentKind
+from fctncalling.lab.own_api.words.frames import Frame
+from fctncalling.lab.own_api.words.function_words import FunctionWords
+from fctncalling.lab.own_api.words.nouns import plural, with_article
+from fctncalling.lab.own_api.words.request_text import (
+    Said,
+    Several,
+    plural_text,
+    request_text,
+    said_call,
+)
+
+FEWEST_VALUES = 3  # of a listed parameter whose value may go unsaid
+
+
+def one_call(api: AskableApi, rng: Random, function: str) -> OwnDraft:
+    """Return a request for one call among all functions."""
+    call = drawn_call(api, function, rng)
+    frame = drawn_frame(api, call, rng)
+    said = said_call(api.words[function], frame, call.arguments, rng)
+    return OwnDraft(request_text([said], rng), [call], [frame])
+
+
+def several_calls(api: AskableApi, rng: Random, function: str) -> OwnDraft:
+    """Return a request for two or three calls, of one function or of several."""
+    words = api.words[function]
+    roll = rng.random()
+    if roll < 0.5 and words.primary is not None:
+        return _several_things(api, rng, function)
+    if roll < 0.62:
+        return _twice_otherwise(api, rng, function)
+    return _one_after_the_other(api, rng, function)
+
+
+def _several_things(api: AskableApi, rng: Random, function: str) -> OwnDraft:
+    """Return one phrase for several things: "L-311 and L-312"."""
+    words = api.words[function]
+    primary = words.primary
+    assert primary is not None
+    first = drawn_call(api, function, rng)
+    calls = [first]
+    for _ in range(rng.choice((1, 1, 1, 1, 2))):
+        other = drawn_call(api, function, rng, first.arguments).arguments
+        fresh = drawn_call(api, function, rng).arguments[primary]
+        calls.append(drawn_call_of(words, {**other, primary: fresh}))
+    things = [call.arguments[primary] for call in calls]
+    if len(set(map(str, things))) < len(things) or not all(isinstance(e, str) for e in things):
+        raise NoSuchTask("the same thing twice")
+    calls = [drawn_call_of(words, {**first.arguments, primary: each}) for each in things]
+    frame = drawn_frame(api, first, rng)
+    text = plural_text(frame.text, primary) if primary in frame.parameters else None
+    if text is None:
+        raise NoSuchTask("speaks of one thing")
+    frame = Frame(frame.function, frame.mood, text, frame.source)
+    said = said_call(words, frame, {**first.arguments, primary: Several(tuple(things))}, rng)
+    if len(first.arguments) > 1 and rng.random() < 0.4:
+        each = rng.choice((", each of them", " each", ", both the same", " in each case"))
+        each = each if len(things) == 2 else " each"
+        said = Said(f"{said.phrase}{each}", said.mood, said.sentences)
+    return OwnDraft(request_text([said], rng), calls, [frame])
+
+
+def drawn_call_of(words: FunctionWords, arguments: dict[str, Any]) -> DrawnCall:
+    """Return a call of given values."""
+    return DrawnCall(words.doc.name, arguments, truth_of(words, arguments))
+
+
+def _twice_otherwise(api: AskableApi, rng: Random, function: str) -> OwnDraft:
+    """Return one phrase for two calls that differ in a listed value: "once as a, once as b"."""
+    words = api.words[function]
+    listed = [
+        name
+        for name, kind in words.kinds.items()
+        if kind.kind == "enum" and len(kind.values) > 1 and name != words.primary
+    ]
+    if not listed:
+        raise NoSuchTask("no listed values")
+    name = rng.choice(listed)
+    first = drawn_call(api, function, rng)
+    values = rng.sample(list(words.kinds[name].values), 2)
+    calls = [drawn_call_of(words, {**first.arguments, name: each}) for each in values]
+    rest = {key: value for key, value in first.arguments.items() if key != name}
+    frame = drawn_frame(api, DrawnCall(function, rest, {}), rng)
+    said = said_call(words, frame, rest, rng)
+    one, two = (str(each).replace("_", " ") for each in values)
+    label = words.label(name)
+    both = rng.choice(
+        (
+            f"once with {label} {one} and once with {label} {two}",
+            f"first as {one}, then as {two}",
+            f"once as {one} and once as {two}",
+            f"one time {one}, one time {two}",
+        )
+    )
+    said = Said(f"{said.phrase}, {both}", said.mood, said.sentences)
+    return OwnDraft(request_text([said], rng), calls, [frame])
+
+
+def _one_after_the_other(api: AskableApi, rng: Random, function: str) -> OwnDraft:
+    """Return two or three requests in one message."""
+    count = 2 if rng.random() < 0.8 else 3
+    functions = [function, *(rng.choice(api.names) for _ in range(count - 1))]
+    calls: list[DrawnCall] = []
+    frames: list[Frame] = []
+    said: list[Said] = []
+    for name in functions:
+        words = api.words[name]
+        given = _same_thing(api, calls, name) if rng.random() < 0.35 else None
+        call = drawn_call(api, name, rng, given)
+        if any(call.accepted() == other.accepted() for other in calls):
+            raise NoSuchTask("the same call twice")
+        frame = drawn_frame(api, call, rng)
+        calls.append(call)
+        frames.append(frame)
+        pronoun = given is not None and words.primary in frame.parameters and rng.random() < 0.6
+        if pronoun and words.primary is not None:
+            frame = _with_pronoun(frame, words, rng)
+        rest = {k: v for k, v in call.arguments.items() if not pronoun or k != words.primary}
+        said.append(said_call(words, frame, rest, rng))
+    return OwnDraft(request_text(said, rng), calls, frames)
+
+
+def _same_thing(
+    api: AskableApi, calls: Sequence[DrawnCall], function: str
+) -> dict[str, Any] | None:
+    """Return the thing of the call before for a function that takes the same sort."""
+    words = api.words[function]
+    if not calls or words.primary is None or words.kinds[words.primary].kind != "identifier":
+        return None
+    before = api.words[calls[-1].function]
+    if before.primary != words.primary or before.doc.name == function:
+        return None
+    return {words.primary: calls[-1].arguments[before.primary]}
+
+
+def _with_pronoun(frame: Frame, words: FunctionWords, rng: Random) -> Frame:
+    noun = words.thing_nouns()[0] if words.thing_nouns() else words.noun
+    text = rng.choice((f"the same {noun}", f"that {noun}", f"this very {noun}"))
+    return Frame(
+        frame.function, frame.mood, frame.text.replace(f"{{{words.primary}}}", text), frame.source
+    )
+
+
+def missing_value(api: AskableApi, rng: Random, function: str) -> OwnDraft:
+    """Return a request that leaves a demanded value open."""
+    words = api.words[function]
+    call = drawn_call(api, function, rng)
+    open_ones = [
+        name
+        for name, kind in words.kinds.items()
+        if kind.required and name in call.arguments and can_be_open(kind)
+    ]
+    if not open_ones:
+        raise NoSuchTask("nothing can be left open")
+    missing = rng.choice(open_ones)
+    said = {name: value for name, value in call.arguments.items() if name != missing}
+    if missing == words.primary:
+        frame = drawn_frame(api, call, rng)
+        noun = words.thing_nouns()[0] if words.thing_nouns() else words.label(missing)
+        text = rng.choice((f"my {noun}", with_article(noun), f"one of the {plural(noun)}"))
+        frame = Frame(
+            frame.function, frame.mood, frame.text.replace(f"{{{missing}}}", text), frame.source
+        )
+    else:
+        frame = drawn_frame(api, call, rng, without=missing)
+    question = request_text([said_call(words, frame, said, rng)], rng)
+    if is_said(call.arguments[missing], question):
+        raise NoSuchTask("says what it leaves open")
+    return OwnDraft(question, [call], [frame], missing=missing)
+
+
+def can_be_open(kind: ArgumentKind) -> bool:
+    """Return whether a value of a kind may go unsaid and be asked for."""
+    if kind.kind == "enum":
+        return len(kind.values) >= FEWEST_VALUES
+    return kind.kind not in ("boolean", "array", "object", "one_of", "free_text")

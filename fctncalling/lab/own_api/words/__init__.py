@@ -1,0 +1,1 @@
+"""Words: requests for functions from names and descriptions alone."""

@@ -1,0 +1,139 @@
+"""Acts: what functions do, in the words of those who ask for it, matched to functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from fctncalling.lab.own_api.words.function_words import FunctionWords
+from fctncalling.lab.own_api.words.word_tables import parted, word_table
+
+MOODS = ("do", "want", "say", "ask")
+IN_NAME = 4.0
+AT_THE_FRONT = 3.0  # of the first sentence
+IN_SENTENCE = 1.5
+ABOUT = 1.5
+LEAST = 3.0
+NEAR_BEST = 1.6  # below the best score, where an act still belongs to a function
+_ENDING = frozenset(
+    ["cancel", "delete", "remove", "stop", "leave", "end", "close", "drop", "unsubscribe", "disable", "deactivate", "archive", "revoke", "reject", "block", "clear", "withdraw", "terminate", "uninstall", "unassign"]
+)
+_LOOKING = frozenset(
+    "list find search show read count track view fetch lookup browse describe retrieve".split()  # noqa: SIM905
+)
+_MAKING = frozenset("book create add make order register reserve schedule rent enrol lend".split())  # noqa: SIM905
+
+
+@dataclass(frozen=True)
+class Act:
+    """One row of the table."""
+
+    name: str
+    match: re.Pattern[str]
+    about: re.Pattern[str] | None
+    without: re.Pattern[str] | None
+    needs: str  # what the function has to have: owner, thing, nothing, ...
+    family: str
+    phrases: Mapping[str, tuple[str, ...]]
+
+    def score(self, words: FunctionWords) -> float:
+        """Return how well it fits a function; 0 where it does not."""
+        if self.without and self.without.search(words.told):
+            return 0.0
+        if self.about and not self.about.search(words.all_words):
+            return 0.0
+        if not _has(words, self.needs) or not _may_be(words, self.family):
+            return 0.0
+        sentence = words.sentence.lower()
+        if self.match.search(words.name_words):
+            found = IN_NAME
+        elif (at := self.match.search(sentence)) and at.start() == 0:
+            found = AT_THE_FRONT
+        else:
+            found = IN_SENTENCE if at else 0.0
+        return found + (ABOUT if found and self.about else 0.0)
+
+
+def _may_be(words: FunctionWords, family: str) -> bool:
+    """Return whether a function's verb allows a family: to cancel a repair is not to repair."""
+    verb = sort_of_verb(words)
+    if verb == "end":
+        return family in ("end", "return", "change")
+    if verb == "look":
+        return family in ("look", "measure")
+    return verb != "make" or family not in ("end", "look")
+
+
+def sort_of_verb(words: FunctionWords) -> str:
+    """Return what a function's verb does: end, look, make, or "" for others.
+
+    The description's verb comes first: the name `book_details` begins with none.
+    """
+    for verb in (words.verb, words.name_words.split(" ")[0]):
+        for sort, verbs in (("end", _ENDING), ("look", _LOOKING), ("make", _MAKING)):
+            if verb in verbs:
+                return sort
+        if verb == "tell":
+            return ""
+    return ""
+
+
+def _has(words: FunctionWords, needs: str) -> bool:
+    primary = words.primary
+    kind = words.kinds[primary] if primary else None
+    if needs == "nothing":
+        return primary is None
+    if needs == "person_name":
+        return kind is not None and kind.kind == "person_name"
+    if needs == "owner":
+        nouns = words.nouns(primary)[:1] if primary else ()
+        return (
+            primary is not None and words.is_person(primary) and words.noun_of_sentence not in nouns
+        )
+    if needs == "no_fault":
+        return words.fault is None
+    if needs == "thing":
+        return primary is not None and kind is not None and kind.kind != "person_name"
+    return True
+
+
+@cache
+def acts() -> tuple[Act, ...]:
+    """Return the table."""
+    return tuple(
+        Act(
+            name,
+            _pattern(row["match"]),
+            _pattern(row["about"]) if "about" in row else None,
+            _pattern(row["not"]) if "not" in row else None,
+            row.get("with", ""),
+            row["family"],
+            {mood: parted(row[mood]) for mood in MOODS if mood in row},
+        )
+        for name, row in word_table("acts").items()
+    )
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(rf"\b(?:{text})(?:e?s|e?d|ing)?\b", re.IGNORECASE)
+
+
+def acts_of(words: FunctionWords) -> list[Act]:
+    """Return the acts that a function is, the best first; the plainest of its sort for none."""
+    scored = [(act.score(words), act) for act in acts()]
+    best = max((score for score, _ in scored), default=0.0)
+    floor = max(LEAST, best - NEAR_BEST)
+    found = [(score, act) for score, act in scored if score >= floor]
+    ordered = [act for _, act in sorted(found, key=lambda pair: -pair[0])]
+    return ordered or plainest_acts(words)
+
+
+def plainest_acts(words: FunctionWords) -> list[Act]:
+    """Return the act that any function of a sort is: to cancel, to look at, to list, to create."""
+    if words.primary is None:
+        names = {"look": "list_things", "make": "create"}
+    else:
+        names = {"end": "cancel", "look": "details", "make": "create"}
+    return [act for act in acts() if act.name == names.get(sort_of_verb(words))]

@@ -1,0 +1,220 @@
+"""Clauses: the ways in which a request says the value of one parameter beside its phrase."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from random import Random
+from typing import Any, NamedTuple
+
+from fctncalling.lab.own_api.kinds import ArgumentKind
+from fctncalling.lab.own_api.words.function_words import FunctionWords
+from fctncalling.lab.own_api.words.moments import ordinal
+from fctncalling.lab.own_api.words.nouns import spaced
+from fctncalling.lab.own_api.words.spoken_values import spoken, value_clauses
+from fctncalling.lab.own_api.words.word_tables import parted, word_table
+
+LABELLED = ("{l} {v}", "{l}: {v}", "with {l} {v}", "{l} is {v}")
+TEXTS = ("title", "reason", "note", "message", "problem", "query")
+
+
+class SaidValue(NamedTuple):
+    """A value in words: a clause behind the phrase, or a sentence of its own."""
+
+    text: str
+    is_sentence: bool
+
+
+@dataclass(frozen=True)
+class ClauseRow:
+    """One row of the table of clauses."""
+
+    name: re.Pattern[str] | None
+    about: re.Pattern[str] | None
+    kinds: frozenset[str]
+    forms: tuple[str, ...]
+    sentences: tuple[str, ...]
+    literal: str  # how a text is written: plain, title, quoted
+
+    def fits(self, name: str, kind: ArgumentKind) -> bool:
+        """Return whether it is for a parameter."""
+        if self.kinds and kind.kind not in self.kinds:
+            return False
+        words = spaced(name)
+        if self.name and not self.name.search(words):
+            return False
+        return not self.about or bool(self.about.search(f"{words} {kind.description.lower()}"))
+
+
+@cache
+def _rows() -> tuple[ClauseRow, ...]:
+    return tuple(
+        ClauseRow(
+            re.compile(rf"\b(?:{row['name']})\b") if "name" in row else None,
+            re.compile(row["about"]) if "about" in row else None,
+            frozenset(row.get("kinds", "").split()),
+            parted(row["forms"]),
+            parted(row.get("sentences", "")),
+            row.get("literal", ""),
+        )
+        for row in word_table("clauses")["clause"]
+    )
+
+
+def row_of(name: str, kind: ArgumentKind) -> ClauseRow | None:
+    """Return the first row of the table that is for a parameter; None where none is."""
+    return next((row for row in _rows() if row.fits(name, kind)), None)
+
+
+def said_value(words: FunctionWords, name: str, value: Any, rng: Random) -> SaidValue:
+    """Return one way to say a parameter's value beside the phrase."""
+    kind = words.kinds[name]
+    if isinstance(value, bool):
+        return said_flag(words, name, value, rng)
+    own = _of_listed_value(kind, value, rng)
+    if own is not None:
+        return own
+    row = row_of(name, kind)
+    labelled = row is None or rng.random() < (0.12 if row.forms else 0.5)
+    label = words.label(name)
+    if name == words.primary and rng.random() < 0.8:
+        text = named_value(words, name, value, rng)
+        return SaidValue(rng.choice(("{}", "for {}", "- {} -", "it's {}")).format(text), False)
+    if labelled or row is None:
+        forms: Sequence[str] = LABELLED[:3]
+        if kind.kind == "identifier":
+            forms = ("{lv}", "- {lv} -")
+        elif kind.kind == "enum" and row is None:
+            forms = ("{l} {v}", "with {l} {v}", "the {v} {l}", "{v} {l}", "{l}: {v}")
+        return _filled(words, name, value, rng.choice(forms), False, rng, label)
+    sentence = bool(row.sentences) and rng.random() < 0.3
+    form = rng.choice(row.sentences if sentence else row.forms)
+    return _filled(words, name, value, form, sentence, rng, label)
+
+
+def _of_listed_value(kind: ArgumentKind, value: Any, rng: Random) -> SaidValue | None:
+    if kind.kind != "enum":
+        return None
+    clauses, sentences = value_clauses(kind, value)
+    count = len(clauses) + len(sentences)
+    plain = 0.1 if sentences and not clauses else 0.4
+    if not count or rng.random() < plain:
+        return None
+    index = rng.randrange(count)
+    if index < len(clauses):
+        return SaidValue(clauses[index], False)
+    return SaidValue(sentences[index - len(clauses)], True)
+
+
+def _filled(
+    words: FunctionWords,
+    name: str,
+    value: Any,
+    form: str,
+    sentence: bool,
+    rng: Random,
+    label: str,
+) -> SaidValue:
+    kind = words.kinds[name]
+    row = row_of(name, kind)
+    text = spoken(kind, value, rng)
+    text = written(kind, text, row.literal if row else "", rng)
+    if "{lv}" in form:
+        form = form.replace("{lv}", named_value(words, name, value, rng))
+    if "{o}" in form:
+        form = form.replace("{o}", ordinal(int(value)) if isinstance(value, int) else text)
+    found = form.replace("{l}", label).replace("{v}", text)
+    found = re.sub(r"\b(\w+) \1\b", r"\1", found) if label else found
+    return SaidValue(found, sentence)
+
+
+def written(kind: ArgumentKind, text: str, literal: str, rng: Random) -> str:
+    """Return a text's value with or without quotation marks, as people write such a text."""
+    if kind.kind != "free_text" or kind.topic == "proper":
+        return text
+    literal = literal or ("quoted" if kind.topic in ("note", "message", "query") else "title")
+    quotes = {"plain": 0.1, "title": 0.35, "quoted": 0.6}[literal]
+    if rng.random() >= quotes:
+        return text
+    mark = '"' if rng.random() < 0.7 or "'" in text else "'"
+    return f"{mark}{text}{mark}"
+
+
+def named_value(words: FunctionWords, name: str, value: Any, rng: Random) -> str:
+    """Return a number with or without the noun of what it numbers: "loan L-301"."""
+    kind = words.kinds[name]
+    row = row_of(name, kind)
+    text = written(kind, spoken(kind, value, rng), row.literal if row else "", rng)
+    if kind.kind == "enum" and name == words.primary:
+        noun = words.thing_nouns()[0]
+        return rng.choice((f"the {text} {noun}", f"{noun} {text}", f"the {text}", f"the {text}"))
+    if kind.kind != "identifier" or isinstance(value, list):
+        return text
+    nouns = words.thing_nouns() if name == words.primary else words.nouns(name)[:2]
+    needs_noun = str(value).isdigit()
+    if not nouns or (not needs_noun and rng.random() < 0.5):
+        return text
+    noun = rng.choice(nouns)
+    determiner = rng.choice(("", "", "", "the "))
+    return f"{determiner}{noun} {text}"
+
+
+# --- flags -----------------------------------------------------------------------------------
+
+
+def said_flag(words: FunctionWords, name: str, value: bool, rng: Random) -> SaidValue:
+    """Return one way to say a flag: from the table, from its name, from its description."""
+    forms = _flag_rows(name, value) + _described_flag(words, name, value)
+    text = rng.choice(forms)
+    return SaidValue(text.removeprefix("~"), not text.startswith("~"))
+
+
+def _flag_rows(name: str, value: bool) -> list[str]:
+    table = word_table("value_words")["flags"]
+    found: list[str] = []
+    for word in spaced(name).split():
+        if word in table:
+            found += parted(table[word]["yes" if value else "no"])
+    return found
+
+
+def _described_flag(words: FunctionWords, name: str, value: bool) -> list[str]:
+    spoken_name = spaced(name)
+    first, _, rest = spoken_name.partition(" ")
+    described = words.kinds[name].description.split(". ")[0].rstrip(".").strip()
+    low = described[:1].lower() + described[1:]
+    found: list[str] = []
+    if first in ("include", "with", "show", "has", "need", "needs", "add", "return") and rest:
+        rest = rest.replace(" only", "")
+        found += [f"~with {rest}", f"~{rest} included"] if value else [f"~without {rest}"]
+    if first == "only" and rest and value:
+        found.append(f"~only the {rest} ones")
+    if told := re.match(r"whether to (.+)", low):
+        found += [told[1], f"~and {told[1]}"] if value else [f"don't {told[1]}"]
+    elif told := re.match(r"(?:whether|if|true if|set to true if|true when) (.+)", low):
+        found += _clause_forms(told[1], value)
+    elif value and re.match(r"[a-z]+ (?!of|in|at)", low) and len(low.split()) > 2:
+        found.append(low)
+    if not found:
+        found.append(f"~{spoken_name}: {'yes' if value else 'no'}")
+    return found
+
+
+def _clause_forms(clause: str, value: bool) -> list[str]:
+    clause = clause.split(",")[0]
+    if value:
+        return [clause]
+    for verb, without in (
+        (" is ", " is not "),
+        (" are ", " are not "),
+        (" has to ", " need not "),
+        (" was ", " was not "),
+        (" can ", " cannot "),
+        (" should ", " should not "),
+        (" came back ", " did not come back "),
+    ):
+        if verb in clause:
+            return [clause.replace(verb, without, 1)]
+    return []

@@ -1,0 +1,194 @@
+"""First sentence of a function's description: imperative, slots for its parameters, questions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from fctncalling.lab.own_api.words.nouns import PREPOSITIONS, base_verb, plural, singular, spaced
+
+_FRONT = re.compile(
+    r"^(?:(?:this|the) (?:tool|function|endpoint|method|operation|api)(?: (?:is used|can be used|"
+    r"allows you|lets you|allows|will|may|is there))?(?: to)?|(?:an? )?(?:endpoint|api|function|"
+    r"tool|method|operation|call) (?:to|for|that|which)|use (?:this|it) (?:tool |function )?to|"
+    r"used to|allows? (?:you |users? |the user )?to|lets? you|can be used to)\s+",
+    re.IGNORECASE,
+)
+_DETERMINERS = r"an?|the|one|some|another|your own|your|its|this|that|given|specified|each|any|all"
+_NP = re.compile(rf"\b(?:(?:{_DETERMINERS})\s+)+((?:[a-z'-]+\s+){{0,2}}?)([a-z'-]+)\b", re.I)
+_ASKED = re.compile(
+    r"^(?:tell|show|say|give|list|return|check|get|find out|look up|see|determine|know|learn|find)"
+    r"(?: (?:me|you|us))? (when|where|what|how much|how many|how|who|which|whether|if)\b (.+)$"
+)
+_AUXILIARY = "is|are|was|were|would|will|can|could|should|may|might|must|has|have"
+_VERBS_OF_QUESTIONS = ["owes", "has", "costs", "needs", "takes", "makes", "goes", "leaves", "opens", "closes", "gets", "gives", "says", "knows", "works", "pays", "does", "holds", "keeps", "starts", "ends", "runs", "comes", "stands", "weighs", "means", "lives", "wants", "uses", "contains", "offers"]
+_PLAIN_VERB = re.compile(r"^[a-z]+$")
+
+
+def first_sentence(description: str) -> str:
+    """Return a description's first sentence, without brackets and without what it is a tool for."""
+    plain = re.sub(r"\s*\([^)]*\)|`|\*+", "", " ".join(description.split()))
+    # A colon or dash begins a list or an aside; a comma before "with" or a gerund one as well.
+    head = re.split(r"(?<=\w)[.!?](?:\s|$)|[:;]\s| - | \u2013 ", plain, maxsplit=1)[0]
+    return _FRONT.sub("", head).strip().rstrip(".")
+
+
+def imperative(description: str, name: str) -> str:
+    """Return what a function does as an imperative; its name's words where nothing is described.
+
+    A noun phrase is something to show.
+    """
+    sentence = first_sentence(description)
+    if not sentence or len(sentence.split()) > 24:
+        sentence = " ".join(sentence.split()[:12]) or spaced(name)
+    first, _, rest = sentence.partition(" ")
+    if re.match(r"(?:an?|the|current|all|list of|information|details)\b", sentence, re.I):
+        return f"show me {_lower(sentence)}"
+    if not _PLAIN_VERB.match(first.lower()):
+        return sentence
+    text = f"{base_verb(first)} {rest}".strip()
+    return re.sub(r"^(tell|show) (?=wh|how|if|every|all|about)", r"\1 me ", text)
+
+
+def shortened(sentence: str) -> list[str]:
+    """Return a sentence, and without what follows its first comma or an explaining clause."""
+    found = [sentence]
+    for cut in (r", ", r" that (?:was|is|are|were|has|have) ", r" by (?:their|its|his|words)\b"):
+        head = re.split(cut, sentence, maxsplit=1)[0]
+        if 2 <= len(head.split()) < len(sentence.split()):
+            found.append(head)
+    return list(dict.fromkeys(found))
+
+
+def slotted(sentence: str, nouns: Mapping[str, tuple[str, ...]]) -> str:
+    """Return a sentence whose noun phrases that name parameters are slots: "Lend {book_id} ..."."""
+    taken: set[str] = set()
+
+    def slot(found: re.Match[str]) -> str:
+        noun = found[2].lower()
+        after = sentence[found.end() :]
+        owner = noun.endswith("'s")
+        noun = noun.removesuffix("'s")
+        if re.match(r"[ -](?!of\b)[a-z]+", after) and _is_compound(after):
+            return found[0]
+        for parameter, names in nouns.items():
+            if parameter not in taken and {noun, singular(noun)} & set(names):
+                taken.add(parameter)
+                return f"{{{parameter}}}" + ("'s" if owner else "")
+        return found[0]
+
+    return _NP.sub(slot, sentence)
+
+
+def _is_compound(after: str) -> bool:
+    """Return whether the word behind a noun is the real head: "a parcel locker"."""
+    word = re.match(r"[ -]([a-z]+)", after)
+    return bool(word) and word is not None and word[1] in _HEADS
+
+
+_HEADS = frozenset(
+    ["card", "account", "number", "code", "id", "list", "name", "address", "price", "status", "history", "locker", "type", "date", "time", "order", "booking", "room", "details"]
+)
+
+
+def question(sentence: str) -> str | None:
+    """Return the direct question that an imperative asks for: "tell when {r} is free" -> "when is".
+
+    None where it asks for none.
+    """
+    found = _ASKED.match(sentence[:1].lower() + sentence[1:])
+    if found is None:
+        return None
+    wh, rest = found[1], found[2].rstrip(".")
+    subject, verb, tail = _parts(rest)
+    if verb is None:
+        return None
+    if wh in ("whether", "if"):
+        wh = ""
+    if re.fullmatch(_AUXILIARY, verb) and not (verb in ("has", "have") and not tail[:1].isalpha()):
+        if verb in ("has", "have"):
+            return f"{wh} does {subject} have {tail}".strip()
+        return f"{wh} {verb} {subject} {tail}".strip()
+    return f"{wh} does {subject} {base_verb(verb)} {tail}".strip()
+
+
+def _parts(clause: str) -> tuple[str, str | None, str]:
+    """Return (subject, verb, rest) of a subordinate clause; no verb where none was found."""
+    words = clause.split(" ")
+    for index, word in enumerate(words[1:], 1):
+        if re.fullmatch(_AUXILIARY, word) or word in _VERBS_OF_QUESTIONS:
+            return " ".join(words[:index]), word, " ".join(words[index + 1 :])
+    return clause, None, ""
+
+
+def object_noun(sentence: str, name: str) -> str:
+    """Return the noun of what a function is about, in the singular: "room", "parcel locker".
+
+    What the verb takes, else the first thing with "a" or "one"; of a name in the plural its noun.
+    """
+    words = spaced(name).split()
+    verb, _, rest = sentence.lower().partition(" ")
+    if len(words) > 1 and words[-1] in _ABOUT_THING:
+        return singular(words[-2])
+    if verb in ("have", "let") and rest:
+        return singular(rest.split(" ")[-1])
+    of_name = [each for each in words[1:] if each not in PREPOSITIONS]
+    if of_name and verb in _LISTING and singular(of_name[-1]) != of_name[-1]:
+        return singular(of_name[-1])
+    for phrase in _noun_phrases(rest):
+        return singular(phrase)
+    return singular(of_name[-1]) if of_name else "one"
+
+
+_ABOUT_THING = frozenset("of details detail info status history".split())  # noqa: SIM905
+_LISTING = frozenset(
+    "list find search get show return look fetch retrieve tell give browse".split()  # noqa: SIM905
+)
+
+
+def _noun_phrases(rest: str) -> Iterator[str]:
+    """Yield the noun phrases that may be what a verb takes, the likeliest first."""
+    direct = re.match(
+        r"(?:up |out |back |off |down )?(?:all |an? |the |one |your own |your |new |every |more )*"
+        r"(?:new )?([a-z'-]+(?: [a-z'-]+)*)",
+        rest,
+    )
+    rest = re.sub(r"^(?:up|out|back|off|down) ", "", rest)
+    starts = rest.split(" ")[0]
+    if direct and starts not in PREPOSITIONS and starts not in _NO_OBJECT:
+        words = _until_preposition(direct[1].split())
+        if words and words[0] not in _NO_OBJECT:
+            yield " ".join(words[-2:])
+    for found in re.finditer(r"\b(?:an?|one) ([a-z'-]+(?: [a-z'-]+)*)", rest):
+        words = _until_preposition(found[1].split())
+        if words:
+            yield words[0] if len(words) > 2 else " ".join(words)
+
+
+_NO_OBJECT = frozenset(
+    ["when", "where", "what", "how", "who", "which", "whether", "if", "somebody", "someone", "everything", "it", "them", "me", "people", "let", "back", "up", "out", "longer", "everyone"]
+)
+
+
+def _until_preposition(words: list[str]) -> list[str]:
+    found: list[str] = []
+    for word in words:
+        if word in PREPOSITIONS or word in _NO_OBJECT:
+            break
+        found.append(word)
+    return found
+
+
+def _lower(text: str) -> str:
+    return text if text[:2].isupper() else text[:1].lower() + text[1:]
+
+
+__all__ = [
+    "first_sentence",
+    "imperative",
+    "object_noun",
+    "plural",
+    "question",
+    "shortened",
+    "slotted",
+]

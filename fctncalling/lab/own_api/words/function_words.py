@@ -1,0 +1,200 @@
+"""FunctionWords: what a function's documents call its thing, its parameters and other people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from fctncalling.data.types import FunctionDoc
+from fctncalling.lab.own_api.kinds import ArgumentKind
+from fctncalling.lab.own_api.words.doc_sentence import first_sentence, imperative, object_noun
+from fctncalling.lab.own_api.words.nouns import plural, singular, spaced, with_article
+
+PEOPLE = frozenset(
+    ["reader", "user", "customer", "client", "member", "guest", "patient", "passenger", "employee", "person", "student", "owner", "tenant", "contact", "colleague", "driver", "player", "teacher", "doctor", "volunteer", "author", "recipient", "receiver", "sender", "assignee", "participant", "attendee", "borrower", "host", "organizer", "organiser", "worker", "visitor", "friend", "name", "people", "invitee", "buyer", "seller", "agent", "staff", "adopter"]
+)
+_ID_ENDS = frozenset("id ids number no uuid identifier key ref nr num".split())  # noqa: SIM905
+_OTHER_ENDS = frozenset("code name slug".split())  # noqa: SIM905
+_UNITS = frozenset(
+    ["kg", "g", "km", "m", "cm", "mm", "eur", "usd", "gbp", "euros", "dollars", "minutes", "hours", "days", "percent", "pct", "celsius", "seconds", "ms"]
+)
+_NAMED = re.compile(
+    r"(?:number|id|identifier|code|name|uuid|key|title) of (?:the |a |an |your |this )?"
+    r"([a-z][a-z' ]*?)(?=[,.;:(]|$| such\b| as\b| in\b| to\b| that\b| which\b| who\b| whose\b"
+    r"| for\b| with\b| on\b)"
+)
+_NO_THING = ("title", "reason", "note", "message", "problem", "username", "department")
+_PLACED = re.compile(r"\b(?:from|to|reference|ref|postcode|zip|origin|destination)\b")
+
+
+@dataclass(frozen=True)
+class FunctionWords:
+    """A function with the kinds of its parameters, and what follows from both for its words."""
+
+    doc: FunctionDoc
+    kinds: Mapping[str, ArgumentKind]
+
+    @cached_property
+    def sentence(self) -> str:
+        """What it does, as an imperative."""
+        return imperative(self.doc.description, self.doc.name)
+
+    @cached_property
+    def verb(self) -> str:
+        """The first word of its sentence."""
+        return self.sentence.split(" ")[0].lower()
+
+    @cached_property
+    def name_words(self) -> str:
+        """The words of its name."""
+        return spaced(self.doc.name)
+
+    @cached_property
+    def told(self) -> str:
+        """Name and first sentence, in lower case."""
+        return f"{self.name_words}. {first_sentence(self.doc.description).lower()}"
+
+    @cached_property
+    def all_words(self) -> str:
+        """Name, description and names of parameters, in lower case."""
+        return f"{self.told} {self.doc.description.lower()} {' '.join(map(spaced, self.kinds))}"
+
+    @cached_property
+    def noun(self) -> str:
+        """What it is about, in the singular: the thing acted on where that has a number."""
+        lists = self.verb in ("list", "find", "search", "create", "add", "tell", "make", "new")
+        if self.primary and not lists and self.kinds[self.primary].kind == "identifier":
+            return self.thing_nouns()[0]
+        return self.noun_of_sentence
+
+    @cached_property
+    def noun_of_sentence(self) -> str:
+        """What its sentence or name is about, in the singular."""
+        return object_noun(self.sentence, self.doc.name)
+
+    @cached_property
+    def primary(self) -> str | None:
+        """The parameter that says which thing is acted on; None where none does."""
+        needed = [name for name, kind in self.kinds.items() if kind.required]
+        for group in (
+            [each for each in needed if self._names_thing(each)],
+            [each for each in needed if self._is_listed_thing(each, needed)],
+            [each for each in needed if self.kinds[each].kind == "person_name"],
+            [each for each in needed if self._describes_thing(each)],
+        ):
+            if group:
+                return min(group, key=self._place)
+        return None
+
+    def _names_thing(self, name: str) -> bool:
+        kind = self.kinds[name]
+        if _PLACED.search(spaced(name)) or kind.topic == "postcode":
+            return False
+        return kind.kind == "identifier" or (kind.kind == "free_text" and kind.topic == "proper")
+
+    def _is_listed_thing(self, name: str, needed: list[str]) -> bool:
+        """Return whether a listed value says which thing: zones of a garden, studios of a school."""
+        if self.kinds[name].kind != "enum" or _PLACED.search(spaced(name)):
+            return False
+        of_verb = self.noun_of_sentence.split(" ")[-1] in self.nouns(name)
+        return of_verb or needed == [name]
+
+    def _describes_thing(self, name: str) -> bool:
+        kind = self.kinds[name]
+        if kind.kind == "place" and not _PLACED.search(spaced(name)):
+            return True
+        return kind.kind == "free_text" and kind.topic not in _NO_THING
+
+    def _place(self, name: str) -> int:
+        """Return where the sentence first speaks of a parameter."""
+        low = self.sentence.lower()
+        places = [found.start() for n in self.nouns(name) if (found := re.search(rf"\b{n}", low))]
+        place = min(places, default=1000 + list(self.kinds).index(name))
+        # What stands behind "to" or "near" is where a thing goes, not the thing.
+        moved = any(
+            re.search(rf"\b(?:to|for|near|into|at|from|with|by|on) (?:an? |the )?{n}", low)
+            for n in self.nouns(name)
+        )
+        return place + 2000 * moved
+
+    @cached_property
+    def other_person(self) -> str | None:
+        """The parameter that names somebody beside the thing; None where none does."""
+        for name in self.kinds:
+            if name != self.primary and self.is_person(name):
+                return name
+        return None
+
+    def is_person(self, name: str) -> bool:
+        """Return whether a parameter's values are people or their numbers."""
+        kind = self.kinds[name]
+        if kind.kind == "array" and kind.item is not None:
+            return kind.item.kind == "person_name"
+        if kind.kind == "person_name":
+            return True
+        return kind.kind == "identifier" and bool(PEOPLE & set(self.nouns(name)[0].split()))
+
+    @cached_property
+    def fault(self) -> str | None:
+        """The parameter that says what is out of order; None where none does."""
+        for name, kind in self.kinds.items():
+            about = f"{spaced(name)} {kind.description.lower()}"
+            listed = kind.kind == "enum" or (kind.kind == "free_text" and not kind.topic)
+            if kind.required and listed and re.search(r"out of order|broken|fault|defect", about):
+                return name
+        return None
+
+    def label(self, name: str) -> str:
+        """Return what a parameter is called: its name without its unit and "id"."""
+        words = spaced(name).split()
+        while len(words) > 1 and words[-1] in _UNITS | {"id", "ids", "uuid"}:
+            words.pop()
+        if words in (["id"], ["uuid"], ["name"]) and name == self.primary:
+            return words[0]
+        return " ".join(words)
+
+    def nouns(self, name: str) -> tuple[str, ...]:
+        """Return the nouns that a parameter's value may stand behind: "reader", "card"."""
+        words = spaced(name).split()
+        while words and words[-1] in _ID_ENDS:
+            words.pop()
+        kind = self.kinds[name]
+        found: list[str] = []
+        if words and words[-1] not in _OTHER_ENDS:
+            found.append(" ".join(singular(" ".join(words)).split()[-2:]))
+        named = _NAMED.search(kind.description.lower())
+        if named:
+            whole = named[1].strip()
+            found += [whole.rsplit("'s ", 1)[-1]] if "'s " in whole else [whole]
+            found += [whole] if "'s " in whole else []
+        elif words and words[-1] in _OTHER_ENDS and len(words) > 1:
+            found.append(" ".join(words[:-1]))
+        if kind.kind in ("date", "datetime"):
+            found.append("day")
+        if not found:
+            found.append("one")
+        return tuple(dict.fromkeys(each for each in found if len(each.split()) <= 3))
+
+    def thing_nouns(self) -> tuple[str, ...]:
+        """Return nouns that may stand before the value of the primary parameter."""
+        if self.primary is None:
+            return (self.noun_of_sentence,)
+        kind = self.kinds[self.primary]
+        of_name = spaced(self.primary).split()
+        if kind.kind == "enum":
+            return (self.nouns(self.primary)[0],)
+        if kind.kind != "identifier":
+            return ()
+        if of_name[-1] == "code" or (len(of_name) == 1 and of_name[0] in _ID_ENDS):
+            return (self.noun_of_sentence,)
+        return self.nouns(self.primary)[:2]
+
+    def filled(self, text: str) -> str:
+        """Return a phrase with the nouns for {n}, {ns} and {a}."""
+        noun = self.noun
+        parts = {"{n}": noun, "{ns}": plural(noun), "{a}": with_article(noun)}
+        for mark, word in parts.items():
+            text = text.replace(mark, word)
+        return text

@@ -1,0 +1,220 @@
+"""Request texts: a phrase, its clauses, its wrapping and what stands around it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from random import Random
+from typing import Any
+
+from fctncalling.lab.own_api.words.act_table import MOODS, acts
+from fctncalling.lab.own_api.words.clauses import SaidValue, named_value, said_value
+from fctncalling.lab.own_api.words.frames import SLOT, Frame
+from fctncalling.lab.own_api.words.function_words import FunctionWords
+from fctncalling.lab.own_api.words.nouns import articles_right
+from fctncalling.lab.own_api.words.spoken_values import joined, spoken
+from fctncalling.lab.own_api.words.word_tables import registers
+
+REGISTERS = ("plain", "plain", "polite", "terse", "chatty")
+_PLURAL = (
+    (r" is\b", " are"),
+    (r" was\b", " were"),
+    (r" has\b", " have"),
+    (r" doesn't\b", " don't"),
+    (r" does\b", " do"),
+    (r" goes\b", " go"),
+    (r" needs\b", " need"),
+)
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one call says: the phrase with its clauses, and the sentences behind it."""
+
+    phrase: str
+    mood: str
+    sentences: tuple[str, ...]
+
+
+def said_call(
+    words: FunctionWords, frame: Frame, arguments: Mapping[str, Any], rng: Random
+) -> Said:
+    """Return a call in words: what the frame has slots for within it, the rest behind it."""
+    text = frame.text
+    for name in frame.parameters:
+        text = _put(text, name, slot_text(words, name, arguments[name], rng))
+    rest = [name for name in arguments if name not in frame.parameters]
+    if len(rest) > 1 and rng.random() < 0.35:
+        rng.shuffle(rest)
+    if len(rest) > 2 and rng.random() < 0.12:
+        return Said(f"{text}{_as_list(words, rest, arguments, rng)}", frame.mood, ())
+    parts = [said_value(words, name, arguments[name], rng) for name in rest]
+    return _assembled(text, frame.mood, parts, rng)
+
+
+def slot_text(words: FunctionWords, name: str, value: Any, rng: Random) -> str:
+    """Return a value within a phrase; several things of a kind as "A and B"."""
+    if isinstance(value, Several):
+        texts = [str(spoken(words.kinds[name], each, rng)) for each in value.values]
+        nouns = words.thing_nouns() if name == words.primary else ()
+        front = ""
+        if nouns and rng.random() < 0.3:
+            from_plural = words.filled("{ns}") if nouns[0] == words.noun else ""
+            front = f"{from_plural} " if from_plural else ""
+        elif len(texts) == 2 and rng.random() < 0.25:
+            front = "both "
+        return front + joined(texts, rng)
+    return named_value(words, name, value, rng)
+
+
+@dataclass(frozen=True)
+class Several:
+    """Values of one parameter for as many calls, said at once."""
+
+    values: tuple[Any, ...]
+
+
+def _put(text: str, name: str, value: str) -> str:
+    return text.replace(f"{{{name}}}", value)
+
+
+def plural_text(text: str, name: str) -> str | None:
+    """Return a phrase in which a slot is several things; None where it speaks of one."""
+    if re.search(r"\b(?:it|one|that|anything|its|itself|another|done with)\b", text):
+        return None
+    slot = f"{{{name}}}"
+    for singular, plural in _PLURAL:
+        text = re.sub(rf"{re.escape(slot)}{singular}", f"{slot}{plural}", text)
+        text = re.sub(rf"{singular.lstrip()} {re.escape(slot)}", f"{plural.strip()} {slot}", text)
+    return None if re.search(rf"{re.escape(slot)} [a-z]+s\b|'s {re.escape(slot)}", text) else text
+
+
+def _as_list(
+    words: FunctionWords, rest: Sequence[str], arguments: Mapping[str, Any], rng: Random
+) -> str:
+    """Return values by their labels: ": room Birch, day 4 December 2026, ..."."""
+    items = []
+    for name in rest:
+        value = arguments[name]
+        if isinstance(value, bool):
+            items.append(said_value(words, name, value, rng).text)
+        else:
+            mark = rng.choice((" ", " ", ": ", " = "))
+            items.append(f"{words.label(name)}{mark}{spoken(words.kinds[name], value, rng)}")
+    return rng.choice((": ", " - ", ". ", ", ")) + ", ".join(items)
+
+
+def _assembled(text: str, mood: str, parts: Sequence[SaidValue], rng: Random) -> Said:
+    sentences = [part.text for part in parts if part.is_sentence]
+    for part in parts:
+        if part.is_sentence:
+            continue
+        if part.text.startswith("- "):
+            text += f", {part.text.strip('- ')}"
+        elif text.endswith("?") or rng.random() < 0.06:
+            sentences.insert(0, part.text)
+        elif rng.random() < 0.05 and mood != "ask":
+            text = f"{part.text}, {text}"
+        else:
+            text += f"{', ' if rng.random() < 0.12 else ' '}{part.text}"
+    return Said(text, mood, tuple(sentences))
+
+
+def wrapped(said: Said, register: str, rng: Random) -> str:
+    """Return a call's words in a register, with the sentences behind them."""
+    pattern = rng.choice(registers(said.mood)[register])
+    text = pattern.replace("{p}", said.phrase)
+    if "?" in said.phrase:
+        text = said.phrase
+    text = _ended(text, register, rng)
+    for each in said.sentences:
+        if rng.random() < 0.2 and not text.endswith(("?", "!")):
+            text = f"{text.rstrip('.')}, {each}."
+        else:
+            text = f"{text} {_capital(each)}."
+    return text
+
+
+def _ended(text: str, register: str, rng: Random) -> str:
+    text = re.sub(r"\?+(?=\?)", "", text) if register != "terse" else text
+    if text.endswith(("?", "!", ".")):
+        return text
+    return text + ("!" if rng.random() < 0.06 else ".")
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def request_text(said: Sequence[Said], rng: Random) -> str:
+    """Return the request for one or several calls."""
+    register = rng.choice(REGISTERS)
+    text = wrapped(said[0], register, rng)
+    for each in said[1:]:
+        join = rng.choice(registers("frame")["joins"])
+        same = register if rng.random() < 0.5 else rng.choice(("plain", "terse"))
+        following = wrapped(each, same, rng)
+        if join.startswith((",", ";", "and")):
+            text = text.rstrip(".") if not text.endswith(("?", "!")) else f"{text} "
+            space = " " if join.startswith("and") else ""
+            text = f"{text}{space}{join.replace('{q}', following)}".replace(" ,", ",")
+        else:
+            text = text.rstrip(".") if join.startswith(".") and text.endswith(".") else text
+            joined_on = join if text.endswith((".", "?", "!")) is False else join.lstrip(".")
+            text = f"{text}{joined_on.replace('{q}', following)}"
+    return finished(_framed(text, register, rng), register, rng)
+
+
+def _framed(text: str, register: str, rng: Random) -> str:
+    frame = registers("frame")
+    text = _capital(text)
+    if rng.random() < {"polite": 0.35, "terse": 0.05}.get(register, 0.15):
+        greeting = rng.choice(frame["greetings"])
+        mark = rng.choice((", ", "! ", ". "))
+        text = f"{greeting}{mark}{_small_first(text) if mark == ', ' else text}"
+    if register != "terse" and rng.random() < 0.16:
+        aside = rng.choice(frame["asides"])
+        text = f"{aside} {text}" if rng.random() < 0.5 else f"{text} {aside}"
+    if rng.random() < {"polite": 0.3, "terse": 0.04}.get(register, 0.1):
+        text = f"{text} {rng.choice(frame['endings'])}"
+    return text
+
+
+def finished(text: str, register: str, rng: Random) -> str:
+    """Return a text with its articles, spaces and marks right; hurried ones lose some of these."""
+    text = articles_right(re.sub(r"\s+", " ", text).strip())
+    text = re.sub(r" ([,.?!;:])(?!\w)", r"\1", text)
+    text = re.sub(r"\.{2,}|(?<=[?!])\.|,(?=[.?!])", lambda m: "." if m[0][0] == "." else "", text)
+    text = re.sub(r"(?<=[?!])\.", "", text)
+    if register == "terse":
+        if rng.random() < 0.6:
+            text = _small_first(text)
+        if text.endswith(".") and rng.random() < 0.7:
+            text = text[:-1]
+    elif text.endswith(".") and rng.random() < 0.12:
+        text = text[:-1]
+    return text
+
+
+def _small_first(text: str) -> str:
+    """Return a text that begins with a small letter, unless it begins with a name or a number."""
+    word = re.match(r"[A-Z][a-z']+", text)
+    if word is not None and word[0].lower() in _own_words():
+        return text[:1].lower() + text[1:]
+    return text
+
+
+@cache
+def _own_words() -> frozenset[str]:
+    """Return the words of the tables: what begins with another one may begin with a name."""
+    texts: list[str] = []
+    for act in acts():
+        texts += [phrase for phrases in act.phrases.values() for phrase in phrases]
+    for mood in MOODS:
+        texts += [form for forms in registers(mood).values() for form in forms]
+    return frozenset(re.findall(r"[a-z']+", " ".join(texts).lower())) - {"i", "i'd", "i'm", "i've"}
+
+
+__all__ = ["SLOT", "Said", "Several", "finished", "plural_text", "request_text", "said_call"]

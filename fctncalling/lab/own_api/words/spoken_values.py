@@ -1,0 +1,203 @@
+"""Spoken values: a value of a kind in a form that people write and that says this value alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any
+
+from fctncalling.lab.own_api.kinds import ArgumentKind
+from fctncalling.lab.own_api.words.moments import moment, spoken_date, spoken_time
+from fctncalling.lab.own_api.words.nouns import plural, singular, spaced
+from fctncalling.lab.own_api.words.word_tables import parted, word_table
+
+NUMBERS = (
+    "zero one two three four five six seven eight nine ten eleven twelve".split()  # noqa: SIM905
+)
+_SHORT_UNITS = {
+    "kg": ("kg", "kilos", "kilograms", "kg"),
+    "g": ("g", "grams"),
+    "km": ("km", "kilometres", "kilometers", "km"),
+    "m": ("metres", "m"),
+    "cm": ("cm", "centimetres"),
+    "mm": ("mm", "millimetres"),
+    "l": ("litres", "l"),
+    "EUR": ("euros", "euro", "EUR", "€"),
+    "USD": ("dollars", "USD", "US dollars"),
+    "GBP": ("pounds", "GBP"),
+    "%": ("percent", "%", "per cent"),
+    "degrees Celsius": ("degrees", "°C", "degrees Celsius"),
+}
+_WHOLE = {
+    ("minutes", 30): "half an hour",
+    ("minutes", 60): "an hour",
+    ("minutes", 90): "an hour and a half",
+    ("weeks", 2): "a fortnight",
+    ("months", 12): "a year",
+    ("kg", 0.5): "half a kilo",
+    ("hours", 0.5): "half an hour",
+}
+
+
+def spoken(kind: ArgumentKind, value: Any, rng: Random, others: Sequence[str] = ()) -> str:
+    """Return a value as people write it; `others` are words of other values of the same list."""
+    if kind.values or kind.kind == "enum":
+        return rng.choice(enum_words(kind, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return spoken_object(kind, value, rng)
+    if isinstance(value, list):
+        return _listed(kind, value, rng)
+    if isinstance(value, int | float):
+        return _number(kind, value, rng)
+    return _text(kind, str(value), rng)
+
+
+def enum_words(kind: ArgumentKind, value: Any) -> list[str]:
+    """Return the words of a listed value: itself, and those that fit none of the other values."""
+    plain = str(value).replace("_", " ").replace("-", " ") if " " not in str(value) else str(value)
+    if not re.search(r"[a-z]", str(value)) or re.search(r"\d", str(value)):
+        return [str(value)]  # codes are said as they are
+    found = [plain, plain]
+    for word in _row(value).get("words", ()):
+        if not any(_shares(word, other) for other in kind.values if other != value):
+            found.append(word)
+    return found
+
+
+def value_clauses(kind: ArgumentKind, value: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return (clauses, sentences) that say a listed value without the parameter's name.
+
+    From the table and from the description: "express (next day)", "morning is 8 to 12".
+    """
+    row = _row(value)
+    clauses, sentences = list(row.get("clauses", ())), list(row.get("sentences", ()))
+    gloss = _gloss(kind.description, str(value))
+    if gloss and re.match(r"\d{1,2} to \d{1,2}$", gloss):
+        low, high = gloss.split(" to ")
+        clauses += [f"between {low} and {high} o'clock", f"from {low} to {high}"]
+    elif gloss:
+        clauses.append(f"so that it is {gloss}" if re.search(r"\d|next", gloss) else gloss)
+    return tuple(clauses), tuple(sentences)
+
+
+def _row(value: Any) -> dict[str, tuple[str, ...]]:
+    table: dict[str, dict[str, str]] = word_table("value_words")["values"]
+    key = str(value) if str(value) in table else str(value).lower().replace(" ", "_")
+    return {part: parted(text) for part, text in table.get(key, {}).items()}
+
+
+def _shares(word: str, other: Any) -> bool:
+    """Return whether a word also stands for another value of the list."""
+    words = {each.lower() for each in _row(other).get("words", ())}
+    return word.lower() in words | {str(other).lower().replace("_", " ")}
+
+
+def _gloss(description: str, value: str) -> str:
+    """Return what a description says of a listed value, in brackets or behind "is"."""
+    word = re.escape(value)
+    if found := re.search(rf"\b{word} \(([^)]+)\)", description):
+        return found[1]
+    if found := re.search(rf"\b{word} (?:is |= ?)?(\d+ to \d+)\b", description):
+        return found[1]
+    return ""
+
+
+def _number(kind: ArgumentKind, value: float, rng: Random) -> str:
+    if (kind.unit, value) in _WHOLE and rng.random() < 0.3:
+        return _WHOLE[kind.unit, value]
+    plain = f"{value:g}" if abs(value) < 1e6 else str(value).removesuffix(".0")
+    if kind.unit in ("kg", "km") and 0 < value < 1 and rng.random() < 0.5:
+        small = {"kg": ("grams", "g"), "km": ("metres", "m")}[kind.unit]
+        return f"{round(value * 1000)} {rng.choice(small)}"
+    if value == int(value) and 0 < value < len(NUMBERS) and rng.random() < 0.4:
+        plain = NUMBERS[int(value)]
+    elif value != int(value) and value * 2 == int(value * 2) and value < 12 and rng.random() < 0.2:
+        whole = int(value)
+        plain = f"{NUMBERS[whole]} and a half" if whole else plain
+    if not kind.unit:
+        return plain
+    if kind.unit in _SHORT_UNITS:
+        return _with_unit(plain, rng.choice(_SHORT_UNITS[kind.unit]))
+    if value == 1:
+        one = singular(kind.unit)
+        return f"{rng.choice(('one', '1', 'a' if one != 'hour' else 'an'))} {one}"
+    return f"{plain} {plural(singular(kind.unit))}"
+
+
+def _with_unit(number: str, unit: str) -> str:
+    if unit == "€":
+        return f"{number} €"
+    if unit in ("%", "°C") and number[:1].isdigit():
+        return f"{number}{unit}"
+    if number == "one" and unit.endswith("s"):
+        return f"one {unit[:-1]}"
+    return f"{number} {unit}"
+
+
+def _text(kind: ArgumentKind, value: str, rng: Random) -> str:
+    when = moment(value, kind.format) if kind.format and "%" in kind.format else None
+    if when is not None and kind.kind == "date":
+        return spoken_date(when.date(), rng)
+    if when is not None and kind.kind == "time":
+        return spoken_time(when.hour, when.minute, rng)
+    if when is not None and kind.kind == "datetime":
+        day, clock = spoken_date(when.date(), rng), spoken_time(when.hour, when.minute, rng)
+        return rng.choice((f"{day} at {clock}", f"{day}, {clock}", f"{clock} on {day}"))
+    if when is not None and kind.kind == "month":
+        return rng.choice((value, f"{when:%B %Y}", f"{when:%b %Y}"))
+    if kind.kind == "phone" and rng.random() < 0.3 and re.fullmatch(r"\+\d{9,}", value):
+        return f"{value[:3]} {value[3:6]} {value[6:]}"
+    return value
+
+
+def _listed(kind: ArgumentKind, value: list[Any], rng: Random) -> str:
+    item = kind.item
+    texts = [spoken(item, each, rng) if item else str(each) for each in value]
+    if item is not None and item.kind in ("object", "one_of"):
+        return "; ".join(texts)
+    return joined(texts, rng)
+
+
+def joined(texts: Sequence[str], rng: Random) -> str:
+    """Return things one after the other: "A, B and C"."""
+    *front, last = texts
+    if not front:
+        return last
+    conjunction = " and " if rng.random() < 0.85 else ", " if len(texts) > 2 else " + "
+    return f"{', '.join(front)}{conjunction}{last}"
+
+
+def spoken_object(kind: ArgumentKind, value: Mapping[str, Any], rng: Random) -> str:
+    """Return an object as people write it: an address in one line, other keys by their names."""
+    keys = next(
+        (each.properties for each in kind.alternatives if value.keys() <= each.properties.keys()),
+        kind.properties,
+    )
+    parts: list[str] = []
+    for name, each in value.items():
+        of = keys.get(name)
+        text = spoken(of, each, rng) if of is not None else str(each)
+        parts.append(text if of is None or _needs_no_name(name, of) else _named(name, of, text))
+    # "50667 Köln": a postcode stands before its city
+    names = list(value)
+    for index in range(len(parts) - 1, 0, -1):
+        before, here = names[index - 1].lower(), names[index].lower()
+        if re.search(r"zip|post", before) and re.search(r"city|town", here):
+            parts[index - 1 : index + 1] = [f"{parts[index - 1]} {parts[index]}"]
+    return ", ".join(parts)
+
+
+def _needs_no_name(name: str, kind: ArgumentKind) -> bool:
+    if kind.kind in ("object", "one_of", "place", "person_name", "email", "url"):
+        return True
+    return bool(re.search(r"zip|post|street", name.lower()))
+
+
+def _named(name: str, kind: ArgumentKind, text: str) -> str:
+    words = spaced(name)
+    if kind.kind == "identifier":
+        return f"{re.sub(r' (?:id|number|code|no)$', '', words)} {text}"
+    return f"{words} {text}"

@@ -1,0 +1,268 @@
+"""Tasks of an own API: proven by another judge than their maker, readable, reproducible."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fctncalling.cli.command import main
+from fctncalling.data.types import FunctionDoc, Task
+from fctncalling.envs import judge, oracle_calls
+from fctncalling.envs.handlers.registry import get_handler
+from fctncalling.lab.own_api.kinds import argument_kinds
+from fctncalling.lab.own_api.specifications import load_api
+from fctncalling.lab.own_api.words.act_table import acts, acts_of
+from fctncalling.lab.own_api.words.function_words import FunctionWords
+from fctncalling.lab.own_api.words.moments import spoken_date, spoken_time
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "your_api"
+SHARED = Path(os.environ.get("FCTNCALLING_SHARED", "../shared")) / "apis"
+SPECS = (
+    "bike_shop:BikeShop",
+    str(EXAMPLES / "dance_school.yaml"),
+    str(EXAMPLES / "garden_tools.json"),
+)
+
+
+@pytest.fixture(autouse=True)
+def examples_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+
+def forged(spec: str, output: Path, *more: str, num_tasks: int = 120) -> list[dict[str, Any]]:
+    words = ["forge", "--api", spec, "--num_tasks", str(num_tasks), "--output", str(output)]
+    assert main([*words, *more]) == 0
+    return entries(output)
+
+
+def entries(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def text_of(entry: dict[str, Any]) -> str:
+    return "\n".join(str(turn[0]["content"]) for turn in entry["question"])
+
+
+def task_of(entry: dict[str, Any]) -> Task:
+    docs = [FunctionDoc(d["name"], d["description"], d["parameters"]) for d in entry["function"]]
+    category = entry["id"].rpartition("_")[0]
+    return Task(
+        entry["id"],
+        category,
+        entry["question"],
+        functions=docs,
+        ground_truth=entry.get("ground_truth"),
+    )
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_the_oracle_solves_each_task_and_no_text_is_there_twice(spec: str, tmp_path: Path) -> None:
+    tasks = forged(spec, tmp_path / "tasks.jsonl", num_tasks=200)
+    assert len(tasks) == 200
+    assert len({text_of(each) for each in tasks}) == 200
+    handler = get_handler("python_calls")
+    judged = 0
+    for entry in tasks:
+        if entry["id"].startswith(("multiple", "parallel_multiple", "irrelevance")):
+            task = task_of(entry)
+            [calls] = oracle_calls(task)
+            answer = handler.render(calls) if calls else "None of my functions does that."
+            assert judge(task, answer).valid, entry
+            assert not judge(task, "[no_such_function()]").valid, entry
+            judged += 1
+    assert judged > 120
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_other_texts(tmp_path: Path) -> None:
+    for name, seed in (("a", "1"), ("b", "1"), ("c", "2")):
+        forged(SPECS[1], tmp_path / name, "--seed", seed)
+    one, two, other = (tmp_path / name for name in "abc")
+    assert one.read_bytes() == two.read_bytes()
+    shared = {text_of(e) for e in entries(one)} & {text_of(e) for e in entries(other)}
+    assert len(shared) < 12
+
+
+def test_held_out_tasks_share_neither_phrases_nor_open_values(tmp_path: Path) -> None:
+    tasks = forged(SPECS[0], tmp_path / "tasks.jsonl", "--held_out", "60", num_tasks=300)
+    held_out = entries(tmp_path / "tasks.jsonl.held_out.jsonl")
+    assert len(held_out) == 60
+    frames = [frames_in(tmp_path / f"{name}.ledger.jsonl") for name in LEDGERS]
+    assert frames[0]
+    assert frames[1]
+    assert not frames[0] & frames[1]
+    numbers = [set(re.findall(r"\b[KMW]-\d+\b", json.dumps(each))) for each in (tasks, held_out)]
+    assert numbers[1]
+    assert not numbers[0] & numbers[1] - {"K-11", "M-501", "W-502"}  # those of the documents
+
+
+LEDGERS = ("tasks.jsonl", "tasks.jsonl.held_out.jsonl")
+
+
+def frames_in(ledger: Path) -> set[str]:
+    lines = [line for line in entries(ledger) if "provenance" in line]
+    single = [line for line in lines if line["id"].startswith("multiple")]
+    return {
+        f"{line['provenance']['functions'][0]} {frame}"
+        for line in single
+        for frame in line["provenance"]["frames"]
+    }
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_every_value_of_a_truth_is_readable_from_the_words(spec: str, tmp_path: Path) -> None:
+    """Read by a reader of its own: texts and numbers stand there, dates in one of their forms."""
+    for entry in forged(spec, tmp_path / "tasks.jsonl", "--category", "multiple"):
+        text = text_of(entry).lower()
+        [call] = entry["ground_truth"]
+        for arguments in call.values():
+            for name, accepted in arguments.items():
+                if accepted[0] != "" and not isinstance(accepted[0], bool | dict | list):
+                    assert is_readable(accepted[0], text), (entry["id"], name, accepted, text)
+
+
+NUMBER_WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()  # noqa: SIM905
+
+
+def is_readable(value: Any, text: str) -> bool:
+    if isinstance(value, int | float):
+        words = {f"{value:g}", f"{value:g}".lstrip("0")}
+        if value == int(value) and 0 <= value < 13:
+            words |= {NUMBER_WORDS[int(value)], "a", "an"}
+        return any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) for word in words) or (
+            "half an hour" in text or "fortnight" in text or "hour" in text
+        )
+    if found := re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)", value):
+        year, month, day = found.groups()
+        return year in text and str(int(day)) in text
+    if re.fullmatch(r"\d\d:\d\d", value):
+        return bool(re.search(r"\d|noon|" + "|".join(NUMBER_WORDS), text))
+    return value.lower().replace("_", " ") in text or len(value) < 12
+
+
+def test_a_date_and_a_time_say_one_day_and_one_minute() -> None:
+    import datetime
+    from random import Random
+
+    rng = Random(3)
+    for _ in range(400):
+        day = datetime.date(2026, 1, 1) + datetime.timedelta(days=rng.randrange(900))
+        said = spoken_date(day, rng)
+        assert str(day.year) in said
+        numbers = set(re.findall(r"\d+", said)) - {str(day.year)}
+        assert str(day.day) in {number.lstrip("0") for number in numbers}, said
+    assert {spoken_time(12, 0, Random(n)) for n in range(60)} >= {"12:00", "noon"}
+    assert not any("twelve in the evening" in spoken_time(0, 0, Random(n)) for n in range(60))
+
+
+def test_acts_are_many_and_each_can_be_asked_in_several_ways() -> None:
+    table = acts()
+    assert len(table) >= 120
+    assert len({act.name for act in table}) == len(table)
+    counts = [sum(map(len, act.phrases.values())) for act in table]
+    assert sum(counts) / len(counts) > 8
+    known = {"{x}", "{n}", "{ns}", "{a}", "{who}", "{what}"}
+    for act in table:
+        for phrase in (p for phrases in act.phrases.values() for p in phrases):
+            assert set(re.findall(r"\{\w+\}", phrase)) <= known, phrase
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        ("rent_bike", "rent"),
+        ("return_bike", "take_back"),
+        ("extend_rental", "renew"),
+        ("cancel_repair", "cancel"),
+        ("find_bikes", "find"),
+    ],
+)
+def test_functions_find_their_acts_by_name_and_description(function: str, expected: str) -> None:
+    api = load_api(SPECS[0])
+    kinds = argument_kinds(api)
+    own = {parameter: kind for (name, parameter), kind in kinds.items() if name == function}
+    words = FunctionWords(api.function(function), own)
+    assert expected in [act.name for act in acts_of(words)]
+
+
+def test_phrases_are_written_and_read_back(tmp_path: Path) -> None:
+    file = tmp_path / "phrases.toml"
+    forged(SPECS[2], tmp_path / "one.jsonl", "--write_phrases", str(file))
+    assert "[water_zone]" in file.read_text(encoding="utf-8")
+    file.write_text('[water_zone]\ndo = ["drench {zone}"]\n', encoding="utf-8")
+    tasks = forged(SPECS[2], tmp_path / "two.jsonl", "--phrases", str(file))
+    watering = [t for t in tasks if t["id"].startswith("multiple_") and "water_zone" in str(t)]
+    assert sum("drench" in text_of(each) for each in watering) > 5
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('[mow]\ndo = ["mow"]', "mow: there is no such function"),
+        ('[water_zone]\ndo = ["drench {bed}"]', "no parameter bed"),
+        ("[water_zone]\nsing = []", "expected lists named"),
+        ("[water_zone", "cannot be read"),
+    ],
+)
+def test_wrong_phrases_end_in_one_line(
+    text: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "phrases.toml"
+    file.write_text(text, encoding="utf-8")
+    words = ["forge", "--api", SPECS[2], "--phrases", str(file), "--output", str(tmp_path / "o")]
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert told in error.splitlines()[-1]
+
+
+def test_flags_of_an_own_api_need_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["forge", "--held_out", "3", "--output", str(tmp_path / "o")]) == 2
+    assert "expected --api SPEC" in capsys.readouterr().err
+
+
+def test_coverage_names_what_cannot_be_asked(tmp_path: Path) -> None:
+    tools = [
+        {
+            "name": "cancel_order",
+            "description": "Cancel an order.",
+            "input_schema": {
+                "properties": {"order_id": {"type": "string", "description": "Such as O-12."}},
+                "required": ["order_id"],
+            },
+        },
+        {
+            "name": "configure",
+            "description": "Configure it.",
+            "input_schema": {"properties": {"blob": {"type": "object"}}, "required": ["blob"]},
+        },
+    ]
+    spec = tmp_path / "tools.json"
+    spec.write_text(json.dumps(tools), encoding="utf-8")
+    tasks = forged(str(spec), tmp_path / "tasks.jsonl", num_tasks=40)
+    assert not any("configure" in json.dumps(each.get("ground_truth")) for each in tasks)
+    page = (tmp_path / "tasks.jsonl.coverage.md").read_text(encoding="utf-8")
+    assert "blob is demanded, but" in page
+
+
+@pytest.mark.parametrize(
+    ("spec", "scenarios"),
+    [("library_desk:LibraryDesk", "scenarios.json"), ("parcel.yaml", None)],
+)
+def test_apis_of_others_give_tasks_without_user_code(
+    spec: str, scenarios: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not SHARED.is_dir():
+        pytest.skip(f"needs {SHARED}: set FCTNCALLING_SHARED")
+    monkeypatch.syspath_prepend(str(SHARED))
+    more = ["--scenarios", str(SHARED / scenarios)] if scenarios else []
+    spec = str(SHARED / spec) if spec.endswith("yaml") else spec
+    tasks = forged(spec, tmp_path / "tasks.jsonl", *more, num_tasks=400)
+    ours = {text_of(each).lower() for each in tasks}
+    for file in SHARED.glob("*/requests_dev.jsonl"):
+        assert not ours & {text_of(each).lower() for each in entries(file)}
