@@ -139,7 +139,7 @@ def is_readable(value: Any, text: str) -> bool:
             "half an hour" in text or "fortnight" in text or "hour" in text
         )
     if found := re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)", value):
-        year, month, day = found.groups()
+        year, _, day = found.groups()
         return year in text and str(int(day)) in text
     if re.fullmatch(r"\d\d:\d\d", value):
         return bool(re.search(r"\d|noon|" + "|".join(NUMBER_WORDS), text))

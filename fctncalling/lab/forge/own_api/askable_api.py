@@ -11,7 +11,7 @@ from fctncalling.lab.own_api.api import OwnApi
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.act_table import Act, acts_of
 from fctncalling.lab.own_api.words.frames import (
-    Frame,
+    RequestFrame,
     frames_of,
     held_out_frames,
     without_shared,
@@ -25,7 +25,7 @@ class AskableApi:
 
     api: OwnApi
     words: Mapping[str, FunctionWords]
-    frames: Mapping[str, Sequence[Frame]]  # of the part that is made
+    frames: Mapping[str, Sequence[RequestFrame]]  # of the part that is made
     acts: Mapping[str, Sequence[Act]]
     docs: tuple[dict[str, Any], ...]  # as entries have them
     unasked: Mapping[str, str]  # function -> why no request can be made for it
@@ -42,7 +42,7 @@ class AskableApi:
 def askable_api(
     api: OwnApi,
     kinds: Mapping[tuple[str, str], ArgumentKind],
-    own_phrases: Mapping[str, Sequence[Frame]],
+    own_phrases: Mapping[str, Sequence[RequestFrame]],
     *,
     held_out: bool = False,
 ) -> AskableApi:
@@ -55,7 +55,7 @@ def askable_api(
     }
     made = {name: frames_of(each) for name, each in words.items()}
     kept, gone = without_shared(made, words)
-    frames: dict[str, Sequence[Frame]] = {}
+    frames: dict[str, Sequence[RequestFrame]] = {}
     for name, each in kept.items():
         every = [*own_phrases.get(name, ()), *each]
         frames[name] = held_out_frames(every)[held_out]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.lab.forge.own_api.askable_api import AskableApi
-from fctncalling.lab.own_api.kinds.find import guessed
+from fctncalling.lab.own_api.kinds.find import guess_note
 
 
 def coverage_page(api: AskableApi, ledger: Path) -> str:
@@ -39,7 +39,7 @@ def coverage_page(api: AskableApi, ledger: Path) -> str:
                 f"{api.left_out.get(key, '')} |"
             )
     head = f"# {api.api.name}: what {sum(calls.values())} calls ask for\n"
-    notes = [*api.api.notes, *guessed(_kinds(api))]
+    notes = [*api.api.notes, *guess_note(_kinds(api))]
     tail = ["", "## Notes", "", *(f"- {note}" for note in notes)] if notes else []
     return "\n".join([head, *rows, *tail, ""])
 

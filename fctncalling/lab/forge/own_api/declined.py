@@ -14,7 +14,7 @@ from fctncalling.lab.forge.own_api.own_draft import OwnDraft
 from fctncalling.lab.forge.single_turn.forged_task import NoSuchTask
 from fctncalling.lab.own_api.words.act_table import Act, acts
 from fctncalling.lab.own_api.words.clauses import named_value
-from fctncalling.lab.own_api.words.frames import Frame, families_of
+from fctncalling.lab.own_api.words.frames import RequestFrame, families_of
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.request_text import Said, request_text, said_call
 from fctncalling.lab.own_api.words.word_tables import parted, word_table
@@ -166,7 +166,7 @@ def _left_out(api: AskableApi, rng: Random) -> OwnDraft:
     if any(_alike(api, function, other) for other in api.words if other != function):
         raise NoSuchTask("another function might do")
     call = drawn_call(api, function, rng)
-    frame: Frame = drawn_frame(api, call, rng)
+    frame: RequestFrame = drawn_frame(api, call, rng)
     text = request_text([said_call(api.words[function], frame, call.arguments, rng)], rng)
     return OwnDraft(text, [], [frame], left_out=function, source="left out")
 

@@ -14,7 +14,7 @@ from fctncalling.lab.forge.own_api.askable_api import AskableApi
 from fctncalling.lab.forge.single_turn.forged_task import NoSuchTask
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.argument_kind import same
-from fctncalling.lab.own_api.words.frames import Frame
+from fctncalling.lab.own_api.words.frames import RequestFrame
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.nouns import singular, spaced
 
@@ -199,7 +199,7 @@ def _require_apart(words: FunctionWords, arguments: Mapping[str, Any]) -> None:
 
 def drawn_frame(
     api: AskableApi, call: DrawnCall, rng: Random, *, without: str | None = None
-) -> Frame:
+) -> RequestFrame:
     """Return a phrase whose slots the call fills; NoSuchTask where none fits."""
     fitting = [
         frame
@@ -218,11 +218,11 @@ def drawn_frame(
     return rng.choice(from_doc or fitting)
 
 
-def _by_mood(frames: list[Frame], rng: Random) -> Frame:
+def _by_mood(frames: list[RequestFrame], rng: Random) -> RequestFrame:
     """Return a frame, statements and questions as often as orders though there are fewer."""
     moods = [mood for mood in ("do", "do", "want", "say", "say", "ask") if _of(frames, mood)]
     return rng.choice(_of(frames, rng.choice(moods)))
 
 
-def _of(frames: list[Frame], mood: str) -> list[Frame]:
+def _of(frames: list[RequestFrame], mood: str) -> list[RequestFrame]:
     return [frame for frame in frames if frame.mood == mood]

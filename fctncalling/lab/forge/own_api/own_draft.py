@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fctncalling.lab.forge.own_api.drawn_call import DrawnCall
-from fctncalling.lab.own_api.words.frames import Frame
+from fctncalling.lab.own_api.words.frames import RequestFrame
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class OwnDraft:
 
     question: str
     calls: Sequence[DrawnCall]
-    frames: Sequence[Frame] = ()
+    frames: Sequence[RequestFrame] = ()
     missing: str = ""  # the parameter that is not said
     left_out: str = ""  # the function that is not offered
     source: str = ""

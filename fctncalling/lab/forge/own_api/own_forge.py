@@ -18,9 +18,9 @@ from fctncalling.lab.forge.own_api.own_settings import OwnForgeSettings
 from fctncalling.lab.forge.own_api.own_single_turn import can_be_open
 from fctncalling.lab.own_api.api import OwnApi
 from fctncalling.lab.own_api.kinds import argument_kinds
-from fctncalling.lab.own_api.kinds.find import guessed
+from fctncalling.lab.own_api.kinds.find import guess_note
 from fctncalling.lab.own_api.specifications import load_api
-from fctncalling.lab.own_api.words.frames import Frame
+from fctncalling.lab.own_api.words.frames import RequestFrame
 from fctncalling.lab.own_api.words.phrase_files import read_phrases, write_phrases
 
 _FLAGS = ("scenarios", "kinds", "phrases")
@@ -131,7 +131,7 @@ def _may_be_open(api: AskableApi, name: str) -> bool:
 
 def _told(api: AskableApi) -> list[str]:
     kinds = {(name, p): k for name, w in api.words.items() for p, k in w.kinds.items()}
-    lines = [*api.api.notes, *guessed(kinds)]
+    lines = [*api.api.notes, *guess_note(kinds)]
     more = len(lines) - MOST_GUESSES_TOLD
     told = [f"note: {line}" for line in lines[:MOST_GUESSES_TOLD]]
     if more > 0:
@@ -149,4 +149,4 @@ def _line(report: Mapping[str, object]) -> str:
     )
 
 
-__all__ = ["Frame", "add_own_arguments", "own_categories", "run_own"]
+__all__ = ["RequestFrame", "add_own_arguments", "own_categories", "run_own"]

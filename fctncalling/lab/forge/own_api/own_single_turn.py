@@ -12,7 +12,7 @@ from fctncalling.lab.forge.own_api.drawn_call import DrawnCall, drawn_call, draw
 from fctncalling.lab.forge.own_api.own_draft import OwnDraft
 from fctncalling.lab.forge.single_turn.forged_task import NoSuchTask
 from fctncalling.lab.own_api.kinds import ArgumentKind
-from fctncalling.lab.own_api.words.frames import Frame
+from fctncalling.lab.own_api.words.frames import RequestFrame
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.nouns import plural, with_article
 from fctncalling.lab.own_api.words.request_text import (
@@ -64,7 +64,7 @@ def _several_things(api: AskableApi, rng: Random, function: str) -> OwnDraft:
     text = plural_text(frame.text, primary) if primary in frame.parameters else None
     if text is None:
         raise NoSuchTask("speaks of one thing")
-    frame = Frame(frame.function, frame.mood, text, frame.source)
+    frame = RequestFrame(frame.function, frame.mood, text, frame.source)
     said = said_call(words, frame, {**first.arguments, primary: Several(tuple(things))}, rng)
     if len(first.arguments) > 1 and rng.random() < 0.4:
         each = rng.choice((", each of them", " each", ", both the same", " in each case"))
@@ -114,7 +114,7 @@ def _one_after_the_other(api: AskableApi, rng: Random, function: str) -> OwnDraf
     count = 2 if rng.random() < 0.8 else 3
     functions = [function, *(rng.choice(api.names) for _ in range(count - 1))]
     calls: list[DrawnCall] = []
-    frames: list[Frame] = []
+    frames: list[RequestFrame] = []
     said: list[Said] = []
     for name in functions:
         words = api.words[name]
@@ -146,10 +146,10 @@ def _same_thing(
     return {words.primary: calls[-1].arguments[before.primary]}
 
 
-def _with_pronoun(frame: Frame, words: FunctionWords, rng: Random) -> Frame:
+def _with_pronoun(frame: RequestFrame, words: FunctionWords, rng: Random) -> RequestFrame:
     noun = words.thing_nouns()[0] if words.thing_nouns() else words.noun
     text = rng.choice((f"the same {noun}", f"that {noun}", f"this very {noun}"))
-    return Frame(
+    return RequestFrame(
         frame.function, frame.mood, frame.text.replace(f"{{{words.primary}}}", text), frame.source
     )
 
@@ -171,7 +171,7 @@ def missing_value(api: AskableApi, rng: Random, function: str) -> OwnDraft:
         frame = drawn_frame(api, call, rng)
         noun = words.thing_nouns()[0] if words.thing_nouns() else words.label(missing)
         text = rng.choice((f"my {noun}", with_article(noun), f"one of the {plural(noun)}"))
-        frame = Frame(
+        frame = RequestFrame(
             frame.function, frame.mood, frame.text.replace(f"{{{missing}}}", text), frame.source
         )
     else:

@@ -18,7 +18,28 @@ ABOUT = 1.5
 LEAST = 3.0
 NEAR_BEST = 1.6  # below the best score, where an act still belongs to a function
 _ENDING = frozenset(
-    ["cancel", "delete", "remove", "stop", "leave", "end", "close", "drop", "unsubscribe", "disable", "deactivate", "archive", "revoke", "reject", "block", "clear", "withdraw", "terminate", "uninstall", "unassign"]
+    [
+        "cancel",
+        "delete",
+        "remove",
+        "stop",
+        "leave",
+        "end",
+        "close",
+        "drop",
+        "unsubscribe",
+        "disable",
+        "deactivate",
+        "archive",
+        "revoke",
+        "reject",
+        "block",
+        "clear",
+        "withdraw",
+        "terminate",
+        "uninstall",
+        "unassign",
+    ]
 )
 _LOOKING = frozenset(
     "list find search show read count track view fetch lookup browse describe retrieve".split()  # noqa: SIM905

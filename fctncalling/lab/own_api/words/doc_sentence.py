@@ -21,7 +21,39 @@ _ASKED = re.compile(
     r"(?: (?:me|you|us))? (when|where|what|how much|how many|how|who|which|whether|if)\b (.+)$"
 )
 _AUXILIARY = "is|are|was|were|would|will|can|could|should|may|might|must|has|have"
-_VERBS_OF_QUESTIONS = ["owes", "has", "costs", "needs", "takes", "makes", "goes", "leaves", "opens", "closes", "gets", "gives", "says", "knows", "works", "pays", "does", "holds", "keeps", "starts", "ends", "runs", "comes", "stands", "weighs", "means", "lives", "wants", "uses", "contains", "offers"]
+_VERBS_OF_QUESTIONS = [
+    "owes",
+    "has",
+    "costs",
+    "needs",
+    "takes",
+    "makes",
+    "goes",
+    "leaves",
+    "opens",
+    "closes",
+    "gets",
+    "gives",
+    "says",
+    "knows",
+    "works",
+    "pays",
+    "does",
+    "holds",
+    "keeps",
+    "starts",
+    "ends",
+    "runs",
+    "comes",
+    "stands",
+    "weighs",
+    "means",
+    "lives",
+    "wants",
+    "uses",
+    "contains",
+    "offers",
+]
 _PLAIN_VERB = re.compile(r"^[a-z]+$")
 
 
@@ -87,7 +119,27 @@ def _is_compound(after: str) -> bool:
 
 
 _HEADS = frozenset(
-    ["card", "account", "number", "code", "id", "list", "name", "address", "price", "status", "history", "locker", "type", "date", "time", "order", "booking", "room", "details"]
+    [
+        "card",
+        "account",
+        "number",
+        "code",
+        "id",
+        "list",
+        "name",
+        "address",
+        "price",
+        "status",
+        "history",
+        "locker",
+        "type",
+        "date",
+        "time",
+        "order",
+        "booking",
+        "room",
+        "details",
+    ]
 )
 
 
@@ -166,7 +218,29 @@ def _noun_phrases(rest: str) -> Iterator[str]:
 
 
 _NO_OBJECT = frozenset(
-    ["when", "where", "what", "how", "who", "which", "whether", "if", "somebody", "someone", "everything", "it", "them", "me", "people", "let", "back", "up", "out", "longer", "everyone"]
+    [
+        "when",
+        "where",
+        "what",
+        "how",
+        "who",
+        "which",
+        "whether",
+        "if",
+        "somebody",
+        "someone",
+        "everything",
+        "it",
+        "them",
+        "me",
+        "people",
+        "let",
+        "back",
+        "up",
+        "out",
+        "longer",
+        "everyone",
+    ]
 )
 
 

@@ -18,7 +18,7 @@ SHARED = "is a phrase for two functions"
 
 
 @dataclass(frozen=True)
-class Frame:
+class RequestFrame:
     """A phrase of one function; `mood` says how it is wrapped, `source` where it comes from."""
 
     function: str
@@ -37,10 +37,10 @@ class Frame:
         return f"{self.function}/{self.mood}/{self.text}"
 
 
-def frames_of(words: FunctionWords) -> list[Frame]:
+def frames_of(words: FunctionWords) -> list[RequestFrame]:
     """Return the frames of a function: of its description, and of the acts that it is."""
     name = words.doc.name
-    found = [Frame(name, mood, text, "doc") for mood, text in _doc_phrases(words)]
+    found = [RequestFrame(name, mood, text, "doc") for mood, text in _doc_phrases(words)]
     belonging = acts_of(words)
     of_acts = _act_frames(words, belonging)
     if len(of_acts) < FEW_FRAMES:
@@ -50,9 +50,9 @@ def frames_of(words: FunctionWords) -> list[Frame]:
     return list({each.key: each for each in found}.values())
 
 
-def _act_frames(words: FunctionWords, acts: Sequence[Act]) -> list[Frame]:
+def _act_frames(words: FunctionWords, acts: Sequence[Act]) -> list[RequestFrame]:
     return [
-        Frame(words.doc.name, mood, text, f"act:{act.name}")
+        RequestFrame(words.doc.name, mood, text, f"act:{act.name}")
         for act in acts
         for mood in MOODS
         for phrase in act.phrases.get(mood, ())
@@ -99,8 +99,8 @@ def _with_slots(phrase: str, words: FunctionWords) -> str | None:
 
 
 def without_shared(
-    frames: Mapping[str, Sequence[Frame]], words: Mapping[str, FunctionWords]
-) -> tuple[dict[str, list[Frame]], Counter[str]]:
+    frames: Mapping[str, Sequence[RequestFrame]], words: Mapping[str, FunctionWords]
+) -> tuple[dict[str, list[RequestFrame]], Counter[str]]:
     """Return the frames of all functions without those that two of them share, and what went.
 
     Shared are those that read the same where things of the same noun or shape are put in. A
@@ -112,7 +112,7 @@ def without_shared(
         for mark in {_mark(frame, words[name]) for frame in each}
     )
     gone: Counter[str] = Counter()
-    kept: dict[str, list[Frame]] = {}
+    kept: dict[str, list[RequestFrame]] = {}
     for name, each in frames.items():
         kept[name] = [
             frame
@@ -123,7 +123,7 @@ def without_shared(
     return kept, gone
 
 
-def _mark(frame: Frame, words: FunctionWords) -> str:
+def _mark(frame: RequestFrame, words: FunctionWords) -> str:
     """Return a frame with the shapes of its values in place of its slots."""
 
     def shape(found: re.Match[str]) -> str:
@@ -134,7 +134,9 @@ def _mark(frame: Frame, words: FunctionWords) -> str:
     return f"{frame.mood} {SLOT.sub(shape, frame.text)}"
 
 
-def held_out_frames(frames: Sequence[Frame]) -> tuple[list[Frame], list[Frame]]:
+def held_out_frames(
+    frames: Sequence[RequestFrame],
+) -> tuple[list[RequestFrame], list[RequestFrame]]:
     """Return (frames to learn from, frames held out): of each function the eighth by its hash."""
     ordered = sorted(frames, key=lambda each: hashlib.sha256(each.key.encode()).digest())
     count = max(1, len(ordered) // 8) if len(ordered) > 1 else 0

@@ -13,12 +13,75 @@ from fctncalling.lab.own_api.words.doc_sentence import first_sentence, imperativ
 from fctncalling.lab.own_api.words.nouns import plural, singular, spaced, with_article
 
 PEOPLE = frozenset(
-    ["reader", "user", "customer", "client", "member", "guest", "patient", "passenger", "employee", "person", "student", "owner", "tenant", "contact", "colleague", "driver", "player", "teacher", "doctor", "volunteer", "author", "recipient", "receiver", "sender", "assignee", "participant", "attendee", "borrower", "host", "organizer", "organiser", "worker", "visitor", "friend", "name", "people", "invitee", "buyer", "seller", "agent", "staff", "adopter"]
+    [
+        "reader",
+        "user",
+        "customer",
+        "client",
+        "member",
+        "guest",
+        "patient",
+        "passenger",
+        "employee",
+        "person",
+        "student",
+        "owner",
+        "tenant",
+        "contact",
+        "colleague",
+        "driver",
+        "player",
+        "teacher",
+        "doctor",
+        "volunteer",
+        "author",
+        "recipient",
+        "receiver",
+        "sender",
+        "assignee",
+        "participant",
+        "attendee",
+        "borrower",
+        "host",
+        "organizer",
+        "organiser",
+        "worker",
+        "visitor",
+        "friend",
+        "name",
+        "people",
+        "invitee",
+        "buyer",
+        "seller",
+        "agent",
+        "staff",
+        "adopter",
+    ]
 )
 _ID_ENDS = frozenset("id ids number no uuid identifier key ref nr num".split())  # noqa: SIM905
 _OTHER_ENDS = frozenset("code name slug".split())  # noqa: SIM905
 _UNITS = frozenset(
-    ["kg", "g", "km", "m", "cm", "mm", "eur", "usd", "gbp", "euros", "dollars", "minutes", "hours", "days", "percent", "pct", "celsius", "seconds", "ms"]
+    [
+        "kg",
+        "g",
+        "km",
+        "m",
+        "cm",
+        "mm",
+        "eur",
+        "usd",
+        "gbp",
+        "euros",
+        "dollars",
+        "minutes",
+        "hours",
+        "days",
+        "percent",
+        "pct",
+        "celsius",
+        "seconds",
+        "ms",
+    ]
 )
 _NAMED = re.compile(
     r"(?:number|id|identifier|code|name|uuid|key|title) of (?:the |a |an |your |this )?"
@@ -95,7 +158,7 @@ class FunctionWords:
         return kind.kind == "identifier" or (kind.kind == "free_text" and kind.topic == "proper")
 
     def _is_listed_thing(self, name: str, needed: list[str]) -> bool:
-        """Return whether a listed value says which thing: zones of a garden, studios of a school."""
+        """Return whether a listed value says which thing: zones of a garden, for example."""
         if self.kinds[name].kind != "enum" or _PLACED.search(spaced(name)):
             return False
         of_verb = self.noun_of_sentence.split(" ")[-1] in self.nouns(name)

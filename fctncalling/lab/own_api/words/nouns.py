@@ -1,4 +1,4 @@
-"""Nouns and verbs: numbers, articles, the words of a name, the base form of a description's verb."""
+"""Nouns and verbs: numbers, articles, the words of a name, the base form of a verb."""
 
 from __future__ import annotations
 
@@ -19,7 +19,59 @@ _BASES = {
 }
 _WITH_ES = ("sses", "shes", "ches", "xes", "zzes", "oes")
 PREPOSITIONS = frozenset(
-    ["of", "for", "to", "from", "in", "on", "at", "by", "with", "without", "about", "into", "onto", "under", "over", "near", "around", "between", "after", "before", "until", "since", "via", "per", "as", "that", "which", "who", "whose", "where", "when", "while", "if", "than", "is", "are", "was", "were", "has", "have", "had", "can", "could", "would", "will", "must", "may", "and", "or", "but", "not"]
+    [
+        "of",
+        "for",
+        "to",
+        "from",
+        "in",
+        "on",
+        "at",
+        "by",
+        "with",
+        "without",
+        "about",
+        "into",
+        "onto",
+        "under",
+        "over",
+        "near",
+        "around",
+        "between",
+        "after",
+        "before",
+        "until",
+        "since",
+        "via",
+        "per",
+        "as",
+        "that",
+        "which",
+        "who",
+        "whose",
+        "where",
+        "when",
+        "while",
+        "if",
+        "than",
+        "is",
+        "are",
+        "was",
+        "were",
+        "has",
+        "have",
+        "had",
+        "can",
+        "could",
+        "would",
+        "will",
+        "must",
+        "may",
+        "and",
+        "or",
+        "but",
+        "not",
+    ]
 )
 
 

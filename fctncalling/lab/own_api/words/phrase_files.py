@@ -11,7 +11,7 @@ from typing import Any
 from fctncalling.lab.own_api.api import OwnApi, SpecificationError
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.act_table import MOODS
-from fctncalling.lab.own_api.words.frames import Frame
+from fctncalling.lab.own_api.words.frames import RequestFrame
 
 _HEAD = """\
 # Phrases for the functions of an API. {parameter} is where a value of it stands; parameters that a
@@ -20,7 +20,7 @@ _HEAD = """\
 """
 
 
-def write_phrases(path: Path, frames: Mapping[str, Sequence[Frame]]) -> None:
+def write_phrases(path: Path, frames: Mapping[str, Sequence[RequestFrame]]) -> None:
     """Write the frames of each function, a table a function."""
     lines = [_HEAD]
     for function, each in frames.items():
@@ -39,14 +39,14 @@ def write_phrases(path: Path, frames: Mapping[str, Sequence[Frame]]) -> None:
 
 def read_phrases(
     path: Path, api: OwnApi, kinds: Mapping[tuple[str, str], ArgumentKind]
-) -> dict[str, list[Frame]]:
+) -> dict[str, list[RequestFrame]]:
     """Return the user's own frames by function; SpecificationError names what does not fit."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SpecificationError(f"--phrases {path}: cannot be read: {error}") from None
     names = {doc.name for doc in api.functions}
-    frames: dict[str, list[Frame]] = {}
+    frames: dict[str, list[RequestFrame]] = {}
     for function, table in found.items():
         where = f"--phrases {path}: {function}"
         if function not in names:
@@ -73,5 +73,5 @@ def _texts(table: Any, where: str) -> list[tuple[str, str]]:
     return pairs
 
 
-def _frame(function: str, mood: str, text: str) -> Frame:
-    return Frame(function, mood, text, "file")
+def _frame(function: str, mood: str, text: str) -> RequestFrame:
+    return RequestFrame(function, mood, text, "file")

@@ -11,7 +11,7 @@ from typing import Any
 
 from fctncalling.lab.own_api.words.act_table import MOODS, acts
 from fctncalling.lab.own_api.words.clauses import SaidValue, named_value, said_value
-from fctncalling.lab.own_api.words.frames import SLOT, Frame
+from fctncalling.lab.own_api.words.frames import SLOT, RequestFrame
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.nouns import articles_right
 from fctncalling.lab.own_api.words.spoken_values import joined, spoken
@@ -39,7 +39,7 @@ class Said:
 
 
 def said_call(
-    words: FunctionWords, frame: Frame, arguments: Mapping[str, Any], rng: Random
+    words: FunctionWords, frame: RequestFrame, arguments: Mapping[str, Any], rng: Random
 ) -> Said:
     """Return a call in words: what the frame has slots for within it, the rest behind it."""
     text = frame.text
