@@ -119,7 +119,7 @@ def test_an_episode_is_no_witness_of_its_own_states(truth: BranchedTruth) -> Non
     for number, siblings in enumerate(values["siblings"]):
         others = [each for other, each in enumerate(won) if other != number]
         assert siblings[0] == pytest.approx(np.mean(others))
-        assert values["state"][number][0] == pytest.approx(np.mean(others))
+        assert values["state"][number][0] == pytest.approx(np.mean(others))  # all began there
         for step, snapshot in enumerate(truth.snapshots[number]):
             visits = [
                 other

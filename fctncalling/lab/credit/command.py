@@ -50,9 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max_branches",
         type=int,
-        default=128,
+        default=200,
         metavar="K",
-        help="of one state, at most (default: 128)",
+        help="of one state, at most (default: 200)",
     )
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of tasks and branches")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the grades here, too")

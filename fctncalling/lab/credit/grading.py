@@ -177,7 +177,8 @@ def _table(
     lengths = [len(at) for at in truth.values]
     task = np.repeat([names.index(episode.task_id) for episode in truth.episodes], lengths)
     hashes = [snapshot.state_hash for snapshots in truth.snapshots for snapshot in snapshots]
-    state = np.unique(np.asarray([f"{a}/{b}" for a, b in zip(task, hashes, strict=True)]), True)[1]
+    places = np.asarray([f"{a}/{b}" for a, b in zip(task, hashes, strict=True)])
+    state = np.unique(places, return_inverse=True)[1]
     graded_values: dict[str, Any] = {}
     for name, at in values.items():
         flat = pooled(at)

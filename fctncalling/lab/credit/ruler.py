@@ -34,7 +34,7 @@ class RulerSettings:
     discount: float = 1.0
     standard_error: float = 0.05  # wanted, of an action's advantage
     min_branches: int = 16  # of each state
-    max_branches: int = 128
+    max_branches: int = 200
     num_envs: int = 96
     max_episode_tokens: int = 2048
     seed: int = 1
