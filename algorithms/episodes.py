@@ -133,6 +133,8 @@ class EpisodeRecord:
     roles: list[str] = field(default_factory=list)
     role_rewards: list[dict[str, float]] = field(default_factory=list)  # info["rewards"] by step
     role: str = ""  # of a role's part of an episode (see role_trajectories)
+    # info["state_hash"] before each action; empty where the environment offers none
+    state_hashes: list[str] = field(default_factory=list)
     state: str = ""  # info["state"] of reset: what a central critic knows beside the conversation
 
     @property

@@ -62,6 +62,8 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
 
     and where it applies:
 
+    - `state_hash`: str, of what decides the future (unless the episode ended): tools, turn, what
+      the checker saw so far, observation. See `fctncalling.envs.episode.state_hash`.
     - `instructions`: str, the system text of the prompting form (`reset`).
     - `repairs`: list of str, what a lenient handler mended before it read the action.
     - `observation_bytes_cut`: int, by how much the observation was cut.
@@ -259,6 +261,8 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
             "continuation": "message",
             **extra,
         }
+        if not state.ended and state.invalid_reason is None:
+            info["state_hash"] = state.hash(observation, self._runner.max_steps_per_turn)
         observation, cut = cut_text(observation, OBSERVATION_BYTES)
         if cut:
             info["observation_bytes_cut"] = cut

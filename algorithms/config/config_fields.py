@@ -36,6 +36,7 @@ def field(
     metavar: str = "",
     aliases: tuple[str, ...] = (),
     meant: Mapping[str, str] | None = None,
+    synonyms: Mapping[str, str] | None = None,
     own: bool = False,
     many: bool = False,
     separator: str = ",",
@@ -44,7 +45,8 @@ def field(
 
     interval is such as "(0, 1]" or "[1, inf)"; const is the value of the flag without one. group is
     the heading for this field and those after it; basic fields stand before all others. aliases are
-    other names; meant tells, by a lower-case value that is none, what its writer may mean. own:
+    other names; meant tells, by a lower-case value that is none, what its writer may mean; synonyms
+    are former words for values. own:
     MODULE:NAME is a value too. many: several texts, held as one, parted by the separator.
     """
     return dataclasses.field(
@@ -59,6 +61,7 @@ def field(
             "metavar": metavar,
             "aliases": aliases,
             "meant": dict(meant or {}),
+            "synonyms": dict(synonyms or {}),
             "own": own,
             "many": many,
             "separator": separator,
@@ -106,6 +109,14 @@ class _JoinedAction(argparse.Action):
         given = [] if before is None or before is self.default else [before]
         joined = self._separator.join((*given, *map(str, values)))
         setattr(namespace, self.dest, None if None in values else joined)
+
+
+def take_synonyms(config: Any) -> None:
+    """Give a dataclass's fields today's words for their values: True where a word was a flag."""
+    for flag in flags(type(config)):
+        word = str(getattr(config, flag.name)).lower()
+        if word in flag.synonyms:
+            setattr(config, flag.name, flag.synonyms[word])
 
 
 def check_ranges(config: Any) -> None:
@@ -156,6 +167,7 @@ class Flag:
     metavar: str
     aliases: tuple[str, ...]
     meant: dict[str, str]
+    synonyms: dict[str, str]
     own: bool  # MODULE:NAME is a value too
     many: bool
     separator: str
@@ -204,6 +216,7 @@ class Flag:
 
         Argparse's error, naming value and range, where it is none of ours.
         """
+        text = self.synonyms.get(text.lower(), text)
         try:
             value = self._convert(text)
         except ValueError:

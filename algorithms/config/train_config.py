@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from fctncalling.algorithms.config import config_fields
-from fctncalling.algorithms.config.config_fields import SettingError, check_ranges
+from fctncalling.algorithms.config.config_fields import SettingError, check_ranges, take_synonyms
 from fctncalling.algorithms.config.model_presets import PRESETS
 from fctncalling.algorithms.config.setting_conflicts import check_combinations
 from fctncalling.algorithms.config.settings.credit import CreditSettings
@@ -45,6 +45,7 @@ class TrainConfig(
     """
 
     def __post_init__(self) -> None:
+        take_synonyms(self)
         check_ranges(self)
         check_combinations(self)
 

@@ -50,6 +50,7 @@ class RunningEpisode:
     messages: list[list[Message]] = field(default_factory=list)  # for the episode log
     text: str = ""  # of the last action
     step_in_turn: int = 0
+    state_hashes: list[str] = field(default_factory=list)  # info["state_hash"] before each action
     cut_actions: list[int] = field(default_factory=list)  # numbers of the actions cut short
     overflow: int = 0  # tokens of the context for which the budget had no room
     terminated: bool = False
@@ -108,6 +109,8 @@ class RunningEpisode:
     def on_action(self, action: Action) -> EnvRequest:
         """Record the sampled action and return the request that steps the environment."""
         self.view.record(action)
+        if "state_hash" in self.info:
+            self.state_hashes.append(str(self.info["state_hash"]))
         if action.truncated:
             self.cut_actions.append(len(self.steps))
         self.text = self.template.decode(action.ids)
@@ -182,6 +185,7 @@ class RunningEpisode:
             messages=self.messages,
             roles=self.roles,
             role_rewards=self.role_rewards,
+            state_hashes=self.state_hashes,
             state=self.state,
             ground_truth=self.info.get("ground_truth"),
             env_seed=self.env_seed,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from fctncalling.data.types import Episode, Message, StepRecord, Task, TurnRecord, Verdict
+from fctncalling.envs.episode.state_hash import content_hash, state_hash
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.user_tools import UserTools
@@ -35,6 +36,8 @@ class EpisodeState:
     terminated: bool = False
     truncated: bool = False
     invalid_reason: str | None = None  # why infrastructure failed
+    tools_hash: str = ""  # of the tools' state; "" where calls may have changed it
+    past_hash: str = ""  # of the turns that ended
 
     @property
     def ended(self) -> bool:
@@ -69,6 +72,7 @@ class EpisodeState:
                 f'task "{self.task.id}" has no tools: calls of {self.task.category} are not '
                 "executed"
             )
+        self.tools_hash = ""
         results = tools.results(calls, self.session)
         self.results += results.judged
         return tuple(results.shown)
@@ -89,7 +93,10 @@ class EpisodeState:
         """
         self.terminated = last
         if self.session is not None:
-            self.turns.append(TurnRecord(tuple(self.results), self.session.public_state()))
+            record = TurnRecord(tuple(self.results), self.session.public_state())
+            self.turns.append(record)
+            results = sorted(set(self.results))
+            self.past_hash = content_hash([self.past_hash, results, self._hash_of_tools()])
         if not last:
             self.turn += 1
             self.steps_in_turn = 0
@@ -127,6 +134,23 @@ class EpisodeState:
             invalid=self.invalid_reason is not None,
             seed=seed,
         )
+
+    def hash(self, observation: str, max_steps_per_turn: int) -> str:
+        """Return the hash of what decides the future, see `state_hash`."""
+        return state_hash(
+            self._hash_of_tools(),
+            self.past_hash,
+            self.results,
+            self.turn,
+            observation,
+            steps_left=max_steps_per_turn - self.steps_in_turn,
+        )
+
+    def _hash_of_tools(self) -> str:
+        """Return the hash of the tools' state, made anew only where calls were executed."""
+        if self.session is not None and not self.tools_hash:
+            self.tools_hash = content_hash(self.session.live_state())
+        return self.tools_hash
 
     def get_state(self) -> dict[str, Any]:
         """Return a private copy of everything that changes, the tools' state included."""

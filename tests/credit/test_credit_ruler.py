@@ -15,7 +15,6 @@ from tiny_models import tiny_tokenizer
 from fctncalling.algorithms.generation.engine_api import Engine, ScriptedEngine
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.lab.credit import RulerSettings, measure_truth
-from fctncalling.lab.credit.branching_env import canonical, tool_state_hash
 from fctncalling.lab.credit.estimators import group_values
 from fctncalling.lab.credit.ruler import BranchedTruth, BranchPlayer
 
@@ -127,19 +126,3 @@ def test_an_episode_is_no_witness_of_its_own_states(truth: BranchedTruth) -> Non
                 if other != number and snapshots[step].state_hash == snapshot.state_hash
             ]
             assert values["matched"][number][step] == bool(visits)
-
-
-def test_equal_tool_states_have_equal_hashes_whatever_was_said_before() -> None:
-    class Tool:
-        def __init__(self, names: set[str]) -> None:
-            self.names = names
-
-    def hashed(names: set[str], turn: int = 0, observation: str = "x") -> str:
-        return tool_state_hash(
-            {"play": {"session": {"tool": Tool(names)}}}, observation, {"turn": turn}
-        )
-
-    assert hashed({"a", "b"}) == hashed({"b", "a"})
-    distinct = {hashed({"a"}), hashed({"a"}, turn=1), hashed({"b"}), hashed({"a"}, 0, "y")}
-    assert len(distinct) == 4
-    assert canonical({"b": 1, "a": [None, 2.5]}) == [["a", [None, 2.5]], ["b", 1]]

@@ -41,12 +41,16 @@ class CreditSettings:
     truncation_bootstrap: bool = field(
         True, "Whether a truncated episode goes on with the critic's value at its end."
     )
-    group_baseline: bool = field(
-        False,
-        "Whether an episode's advantages are lessened by the mean first advantage of the other "
-        "episodes of its task (leave-one-out, as in RLOO), so that tasks of unequal difficulty "
-        "are told apart before the critic knows them; needs --group_size of at least 2 (GRPO: "
-        "its group's mean, always).",
+    group_baseline: str = field(
+        "none",
+        "What an episode's advantages are compared with; needs --group_size of at least 2. "
+        "leave_one_out (or true): the mean first advantage of the other episodes of its task, as "
+        "in RLOO (GRPO: its group's mean, always). state: values of the states that other "
+        "episodes of the task passed, too (info state_hash), the critic's where none did; "
+        "credit is then an action's reward and what the state behind it is worth.",
+        choices=("none", "leave_one_out", "state"),
+        const="leave_one_out",
+        synonyms={"false": "none", "true": "leave_one_out"},
     )
     whiten_advantages: bool = field(
         True,

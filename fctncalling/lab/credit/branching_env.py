@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import random
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
-
-MAX_DEPTH = 16  # of a state's objects
+from fctncalling.envs.episode.state_hash import content_hash
 
 
 class Snapshot(NamedTuple):
@@ -89,29 +84,5 @@ class BranchingEnv:
 
 
 def tool_state_hash(state: Any, observation: Any, info: Mapping[str, Any]) -> str:
-    """Return the hash of tool state, turn and observation, for environments that offer none.
-
-    The agent's own earlier messages are left out on purpose: tools are deterministic, so what it
-    can still reach does not depend on how it came here.
-    """
-    tools = state.get("play", state) if isinstance(state, Mapping) else state
-    session = tools.get("session", tools) if isinstance(tools, Mapping) else tools
-    told = json.dumps([info.get("turn"), str(observation), canonical(session)], default=str)
-    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def canonical(value: Any, depth: int = 0) -> Any:
-    """Return a JSON form of an object's whole content, equal for equal content."""
-    if depth > MAX_DEPTH or value is None or isinstance(value, bool | int | float | str):
-        return value if depth <= MAX_DEPTH else "..."
-    if isinstance(value, Mapping):
-        return sorted([str(key), canonical(each, depth + 1)] for key, each in value.items())
-    if isinstance(value, list | tuple):
-        return [canonical(each, depth + 1) for each in value]
-    if isinstance(value, set | frozenset):
-        return sorted(str(canonical(each, depth + 1)) for each in value)
-    if isinstance(value, random.Random):
-        return hashlib.sha256(repr(value.getstate()).encode()).hexdigest()
-    if isinstance(value, np.random.Generator):
-        return str(value.bit_generator.state)
-    return [type(value).__name__, canonical(getattr(value, "__dict__", str(value)), depth + 1)]
+    """Return a hash for environments that offer none: of `get_state`, turn and observation."""
+    return content_hash([info.get("turn"), str(observation), state])

@@ -26,7 +26,7 @@ def trainer_estimators(config: TrainConfig) -> dict[str, TrainConfig]:
     plain = replace(
         config,
         gamma=config.discount,
-        group_baseline=False,
+        group_baseline="none",
         kl_coef=0.0,
         permute_advantages=False,
         group_credit="episode",
@@ -38,7 +38,10 @@ def trainer_estimators(config: TrainConfig) -> dict[str, TrainConfig]:
     found |= {
         f"TPPO_lambda_{lam:g}": replace(plain, algorithm_name="TPPO", lam=lam) for lam in LAMBDAS
     }
-    found["TPPO_leave_one_out"] = replace(plain, algorithm_name="TPPO", group_baseline=True)
+    found["TPPO_leave_one_out"] = replace(
+        plain, algorithm_name="TPPO", group_baseline="leave_one_out"
+    )
+    found["TPPO_state"] = replace(plain, algorithm_name="TPPO", group_baseline="state")
     found["GRPO_step"] = replace(plain, algorithm_name="GRPO", group_credit="step")
     return found
 

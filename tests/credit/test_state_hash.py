@@ -1,0 +1,70 @@
+"""info["state_hash"]: equal where the same actions have the same future, on every machine."""
+
+from __future__ import annotations
+
+import random
+
+import fctncalling
+from fctncalling.data.types import Task
+from fctncalling.envs.episode.state_hash import canonical, content_hash
+from fctncalling.envs.function_calling import FunctionCallingEnv
+
+TASK = Task(
+    id="multi_turn_base_9",
+    category="multi_turn_base",
+    question=[
+        [{"role": "user", "content": "Make a folder called a."}],
+        [{"role": "user", "content": "List it."}],
+    ],
+    functions=(),
+    ground_truth=[["mkdir(dir_name='a')"], ["ls()"]],
+    involved_classes=("GorillaFileSystem",),
+)
+
+
+def hashes(*texts: str) -> list[str]:
+    env = FunctionCallingEnv(tasks=[TASK])
+    found = [env.reset(seed=1)[1]["state_hash"]]
+    for text in texts:
+        info = env.step(text)[4]
+        found.append(info.get("state_hash", "ended"))
+    return found
+
+
+def test_another_wording_of_the_same_calls_leads_to_the_same_state() -> None:
+    plain = hashes("[mkdir(dir_name='a')]", "done")
+    worded = hashes('[mkdir(dir_name="a")]', "That was it.")
+    assert plain == worded
+    assert len(set(plain)) == 3
+
+
+def test_other_files_another_turn_or_another_past_are_other_states() -> None:
+    assert hashes("[mkdir(dir_name='a')]")[1] != hashes("[mkdir(dir_name='b')]")[1]
+    assert hashes("done")[1] != hashes("[mkdir(dir_name='a')]", "done")[2]
+    # The same files and the same turn, but the first turn's check saw another result.
+    detour = hashes("[mkdir(dir_name='b')]", "[rm(file_name='b')]", "[mkdir(dir_name='a')]", "done")
+    assert detour[-1] != hashes("[mkdir(dir_name='a')]", "done")[-1]
+
+
+def test_a_state_that_was_set_has_its_hash_and_the_end_has_none() -> None:
+    env = FunctionCallingEnv(tasks=[TASK])
+    env.reset(seed=1)
+    before = env.step("[mkdir(dir_name='a')]")[4]["state_hash"]
+    state = env.get_state()
+    after = env.step("done")[4]["state_hash"]
+    env.set_state(state)
+    assert env.step("done")[4]["state_hash"] == after != before
+    assert "state_hash" not in env.step("no call")[4]
+
+
+def test_the_hash_is_the_same_in_every_process() -> None:
+    assert content_hash({"b": [1, None], "a": {"x", "y"}}) == "50a1af1b9e7b6928"
+    assert canonical({"b": 1, "a": [None, 2.5]}) == [["a", [None, 2.5]], ["b", 1]]
+    assert content_hash(random.Random(1)) != content_hash(random.Random(2))
+
+
+def test_the_embedded_tasks_offer_it() -> None:
+    env = FunctionCallingEnv()
+    task = fctncalling.load_tasks(fctncalling.embedded_path("train"))[0]
+    info = env.reset(options={"task_id": task.id})[1]
+    assert len(info["state_hash"]) == 16
