@@ -169,9 +169,9 @@ class ToolSession:
         return "\n\n".join(shown)
 
     def public_state(self) -> dict[str, dict[str, Any]]:
-        """Return {class.
+        """Return {class: {public attribute: value}}.
 
-        {public attribute: value}}, a private deep copy in the order the attributes were set.
+        A private deep copy, in the order the attributes were set.
 
         A class whose state calls have nested deeper than it can be copied has NESTED_TOO_DEEP
         alone, which equals no state that a truth leaves behind.

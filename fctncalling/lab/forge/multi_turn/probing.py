@@ -28,10 +28,10 @@ _SURE = 0.7  # share of a result's values at a place that must be of a kind
 
 
 def learn(seed: int = 0, num_worlds: int = WORLDS) -> dict[str, dict[str, Any]]:
-    """Return {function.
+    """Return what probing found of every function.
 
-    {"changes", "cures": {refusal: [functions]}, "produces": {path: kind}, "seen_by": [functions],
-    "shapes": [of results]}}.
+    {function: {"changes", "cures": {refusal: [functions]}, "produces": {path: kind}, "seen_by":
+    [functions], "shapes": [of results]}}.
     """
     learned: dict[str, dict[str, Any]] = {}
     for _ in range(_PASSES):  # what the first pass cured, the second starts from
