@@ -327,7 +327,7 @@ def test_wrong_flags_are_one_line(tmp_path: Path, capsys: Any) -> None:
         ({"model": "m", "minutes": 0.0}, "--minutes"),
         ({"model": "m", "test": tmp_path / "gone"}, "--test"),
         ({"model": str(tmp_path), "tasks": tasks}, "cannot be used"),
-        ({"model": "m"}, "--tasks"),
+        ({"model": "m"}, "a:B: "),
     ):
         given["output"] = tmp_path / f"o{len(changes)}{word}"
         assert run(Namespace(**{**base, **given, **changes, "json": False})) == 2

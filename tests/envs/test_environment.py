@@ -41,6 +41,7 @@ INFO = {
     "error",
     "stop",
     "continuation",
+    "state_hash",
 }
 
 

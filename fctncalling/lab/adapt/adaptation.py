@@ -30,7 +30,7 @@ from fctncalling.lab.adapt.task_files import (
     command,
     entries,
     forge,
-    require_tasks,
+    require_specification,
     write_split,
 )
 
@@ -45,7 +45,7 @@ class Adaptation:
         self.settings = settings
         self.stages = Stages(settings.output / "work")
         self._begun = time.monotonic()
-        require_tasks(settings)
+        require_specification(settings)
         self.model: BaseModel = base_model(settings.model)
         self.plan: AdaptPlan
         self.told: list[str] = []  # what the minutes cut short
@@ -191,7 +191,7 @@ def play(settings: AdaptSettings, held_out: Path, part: Path, agent: Sequence[st
 def evaluate_endpoint(settings: AdaptSettings, num_tasks: int) -> Stages:
     """Let an endpoint's model answer tasks; return the stages, of which "score" holds them."""
     assert settings.evaluate is not None
-    require_tasks(settings)
+    require_specification(settings)
     stages = Stages(settings.output / "work")
 
     def make(part: Path) -> int:

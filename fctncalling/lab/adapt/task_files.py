@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from fctncalling.data.json_stream import read_entries
 from fctncalling.lab.adapt.adapt_settings import AdaptError, AdaptSettings
+from fctncalling.lab.own_api.api import SpecificationError
+from fctncalling.lab.own_api.specifications import load_api
 
 TRAIN, HELD_OUT = "train.jsonl", "held_out.jsonl"
 
@@ -39,12 +39,13 @@ def forge(settings: AdaptSettings, folder: Path, num_tasks: int) -> list[dict[st
     return entries(file)
 
 
-def require_tasks(settings: AdaptSettings) -> None:
-    """Raise AdaptError where there is nothing to make tasks of."""
-    parser = argparse.ArgumentParser()
-    import_module("fctncalling.lab.forge.command").add_arguments(parser)
-    if settings.tasks is None and "--api" not in parser.format_help():
-        raise AdaptError("this version's forge has no --api: give tasks of your own, --tasks FILE")
+def require_specification(settings: AdaptSettings) -> None:
+    """Raise AdaptError, before anything is loaded or trained, where the SPEC cannot be read."""
+    if settings.tasks is None:
+        try:
+            load_api(settings.spec, scenarios=settings.scenarios)
+        except SpecificationError as error:
+            raise AdaptError(str(error)) from None
 
 
 def entries(path: Path) -> list[dict[str, Any]]:

@@ -184,7 +184,7 @@ class ScorerProcess:
             record = json.loads(line)
             answer_id, valid = record["id"], record["valid"]
         except (ValueError, LookupError, TypeError, RecursionError):
-            answer_id, valid = None, ()
+            record, answer_id, valid = {}, None, ()
         if not isinstance(answer_id, str) or not (valid is None or valid in (True, False)):
             raise InputError(
                 f'{self._name}: expected lines {{"id": "...", "valid": true or false}}, got '

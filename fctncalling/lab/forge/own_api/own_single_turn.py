@@ -143,7 +143,7 @@ def _same_thing(
     before = api.words[calls[-1].function]
     if before.primary != words.primary or before.doc.name == function:
         return None
-    return {words.primary: calls[-1].arguments[before.primary]}
+    return {words.primary: calls[-1].arguments[words.primary]}
 
 
 def _with_pronoun(frame: RequestFrame, words: FunctionWords, rng: Random) -> RequestFrame:
