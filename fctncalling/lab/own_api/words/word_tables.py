@@ -11,7 +11,9 @@ from typing import Any
 @cache
 def word_table(name: str) -> dict[str, Any]:
     """Return a table of this folder."""
-    return tomllib.loads(files("fctncalling.lab.own_api.words").joinpath(f"{name}.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(
+        files("fctncalling.lab.own_api.words").joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    )
 
 
 def parted(text: str) -> tuple[str, ...]:
