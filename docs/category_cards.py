@@ -26,30 +26,35 @@ DOCS = Path(__file__).parent
 PAGE, SCORES = DOCS / "categories.md", DOCS / "canaries.json"
 LIMIT = 50  # tasks of an official category that the canaries play
 WIDTH = 96  # of a line in a block
-CUT = 300  # characters of a tool's result
+CUT = 200  # characters of a message
 
-HEAD = f"""# Categories
+HEAD = """# Categories
 
-One card a category: an example episode, what passes, the errors that can come, and how far policies get that understand
-nothing. Each episode was played by `docs/category_cards.py`, and each verdict is what the environment returned. An answer
-that fails is shown with its `error_type`, which is BFCL's word for it.
-
-Any example can be played again; this is the first card:
+One card a category: an example episode, what passes, and the errors that can come. Each episode was played by
+`docs/category_cards.py`, and each verdict is what the environment returned. An `error_type` is BFCL's word. Any example can be
+played again; this is the first card:
 
 ```python
 from fctncalling import FunctionCallingEnv, embedded_path
 
 env = FunctionCallingEnv(dataset_path=embedded_path("held_out"))
-env.reset(options={{"task_id": "simple_python_90000"}})
+env.reset(options={"task_id": "simple_python_90000"})
 *_, info = env.step("[add_item(item='salt', list='picnic')]")
 assert info["verdict"].valid
 ```
+"""
 
-*Canaries* are the success rates, in %, of five policies that understand nothing: `noop` says nothing, `echo` repeats
-the user, `first` calls the first function once a turn, `always` calls it in every message, `blind` plays the ground truth as
-far as the newest user message tells it. `oracle` plays the ground truth. Rates are of the first {LIMIT} official tasks of the
-category (all, where there are fewer) by BFCL's verdict; a second line follows where the strict verdict differs. What is
-solved by a canary is no evidence of understanding. `fctncalling canaries --dataset_path FILE` measures them on any file.
+CANARIES = f"""
+## Canaries
+
+Success rates, in %, of policies that understand nothing: `noop` says nothing, `echo` repeats the user, `first` calls the first
+function once a turn, `always` in every message, `blind` plays the ground truth as far as the newest user message tells it;
+`oracle` plays the ground truth. The first {LIMIT} official tasks of a category (all, where there are fewer) by BFCL's verdict; a
+second line follows where the strict one differs. What a canary solves is no evidence of understanding. `fctncalling canaries
+--dataset_path FILE` measures them on any file.
+
+| category | tasks | noop | echo | first | always | blind | oracle |
+|---|---|---|---|---|---|---|---|
 """
 
 ERRORS = """
@@ -62,9 +67,9 @@ ERRORS = """
 TAIL = """
 ## Strict verdicts
 
-BFCL forgives some answers: calls in a turn that needs none, a text that mentions the answer among others, any call where some
-call is due. The environment's `strict=True` and the strict columns of `score` judge these too; their error types begin with
-`strict:`. The official verdict is reported apart and never changes.
+BFCL forgives calls in a turn that needs none, a text that mentions the answer among others, any call where some call is due.
+`strict=True` of the environment and the strict columns of `score` judge these too (`strict:...`). The official verdict never
+changes.
 
 ```
 fctncalling import-bfcl
@@ -77,27 +82,31 @@ fctncalling score --input played.jsonl --strict
 def page() -> str:
     """Return the page, every episode played anew."""
     scores = json.loads(SCORES.read_text(encoding="utf-8"))
-    cards = "".join("\n".join(_card(card, scores)) + "\n" for card in CARDS)
+    cards = "".join("\n".join(_card(card)) + "\n" for card in CARDS)
     errors = "".join(f"| `{name}` | {when} |\n" for name, when in FURTHER_ERRORS.items())
-    return f"{HEAD}{cards}{ERRORS}{errors}{TAIL}"
+    rates = "".join(f"{line}\n" for card in CARDS for line in _canaries(card.canaries, scores))
+    return f"{HEAD}{cards}{ERRORS}{errors}{CANARIES}{rates}{TAIL}"
 
 
-def _card(card: Card, scores: dict[str, Any]) -> Iterator[str]:
+def _card(card: Card) -> Iterator[str]:
     yield f"\n## {card.title}\n"
-    yield textwrap.fill(card.what, 120) + "\n"
-    yield textwrap.fill(f"**Passes:** {card.passes}", 120) + "\n"
+    yield _filled(card.what)
+    yield _filled(f"**Passes:** {card.passes}")
     lines, verdict = play(card, card.right)
     assert verdict.valid, (card.title, verdict)
     yield (
         "```text\n" + "\n".join([*lines, f"verdict    valid, score {verdict.score:g}"]) + "\n```\n"
     )
-    yield "| an answer that fails | error |\n|---|---|"
+    fails = []
     for words, actions in card.wrong:
         verdict = play(card, actions)[1]
         assert not verdict.valid, (card.title, words)
-        yield f"| {words} | `{verdict.error_type}` |"
-    yield ""
-    yield from _canaries(card.canaries, scores)
+        fails.append(f"{words} (`{verdict.error_type}`)")
+    yield _filled(f"**Fails:** {', '.join(fails)}.").rstrip()
+
+
+def _filled(text: str) -> str:
+    return textwrap.fill(text, 120, break_on_hyphens=False) + "\n"
 
 
 def play(card: Card, actions: Sequence[str]) -> tuple[list[str], Verdict]:
@@ -143,7 +152,7 @@ def _lines(messages: Sequence[Any]) -> list[str]:
 
 def _wrapped(who: str, text: str) -> list[str]:
     """Return a message as lines of a block, long ones cut."""
-    text = text if len(text) <= CUT or who == "user" else f"{text[:CUT]} ..."
+    text = text if len(text) <= CUT else f"{text[:CUT]} ..."
     lines = [part for line in text.splitlines() for part in textwrap.wrap(line, WIDTH) or [""]]
     return [
         f"{who if number == 0 else '':10} {line}".rstrip()
@@ -152,12 +161,8 @@ def _wrapped(who: str, text: str) -> list[str]:
 
 
 def _canaries(names: Sequence[str], scores: dict[str, Any]) -> Iterator[str]:
-    """Yield the table of canaries of a card, or why there is none."""
-    if not any(name in scores for name in names):
-        yield "Canaries: not measured."
-        return
-    yield "| canaries | tasks | noop | echo | first | always | blind | oracle |\n|---|---|---|---|---|---|---|---|"
-    for name in names:
+    """Yield the rows of a card's categories that were measured."""
+    for name in filter(scores.__contains__, names):
         found = scores[name]
         for label, rates in (("", found["success"]), (", strict", found["strict"])):
             if label and rates == found["success"]:

@@ -42,7 +42,7 @@ def test_a_wrong_answer_taken_for_a_right_one_would_be_seen(cards: Any) -> None:
     card = cards.CARDS[0]
     wrong = card._replace(right=card.wrong[0][1])
     with pytest.raises(AssertionError, match="simple_python"):
-        list(cards._card(wrong, {}))
+        list(cards._card(wrong))
 
 
 def test_every_category_has_a_card(text: str) -> None:
