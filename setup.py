@@ -131,7 +131,7 @@ DEV = [
 
 setup(
     name="fctncalling",
-    version="0.1.0",
+    version="0.2.0",
     description="A Gymnasium environment for multi-turn function calling, and an actor-critic "
     "trainer for it",
     long_description=long_description(),

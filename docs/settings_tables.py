@@ -30,7 +30,7 @@ def tables() -> Iterator[str]:
     for flag_name, sets in (("preset", PRESETS), ("env_name", ENV_DEFAULTS)):
         yield f"\n## What --{flag_name} sets\n\n| value | flags |\n|---|---|"
         for name, values in sets.items():
-            words = " ".join(f"--{key} {_shown(value)}" for key, value in values.items())
+            words = " ".join(f"--{key} {shown(value)}" for key, value in values.items())
             yield f"| `{name}` | `{words}` |"
 
 
@@ -38,8 +38,8 @@ def _row(flag: Flag) -> str:
     names = " ".join(f"`--{name}`" for name in (flag.name, *flag.aliases))
     expected = f" Expected: {flag.expected}." if flag.choices or flag.base is not str else ""
     sentence = (flag.sentence + expected).replace("|", r"\|").replace("<", "&lt;")
-    return f"| {names} | `{_shown(flag.default)}` | {sentence} |"
+    return f"| {names} | `{shown(flag.default)}` | {sentence} |"
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     return format_value(value).strip('"') or '""'

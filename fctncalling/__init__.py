@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fctncalling.text_environment.text_history import TextHistory
     from fctncalling.training.trainer import Trainer
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Call",

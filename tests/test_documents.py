@@ -10,12 +10,13 @@ from pathlib import Path
 
 import learning_curve
 import pytest
+import yaml
 from house_rules import tree_of
 
 import fctncalling
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TREES = "algorithms|benchmarks|checkers|data|docs|envs|evaluate|examples|fctncalling|tests|train"
 FILE = re.compile(rf"(?<![\w/.-])((?:{TREES})[\w]*(?:/[\w.-]+)*\.(?:py|json|png|md))(?![\w/])")
 MODULE = re.compile(r"(?:from|-m|`)\s*(fctncalling(?:\.\w+)+)")
@@ -136,3 +137,16 @@ def test_the_page_of_the_pretrained_model_names_its_quantisation() -> None:
     text = (ROOT / "fctncalling/model_import/pinned_models.json").read_text("utf-8")
     [kind] = set(re.findall(r"\.(Q\w+)\.gguf", text))
     assert f"({kind})" in (ROOT / "docs/pretrained.md").read_text("utf-8")
+
+
+def test_the_hooks_of_pre_commit_need_no_network() -> None:
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text("utf-8"))
+    assert [repo["repo"] for repo in config["repos"]] == ["local"]
+    hooks = {hook["id"]: hook for repo in config["repos"] for hook in repo["hooks"]}
+    assert {hook["language"] for hook in hooks.values()} == {"system"}
+    assert sorted(hooks) == ["ruff-check", "ruff-format"]
+
+
+def test_the_changelog_begins_with_the_version_that_is_installed() -> None:
+    versions = re.findall(r"^## (\d\S+)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M)
+    assert versions == [fctncalling.__version__, "0.1.0"]

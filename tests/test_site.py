@@ -108,6 +108,10 @@ def test_the_page_of_the_settings_has_every_flag_and_its_default() -> None:
     rows = dict(re.findall(r"^\| `--(\w+)`.*? \| `(.*?)` \|", page, re.MULTILINE))
     settings = {**vars(TrainConfig()), **vars(RunConfig())}
     assert set(rows) == set(settings)
+    actions = [action for action in build_parser()._actions if action.dest in settings]
+    assert {action.dest for action in actions} == set(rows), "--help-all has no other flags"
+    shown = {action.dest: tables.shown(action.default) for action in actions}
+    assert rows == shown
     assert (rows["lr"], rows["algorithm_name"], rows["plan"]) == ("8e-05", "TPPO", "off")
     assert "\n| `8B-lora` | `--episodes_per_update 128 " in page
 

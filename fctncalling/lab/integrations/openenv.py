@@ -21,6 +21,7 @@ from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import Action, EnvironmentMetadata, Observation, State
 from pydantic import Field
 
+from fctncalling import __version__
 from fctncalling.data.types import Task
 from fctncalling.envs.dialogue import Dialogue, info_to_json
 
@@ -109,7 +110,7 @@ class ChatEnvironment(Environment[ChatAction, ChatObservation, State]):
         return EnvironmentMetadata(
             name="fctncalling",
             description="BFCL tasks as chat messages, judged by BFCL's rules.",
-            version="0.1.0",
+            version=__version__,
         )
 
     def _observation(self, messages: list[Any], reward: float | None) -> ChatObservation:
