@@ -25,6 +25,7 @@ class Card(NamedTuple):
     right: Sequence[str]  # the agent's messages
     wrong: Sequence[tuple[str, Sequence[str]]]  # what is wrong in words, and the messages
     canaries: Sequence[str] = ()  # official categories
+    shown: bool = True  # False: the episode is played, and told by another card's
 
 
 _EMBEDDED = {task.id: task for task in load_tasks(embedded_path("held_out"))}
@@ -186,6 +187,7 @@ CARDS = (
             ),
         ],
         ["parallel_multiple"],
+        shown=False,
     ),
     Card(
         "simple_java",
@@ -215,11 +217,12 @@ CARDS = (
             ),
         ],
         ["simple_javascript"],
+        shown=False,
     ),
     Card(
         "live_simple, live_multiple, live_parallel, live_parallel_multiple",
         "Questions and functions that users of the leaderboard contributed: longer, in many languages, with messier docs. "
-        "The rules are those of the category without `live_`; the example is an embedded task under the other name.",
+        "The rules are those of the category without `live_`.",
         "as without `live_`.",
         replace(_EMBEDDED["multiple_90001"], id="live_multiple_0", category="live_multiple"),
         ["[book_table(meal='breakfast', people=4, day='friday')]"],
@@ -228,6 +231,7 @@ CARDS = (
             ("another value", ["[book_table(meal='breakfast', people=5, day='friday')]"]),
         ],
         ["live_simple", "live_multiple", "live_parallel", "live_parallel_multiple"],
+        shown=False,
     ),
     Card(
         "irrelevance, live_irrelevance",
@@ -327,8 +331,8 @@ CARDS = (
     Card(
         "multi_turn_long_context, multi_turn_composite",
         "As `multi_turn_base`, with tools that hold hundreds of further files, messages, flights or orders, which flood the "
-        "results. `multi_turn_composite` adds held-out functions and missing parameters. The tables come with `import-bfcl`; "
-        "the example is of tools that need none. Ten of the 50 composite truths are not Python that parses.",
+        "results. `multi_turn_composite` adds held-out functions and missing parameters. The tables come with `import-bfcl`. "
+        "Ten of the 50 composite truths are not Python that parses.",
         "as `multi_turn_base`.",
         replace(
             _EMBEDDED["multi_turn_base_90000"],
@@ -338,6 +342,7 @@ CARDS = (
         [_TICKET, "It is reported.", _REPAIR, "It is resolved."],
         [("a turn without the call", [_TICKET, "Done.", "It is resolved."])],
         ["multi_turn_long_context", "multi_turn_composite"],
+        shown=False,
     ),
     Card(
         "memory_kv, memory_vector, memory_rec_sum",

@@ -53,8 +53,8 @@ function once a turn, `always` in every message, `blind` plays the ground truth 
 second line follows where the strict one differs. What a canary solves is no evidence of understanding. `fctncalling canaries
 --dataset_path FILE` measures them on any file.
 
-| category | tasks | noop | echo | first | always | blind | oracle |
-|---|---|---|---|---|---|---|---|
+| category | noop, echo, first, always | blind | oracle |
+|---|---|---|---|
 """
 
 ERRORS = """
@@ -94,9 +94,9 @@ def _card(card: Card) -> Iterator[str]:
     yield _filled(f"**Passes:** {card.passes}")
     lines, verdict = play(card, card.right)
     assert verdict.valid, (card.title, verdict)
-    yield (
-        "```text\n" + "\n".join([*lines, f"verdict    valid, score {verdict.score:g}"]) + "\n```\n"
-    )
+    if card.shown:
+        yield "```text\n" + "\n".join([*lines, f"verdict    valid, score {verdict.score:g}"])
+        yield "```\n"
     fails = []
     for words, actions in card.wrong:
         verdict = play(card, actions)[1]
@@ -167,8 +167,9 @@ def _canaries(names: Sequence[str], scores: dict[str, Any]) -> Iterator[str]:
         for label, rates in (("", found["success"]), (", strict", found["strict"])):
             if label and rates == found["success"]:
                 continue
-            cells = " | ".join(f"{100 * rate:.0f}" for rate in rates.values())
-            yield f"| {name}{label} | {found['tasks']} | {cells} |"
+            *dull, blind, oracle = (f"{100 * rate:.0f}" for rate in rates.values())
+            first = ", ".join(dull) if any(rate != "0" for rate in dull) else "0"
+            yield f"| {name}{label} | {first} | {blind} | {oracle} |"
 
 
 def measured(data_dir: Path) -> dict[str, Any]:
