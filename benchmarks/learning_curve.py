@@ -1,6 +1,6 @@
 """The learning curve of README and docs: the main job's runs and its control experiment.
 
-Without arguments it draws the runs that docs/runs/main keeps: of each run what pages and picture
+Without arguments it draws the runs that results/kept/main keeps: of each run what pages and picture
 say, in files named as the run's own. Train with some seeds and with the control, keep them, draw:
 
     for seed in 1 2 3; do
@@ -22,7 +22,7 @@ from typing import Any
 from pictures import GREY, goal, save, seeds, spread, subplots
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-KEPT = DOCS / "runs/main"
+KEPT = DOCS.parent / "results/kept/main"
 CURVES = {  # panel -> metric by the official verdict, and by the strict one
     "Held-out tasks, greedy": ("eval/greedy_success_rate", "eval/greedy_strict_success_rate"),
     "Training episodes, sampled": ("env/success_rate", "env/success_rate_strict"),

@@ -1,4 +1,4 @@
-"""Draw docs/real_model.png from docs/runs/smollm2: `python docs/real_model_picture.py`."""
+"""Draw docs/real_model.png from results/kept/smollm2: `python docs/real_model_picture.py`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from fctncalling.evaluation.pass_at_k import wilson_interval
 
 DOCS = Path(__file__).parent
-RUNS = DOCS / "runs" / "smollm2"
+RUNS = DOCS.parent / "results/kept/smollm2"
 CURVES = {"forged_tppo_1": "official tasks", "forged_only_tppo_1": "forged tasks"}
 MODELS = {
     "forged": "SFT on\nforged tasks",

@@ -1,7 +1,7 @@
-"""Write the tables of docs/real_model.md from the stored answers.
+"""Write the tables of docs/real_model.md, and of the former forge's record, from stored answers.
 
 `python docs/real_model_tables.py` makes them anew, each between `<!-- table NAME -->` and
-`<!-- end -->`; a test holds the page to them.
+`<!-- end -->`; a test holds both files to them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any
 
 DOCS = Path(__file__).parent
 PAGE = DOCS / "real_model.md"
-ANSWERS = DOCS / "runs/smollm2/answers.jsonl"
+KEPT = DOCS.parent / "results/kept/smollm2"
+ANSWERS, RECORD = KEPT / "answers.jsonl", KEPT / "FORMER_FORGE.md"
 SPLIT = DOCS.parent / "recipes/official_split.json"
 RESULTS_PAGE = runpy.run_path(str(DOCS.parent / "recipes/results_page.py"))
 
@@ -113,6 +114,7 @@ FORMER = (
     *("former_compact", "former_some", "former_some_tppo_1", "former_all", "former_all_trial_1"),
     *("former_all_trial_2", "former_all_trial_3"),
 )
+FORMER_TPPO = FORMER[1:5]
 FORMER_PAIRS = (
     *(("former_forged", f"former_forged_{it}") for it in ("tppo_1", "tppo_2", "tppo_3", "grpo_1")),
     ("former_forged", "former_forged_only_tppo_1"),
@@ -126,6 +128,7 @@ TABLES = {
     "rows": lambda: shares_table(ROWS, "test", GROUPS),
     "pairs": lambda: pairs_table([("forged", name) for name in ROWS[1:]]),
     "live": lambda: shares_table(LIVE_ROWS, "live_test", LIVE),
+    "former_tppo": lambda: shares_table(FORMER_TPPO, "test", GROUPS),
     "former": lambda: shares_table(FORMER, "test", GROUPS),
     "former_pairs": lambda: pairs_table(FORMER_PAIRS),
 }
@@ -141,4 +144,5 @@ def with_tables(text: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_tables(PAGE.read_text("utf-8")), encoding="utf-8")
+    for file in (PAGE, RECORD):
+        file.write_text(with_tables(file.read_text("utf-8")), encoding="utf-8")

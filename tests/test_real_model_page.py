@@ -11,15 +11,28 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/real_model.md"
+RECORD = ROOT / "results/kept/smollm2/FORMER_FORGE.md"
 TABLES = runpy.run_path(str(ROOT / "docs/real_model_tables.py"))
 
 
 def test_every_table_of_the_page_is_that_of_the_stored_answers() -> None:
-    text = PAGE.read_text("utf-8")
-    assert re.findall(r"<!-- table (\w+) -->", text) == [
-        *("rows", "pairs", "live", "former", "former_pairs")
-    ]
-    assert TABLES["with_tables"](text) == text
+    tables = {PAGE: ["rows", "pairs", "live", "former_tppo"], RECORD: ["former", "former_pairs"]}
+    for file, names in tables.items():
+        text = file.read_text("utf-8")
+        assert re.findall(r"<!-- table (\w+) -->", text) == names
+        assert TABLES["with_tables"](text) == text
+
+
+def test_the_changes_of_the_three_seeds_are_those_of_the_record() -> None:
+    rows = re.findall(
+        r"`former_forged` -> `former_forged_tppo_\d` \| (\d+) gained, (\d+) lost \(p = ([\d.]+)\)",
+        RECORD.read_text("utf-8"),
+    )
+    [(gained, lost, chance), *others] = rows
+    told = f"{gained} gained, {lost} lost (p = {chance}); " + "; ".join(
+        f"{gained} and {lost} ({chance})" for gained, lost, chance in others
+    )
+    assert told in PAGE.read_text("utf-8").replace("\n", " ")
 
 
 def test_shares_and_changes_are_counted_by_hand() -> None:
@@ -50,8 +63,8 @@ def test_stored_runs_have_the_explained_variance_that_the_page_tells() -> None:
     ).groups()
     values = [
         value
-        for file in sorted((ROOT / "docs/runs/smollm2").glob("*tppo_*/metrics.jsonl"))
-        + sorted((ROOT / "docs/runs/smollm2").glob("*trial_*/metrics.jsonl"))
+        for file in sorted((ROOT / "results/kept/smollm2").glob("*tppo_*/metrics.jsonl"))
+        + sorted((ROOT / "results/kept/smollm2").glob("*trial_*/metrics.jsonl"))
         for line in file.read_text("utf-8").splitlines()
         if (value := json.loads(line).get("losses/explained_variance")) is not None
     ]
