@@ -26,13 +26,13 @@ DOCS = Path(__file__).parent
 PAGE, SCORES = DOCS / "categories.md", DOCS / "canaries.json"
 LIMIT = 50  # tasks of an official category that the canaries play
 WIDTH = 96  # of a line in a block
-CUT = 200  # characters of a message
+CUT = 120  # characters of a message
 
 HEAD = """# Categories
 
 One card a category: an example episode, what passes, and the errors that can come. Each episode was played by
-`docs/category_cards.py`, and each verdict is what the environment returned. An `error_type` is BFCL's word. Any example can be
-played again; this is the first card:
+`docs/category_cards.py`, and each verdict is what the environment returned. An `error_type` is BFCL's word. The first card,
+played again:
 
 ```python
 from fctncalling import FunctionCallingEnv, embedded_path

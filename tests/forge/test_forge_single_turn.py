@@ -359,7 +359,7 @@ def test_answers_in_source_text_pass(category: str) -> None:
 def test_the_single_turn_examples_of_the_documentation_are_what_seed_1_gives() -> None:
     page = (Path(__file__).parents[2] / "docs/forge.md").read_text(encoding="utf-8")
     shown = re.findall(r"`((?!multi_turn)\w+)_(\d+)`\*\*\n\n> (.*)\n", page)
-    assert len(shown) == 3
+    assert len(shown) == 2
     for category, index, question in shown:
         entry = single_turn_entry(category, 1, int(index)).entry
         assert entry["question"][0][0]["content"] == question
