@@ -21,6 +21,7 @@ from fctncalling.lab.own_api.words.nouns import singular, spaced
 _OPTIONAL_SHARE = 0.35
 _FLAG_SHARE = 0.25
 _MOST_OPTIONAL = 3
+_BARE_SHARE = 0.1  # of calls without demanded values that have no value at all
 _OWN_PHRASES_SHARE = 0.75  # of the tasks of a function that the user gave phrases
 _DOC_SHARE = 0.12
 _CHANGES = frozenset("move update change edit set modify patch adjust reschedule amend".split())  # noqa: SIM905
@@ -99,7 +100,8 @@ def _mentioned(words: FunctionWords, rng: Random) -> list[str]:
     ]
     chosen = rng.sample(chosen, min(len(chosen), _MOST_OPTIONAL))
     changes = words.verb in _CHANGES and len(needed) < 2
-    if changes and optional and not chosen:
+    bare = not needed and rng.random() >= _BARE_SHARE
+    if (changes or bare) and optional and not chosen:
         chosen = [rng.choice(optional)]
     return [name for name in words.kinds if name in needed or name in chosen]
 
