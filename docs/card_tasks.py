@@ -102,7 +102,7 @@ FURTHER_ERRORS = {
     "dict_checker:unclear": "a dict fits no accepted dict; the reason is not one alone",
     "list_dict_checker:unclear": "the same of a list of dicts",
     "multi_turn:inference_error": "a recorded answer has too few or too many turns",
-    "simple_function_checker:missing_optional": "an optional argument that the truth does not allow to be left out",
+    "simple_function_checker:missing_optional": "an optional argument that may not be left out",
     "type_error:java": "a value does not read as its Java type",
     "type_error:js": "a value does not read as its JavaScript type",
     "type_error:nested": "an item of a list has another type",

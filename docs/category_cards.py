@@ -26,7 +26,7 @@ DOCS = Path(__file__).parent
 PAGE, SCORES = DOCS / "categories.md", DOCS / "canaries.json"
 LIMIT = 50  # tasks of an official category that the canaries play
 WIDTH = 96  # of a line in a block
-CUT = 120  # characters of a message
+CUT = 300  # characters of a message
 
 HEAD = """# Categories
 

@@ -107,7 +107,7 @@ LIVE: dict[str, Sequence[str]] = {
     "both": ("live_simple", "live_multiple"),
 }
 ROWS = ("forged", "forged_2", "forged_tppo_1", "forged_only_tppo_1")
-LIVE_ROWS = ("forged", "forged_tppo_1")
+LIVE_ROWS = ("forged_tppo_1",)
 FORMER = (
     *("former_base", "former_forged", "former_forged_tppo_1", "former_forged_tppo_2"),
     *("former_forged_tppo_3", "former_forged_grpo_1", "former_forged_only_tppo_1"),

@@ -22,6 +22,7 @@ FILE = re.compile(rf"(?<![\w/.-])((?:{TREES})[\w]*(?:/[\w.-]+)*\.(?:py|json|png|
 MODULE = re.compile(r"(?:from|-m|`)\s*(fctncalling(?:\.\w+)+)")
 ELSEWHERE = {"tests/test_environments.py"}  # of TRL
 MOST_STOPS = 12
+MOST_WORDS = 28_000  # of README and the pages of docs/, each thing said once
 
 
 def section(name: str) -> str:
@@ -47,6 +48,13 @@ def test_every_module_a_document_names_can_be_imported(page: Path) -> None:
         top = ROOT / name.replace(".", "/")
         found = (path, top, path.with_suffix(".py"), top.with_suffix(".py"))
         assert any(each.exists() for each in found) or hasattr(import_module(home), last), name
+
+
+def test_the_documents_stay_short() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    counts = {page.name: len(page.read_text("utf-8").split()) for page in pages}
+    longest = sorted(counts, key=counts.__getitem__)[-5:]
+    assert sum(counts.values()) <= MOST_WORDS, f"the longest pages are {', '.join(longest)}"
 
 
 def test_a_missing_file_would_be_seen() -> None:
