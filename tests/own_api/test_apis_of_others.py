@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,7 @@ def shuffled(calls: Sequence[Call]) -> list[list[Call]]:
     first, *rest = calls
     found: list[list[Call]] = []
     names = sorted(first.arguments)
-    for one, two in zip(names, names[1:], strict=False):
+    for one, two in pairwise(names):
         values: dict[str, Any] = dict(first.arguments)
         if values[one] != values[two]:
             values[one], values[two] = values[two], values[one]
