@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from fctncalling.algorithms.generation.decoder import Decoder, DecoderOutput, TransformersDecoder
 from fctncalling.algorithms.generation.engine_api import Action, Engine, Request, ScriptedEngine
 from fctncalling.algorithms.generation.fused_decoder import FusedDecoder
-from fctncalling.algorithms.generation.sampling import sample
+from fctncalling.algorithms.generation.sampling import Sampled, sample
 from fctncalling.algorithms.generation.sequence import Slot
 from fctncalling.algorithms.generation.slot_prefixes import SlotPrefixes, min_shared_tokens
 from fctncalling.algorithms.generation.transformers_cache import check_supported
@@ -137,7 +137,7 @@ class GenerationEngine(Engine):
     def submit(self, request: Request) -> None:
         """Take a request; its slot must have none that waits for an answer."""
         self._slots[request.slot].start_request(
-            request, self.stop_ids, self.decode, self.max_new_tokens, greedy=self.temperature == 0
+            request, self.stop_ids, self.decode, self.max_new_tokens, self.temperature
         )
         self._busy.add(request.slot)
         self._prefilling.add(request.slot)
@@ -214,11 +214,7 @@ class GenerationEngine(Engine):
 
     def _sample(self, rows: Sequence[Slot | None], read: DecoderOutput) -> None:
         """Sample a token for each row that has a slot."""
-        noise = None
-        if self.temperature > 0:
-            drawn = [slot.uniform if slot else 0.0 for slot in rows]
-            noise = torch.tensor(drawn, dtype=torch.float64, device=read.logits.device)
-        tokens, logprobs = sample(read.logits, noise, self.temperature)
+        tokens, logprobs = _sampled(rows, read.logits)
         values: list[float | None] = [None] * len(rows)
         if self.value_head is not None and read.hidden is not None:
             values = self.value_head(read.hidden).tolist()
@@ -282,3 +278,26 @@ class GenerationEngine(Engine):
         return TransformersDecoder(
             self.model, num_rows, hidden=hidden, max_tokens=self.max_prefill_tokens
         )
+
+
+def _sampled(rows: Sequence[Slot | None], logits: Tensor) -> Sampled:
+    """Return a token for each row that has a slot, at the temperature of the slot's request."""
+    wanted = {slot.temperature for slot in rows if slot}
+    if len(wanted) == 1:
+        return _sampled_at(rows, logits, *wanted)
+    tokens = torch.zeros(len(rows), dtype=torch.long, device=logits.device)
+    logprobs = torch.zeros(len(rows), dtype=torch.float32, device=logits.device)
+    for temperature in wanted:
+        places = [at for at, slot in enumerate(rows) if slot and slot.temperature == temperature]
+        found = _sampled_at([rows[at] for at in places], logits[places], temperature)
+        tokens[places], logprobs[places] = found.tokens, found.logprobs
+    return Sampled(tokens, logprobs)
+
+
+def _sampled_at(rows: Sequence[Slot | None], logits: Tensor, temperature: float) -> Sampled:
+    """Return a token for each row, all at one temperature."""
+    noise = None
+    if temperature > 0:
+        drawn = [slot.uniform if slot else 0.0 for slot in rows]
+        noise = torch.tensor(drawn, dtype=torch.float64, device=logits.device)
+    return sample(logits, noise, temperature)

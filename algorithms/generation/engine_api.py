@@ -30,6 +30,7 @@ class Request:
     slot: int
     new_ids: list[int]
     max_new_tokens: int | None = None  # lowers the engine's limit, for an episode's token budget
+    temperature: float | None = None  # of this action; None: the engine's
     stop: Sequence[str] = ()  # strings at which the action pauses; they stay part of it
     stop_ids: Sequence[int] = ()  # tokens that do the same
     on_stop: Callable[[Action], Sequence[int] | None] | None = None

@@ -18,6 +18,7 @@ class Slot:
         self.pending: list[int] = []  # sampled or given, not yet passed through the model
         self.prefix: tuple[int, ...] = ()  # what the sequence began with
         self.action = Action()
+        self.temperature = 1.0  # of the current request
         self._request: Request | None = None
         self._uniforms: list[float] = []
 
@@ -27,8 +28,7 @@ class Slot:
         end_ids: Collection[int],
         decode: Callable[[Sequence[int]], str] | None,
         max_new_tokens: int,
-        *,
-        greedy: bool,
+        temperature: float,
     ) -> None:
         """Start a request; ValueError if the slot has one already, or no token to continue."""
         if self._request is not None:
@@ -48,11 +48,12 @@ class Slot:
         self._limit = min(request.max_new_tokens or max_new_tokens, max_new_tokens)
         self._plain = not (request.stop or request.stop_ids or request.on_token)
         self._num_sampled = 0
+        self.temperature = temperature if request.temperature is None else request.temperature
         # Always max_new_tokens numbers an action: a stream must not depend on how long its actions
         # are.
         self._uniforms = (
             []
-            if greedy
+            if self.temperature == 0
             else torch.rand(max_new_tokens, generator=self.stream, dtype=torch.float64).tolist()
         )
 

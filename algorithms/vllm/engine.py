@@ -112,13 +112,14 @@ class VllmEngine(Engine):
             Action(),
             min(request.max_new_tokens or self.max_new_tokens, self.max_new_tokens),
         )
+        temperature = self.temperature if request.temperature is None else request.temperature
         while True:
             completion = self.servers.complete(
                 request.slot,
                 self.version,
                 [*prompt, *action.ids],
                 max_tokens=limit - len(action.ids),
-                temperature=self.temperature,
+                temperature=temperature,
                 seed=(seed + len(action.ids)) % 2**31,
                 stop_token_ids=sorted({*self.stop_ids, *request.stop_ids}),
                 # an action ends where the template's turns do, which are among the ids above
