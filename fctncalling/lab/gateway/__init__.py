@@ -1,0 +1,1 @@
+"""Gateway: an OpenAI-compatible server that records what an unchanged agent samples."""
