@@ -1,0 +1,96 @@
+"""Answer message: sampled text as an assistant message in OpenAI's form, calls as `tool_calls`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fctncalling.data.surrogates import encodable
+from fctncalling.data.types import Call, Message
+from fctncalling.envs.handlers.auto import FORMS_BY_MARK
+from fctncalling.envs.handlers.handler import DecodeError, Handler
+from fctncalling.lab.gateway.chat_messages import canonical_arguments, message_key
+
+_MARK = re.compile("|".join(map(re.escape, FORMS_BY_MARK)))
+_ID_CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
+ID_LENGTH = 9  # the one length that Mistral's templates take
+
+
+class AnswerMessage(NamedTuple):
+    """One choice of an answer."""
+
+    message: dict[str, Any]  # as the agent gets it
+    key: str  # see message_key
+    call_ids: tuple[str, ...]
+    has_calls: bool
+
+
+def answer_message(
+    text: str, handler: Handler | None, session: str, number: int, stop: str = ""
+) -> AnswerMessage:
+    """Return the message of an action: `number` of a session, whose text is this.
+
+    handler: reads calls; None where none are read. stop: the stop string that ended the action,
+    which is left out, as is all behind it.
+    """
+    shown = text[: text.index(stop)] if stop and stop in text else text
+    calls = _calls(shown, handler) if handler is not None else []
+    if not calls:
+        message: dict[str, Any] = {"role": "assistant", "content": encodable(shown)}
+        return AnswerMessage(message, message_key({**message, "tool_calls": ()}), (), False)
+    mark = _MARK.search(shown)
+    before = encodable(shown[: mark.start()].strip()) if mark else ""
+    ids = tuple(_call_id(session, number, index) for index in range(len(calls)))
+    listed = [
+        {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+        for call_id, (name, arguments) in zip(ids, calls, strict=True)
+    ]
+    known: Message = {
+        "content": before,
+        "tool_calls": [
+            {"name": name, "arguments": canonical_arguments(arguments)}
+            for name, arguments in calls
+        ],
+    }
+    message = {"role": "assistant", "content": before or None, "tool_calls": listed}
+    return AnswerMessage(message, message_key(known), ids, True)
+
+
+def _calls(text: str, handler: Handler) -> list[tuple[str, str]]:
+    """Return name and JSON arguments of each call; [] where the text holds none that JSON says."""
+    try:
+        return [_as_json(call) for call in handler.decode(text)]
+    except (DecodeError, TypeError, ValueError, RecursionError):
+        return []
+
+
+def _as_json(call: Call) -> tuple[str, str]:
+    arguments = json.dumps(dict(call.arguments), allow_nan=False)
+    return encodable(call.name), arguments
+
+
+def _call_id(session: str, number: int, index: int) -> str:
+    """Return the id of a call: letters and digits that no other call of the gateway has."""
+    digest = hashlib.sha256(f"{session}\n{number}\n{index}".encode()).digest()
+    value, letters = int.from_bytes(digest[:8], "big"), ""
+    for _ in range(ID_LENGTH):
+        value, place = divmod(value, len(_ID_CHARACTERS))
+        letters += _ID_CHARACTERS[place]
+    return letters
+
+
+def token_logprobs(texts: Sequence[str], logprobs: Sequence[float]) -> dict[str, Any]:
+    """Return log-probabilities of an action in the form of chat completions."""
+    content = [
+        {
+            "token": encodable(text),
+            "logprob": logprob,
+            "bytes": list(encodable(text).encode()),
+            "top_logprobs": [],
+        }
+        for text, logprob in zip(texts, logprobs, strict=True)
+    ]
+    return {"content": content, "refusal": None}

@@ -1,0 +1,158 @@
+"""CompletionRequest: the checked body of /v1/chat/completions or /v1/completions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fctncalling.data.types import Message
+from fctncalling.lab.gateway.chat_messages import checked_messages, checked_tools
+from fctncalling.lab.gateway.gateway_error import GatewayError
+
+MAX_CHOICES = 16
+MAX_STOPS = 8
+_NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "top_p": (1,),
+    "top_k": (-1, 0),
+    "min_p": (0,),
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
+    "repetition_penalty": (1,),
+    "logit_bias": ({},),
+    "response_format": ({"type": "text"},),
+}
+"""What would change the distribution that is sampled from -> values that change nothing."""
+
+
+@dataclass(frozen=True)
+class CompletionRequest:
+    """What is asked for: messages, or a raw prompt in their place."""
+
+    messages: tuple[Message, ...] = ()
+    prompt: str | tuple[int, ...] = ""  # of /v1/completions
+    tools: tuple[Any, ...] = ()
+    reads_calls: bool = False  # calls in the answer become `tool_calls`
+    n: int = 1
+    stream: bool = False
+    include_usage: bool = False  # a last chunk of a stream that counts tokens
+    temperature: float | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    logprobs: bool = False
+    return_token_ids: bool = False  # an extension, as vLLM has it
+    seed: int | None = None
+    ignored: tuple[str, ...] = ()  # fields that were given and have no effect
+
+    @property
+    def is_chat(self) -> bool:
+        """Whether messages were given."""
+        return bool(self.messages)
+
+
+def chat_request(body: Mapping[str, Any]) -> CompletionRequest:
+    """Return the request of a body of /v1/chat/completions; GatewayError where it is none."""
+    tools, choice = checked_tools(body.get("tools")), body.get("tool_choice")
+    ignored = _ignored(body)
+    if isinstance(choice, dict) or choice == "required":
+        ignored += ("tool_choice",)  # nothing is forced on the policy: read as "auto"
+    elif choice not in (None, "auto", "none"):
+        raise GatewayError(
+            400, f"tool_choice: got {choice!r:.60}, expected auto or none", param="tool_choice"
+        )
+    if body.get("top_logprobs"):
+        raise GatewayError(
+            400, "top_logprobs: expected 0; only sampled tokens have log-probabilities here",
+            param="top_logprobs",
+        )
+    return CompletionRequest(
+        messages=tuple(checked_messages(body.get("messages"))),
+        tools=tuple(tools),
+        reads_calls=bool(tools) and choice != "none",
+        logprobs=_boolean(body, "logprobs"),
+        ignored=ignored,
+        **_common(body),
+    )
+
+
+def text_request(body: Mapping[str, Any]) -> CompletionRequest:
+    """Return the request of a body of /v1/completions; GatewayError where it is none."""
+    prompt = body.get("prompt")
+    if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str | list):
+        prompt = prompt[0]
+    if isinstance(prompt, list) and all(type(token) is int for token in prompt):
+        prompt = tuple(prompt)
+    if not isinstance(prompt, str | tuple) or not prompt:
+        raise GatewayError(400, "prompt: expected a text or a list of token ids", param="prompt")
+    return CompletionRequest(
+        prompt=prompt,
+        logprobs=body.get("logprobs") is not None and body.get("logprobs") is not False,
+        ignored=_ignored(body),
+        **_common(body),
+    )
+
+
+def _common(body: Mapping[str, Any]) -> dict[str, Any]:
+    limit = "max_completion_tokens" if body.get("max_completion_tokens") else "max_tokens"
+    options = body.get("stream_options")
+    return {
+        "n": _integer(body, "n", 1, MAX_CHOICES) or 1,
+        "stream": _boolean(body, "stream"),
+        "include_usage": isinstance(options, dict) and bool(options.get("include_usage")),
+        "temperature": _temperature(body.get("temperature")),
+        "max_tokens": _integer(body, limit, 1, 2**31),
+        "stop": _stops(body.get("stop")),
+        "return_token_ids": _boolean(body, "return_token_ids"),
+        "seed": _integer(body, "seed", -(2**63), 2**63),
+    }
+
+
+def _temperature(value: Any) -> float | None:
+    if value is None:
+        return None
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or not 0 <= value <= 2:
+        raise GatewayError(
+            400, f"temperature: got {value!r:.60}, expected a number from 0 to 2",
+            param="temperature",
+        )
+    return float(value)
+
+
+def _integer(body: Mapping[str, Any], name: str, low: int, high: int) -> int | None:
+    value = body.get(name)
+    if value is None:
+        return None
+    if type(value) is not int or not low <= value <= high:
+        raise GatewayError(
+            400, f"{name}: got {value!r:.60}, expected an integer from {low} to {high}", param=name
+        )
+    return value
+
+
+def _boolean(body: Mapping[str, Any], name: str) -> bool:
+    value = body.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise GatewayError(400, f"{name}: got {value!r:.60}, expected true or false", param=name)
+    return bool(value)
+
+
+def _stops(value: Any) -> tuple[str, ...]:
+    stops = [] if value is None else [value] if isinstance(value, str) else value
+    if not isinstance(stops, list) or len(stops) > MAX_STOPS:
+        raise GatewayError(
+            400, f"stop: expected a text or a list of at most {MAX_STOPS}", param="stop"
+        )
+    if not all(isinstance(each, str) and 0 < len(each) <= 256 for each in stops):
+        raise GatewayError(400, "stop: expected texts of 1 to 256 characters", param="stop")
+    return tuple(stops)
+
+
+def _ignored(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the fields that would change what is sampled from, and do not."""
+    return tuple(
+        name
+        for name, neutral in _NEUTRAL.items()
+        if body.get(name) is not None and body[name] not in neutral
+    )

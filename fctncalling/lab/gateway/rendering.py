@@ -1,0 +1,226 @@
+"""Rendering: the messages of a request as token ids, with the ids of what was sampled in them.
+
+Wherever an assistant message is one that the policy sampled in this session, its own ids stand in
+the prompt, never its text encoded again. What the agent changed is text like any other: context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from jinja2.exceptions import TemplateError
+
+from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.data.types import Message
+from fctncalling.lab.gateway.action_forest import ActionForest, SampledAction
+from fctncalling.lab.gateway.answer_message import AnswerMessage
+from fctncalling.lab.gateway.chat_messages import message_key
+from fctncalling.lab.gateway.context_messages import ContextForm
+from fctncalling.lab.gateway.gateway_error import GatewayError
+
+_REFUSALS = (TemplateError, TypeError, ValueError, KeyError, AttributeError, IndexError)
+
+
+class Drift(NamedTuple):
+    """Where a request does not go on from what was sampled, and why."""
+
+    request: int
+    message: int  # index in the request
+    kind: str  # edited, foreign, moved, rewritten
+    why: str
+
+
+class RenderedPrompt(NamedTuple):
+    """Prompt of a request: its ids, what it refers to, and where it left what was sampled."""
+
+    ids: list[int]
+    referred: set[int]  # actions that stand in it, as they were or changed
+    drift: list[Drift]
+
+
+@dataclass
+class AnsweredMessages:
+    """Messages that were answered with in a session, to be known again."""
+
+    by_key: dict[str, list[int]] = field(default_factory=dict)
+    by_call: dict[str, int] = field(default_factory=dict)
+    keys: dict[int, str] = field(default_factory=dict)
+
+    def remember(self, number: int, answer: AnswerMessage) -> None:
+        """Remember what an action was answered as."""
+        self.by_key.setdefault(answer.key, []).append(number)
+        self.keys[number] = answer.key
+        self.by_call |= dict.fromkeys(answer.call_ids, number)
+
+    def echoed(self, message: Message) -> list[int]:
+        """Return the actions that a message may be, the likeliest last."""
+        found = self.by_key.get(message_key(message), [])
+        named = [number for number in self.referred_by_call(message) if number in found]
+        return [*found, *named]
+
+    def referred_by_call(self, message: Message) -> list[int]:
+        """Return the actions whose calls a message has by their ids."""
+        ids = (call["id"] for call in message.get("tool_calls", ()))
+        return [self.by_call[call_id] for call_id in ids if call_id in self.by_call]
+
+
+def render_messages(
+    messages: Sequence[Message],
+    opening: tuple[Sequence[Any], str],
+    request: int,
+    *,
+    template: ChatTemplate,
+    form: ContextForm,
+    forest: ActionForest,
+    answered: AnsweredMessages,
+) -> RenderedPrompt:
+    """Return the prompt of a conversation; opening: its tools and instructions."""
+    walk = _Walk(messages, opening, request, template, form, forest, answered)
+    try:
+        return walk.appended() if template.append_only else walk.rewritten()
+    except _REFUSALS as error:
+        raise GatewayError(
+            400, f"messages: the model's chat template refuses them: {error}", param="messages"
+        ) from None
+
+
+class _Walk:
+    """One pass over the messages of a request."""
+
+    def __init__(
+        self,
+        messages: Sequence[Message],
+        opening: tuple[Sequence[Any], str],
+        request: int,
+        template: ChatTemplate,
+        form: ContextForm,
+        forest: ActionForest,
+        answered: AnsweredMessages,
+    ) -> None:
+        self.messages = messages
+        self.opening = opening
+        self.request = request
+        self.template = template
+        self.form = form
+        self.forest = forest
+        self.answered = answered
+        self.ids: list[int] = []
+        self.segment: list[Message] = []  # context that is not in `ids` yet
+        self.referred: set[int] = set()
+        self.found: list[tuple[int, Drift]] = []  # with the place in `ids`
+
+    def appended(self) -> RenderedPrompt:
+        """Return ids that are put together piece by piece: context, action, context, ..."""
+        for index, message in enumerate(self.messages):
+            candidates = self.answered.echoed(message) if message["role"] == "assistant" else []
+            if candidates and (self.ids or self.segment):
+                self.ids = self._with_segment()
+                self.segment = []
+                self._take(index, candidates)
+                continue
+            if message["role"] == "assistant" and self.forest.actions:
+                self._note_unknown(index, message)
+            self.segment.append(self.form.shown(message))
+        self.ids = self._with_segment()
+        covered = len(self.forest.path(self.forest.place(self.ids).parent))
+        return RenderedPrompt(
+            self.ids, self.referred, [drift for at, drift in self.found if at >= covered]
+        )
+
+    def rewritten(self) -> RenderedPrompt:
+        """Return the ids of a template that renders a history anew, sampled texts as they were."""
+        history: list[Message] = []
+        echoes: dict[int, int] = {}
+        for index, message in enumerate(self.messages):
+            candidates = self.answered.echoed(message) if message["role"] == "assistant" else []
+            if candidates:
+                echoes[index] = candidates[-1]
+                text = self.template.decode(self.forest.actions[candidates[-1]].ids)
+                history.append({"role": "assistant", "content": text})
+                continue
+            if message["role"] == "assistant" and self.forest.actions:
+                self._note(index, *self._unknown(message, self.answered.referred_by_call(message)))
+            history.append(self.form.shown(message))
+        self.referred |= set(echoes.values())
+        if echoes:
+            ids = self.template.render_full(history, *self.opening, trusted=sorted(echoes))
+        else:
+            ids = self.template.render_prompt(history, *self.opening)
+        last = max(echoes, default=None)
+        if last is not None and self.forest.place(ids).parent != echoes[last]:
+            row = self.forest.path(echoes[last])
+            agree = _num_common(ids, row)
+            self._note(
+                last, "rewritten", "the chat template renders the history anew: "
+                f"{agree} of {len(row)} tokens agree",
+            )
+        return RenderedPrompt(ids, self.referred, [drift for _, drift in self.found])
+
+    def _with_segment(self) -> list[int]:
+        """Return the ids with the open segment and the opening of an assistant message."""
+        if not self.ids:
+            return self.template.render_prompt(self.segment, *self.opening)
+        return [*self.ids, *self.template.render_delta(self.segment, self.ids[-1])]
+
+    def _take(self, index: int, candidates: list[int]) -> None:
+        """Append the ids of the action that a message is: one sampled right here, if there is."""
+        here = {action.number for action in self.forest.choices(self.forest.place(self.ids))}
+        number = next((each for each in reversed(candidates) if each in here), candidates[-1])
+        action = self.forest.actions[number]
+        self.referred.add(number)
+        if number not in here:
+            prompt = self.forest.prompt(number)
+            agree = _num_common(self.ids, prompt)
+            self._note(
+                index, "moved", "it was sampled after another history: "
+                f"{agree} of {len(prompt)} tokens agree",
+            )
+        self.ids += action.ids
+
+    def _note_unknown(self, index: int, message: Message) -> None:
+        """Note an assistant message that was not sampled so: edited, or from elsewhere."""
+        named = self.answered.referred_by_call(message)
+        if not named and (self.ids or self.segment):
+            choices = self.forest.choices(self.forest.place(self._with_segment()))
+            named = [choices[0].number] if len(choices) == 1 else []
+            if len(choices) > 1:
+                self._note(index, "edited", "it is none of the choices that were sampled here")
+                return
+        self._note(index, *self._unknown(message, named))
+
+    def _unknown(self, message: Message, named: Sequence[int]) -> tuple[str, str]:
+        if not named:
+            return "foreign", "no action of this session is this message"
+        self.referred.add(named[-1])
+        return "edited", f"action {named[-1]} was sampled otherwise: " + _difference(
+            self.answered.keys.get(named[-1], ""), message_key(message)
+        )
+
+    def _note(self, index: int, kind: str, why: str) -> None:
+        self.found.append((len(self.ids), Drift(self.request, index, kind, why)))
+
+
+def _difference(sampled: str, sent: str) -> str:
+    """Return the first place at which two messages differ, in a few words."""
+    at = _num_common(sampled, sent)
+    start = max(0, at - 10)
+    return f"{sampled[start : at + 20]!r} became {sent[start : at + 20]!r}"
+
+
+def _num_common(one: Sequence[Any], other: Sequence[Any]) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def continued_text(
+    prompt: str, template: ChatTemplate, forest: ActionForest
+) -> tuple[SampledAction | None, str]:
+    """Return the action whose row a raw prompt goes on, and the text behind it."""
+    best: tuple[SampledAction | None, str] = (None, prompt)
+    for action in forest.actions:
+        row = template.spell(forest.path(action.number))
+        if prompt.startswith(row) and len(prompt) - len(row) < len(best[1]):
+            best = (action, prompt[len(row) :])
+    return best
