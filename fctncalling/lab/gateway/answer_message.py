@@ -25,7 +25,7 @@ class AnswerMessage(NamedTuple):
     message: dict[str, Any]  # as the agent gets it
     key: str  # see message_key
     call_ids: tuple[str, ...]
-    has_calls: bool
+    calls: tuple[Call, ...]
 
 
 def answer_message(
@@ -37,10 +37,10 @@ def answer_message(
     which is left out, as is all behind it.
     """
     shown = text[: text.index(stop)] if stop and stop in text else text
-    calls = _calls(shown, handler) if handler is not None else []
+    read, calls = _calls(shown, handler) if handler is not None else ((), [])
     if not calls:
         message: dict[str, Any] = {"role": "assistant", "content": encodable(shown)}
-        return AnswerMessage(message, message_key({**message, "tool_calls": ()}), (), False)
+        return AnswerMessage(message, message_key({**message, "tool_calls": ()}), (), ())
     mark = _MARK.search(shown)
     before = encodable(shown[: mark.start()].strip()) if mark else ""
     ids = tuple(_call_id(session, number, index) for index in range(len(calls)))
@@ -51,20 +51,23 @@ def answer_message(
     known: Message = {
         "content": before,
         "tool_calls": [
-            {"name": name, "arguments": canonical_arguments(arguments)}
-            for name, arguments in calls
+            {"name": name, "arguments": canonical_arguments(arguments)} for name, arguments in calls
         ],
     }
     message = {"role": "assistant", "content": before or None, "tool_calls": listed}
-    return AnswerMessage(message, message_key(known), ids, True)
+    return AnswerMessage(message, message_key(known), ids, read)
 
 
-def _calls(text: str, handler: Handler) -> list[tuple[str, str]]:
-    """Return name and JSON arguments of each call; [] where the text holds none that JSON says."""
+def _calls(text: str, handler: Handler) -> tuple[tuple[Call, ...], list[tuple[str, str]]]:
+    """Return the calls of a text, and the name and JSON arguments of each.
+
+    None where the text holds none, or one that JSON cannot say.
+    """
     try:
-        return [_as_json(call) for call in handler.decode(text)]
+        calls = tuple(handler.decode(text))
+        return calls, [_as_json(call) for call in calls]
     except (DecodeError, TypeError, ValueError, RecursionError):
-        return []
+        return (), []
 
 
 def _as_json(call: Call) -> tuple[str, str]:

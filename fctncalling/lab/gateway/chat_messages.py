@@ -24,9 +24,7 @@ def checked_messages(value: Any) -> list[Message]:
     if not isinstance(value, list) or not value:
         raise GatewayError(400, "messages: expected a list with at least one", param="messages")
     messages = [_checked(each, f"messages[{index}]") for index, each in enumerate(value)]
-    names = {
-        call["id"]: call["name"] for each in messages for call in each.get("tool_calls", ())
-    }
+    names = {call["id"]: call["name"] for each in messages for call in each.get("tool_calls", ())}
     for message in messages:
         answered = message.pop("tool_call_id", "")
         if message["role"] == "tool" and "name" not in message and answered in names:
@@ -54,7 +52,8 @@ def _checked(value: Any, where: str) -> Message:
     role = ROLES.get(str(value.get("role")), str(value.get("role")))
     if role not in KNOWN_ROLES:
         raise GatewayError(
-            400, f"{where}.role: got {role!r:.60}, expected one of {', '.join(KNOWN_ROLES)}",
+            400,
+            f"{where}.role: got {role!r:.60}, expected one of {', '.join(KNOWN_ROLES)}",
             param=f"{where}.role",
         )
     message: Message = {"role": role, "content": _text(value.get("content"), f"{where}.content")}
@@ -79,8 +78,9 @@ def checked_tools(value: Any, where: str = "tools") -> list[Any]:
         function = each.get("function") if isinstance(each, dict) else None
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
             raise GatewayError(
-                400, f'{where}[{index}]: expected {{"type": "function", "function": {{"name": '
-                '...}}}', param=f"{where}[{index}]",
+                400,
+                f'{where}[{index}]: expected {{"type": "function", "function": {{"name": ...}}}}}}',
+                param=f"{where}[{index}]",
             )
     return value
 
@@ -98,7 +98,8 @@ def _text(value: Any, where: str) -> str:
         text = part.get("text", part.get("refusal")) if isinstance(part, dict) else part
         if not isinstance(text, str):
             raise GatewayError(
-                400, f"{where}[{index}]: expected a part of text; this model reads nothing else",
+                400,
+                f"{where}[{index}]: expected a part of text; this model reads nothing else",
                 param=where,
             )
         texts.append(text)
@@ -113,7 +114,8 @@ def _calls(value: Any, where: str) -> list[dict[str, str]]:
         function = each.get("function") if isinstance(each, dict) else None
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
             raise GatewayError(
-                400, f'{where}[{index}]: expected {{"id", "function": {{"name", "arguments"}}}}',
+                400,
+                f'{where}[{index}]: expected {{"id", "function": {{"name", "arguments"}}}}',
                 param=where,
             )
         arguments = function.get("arguments") or "{}"

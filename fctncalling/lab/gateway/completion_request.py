@@ -63,7 +63,8 @@ def chat_request(body: Mapping[str, Any]) -> CompletionRequest:
         )
     if body.get("top_logprobs"):
         raise GatewayError(
-            400, "top_logprobs: expected 0; only sampled tokens have log-probabilities here",
+            400,
+            "top_logprobs: expected 0; only sampled tokens have log-probabilities here",
             param="top_logprobs",
         )
     return CompletionRequest(
@@ -114,7 +115,8 @@ def _temperature(value: Any) -> float | None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or not 0 <= value <= 2:
         raise GatewayError(
-            400, f"temperature: got {value!r:.60}, expected a number from 0 to 2",
+            400,
+            f"temperature: got {value!r:.60}, expected a number from 0 to 2",
             param="temperature",
         )
     return float(value)

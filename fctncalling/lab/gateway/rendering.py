@@ -153,8 +153,9 @@ class _Walk:
             row = self.forest.path(echoes[last])
             agree = _num_common(ids, row)
             self._note(
-                last, "rewritten", "the chat template renders the history anew: "
-                f"{agree} of {len(row)} tokens agree",
+                last,
+                "rewritten",
+                f"the chat template renders the history anew: {agree} of {len(row)} tokens agree",
             )
         return RenderedPrompt(ids, self.referred, [drift for _, drift in self.found])
 
@@ -174,8 +175,9 @@ class _Walk:
             prompt = self.forest.prompt(number)
             agree = _num_common(self.ids, prompt)
             self._note(
-                index, "moved", "it was sampled after another history: "
-                f"{agree} of {len(prompt)} tokens agree",
+                index,
+                "moved",
+                f"it was sampled after another history: {agree} of {len(prompt)} tokens agree",
             )
         self.ids += action.ids
 

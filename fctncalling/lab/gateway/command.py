@@ -1,0 +1,208 @@
+"""Stand in for a model's server: record what an unchanged agent samples, and what came of it.
+
+An OpenAI-compatible server on this machine, answered by a model. Every episode of the agent is a
+session, http://127.0.0.1:PORT/s/ID/v1 in place of the model's address; POST /s/ID/reward with
+{"reward": number} and POST /s/ID/end finish it. Token ids and log-probabilities of all that was
+sampled go to --output, which `fctncalling view` opens and `--sft_episodes` learns from.
+
+example:
+  fctncalling gateway --model my-model --port 8080 --output recorded
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fctncalling.model_import.model_folder import missing_model
+
+if TYPE_CHECKING:
+    from fctncalling.algorithms.generation.engine import GenerationEngine
+    from fctncalling.algorithms.policy.chat_template import ChatTemplate
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the subcommand's arguments."""
+    parser.add_argument(
+        "--model", metavar="FOLDER", help="folder of a model; default: the embedded one"
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address; default: %(default)s")
+    parser.add_argument(
+        "--port", type=int, default=8080, metavar="N", help="0: a free one; default: %(default)s"
+    )
+    parser.add_argument(
+        "--token", default="", help="opens sessions; needed with a --host that others reach"
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="FOLDER", help="folder that sessions are recorded in"
+    )
+    parser.add_argument("--chat_template", type=Path, metavar="FILE", help="in place of its own")
+    parser.add_argument(
+        "--handler", default="auto", metavar="NAME", help="form of calls; default: every one known"
+    )
+    parser.add_argument(
+        "--temperature", type=float, default=1.0, help="of requests that name none; default: 1"
+    )
+    parser.add_argument(
+        "--max_new_tokens", type=int, default=256, metavar="N", help="longest answer; default: 256"
+    )
+    parser.add_argument(
+        "--max_episode_tokens",
+        type=int,
+        metavar="N",
+        help="longest prompt and answer; default: the model's context, 4096 at most",
+    )
+    parser.add_argument(
+        "--parallel", type=int, default=16, metavar="N", help="answers at once; default: 16"
+    )
+    parser.add_argument(
+        "--session_timeout_s",
+        type=float,
+        default=900.0,
+        metavar="S",
+        help="seconds without a request after which a session is invalid; default: %(default)g",
+    )
+    parser.add_argument(
+        "--reward",
+        metavar="MODULE:FUNCTION",
+        help="scores sessions that got no reward: (messages, token rows) -> number",
+    )
+    parser.add_argument(
+        "--missing_reward",
+        type=float,
+        metavar="X",
+        help="reward of sessions that got none; default: they are invalid",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of what is sampled; default: 0")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda; default: auto")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until interrupted; return 0, 2 if it cannot start."""
+    from fctncalling.algorithms.config import SettingError
+
+    try:
+        return _serve(args)
+    except (SettingError, OSError, ValueError, LookupError, OverflowError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except ImportError as error:
+        print(
+            f"error: gateway needs the training libraries ({error}): pip install "
+            "'fctncalling[train]'",
+            file=sys.stderr,
+        )
+        return 2
+
+
+def _serve(args: argparse.Namespace) -> int:
+    from fctncalling.data.bfcl import embedded_path
+    from fctncalling.lab.gateway.context_messages import ContextForm
+    from fctncalling.lab.gateway.gateway import Gateway, GatewaySettings
+    from fctncalling.lab.gateway.gateway_server import GatewayServer
+    from fctncalling.lab.gateway.sampler import Sampler
+    from fctncalling.lab.gateway.session_log import SessionLog
+
+    _check(args)
+    folder = args.model or str(embedded_path("model"))
+    score = _score(args.reward)
+    engine, template, context = _loaded(args, folder)
+    settings = GatewaySettings(
+        model=Path(folder).resolve().name,
+        max_episode_tokens=args.max_episode_tokens or context,
+        temperature=args.temperature,
+        session_timeout_s=args.session_timeout_s,
+        missing_reward=args.missing_reward,
+        token=args.token,
+        seed=args.seed,
+    )
+    sampler, over = Sampler(args.parallel), threading.Event()
+    gateway = Gateway(
+        template, sampler, settings, form=ContextForm(template, args.handler), score=score
+    )
+    server = GatewayServer(gateway, args.host, args.port)
+    log = None
+    if args.output is not None:
+        log = SessionLog(args.output, template, {"command": "gateway", "model": folder})
+        gateway.on_end = log.write
+
+    def stop(*_: Any) -> None:
+        over.set()
+        sampler.wake()
+
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, stop)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=_expire, args=(gateway, over), daemon=True).start()
+    print(
+        f"{settings.model} answers at {server.address}/v1, sessions at {server.address}/s/ID/v1; "
+        f"{f'recorded in {args.output}' if log else 'nothing is recorded without --output'}",
+        flush=True,
+    )
+    sampler.run(engine, over.is_set)
+    server.shutdown()
+    sampler.close()
+    gateway.close()
+    if log is not None:
+        log.close()
+        print(log.summary())
+    return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Raise ValueError for a setting that nothing could be served with."""
+    if args.model is not None and (missing := missing_model(args.model)):
+        raise ValueError(f"--model {args.model}: {missing}")
+    for name, low in (("max_new_tokens", 1), ("parallel", 1), ("max_episode_tokens", 2)):
+        value = getattr(args, name)
+        if value is not None and value < low:
+            raise ValueError(f"--{name}: got {value}, expected at least {low}")
+    if not 0 <= args.temperature <= 2:
+        raise ValueError(f"--temperature: got {args.temperature:g}, expected 0 to 2")
+
+
+def _score(target: str | None) -> Any:
+    """Return the function of --reward."""
+    if target is None:
+        return None
+    from fctncalling.training.user_code import import_user_object
+
+    sys.path.insert(0, "")  # as python -m has it: modules beside the user
+    score = import_user_object("reward", target)
+    if not callable(score):
+        raise ValueError(f"--reward {target}: expected a function (messages, rows) -> number")
+    return score
+
+
+def _loaded(args: argparse.Namespace, folder: str) -> tuple[GenerationEngine, ChatTemplate, int]:
+    """Return the engine over a model, its chat template, and how many tokens it reads."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from fctncalling.algorithms.config import resolve_device
+    from fctncalling.algorithms.generation.engine import GenerationEngine
+    from fctncalling.training.load_policy import load_template
+
+    torch.set_num_threads(1)
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    template = load_template(tokenizer, args.chat_template and str(args.chat_template))
+    model: Any = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False)
+    model.to(resolve_device(args.device))
+    engine = GenerationEngine(
+        model.eval(),
+        template.stop_ids,
+        temperature=args.temperature,
+        max_new_tokens=args.max_new_tokens,
+        decode=template.decode,
+    )
+    context = getattr(model.config, "max_position_embeddings", None) or 4096
+    return engine, template, min(4096, context)
+
+
+def _expire(gateway: Any, over: threading.Event) -> None:
+    while not over.wait(1.0):
+        gateway.expire()

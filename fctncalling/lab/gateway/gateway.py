@@ -1,0 +1,329 @@
+"""Gateway: sessions by id, their requests answered by a sampler, their ends handed on."""
+
+from __future__ import annotations
+
+import math
+import re
+import secrets
+import threading
+import time
+import zlib
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from fctncalling.algorithms.generation.engine_api import Action, EngineError
+from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.lab.gateway.answer_message import answer_message
+from fctncalling.lab.gateway.completion_request import CompletionRequest
+from fctncalling.lab.gateway.context_messages import ContextForm
+from fctncalling.lab.gateway.gateway_error import GatewayError
+from fctncalling.lab.gateway.gateway_session import NO_REWARD, GatewaySession, SessionTask
+from fctncalling.lab.gateway.openai_answers import AnsweredRequest
+from fctncalling.lab.gateway.rendering import RenderedPrompt, continued_text, render_messages
+from fctncalling.lab.gateway.sampler import Sampler, SamplingJob
+
+_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+DEFAULT_SESSION = "default"
+MAX_REMEMBERED = 10_000  # sessions that ended and are still reported
+
+OnToken = Callable[[int, int], None]  # (choice, token id)
+Score = Callable[[list[Any], list[Any]], float]  # (messages, token rows) -> reward
+
+
+@dataclass(frozen=True)
+class GatewaySettings:
+    """Limits of a gateway, and what its sessions begin with."""
+
+    model: str = "policy"
+    max_episode_tokens: int = 2048  # longest prompt and answer together
+    temperature: float = 1.0  # of requests that name none
+    fixed_temperature: bool = False  # requests' own is ignored, as in training
+    request_timeout_s: float = 600.0
+    session_timeout_s: float = 900.0  # without a request
+    max_sessions: int = 256  # open at a time
+    max_actions: int = 1000  # of a session
+    missing_reward: float | None = None  # of a session that got none; None: it is invalid
+    token: str = ""  # that opens sessions; "": anybody who reaches the port does
+    opens_on_use: bool = True  # a session begins with its first request, else by `open` alone
+    seed: int = 0
+
+
+class Gateway:
+    """Answers requests of sessions; `on_end` gets each session once, when it is over."""
+
+    def __init__(
+        self,
+        template: ChatTemplate,
+        sampler: Sampler,
+        settings: GatewaySettings,
+        *,
+        form: ContextForm | None = None,
+        score: Score | None = None,
+        on_end: Callable[[GatewaySession], None] = lambda session: None,
+    ) -> None:
+        self.template = template
+        self.sampler = sampler
+        self.settings = settings
+        self.form = form or ContextForm(template)
+        self.score = score
+        self.on_end = on_end
+        self.version = 0  # of the weights that sample now
+        self.sessions: dict[str, GatewaySession] = {}
+        self.ended: dict[str, tuple[str, dict[str, Any]]] = {}  # id -> key, report
+        self._lock = threading.Lock()
+
+    def open(
+        self,
+        key: str,
+        session_id: str = "",
+        *,
+        own_key: str | None = None,
+        seed: int | None = None,
+        task: SessionTask | None = None,
+    ) -> GatewaySession:
+        """Open a session for whoever has the gateway's token; own_key: what opens it from then on.
+
+        None: the key of who asks.
+        """
+        if not secrets.compare_digest(key.encode(), self.settings.token.encode()) and (
+            self.settings.token
+        ):
+            raise GatewayError(401, "the gateway's token is needed to open a session")
+        session_id = session_id or secrets.token_hex(8)
+        if not _ID.fullmatch(session_id):
+            raise GatewayError(
+                400, f"session {session_id!r:.80}: expected 1 to 64 of A-Z a-z 0-9 . _ -"
+            )
+        if seed is None:
+            seed = zlib.crc32(f"{self.settings.seed} {session_id}".encode())
+        with self._lock:
+            if session_id in self.sessions or session_id in self.ended:
+                raise GatewayError(409, f"session {session_id}: it exists; choose another id")
+            if len(self.sessions) >= self.settings.max_sessions:
+                raise GatewayError(
+                    429,
+                    f"{len(self.sessions)} sessions are open, which is the most: end one by "
+                    "POST /s/ID/end",
+                )
+            session = GatewaySession(
+                session_id,
+                key if own_key is None else own_key,
+                seed,
+                task or SessionTask(),
+                self.version,
+            )
+            self.sessions[session_id] = session
+        return session
+
+    def session(self, session_id: str, key: str, *, opens: bool = True) -> GatewaySession:
+        """Return the session of an id, opened by its first use; 401 for another session's key."""
+        with self._lock:
+            session = self.sessions.get(session_id)
+            ended = self.ended.get(session_id)
+        if session is None and ended is not None and ended[0] == key:
+            raise GatewayError(
+                409,
+                f"session {session_id} has ended ({ended[1]['invalid_reason'] or 'valid'}): "
+                "another episode needs another id",
+            )
+        if session is None and ended is None and opens and self.settings.opens_on_use:
+            return self.open(key, session_id)
+        if session is None or not session.admits(key):
+            raise GatewayError(
+                401, f"session {session_id!r:.80}: there is none that this key opens"
+            )
+        return session
+
+    def complete(
+        self, session: GatewaySession, request: CompletionRequest, on_token: OnToken | None = None
+    ) -> AnsweredRequest:
+        """Sample the choices of a request and record them; GatewayError where that fails."""
+        with session.lock:
+            self._require_open(session)
+            prompt = self._prompt(session, request)
+            self._require_room(session, prompt.ids)
+            number = session.asked(prompt, request)
+            session.last_used = time.monotonic()
+        futures = [
+            self.sampler.submit(self._job(session, request, prompt.ids, choice, on_token))
+            for choice in range(request.n)
+        ]
+        actions = self._awaited(futures)
+        handler = self.form.handler if request.reads_calls else None
+        with session.lock:
+            self._require_open(session)
+            sampled, messages = [], []
+            for action in actions:
+                text = self.template.decode(action.ids)
+                one = session.record(number, prompt.ids, action, text)
+                message = answer_message(text, handler, session.id, one.number, action.stop)
+                if request.is_chat:
+                    session.answer(one.number, message)
+                sampled.append(one)
+                messages.append(message)
+            session.conversation = [*request.messages, messages[0].message]
+            session.last_used = time.monotonic()
+        kind = "chatcmpl" if request.is_chat else "cmpl"
+        answer_id = f"{kind}-{session.id}-{number}"
+        return AnsweredRequest(
+            answer_id, self.settings.model, request, prompt.ids, sampled, messages, session.id
+        )
+
+    def reward(self, session: GatewaySession, value: Any) -> None:
+        """Add a reward to the session's last action."""
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not math.isfinite(value):
+            raise GatewayError(
+                400, f"reward: got {value!r:.60}, expected a finite number", param="reward"
+            )
+        with session.lock:
+            self._require_open(session)
+            if not session.forest.actions:
+                raise GatewayError(
+                    409, f"session {session.id}: no action was sampled that could earn a reward"
+                )
+            session.reward(float(value))
+            session.last_used = time.monotonic()
+
+    def end(self, session: GatewaySession, reason: str = "") -> dict[str, Any]:
+        """End a session, scored where it has no reward yet; return its report.
+
+        reason: why it is invalid. A session that has ended stays as it is.
+        """
+        with session.lock:
+            if session.ended:
+                return session.report()
+            if not reason and session.forest.actions and not session.rewards:
+                reason = self._score(session)
+            session.end(reason)
+            report = session.report()
+        with self._lock:
+            self.sessions.pop(session.id, None)
+            self.ended[session.id] = session.key, report
+            while len(self.ended) > MAX_REMEMBERED:
+                del self.ended[next(iter(self.ended))]
+        self.on_end(session)
+        return report
+
+    def expire(self, now: float | None = None) -> None:
+        """End sessions that were not used for too long."""
+        now, limit = time.monotonic() if now is None else now, self.settings.session_timeout_s
+        with self._lock:
+            late = [each for each in self.sessions.values() if now - each.last_used > limit]
+        for session in late:
+            self.end(session, f"no request for {limit:g} s")
+
+    def close(self) -> None:
+        """End all sessions that are open: they are invalid."""
+        for session in list(self.sessions.values()):
+            self.end(session, "the gateway closed before the session ended")
+
+    def _score(self, session: GatewaySession) -> str:
+        """Give the session the reward of the user's function, or the default; return what fails."""
+        value = self.settings.missing_reward
+        if self.score is not None:
+            rows = session.to_record().rows
+            try:
+                value = float(self.score(list(session.conversation), rows))
+            except Exception as error:  # of the user's function
+                return f"the reward function raised {type(error).__name__}: {error}"
+            if not math.isfinite(value):
+                return f"the reward function returned {value}"
+        if value is None:
+            return NO_REWARD
+        session.reward(value)
+        return ""
+
+    def _prompt(self, session: GatewaySession, request: CompletionRequest) -> RenderedPrompt:
+        if request.is_chat:
+            return render_messages(
+                request.messages,
+                (request.tools, self.form.instructions(request.tools)),
+                session.num_requests,
+                template=self.template,
+                form=self.form,
+                forest=session.forest,
+                answered=session.answered,
+            )
+        if isinstance(request.prompt, str):
+            action, rest = continued_text(request.prompt, self.template, session.forest)
+            before = session.forest.path(action.number if action else None)
+            return RenderedPrompt([*before, *self.template.encode(rest)], set(), [])
+        size = len(self.template.tokenizer)
+        if not all(0 <= token < size for token in request.prompt):
+            raise GatewayError(
+                400, f"prompt: expected token ids from 0 to {size - 1}", param="prompt"
+            )
+        return RenderedPrompt(list(request.prompt), set(), [])
+
+    def _require_room(self, session: GatewaySession, ids: list[int]) -> None:
+        limit = self.settings.max_episode_tokens
+        if not ids:
+            raise GatewayError(400, "prompt: it has no token", param="prompt")
+        if len(ids) >= limit:
+            raise GatewayError(
+                400,
+                f"This model's maximum context length is {limit} tokens, of which the prompt takes "
+                f"{len(ids)}: shorten it, or raise --max_episode_tokens",
+                param="messages",
+                code="context_length_exceeded",
+            )
+        if len(session.forest.actions) >= self.settings.max_actions:
+            raise GatewayError(
+                429,
+                f"session {session.id}: it has {self.settings.max_actions} actions, which is "
+                "the most",
+            )
+
+    @staticmethod
+    def _require_open(session: GatewaySession) -> None:
+        if session.ended:
+            raise GatewayError(409, f"session {session.id} has ended: open another")
+
+    def _job(
+        self,
+        session: GatewaySession,
+        request: CompletionRequest,
+        ids: list[int],
+        choice: int,
+        on_token: OnToken | None,
+    ) -> SamplingJob:
+        stream, settings = session.stream, self.settings
+        if request.seed is not None:
+            stream = torch.Generator().manual_seed((request.seed + choice) % 2**63)
+        temperature = request.temperature
+        if temperature is None or settings.fixed_temperature:
+            temperature = settings.temperature
+        room = settings.max_episode_tokens - len(ids)
+        return SamplingJob(
+            ids,
+            session.id,
+            stream,
+            temperature,
+            min(request.max_tokens or room, room),
+            request.stop,
+            None if on_token is None else partial(_told, on_token, choice),
+        )
+
+    def _awaited(self, futures: list[Future[Action]]) -> list[Action]:
+        until = time.monotonic() + self.settings.request_timeout_s
+        try:
+            return [each.result(max(0.0, until - time.monotonic())) for each in futures]
+        except (FutureTimeout, EngineError) as error:
+            for each in futures:
+                each.cancel()
+            if isinstance(error, EngineError):
+                raise GatewayError(503, f"no action was sampled: {error}") from None
+            raise GatewayError(
+                504, f"no action was sampled in {self.settings.request_timeout_s:g} s"
+            ) from None
+
+
+def _told(on_token: OnToken, choice: int, token: int, logprob: float | None) -> None:
+    on_token(choice, token)

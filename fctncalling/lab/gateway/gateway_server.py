@@ -1,0 +1,337 @@
+"""GatewayServer: HTTP in front of a Gateway; nothing here knows of tokens."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import json
+import queue
+import re
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import urlsplit
+
+from fctncalling.lab.gateway.completion_request import (
+    CompletionRequest,
+    chat_request,
+    text_request,
+)
+from fctncalling.lab.gateway.gateway import DEFAULT_SESSION, Gateway
+from fctncalling.lab.gateway.gateway_error import GatewayError
+from fctncalling.lab.gateway.gateway_session import GatewaySession, SessionTask
+from fctncalling.lab.gateway.openai_answers import (
+    AnsweredRequest,
+    chat_answer,
+    chat_chunks,
+    models_answer,
+    text_answer,
+    text_chunk,
+    text_chunks,
+)
+from fctncalling.lab.gateway.text_stream import TextStream
+
+MAX_BODY_BYTES = 8 << 20
+MAX_CONNECTIONS = 512
+IDLE_CONNECTION_S = 120.0  # that a client may say nothing on an open connection
+SESSION_HEADER = "X-Session"
+_PATH = re.compile(r"(?:/s/(?P<session>[^/]+))?(?P<rest>/.*)?")
+_CHUNKED = object()  # end of a stream's tokens
+
+
+class GatewayServer(ThreadingHTTPServer):
+    """One thread a connection, at most MAX_CONNECTIONS; `address` is where agents reach it."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, gateway: Gateway, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.gateway = gateway
+        self.is_local = ipaddress.ip_address(socket.gethostbyname(host)).is_loopback
+        if not self.is_local and not gateway.settings.token:
+            raise ValueError(
+                f"--host {host}: whoever reaches that address could sample; give --token, which "
+                "opens sessions, or leave --host out"
+            )
+        self._connections = threading.Semaphore(MAX_CONNECTIONS)
+        super().__init__((host, port), GatewayHandler)
+
+    @property
+    def address(self) -> str:
+        """Return the address that session paths are put behind."""
+        host, port = self.server_address[:2]
+        return f"http://{host if isinstance(host, str) else host.decode()}:{port}"
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Handle a connection in a thread; refuse it where there are too many."""
+        if not self._connections.acquire(blocking=False):
+            with contextlib.suppress(OSError):
+                request.sendall(
+                    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
+                    b"Connection: close\r\n\r\n"
+                )
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Handle a connection, and make room for another."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._connections.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: a client that hangs up is no fault of ours."""
+
+
+class GatewayHandler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    server: GatewayServer
+    protocol_version = "HTTP/1.1"
+    timeout = IDLE_CONNECTION_S
+    disable_nagle_algorithm = True
+    wbufsize = -1  # headers and body in one packet
+
+    def do_GET(self) -> None:
+        """Answer a GET."""
+        self._answered(self._get)
+
+    def do_POST(self) -> None:
+        """Answer a POST."""
+        self._answered(self._post)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+    def _answered(self, answer: Any) -> None:
+        try:
+            self._require_own_host()
+            answer()
+        except GatewayError as error:
+            self._send(error.status, error.body())
+        except (OSError, ValueError, RecursionError) as error:
+            if isinstance(error, OSError):  # the client is gone
+                self.close_connection = True
+                return
+            self._send(500, GatewayError(500, f"{type(error).__name__}: {error}").body())
+
+    def _get(self) -> None:
+        session_id, rest = self._route()
+        gateway = self.server.gateway
+        if rest == "/v1/models":
+            self._send(200, models_answer(gateway.settings.model))
+        elif rest in ("/", "/health"):
+            self._send(200, {"status": "ok"}) if not self._has_session() else self._report(
+                session_id
+            )
+        elif rest in ("", None) and self._has_session():
+            self._report(session_id)
+        else:
+            raise self._unknown_path()
+
+    def _report(self, session_id: str) -> None:
+        gateway = self.server.gateway
+        ended = gateway.ended.get(session_id)
+        if ended is not None and ended[0] == self._key():
+            self._send(200, ended[1])
+            return
+        session = gateway.session(session_id, self._key(), opens=False)
+        with session.lock:
+            self._send(200, session.report())
+
+    def _post(self) -> None:
+        body = self._body()
+        session_id, rest = self._route()
+        gateway = self.server.gateway
+        if rest == "/v1/chat/completions":
+            self._complete(gateway.session(session_id, self._key()), chat_request(body))
+        elif rest == "/v1/completions":
+            self._complete(gateway.session(session_id, self._key()), text_request(body))
+        elif rest == "/reward" and self._has_session():
+            session = gateway.session(session_id, self._key(), opens=False)
+            self._success(session, body)
+            gateway.reward(session, body.get("reward"))
+            report = gateway.end(session) if body.get("end") is True else session.report()
+            self._send(200, report)
+        elif rest == "/end" and self._has_session():
+            session = gateway.session(session_id, self._key(), opens=False)
+            self._success(session, body)
+            if body.get("reward") is not None:
+                gateway.reward(session, body["reward"])
+            self._send(200, gateway.end(session, str(body.get("invalid") or "")[:500]))
+        elif self.path == "/s":
+            self._open(body)
+        else:
+            raise self._unknown_path()
+
+    def _open(self, body: dict[str, Any]) -> None:
+        """Open a session with a key of its own."""
+        seed, task = body.get("seed"), str(body.get("task") or "")[:200]
+        if seed is not None and (type(seed) is not int or not 0 <= seed < 2**63):
+            raise GatewayError(400, f"seed: got {seed!r:.60}, expected an integer", param="seed")
+        gateway = self.server.gateway
+        own_key = f"session-{_new_key()}"
+        session = gateway.open(
+            self._key(),
+            str(body.get("id") or ""),
+            own_key=own_key,
+            seed=seed,
+            task=SessionTask(task) if task else None,
+        )
+        base_url = f"{self.server.address}/s/{session.id}/v1"
+        self._send(200, {"session": session.id, "key": own_key, "base_url": base_url})
+
+    @staticmethod
+    def _success(session: GatewaySession, body: dict[str, Any]) -> None:
+        """Take what the agent says of success, which else is a reward above 0."""
+        if isinstance(body.get("success"), bool):
+            session.success = body["success"]
+
+    def _complete(self, session: GatewaySession, request: CompletionRequest) -> None:
+        gateway = self.server.gateway
+        if request.stream:
+            self._stream(session, request)
+            return
+        answered = gateway.complete(session, request)
+        answer = chat_answer if request.is_chat else text_answer
+        self._send(200, answer(answered, gateway.template))
+
+    def _stream(self, session: GatewaySession, request: CompletionRequest) -> None:
+        """Send an answer as server-sent events; one whose calls are read comes as a whole."""
+        gateway = self.server.gateway
+        tokens: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        by_token = not request.reads_calls and not request.logprobs
+        texts = [TextStream(gateway.template, request.stop) for _ in range(request.n)]
+        kind = "chat.completion.chunk" if request.is_chat else "text_completion"
+        head = {"id": f"stream-{session.id}", "object": kind, "created": 0}
+        head["model"] = gateway.settings.model
+        begun = False
+
+        def sampled() -> AnsweredRequest:
+            try:
+                push = (lambda *token: tokens.put(token)) if by_token else None
+                return gateway.complete(session, request, push)
+            finally:
+                tokens.put(_CHUNKED)
+
+        with ThreadPoolExecutor(1) as thread:
+            answer = thread.submit(sampled)
+            while (token := tokens.get()) is not _CHUNKED:
+                choice, number = token
+                first = not texts[choice].sent
+                if piece := texts[choice].push(number):
+                    begun = begun or self._begin_stream()
+                    self._event(text_chunk(head, choice, piece, first=first))
+            error = answer.exception()
+            if error is not None and not begun:
+                raise error
+            begun = begun or self._begin_stream()
+            if isinstance(error, GatewayError):
+                self._event(error.body())
+            else:
+                sent = [text.sent for text in texts]
+                answered = answer.result()
+                chunks = (
+                    chat_chunks(answered, gateway.template, sent)
+                    if request.is_chat
+                    else text_chunks(answered, sent)
+                )
+                for chunk in chunks:
+                    self._event({**chunk, "id": head["id"]})
+        self._write_chunk(b"data: [DONE]\n\n")
+        self._write_chunk(b"")
+
+    def _begin_stream(self) -> bool:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream; charset=utf-8")
+        self.send_header("Cache-Control", "no-cache")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        return True
+
+    def _event(self, value: Any) -> None:
+        self._write_chunk(b"data: " + json.dumps(value).encode() + b"\n\n")
+
+    def _write_chunk(self, data: bytes) -> None:
+        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+        self.wfile.flush()
+
+    def _send(self, status: int, body: Any) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        if status in (401, 411, 413):  # what was sent behind the headers is not read
+            self.send_header("Connection", "close")
+            self.close_connection = True
+        self.end_headers()
+        self.wfile.write(data)
+        self.wfile.flush()
+
+    def _body(self) -> dict[str, Any]:
+        """Return the JSON object that was sent; its length must be told, and bounded."""
+        told = self.headers.get("Content-Length")
+        if told is None or not told.isdecimal():
+            raise GatewayError(411, "Content-Length: expected a number of bytes")
+        if int(told) > MAX_BODY_BYTES:
+            raise GatewayError(
+                413, f"the body has {told} bytes, of which at most {MAX_BODY_BYTES} are read"
+            )
+        data = self.rfile.read(int(told))
+        try:
+            body = json.loads(data or b"{}")
+        except (ValueError, RecursionError) as error:
+            raise GatewayError(400, f"the body is no JSON: {error}") from None
+        if not isinstance(body, dict):
+            raise GatewayError(400, "the body: expected a JSON object")
+        return body
+
+    def _route(self) -> tuple[str, str]:
+        """Return the session of a request, and its path behind that."""
+        found = _PATH.fullmatch(urlsplit(self.path).path)
+        rest = (found["rest"] or "") if found else ""
+        session = found["session"] if found else None
+        return session or self.headers.get(SESSION_HEADER) or DEFAULT_SESSION, rest
+
+    def _has_session(self) -> bool:
+        return self.path.startswith("/s/")
+
+    def _key(self) -> str:
+        """Return the bearer token of the request; "" where it has none."""
+        scheme, _, key = (self.headers.get("Authorization") or "").partition(" ")
+        return key.strip() if scheme.lower() == "bearer" else ""
+
+    def _require_own_host(self) -> None:
+        """Refuse names that a page of another site could have given this machine."""
+        if not self.server.is_local:
+            return
+        for name in ("Host", "Origin"):
+            value = self.headers.get(name)
+            if value is not None and not _is_local(value if "//" in value else f"//{value}"):
+                raise GatewayError(403, f"{name} {value!r:.80}: expected this machine's own")
+
+    def _unknown_path(self) -> GatewayError:
+        return GatewayError(
+            404,
+            f"{self.command} {self.path!r:.120}: expected /v1/chat/completions, /v1/completions or "
+            "/v1/models, alone or behind /s/ID; or /s, /s/ID/reward, /s/ID/end (chat completions "
+            "are served, no Responses API)",
+        )
+
+
+def _is_local(url: str) -> bool:
+    try:
+        host = (urlsplit(url).hostname or "").lower()
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _new_key() -> str:
+    import secrets
+
+    return secrets.token_hex(16)

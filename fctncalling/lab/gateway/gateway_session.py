@@ -1,0 +1,201 @@
+"""GatewaySession: one episode of an agent, from its requests to an EpisodeRecord."""
+
+from __future__ import annotations
+
+import hmac
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from fctncalling.algorithms.episodes import EpisodeRecord
+from fctncalling.algorithms.generation.engine_api import Action
+from fctncalling.data.types import Call, Episode, Message, StepRecord
+from fctncalling.lab.gateway.action_forest import (
+    ActionForest,
+    SampledAction,
+    kept_actions,
+    placed_rewards,
+    training_rows,
+)
+from fctncalling.lab.gateway.answer_message import AnswerMessage
+from fctncalling.lab.gateway.completion_request import CompletionRequest
+from fctncalling.lab.gateway.rendering import AnsweredMessages, Drift, RenderedPrompt
+
+NO_REWARD = "no reward was given"
+NO_CALL = "the agent asked for no completion"
+
+
+@dataclass(frozen=True)
+class SessionTask:
+    """What a session is about."""
+
+    id: str = ""
+    category: str = "gateway"
+    env_seed: int | None = None  # members of a group share it
+
+
+@dataclass
+class GatewaySession:
+    """State of a session; methods are called under its lock."""
+
+    id: str
+    key: str  # who may use it: the bearer token of its requests; "": whoever has none
+    seed: int
+    task: SessionTask = field(default_factory=SessionTask)
+    version: int = 0  # of the weights that sample
+    forest: ActionForest = field(default_factory=ActionForest)
+    answered: AnsweredMessages = field(default_factory=AnsweredMessages)
+    drift: list[Drift] = field(default_factory=list)
+    referred: set[int] = field(default_factory=set)
+    ignored: dict[str, int] = field(default_factory=dict)  # field of requests -> how often
+    heard: dict[int, list[Message]] = field(default_factory=dict)  # request -> its new messages
+    texts: list[str] = field(default_factory=list)  # of the actions
+    calls: list[tuple[Call, ...]] = field(default_factory=list)  # of the actions, as answered
+    conversation: list[Any] = field(default_factory=list)  # the last request's, and its answer
+    rewards: list[tuple[int, float]] = field(default_factory=list)  # (last action then, reward)
+    num_requests: int = 0
+    success: bool | None = None
+    ended: bool = False
+    invalid_reason: str = ""
+    last_used: float = field(default_factory=time.monotonic)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        self.stream = torch.Generator().manual_seed(self.seed)
+
+    def admits(self, key: str) -> bool:
+        """Whether a key opens this session."""
+        return hmac.compare_digest(self.key.encode(), key.encode())
+
+    def asked(self, prompt: RenderedPrompt, request: CompletionRequest) -> int:
+        """Take a request; return its number."""
+        number = self.num_requests
+        self.num_requests += 1
+        self.referred |= prompt.referred
+        self.drift += prompt.drift
+        self.heard[number] = _after_last_answer(request.messages)
+        for name in request.ignored:
+            self.ignored[name] = self.ignored.get(name, 0) + 1
+        return number
+
+    def record(
+        self, request: int, prompt: Sequence[int], action: Action, text: str
+    ) -> SampledAction:
+        """Record an action that a request was answered with.
+
+        Its place is looked up now: another request may have been answered meanwhile.
+        """
+        place = self.forest.place(prompt)
+        sampled = SampledAction(
+            len(self.forest.actions),
+            request,
+            place.parent,
+            place.context,
+            tuple(action.ids),
+            tuple(action.logprobs),
+            truncated=action.truncated,
+            version=self.version,
+        )
+        self.forest.add(sampled)
+        self.texts.append(text)
+        self.calls.append(())
+        return sampled
+
+    def answer(self, number: int, answer: AnswerMessage) -> None:
+        """Remember the message that an action was sent as."""
+        self.answered.remember(number, answer)
+        self.calls[number] = answer.calls
+
+    def reward(self, value: float) -> None:
+        """Add a reward to the last action so far."""
+        self.rewards.append((len(self.forest.actions) - 1, value))
+
+    def end(self, reason: str = "") -> None:
+        """End the session; with a reason it is invalid."""
+        self.ended = True
+        if not self.forest.actions:
+            reason = reason or NO_CALL
+        elif not self.rewards:
+            reason = reason or NO_REWARD
+        self.invalid_reason = reason
+
+    def to_record(self) -> EpisodeRecord:
+        """Return the episode for training and for the episode log."""
+        kept = kept_actions(self.forest, self.referred)
+        paid = placed_rewards(kept, self.rewards)
+        actions = [self.forest.actions[number] for number in kept]
+        total = sum(paid.values())
+        heard = [self.heard.get(action.request, []) for action in actions]
+        steps = [
+            self._step(index, number, paid.get(number, 0.0), [*heard[1:], []][index])
+            for index, number in enumerate(kept)
+        ]
+        invalid = bool(self.invalid_reason)
+        cut = [index for index, action in enumerate(actions) if action.truncated]
+        success = not invalid and (total > 0 if self.success is None else self.success)
+        return EpisodeRecord(
+            self.task.id or self.id,
+            self.task.category,
+            training_rows(self.forest, kept, paid),
+            terminated=not invalid,
+            truncated=False,
+            invalid=invalid,
+            invalid_reason=self.invalid_reason,
+            success=success,
+            episode_return=total,
+            num_steps=len(kept),
+            num_actions_truncated=len(cut),
+            cut_actions=cut,
+            num_words=[max(1, len(step.text.split())) for step in steps],
+            messages=[*heard, []] if heard else [],
+            env_seed=self.task.env_seed,
+            episode=Episode(
+                self.task.id or self.id,
+                self.task.category,
+                tuple(steps),
+                terminated=not invalid,
+                invalid=invalid,
+                seed=self.task.env_seed,
+            ),
+        )
+
+    def _step(
+        self, index: int, number: int, reward: float, answers: Sequence[Message]
+    ) -> StepRecord:
+        results = [each for each in answers if each["role"] == "tool"]
+        return StepRecord(
+            index,
+            self.texts[number],
+            calls=self.calls[number],
+            executed=tuple(str(each.get("name", "")) for each in results),
+            results=tuple(str(each["content"]) for each in results),
+            reward=reward,
+        )
+
+    def report(self) -> dict[str, Any]:
+        """Return what is known of the session, as JSON."""
+        kept = kept_actions(self.forest, self.referred)
+        return {
+            "session": self.id,
+            "requests": self.num_requests,
+            "actions": len(self.forest.actions),
+            "kept_actions": kept,
+            "rows": len(training_rows(self.forest, kept, {})),
+            "reward": sum(value for _, value in self.rewards) if self.rewards else None,
+            "ended": self.ended,
+            "invalid_reason": self.invalid_reason,
+            "drift": [each._asdict() for each in self.drift],
+            "ignored": self.ignored,
+        }
+
+
+def _after_last_answer(messages: Sequence[Message]) -> list[Message]:
+    """Return what a request says behind its last assistant message."""
+    last = max(
+        (index for index, each in enumerate(messages) if each["role"] == "assistant"), default=-1
+    )
+    return list(messages[last + 1 :])

@@ -1,0 +1,192 @@
+"""Sampler: one engine behind many threads; a row's tokens stay in a slot between its requests."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, InvalidStateError
+from dataclasses import dataclass, field
+
+import torch
+
+from fctncalling.algorithms.generation.engine import GenerationEngine
+from fctncalling.algorithms.generation.engine_api import Action, Engine, EngineError, Request
+
+IDLE_WAIT_S = 0.05  # how long the sampler sleeps at most before it looks whether to end
+
+
+@dataclass
+class SamplingJob:
+    """An action to sample behind token ids; `answer` is set to it, or to why there is none."""
+
+    ids: list[int]
+    owner: str  # whose rows may go on in one slot: the session
+    stream: torch.Generator
+    temperature: float | None = None  # None: the engine's
+    max_new_tokens: int | None = None
+    stop: Sequence[str] = ()
+    on_token: Callable[[int, float | None], None] | None = None
+    answer: Future[Action] = field(default_factory=Future)
+
+
+@dataclass
+class _Seat:
+    """A slot of the engine and the sequence that it holds."""
+
+    slot: int
+    held: list[int] = field(default_factory=list)
+    owner: str = ""
+    stream: torch.Generator | None = None
+    job: SamplingJob | None = None
+    last_used: int = 0
+
+
+class Sampler:
+    """Samples the actions of many sessions in the one thread that calls `run`."""
+
+    def __init__(self, num_slots: int) -> None:
+        self.num_slots = num_slots
+        self.num_jobs = 0
+        self._inbox: queue.SimpleQueue[SamplingJob | None] = queue.SimpleQueue()
+        self._waiting: deque[SamplingJob] = deque()
+        self._closed = threading.Event()
+
+    def submit(self, job: SamplingJob) -> Future[Action]:
+        """Hand over a job from any thread."""
+        if self._closed.is_set():
+            job.answer.set_exception(EngineError("the gateway is closing"))
+            return job.answer
+        self._inbox.put(job)
+        return job.answer
+
+    def wake(self) -> None:
+        """Let `run` look at once whether it is to end."""
+        self._inbox.put(None)
+
+    def run(self, engine: Engine, over: Callable[[], bool]) -> None:
+        """Sample with an engine until `over` is true; jobs that are left then fail.
+
+        The engine keeps no sequence of an earlier call: weights may have changed.
+        """
+        seats = [_Seat(slot) for slot in range(self.num_slots)]
+        engine.start(self.num_slots)
+        engine.interrupted = lambda wanted: not self._inbox.empty()
+        try:
+            while not over():
+                busy = any(seat.job is not None for seat in seats)
+                self._collect(wait=not busy)
+                self._seat_waiting(engine, seats)
+                if any(seat.job is not None for seat in seats):
+                    self._advance(engine, seats)
+        finally:
+            self._fail_all(seats, EngineError("the gateway stopped sampling"))
+            engine.start(0)
+
+    def close(self) -> None:
+        """Refuse all further jobs, and fail those that nobody will sample."""
+        self._closed.set()
+        self.wake()
+        self._fail_all([], EngineError("the gateway is closing"))
+
+    def _collect(self, *, wait: bool) -> None:
+        """Take what came in; wait for something where nothing runs."""
+        try:
+            job = self._inbox.get(timeout=IDLE_WAIT_S) if wait else self._inbox.get_nowait()
+            while True:
+                if job is not None:
+                    self._waiting.append(job)
+                job = self._inbox.get_nowait()
+        except queue.Empty:
+            return
+
+    def _seat_waiting(self, engine: Engine, seats: Sequence[_Seat]) -> None:
+        while self._waiting and (free := [seat for seat in seats if seat.job is None]):
+            job = self._waiting.popleft()
+            if job.answer.cancelled():
+                continue
+            self.num_jobs += 1
+            seat = _best_seat(free, job)
+            seat.last_used = self.num_jobs
+            new_ids = self._new_ids(engine, seat, job)
+            seat.job = job
+            seat.held += new_ids
+            engine.submit(
+                Request(
+                    seat.slot,
+                    new_ids,
+                    max_new_tokens=job.max_new_tokens,
+                    temperature=job.temperature,
+                    stop=tuple(job.stop),
+                    on_token=job.on_token,
+                )
+            )
+
+    @staticmethod
+    def _new_ids(engine: Engine, seat: _Seat, job: SamplingJob) -> list[int]:
+        """Return what the slot has to read; it is cleared first where it holds something else."""
+        if _goes_on(seat, job):
+            return job.ids[len(seat.held) :]
+        if isinstance(engine, GenerationEngine):
+            engine.begin(seat.slot, stream=job.stream)
+        else:
+            engine.begin(seat.slot, int(torch.randint(2**31, (), generator=job.stream)))
+        seat.held = []
+        seat.owner = job.owner
+        seat.stream = job.stream
+        return list(job.ids)
+
+    def _advance(self, engine: Engine, seats: Sequence[_Seat]) -> None:
+        try:
+            finished = engine.advance()
+        except Exception as error:  # the engine is started anew: what ran in it is lost
+            self._fail_all(seats, EngineError(f"{type(error).__name__}: {error}"))
+            engine.start(self.num_slots)
+            return
+        for slot, action in finished:
+            seat = seats[slot]
+            job, seat.job = seat.job, None
+            seat.held += action.ids
+            if action.failure is not None:
+                seat.held = []
+                seat.owner = ""
+            if job is not None:
+                _answer(job, action if action.failure is None else action.failure)
+
+    def _fail_all(self, seats: Sequence[_Seat], error: EngineError) -> None:
+        """Fail what runs, what waits, and what has come in."""
+        self._collect(wait=False)
+        jobs = [seat.job for seat in seats if seat.job is not None]
+        for job in (*jobs, *self._waiting):
+            _answer(job, error)
+        self._waiting.clear()
+        for seat in seats:
+            seat.job = None
+            seat.held = []
+            seat.owner = ""
+
+
+def _answer(job: SamplingJob, answer: Action | EngineError) -> None:
+    """Answer a job, unless who waited for it has given up or was answered."""
+    with contextlib.suppress(InvalidStateError):
+        if isinstance(answer, Action):
+            job.answer.set_result(answer)
+        else:
+            job.answer.set_exception(answer)
+
+
+def _goes_on(seat: _Seat, job: SamplingJob) -> bool:
+    """Whether a slot holds a beginning of what a job reads, and draws from the same stream."""
+    held = len(seat.held)
+    own = seat.owner == job.owner and seat.stream is job.stream
+    return own and 0 < held < len(job.ids) and seat.held == job.ids[:held]
+
+
+def _best_seat(free: Sequence[_Seat], job: SamplingJob) -> _Seat:
+    """Return the free slot that holds most of what a job reads, else the one unused longest."""
+    fitting = [seat for seat in free if _goes_on(seat, job)]
+    if fitting:
+        return max(fitting, key=lambda seat: len(seat.held))
+    return min(free, key=lambda seat: seat.last_used)
