@@ -37,6 +37,7 @@ ON_OTHER_PAGES = {
     "credit",
     "doctor",
     "forge",
+    "gateway",
     "import-model",
     "serve-mcp",
     "view",

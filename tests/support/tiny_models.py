@@ -66,10 +66,16 @@ STRICT_TURNS = (
 )
 
 
-def tiny_tokenizer(chat_template: str | None = CHATML) -> PreTrainedTokenizerFast:
-    """Return a tokenizer with one token a byte, and three special tokens."""
+def tiny_tokenizer(
+    chat_template: str | None = CHATML, unmerged: tuple[str, ...] = ()
+) -> PreTrainedTokenizerFast:
+    """Return a tokenizer with one token a byte, and three special tokens.
+
+    unmerged: tokens of several bytes that a model may sample, and that no text is encoded to.
+    """
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {token: index for index, token in enumerate((*SPECIAL, *alphabet))}
+    tokens = (*SPECIAL, *alphabet, *unmerged)
+    vocabulary = {token: index for index, token in enumerate(tokens)}
     backend = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()

@@ -110,10 +110,10 @@ def _serve(args: argparse.Namespace) -> int:
     _check(args)
     folder = args.model or str(embedded_path("model"))
     score = _score(args.reward)
-    engine, template, context = _loaded(args, folder)
+    template, context = _template(args, folder)
     settings = GatewaySettings(
         model=Path(folder).resolve().name,
-        max_episode_tokens=args.max_episode_tokens or context,
+        max_episode_tokens=args.max_episode_tokens or min(4096, context),
         temperature=args.temperature,
         session_timeout_s=args.session_timeout_s,
         missing_reward=args.missing_reward,
@@ -124,7 +124,8 @@ def _serve(args: argparse.Namespace) -> int:
     gateway = Gateway(
         template, sampler, settings, form=ContextForm(template, args.handler), score=score
     )
-    server = GatewayServer(gateway, args.host, args.port)
+    server = GatewayServer(gateway, args.host, args.port)  # refused before weights are read
+    engine = _engine(args, folder, template)
     log = None
     if args.output is not None:
         log = SessionLog(args.output, template, {"command": "gateway", "model": folder})
@@ -178,29 +179,38 @@ def _score(target: str | None) -> Any:
     return score
 
 
-def _loaded(args: argparse.Namespace, folder: str) -> tuple[GenerationEngine, ChatTemplate, int]:
-    """Return the engine over a model, its chat template, and how many tokens it reads."""
+def _template(args: argparse.Namespace, folder: str) -> tuple[ChatTemplate, int]:
+    """Return a model's chat template, and how many tokens the model reads."""
+    from transformers import AutoConfig, AutoTokenizer
+
+    from fctncalling.training.load_policy import load_template
+
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    template = load_template(tokenizer, args.chat_template and str(args.chat_template))
+    return template, getattr(config, "max_position_embeddings", None) or 4096
+
+
+def _engine(args: argparse.Namespace, folder: str, template: ChatTemplate) -> GenerationEngine:
+    """Return the engine over a model."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
+    from transformers.utils.logging import disable_progress_bar
 
     from fctncalling.algorithms.config import resolve_device
     from fctncalling.algorithms.generation.engine import GenerationEngine
-    from fctncalling.training.load_policy import load_template
 
-    torch.set_num_threads(1)
-    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    template = load_template(tokenizer, args.chat_template and str(args.chat_template))
+    disable_progress_bar()  # type: ignore[no-untyped-call]
+    torch.set_num_threads(1)  # more only spin on small models
     model: Any = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False)
     model.to(resolve_device(args.device))
-    engine = GenerationEngine(
+    return GenerationEngine(
         model.eval(),
         template.stop_ids,
         temperature=args.temperature,
         max_new_tokens=args.max_new_tokens,
         decode=template.decode,
     )
-    context = getattr(model.config, "max_position_embeddings", None) or 4096
-    return engine, template, min(4096, context)
 
 
 def _expire(gateway: Any, over: threading.Event) -> None:

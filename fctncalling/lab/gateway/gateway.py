@@ -30,6 +30,7 @@ from fctncalling.lab.gateway.sampler import Sampler, SamplingJob
 
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 DEFAULT_SESSION = "default"
+MAX_REWARD = 1e30
 MAX_REMEMBERED = 10_000  # sessions that ended and are still reported
 
 OnToken = Callable[[int, int], None]  # (choice, token id)
@@ -178,10 +179,8 @@ class Gateway:
     def reward(self, session: GatewaySession, value: Any) -> None:
         """Add a reward to the session's last action."""
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not math.isfinite(value):
-            raise GatewayError(
-                400, f"reward: got {value!r:.60}, expected a finite number", param="reward"
-            )
+        if not number or not abs(value) < MAX_REWARD:  # NaN is not below it either
+            raise GatewayError(400, f"reward: got {value!r:.60}, expected a number", param="reward")
         with session.lock:
             self._require_open(session)
             if not session.forest.actions:

@@ -7,11 +7,12 @@ import ipaddress
 import json
 import queue
 import re
+import secrets
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from fctncalling.lab.gateway.completion_request import (
@@ -90,11 +91,14 @@ class GatewayServer(ThreadingHTTPServer):
 class GatewayHandler(BaseHTTPRequestHandler):
     """One connection."""
 
-    server: GatewayServer
     protocol_version = "HTTP/1.1"
     timeout = IDLE_CONNECTION_S
     disable_nagle_algorithm = True
     wbufsize = -1  # headers and body in one packet
+
+    @property
+    def _owner(self) -> GatewayServer:
+        return cast(GatewayServer, self.server)
 
     def do_GET(self) -> None:
         """Answer a GET."""
@@ -121,20 +125,17 @@ class GatewayHandler(BaseHTTPRequestHandler):
 
     def _get(self) -> None:
         session_id, rest = self._route()
-        gateway = self.server.gateway
         if rest == "/v1/models":
-            self._send(200, models_answer(gateway.settings.model))
-        elif rest in ("/", "/health"):
-            self._send(200, {"status": "ok"}) if not self._has_session() else self._report(
-                session_id
-            )
-        elif rest in ("", None) and self._has_session():
+            self._send(200, models_answer(self._owner.gateway.settings.model))
+        elif rest == "/health" and not self._has_session():
+            self._send(200, {"status": "ok"})
+        elif rest == "" and self._has_session():
             self._report(session_id)
         else:
             raise self._unknown_path()
 
     def _report(self, session_id: str) -> None:
-        gateway = self.server.gateway
+        gateway = self._owner.gateway
         ended = gateway.ended.get(session_id)
         if ended is not None and ended[0] == self._key():
             self._send(200, ended[1])
@@ -146,7 +147,7 @@ class GatewayHandler(BaseHTTPRequestHandler):
     def _post(self) -> None:
         body = self._body()
         session_id, rest = self._route()
-        gateway = self.server.gateway
+        gateway = self._owner.gateway
         if rest == "/v1/chat/completions":
             self._complete(gateway.session(session_id, self._key()), chat_request(body))
         elif rest == "/v1/completions":
@@ -173,7 +174,7 @@ class GatewayHandler(BaseHTTPRequestHandler):
         seed, task = body.get("seed"), str(body.get("task") or "")[:200]
         if seed is not None and (type(seed) is not int or not 0 <= seed < 2**63):
             raise GatewayError(400, f"seed: got {seed!r:.60}, expected an integer", param="seed")
-        gateway = self.server.gateway
+        gateway = self._owner.gateway
         own_key = f"session-{_new_key()}"
         session = gateway.open(
             self._key(),
@@ -182,7 +183,7 @@ class GatewayHandler(BaseHTTPRequestHandler):
             seed=seed,
             task=SessionTask(task) if task else None,
         )
-        base_url = f"{self.server.address}/s/{session.id}/v1"
+        base_url = f"{self._owner.address}/s/{session.id}/v1"
         self._send(200, {"session": session.id, "key": own_key, "base_url": base_url})
 
     @staticmethod
@@ -192,7 +193,7 @@ class GatewayHandler(BaseHTTPRequestHandler):
             session.success = body["success"]
 
     def _complete(self, session: GatewaySession, request: CompletionRequest) -> None:
-        gateway = self.server.gateway
+        gateway = self._owner.gateway
         if request.stream:
             self._stream(session, request)
             return
@@ -202,7 +203,7 @@ class GatewayHandler(BaseHTTPRequestHandler):
 
     def _stream(self, session: GatewaySession, request: CompletionRequest) -> None:
         """Send an answer as server-sent events; one whose calls are read comes as a whole."""
-        gateway = self.server.gateway
+        gateway = self._owner.gateway
         tokens: queue.SimpleQueue[Any] = queue.SimpleQueue()
         by_token = not request.reads_calls and not request.logprobs
         texts = [TextStream(gateway.template, request.stop) for _ in range(request.n)]
@@ -307,7 +308,7 @@ class GatewayHandler(BaseHTTPRequestHandler):
 
     def _require_own_host(self) -> None:
         """Refuse names that a page of another site could have given this machine."""
-        if not self.server.is_local:
+        if not self._owner.is_local:
             return
         for name in ("Host", "Origin"):
             value = self.headers.get(name)
@@ -332,6 +333,4 @@ def _is_local(url: str) -> bool:
 
 
 def _new_key() -> str:
-    import secrets
-
     return secrets.token_hex(16)

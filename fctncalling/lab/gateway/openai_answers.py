@@ -91,7 +91,8 @@ def chat_chunks(
             calls = answer.message["tool_calls"]
             delta["tool_calls"] = [{"index": at, **each} for at, each in enumerate(calls)]
         logprobs = _chat_logprobs(answered, action, template)
-        yield _chunk(answered, kind, index, {"delta": delta, "logprobs": logprobs}, None)
+        if any(delta.values()):
+            yield _chunk(answered, kind, index, {"delta": delta, "logprobs": logprobs}, None)
         yield _chunk(answered, kind, index, {"delta": {}}, answered.finish_reason(index))
     if answered.request.include_usage:
         yield {**answered.head(kind), "choices": [], "usage": answered.usage()}

@@ -1,0 +1,92 @@
+"""`fctncalling gateway` records what an agent does; `view` and the supervised stage read it."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateways import TOOL, GatewayClient, embedded_engine, recorded_lines
+
+from fctncalling.cli.evaluate import main
+from fctncalling.training.supervised.demonstrations import successful_episodes
+
+ASK = {"role": "user", "content": "Please create a ticket called laptop with priority 3."}
+
+
+class _Address:
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a gateway that served two sessions, and was interrupted."""
+    folder = tmp_path_factory.mktemp("recorded")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fctncalling", "gateway", "--port", "0", "--output", str(folder)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    server: Any = _Address(re.search(r"http://[\d.:]+", line)[0])  # type: ignore[index]
+    client = GatewayClient(server, "one")
+    message = client.chat([ASK], tools=[TOOL])["message"]
+    client.chat([ASK, message, {"role": "user", "content": "thanks"}], tools=[TOOL])
+    client.post("/reward", reward=1, end=True)
+    GatewayClient(server, "two").chat([ASK])
+    process.send_signal(signal.SIGINT)
+    told = process.communicate(timeout=30)[0]
+    assert process.returncode == 0
+    assert "1 sessions with a reward, 1 invalid" in told
+    assert "1 invalid: the gateway closed before the session ended" in told
+    return folder
+
+
+def test_a_line_has_the_forest_with_its_log_probabilities(recorded: Path) -> None:
+    one, two = recorded_lines(recorded)
+    assert (one["session"], one["success"], one["return"]) == ("one", True, 1.0)
+    assert [action["parent"] for action in one["forest"]] == [None, 0]
+    assert all(len(each["ids"]) == len(each["logprobs"]) for each in one["forest"])
+    assert two["invalid"]
+
+
+def test_view_opens_it(recorded: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert main(["view", str(recorded), "--output", str(page)]) == 0
+    assert page.stat().st_size > 10_000
+
+
+def test_good_sessions_are_demonstrations(recorded: Path) -> None:
+    template = embedded_engine()[1]
+    [episode] = successful_episodes(recorded, template, strict=False)
+    [line, _] = recorded_lines(recorded)
+    [row] = episode.rows
+    sampled = [token for action in line["forest"] for token in action["ids"]]
+    assert [token for token, own in zip(row.ids, row.acted, strict=True) if own] == sampled
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--model", "no/such/folder"], "--model no/such/folder: there is no such folder"),
+        (["--host", "0.0.0.0"], "--host 0.0.0.0: whoever reaches that address could sample"),
+        (["--parallel", "0"], "--parallel: got 0, expected at least 1"),
+        (["--temperature", "9"], "--temperature: got 9, expected 0 to 2"),
+        (["--reward", "nowhere:score"], "--reward nowhere:score: cannot be imported"),
+        (["--handler", "nobody"], 'no handler is called "nobody"'),
+        (["--port", "99999"], "port must be 0-65535"),
+    ],
+)
+def test_a_mistake_costs_one_line(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["gateway", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert error.startswith("error: ")
