@@ -47,7 +47,7 @@ def acted(rows: Sequence[TokenRecord], template: ChatTemplate = TEMPLATE) -> lis
     return found
 
 
-class Played:
+class ScriptedSession:
     """One session against a script of texts."""
 
     def __init__(self, gateway: RunningGateway, engine: TokenScript) -> None:
@@ -77,10 +77,10 @@ class Played:
 def played() -> Any:
     engine = TokenScript()
     with running_gateway(engine, TEMPLATE) as gateway:
-        yield Played(gateway, engine)
+        yield ScriptedSession(gateway, engine)
 
 
-def test_a_history_that_grows_is_one_row(played: Played) -> None:
+def test_a_history_that_grows_is_one_row(played: ScriptedSession) -> None:
     messages = [SYSTEM, user("1")]
     for text in ("a", "b", "c"):
         messages += [played.ask(messages, text), user(text)]
@@ -88,7 +88,7 @@ def test_a_history_that_grows_is_one_row(played: Played) -> None:
     assert played.kinds() == []
 
 
-def test_sub_agents_have_rows_of_their_own_in_order_of_time(played: Played) -> None:
+def test_sub_agents_have_rows_of_their_own_in_order_of_time(played: ScriptedSession) -> None:
     main = [SYSTEM, user("1")]
     main += [played.ask(main, "call the helper")]
     helper = [{"role": "system", "content": "helper"}, user("help")]
@@ -102,7 +102,7 @@ def test_sub_agents_have_rows_of_their_own_in_order_of_time(played: Played) -> N
     assert played.kinds() == []
 
 
-def test_a_history_cut_in_the_middle_begins_a_row(played: Played) -> None:
+def test_a_history_cut_in_the_middle_begins_a_row(played: ScriptedSession) -> None:
     messages = [SYSTEM, user("1")]
     messages += [played.ask(messages, "a"), user("2")]
     messages += [played.ask(messages, "b"), user("3")]
@@ -112,7 +112,7 @@ def test_a_history_cut_in_the_middle_begins_a_row(played: Played) -> None:
     assert played.kinds() == ["moved"]
 
 
-def test_a_message_that_the_agent_edited_is_context(played: Played) -> None:
+def test_a_message_that_the_agent_edited_is_context(played: ScriptedSession) -> None:
     messages = [SYSTEM, user("1")]
     messages += [played.ask(messages, "a"), user("2")]
     played.ask([*messages[:2], said("A!"), messages[3]], "b")
@@ -122,7 +122,7 @@ def test_a_message_that_the_agent_edited_is_context(played: Played) -> None:
     assert "'[\"a\", []]' became '[\"A!\", []]'" in drift.why
 
 
-def test_a_message_that_was_sampled_nowhere_is_told_apart(played: Played) -> None:
+def test_a_message_that_was_sampled_nowhere_is_told_apart(played: ScriptedSession) -> None:
     messages = [SYSTEM, user("1")]
     played.ask(messages, "a")
     played.ask([SYSTEM, user("another"), said("foreign"), user("2")], "b")
@@ -132,7 +132,7 @@ def test_a_message_that_was_sampled_nowhere_is_told_apart(played: Played) -> Non
 
 @pytest.mark.parametrize("chosen", [0, 1])
 def test_of_several_choices_the_one_that_was_gone_on_from_is_trained(
-    played: Played, chosen: int
+    played: ScriptedSession, chosen: int
 ) -> None:
     messages = [SYSTEM, user("1")]
     played.ask(messages, "a0", "a1")
@@ -140,12 +140,12 @@ def test_of_several_choices_the_one_that_was_gone_on_from_is_trained(
     assert played.rows() == [[f"a{chosen}", "b"]]
 
 
-def test_choices_that_none_was_chosen_of_are_all_trained(played: Played) -> None:
+def test_choices_that_none_was_chosen_of_are_all_trained(played: ScriptedSession) -> None:
     played.ask([SYSTEM, user("1")], "a0", "a1", "a2")
     assert played.rows() == [["a0"], ["a1"], ["a2"]]
 
 
-def test_a_retry_takes_the_place_of_what_was_asked_before(played: Played) -> None:
+def test_a_retry_takes_the_place_of_what_was_asked_before(played: ScriptedSession) -> None:
     messages = [SYSTEM, user("1")]
     played.ask(messages, "lost")
     assert played.rows() == [["lost"]]
@@ -207,7 +207,7 @@ class TextOracle:
         ]
         return -max(ends)[1] if ends else None
 
-    def kept(self, referred: set[int]) -> list[int]:
+    def kept_numbers(self, referred: set[int]) -> list[int]:
         parents = {self.parent(number) for number in range(len(self.texts))}
         found = []
         for number, prompt in enumerate(self.prompts):
@@ -222,7 +222,7 @@ class TextOracle:
         """Return the whole text of each row, and the texts that are acted in it."""
         rows: list[tuple[str, list[str]]] = []
         before = None
-        for number in self.kept(referred):
+        for number in self.kept_numbers(referred):
             text = self.prompts[number] + self.texts[number]
             if before is not None and self.parent(number) == before:
                 rows[-1] = (text, [*rows[-1][1], self.texts[number]])
@@ -260,7 +260,7 @@ def test_random_agents_have_the_rows_of_the_oracle(seed: int) -> None:
     rng, oracle, engine = random.Random(seed), TextOracle(), TokenScript()
     known: list[list[Any]] = []
     with running_gateway(engine, TEMPLATE) as gateway:
-        played = Played(gateway, engine)
+        played = ScriptedSession(gateway, engine)
         for request in range(25):
             messages = random_request(rng, known)
             texts = [f"t{rng.randrange(10**6)}" for _ in range(rng.choice([1, 1, 1, 2]))]
@@ -276,7 +276,7 @@ def test_random_agents_have_the_rows_of_the_oracle(seed: int) -> None:
     parents = [action.parent for action in forest.actions]
     assert parents == [oracle.parent(number) for number in range(len(parents))]
     kept = kept_actions(forest, session.referred)
-    assert kept == oracle.kept(session.referred)
+    assert kept == oracle.kept_numbers(session.referred)
     rows = session.to_record().rows
     expected = oracle.rows(session.referred)
     assert [TEMPLATE.spell(row.ids) for row in rows] == [text for text, _ in expected]

@@ -28,7 +28,7 @@ class SampledAction:
     version: int = 0  # of the weights
 
 
-class Place(NamedTuple):
+class PromptPosition(NamedTuple):
     """Where a prompt belongs in a forest."""
 
     parent: int | None
@@ -61,7 +61,7 @@ class ActionForest:
         action = self.actions[number]
         return [*self.path(action.parent), *action.context]
 
-    def place(self, prompt: Sequence[int]) -> Place:
+    def locate(self, prompt: Sequence[int]) -> PromptPosition:
         """Return where a prompt belongs: behind the action whose row is its longest prefix."""
         prompt = tuple(prompt)
         best: tuple[int, int | None] = (0, None)
@@ -75,9 +75,9 @@ class ActionForest:
                 if prompt[start:middle] == action.context and prompt[middle:end] == action.ids:
                     open_ends.append((end, child))
                     best = max(best, (end, child), key=lambda each: each[0])
-        return Place(best[1], prompt[best[0] :])
+        return PromptPosition(best[1], prompt[best[0] :])
 
-    def choices(self, place: Place) -> list[SampledAction]:
+    def choices(self, place: PromptPosition) -> list[SampledAction]:
         """Return the actions that followed the same tokens."""
         found = (self.actions[number] for number in self.children.get(place.parent, ()))
         return [action for action in found if action.context == place.context]
@@ -90,9 +90,9 @@ def kept_actions(forest: ActionForest, referred: Collection[int] = ()) -> list[i
     prompt goes on from or refers to; if none does, those of the last request: it is the one whose
     answer the agent waited for.
     """
-    siblings: dict[Place, list[SampledAction]] = {}
+    siblings: dict[PromptPosition, list[SampledAction]] = {}
     for action in forest.actions:
-        siblings.setdefault(Place(action.parent, action.context), []).append(action)
+        siblings.setdefault(PromptPosition(action.parent, action.context), []).append(action)
     kept: list[int] = []
     for group in siblings.values():
         used = [a for a in group if a.number in forest.children or a.number in referred]

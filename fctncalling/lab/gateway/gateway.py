@@ -149,7 +149,7 @@ class Gateway:
             self._require_open(session)
             prompt = self._prompt(session, request)
             self._require_room(session, prompt.ids)
-            number = session.asked(prompt, request)
+            number = session.begin_request(prompt, request)
             session.last_used = time.monotonic()
         futures = [
             self.sampler.submit(self._job(session, request, prompt.ids, choice, on_token))

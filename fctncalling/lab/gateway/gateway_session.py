@@ -71,7 +71,7 @@ class GatewaySession:
         """Whether a key opens this session."""
         return hmac.compare_digest(self.key.encode(), key.encode())
 
-    def asked(self, prompt: RenderedPrompt, request: CompletionRequest) -> int:
+    def begin_request(self, prompt: RenderedPrompt, request: CompletionRequest) -> int:
         """Take a request; return its number."""
         number = self.num_requests
         self.num_requests += 1
@@ -89,7 +89,7 @@ class GatewaySession:
 
         Its place is looked up now: another request may have been answered meanwhile.
         """
-        place = self.forest.place(prompt)
+        place = self.forest.locate(prompt)
         sampled = SampledAction(
             len(self.forest.actions),
             request,

@@ -124,7 +124,7 @@ class _Walk:
                 self._note_unknown(index, message)
             self.segment.append(self.form.shown(message))
         self.ids = self._with_segment()
-        covered = len(self.forest.path(self.forest.place(self.ids).parent))
+        covered = len(self.forest.path(self.forest.locate(self.ids).parent))
         return RenderedPrompt(
             self.ids, self.referred, [drift for at, drift in self.found if at >= covered]
         )
@@ -149,7 +149,7 @@ class _Walk:
         else:
             ids = self.template.render_prompt(history, *self.opening)
         last = max(echoes, default=None)
-        if last is not None and self.forest.place(ids).parent != echoes[last]:
+        if last is not None and self.forest.locate(ids).parent != echoes[last]:
             row = self.forest.path(echoes[last])
             agree = _num_common(ids, row)
             self._note(
@@ -167,7 +167,7 @@ class _Walk:
 
     def _take(self, index: int, candidates: list[int]) -> None:
         """Append the ids of the action that a message is: one sampled right here, if there is."""
-        here = {action.number for action in self.forest.choices(self.forest.place(self.ids))}
+        here = {action.number for action in self.forest.choices(self.forest.locate(self.ids))}
         number = next((each for each in reversed(candidates) if each in here), candidates[-1])
         action = self.forest.actions[number]
         self.referred.add(number)
@@ -185,7 +185,7 @@ class _Walk:
         """Note an assistant message that was not sampled so: edited, or from elsewhere."""
         named = self.answered.referred_by_call(message)
         if not named and (self.ids or self.segment):
-            choices = self.forest.choices(self.forest.place(self._with_segment()))
+            choices = self.forest.choices(self.forest.locate(self._with_segment()))
             named = [choices[0].number] if len(choices) == 1 else []
             if len(choices) > 1:
                 self._note(index, "edited", "it is none of the choices that were sampled here")

@@ -33,7 +33,7 @@ class SamplingJob:
 
 
 @dataclass
-class _Seat:
+class _HeldSlot:
     """A slot of the engine and the sequence that it holds."""
 
     slot: int
@@ -71,18 +71,18 @@ class Sampler:
 
         The engine keeps no sequence of an earlier call: weights may have changed.
         """
-        seats = [_Seat(slot) for slot in range(self.num_slots)]
+        slots = [_HeldSlot(slot) for slot in range(self.num_slots)]
         engine.start(self.num_slots)
         engine.interrupted = lambda wanted: not self._inbox.empty()
         try:
             while not over():
-                busy = any(seat.job is not None for seat in seats)
+                busy = any(held_slot.job is not None for held_slot in slots)
                 self._collect(wait=not busy)
-                self._seat_waiting(engine, seats)
-                if any(seat.job is not None for seat in seats):
-                    self._advance(engine, seats)
+                self._begin_waiting(engine, slots)
+                if any(held_slot.job is not None for held_slot in slots):
+                    self._advance(engine, slots)
         finally:
-            self._fail_all(seats, EngineError("the gateway stopped sampling"))
+            self._fail_all(slots, EngineError("the gateway stopped sampling"))
             engine.start(0)
 
     def close(self) -> None:
@@ -102,20 +102,22 @@ class Sampler:
         except queue.Empty:
             return
 
-    def _seat_waiting(self, engine: Engine, seats: Sequence[_Seat]) -> None:
-        while self._waiting and (free := [seat for seat in seats if seat.job is None]):
+    def _begin_waiting(self, engine: Engine, slots: Sequence[_HeldSlot]) -> None:
+        while self._waiting and (
+            free := [held_slot for held_slot in slots if held_slot.job is None]
+        ):
             job = self._waiting.popleft()
             if job.answer.cancelled():
                 continue
             self.num_jobs += 1
-            seat = _best_seat(free, job)
-            seat.last_used = self.num_jobs
-            new_ids = self._new_ids(engine, seat, job)
-            seat.job = job
-            seat.held += new_ids
+            held_slot = _best_slot(free, job)
+            held_slot.last_used = self.num_jobs
+            new_ids = self._new_ids(engine, held_slot, job)
+            held_slot.job = job
+            held_slot.held += new_ids
             engine.submit(
                 Request(
-                    seat.slot,
+                    held_slot.slot,
                     new_ids,
                     max_new_tokens=job.max_new_tokens,
                     temperature=job.temperature,
@@ -125,47 +127,47 @@ class Sampler:
             )
 
     @staticmethod
-    def _new_ids(engine: Engine, seat: _Seat, job: SamplingJob) -> list[int]:
+    def _new_ids(engine: Engine, held_slot: _HeldSlot, job: SamplingJob) -> list[int]:
         """Return what the slot has to read; it is cleared first where it holds something else."""
-        if _goes_on(seat, job):
-            return job.ids[len(seat.held) :]
+        if _goes_on(held_slot, job):
+            return job.ids[len(held_slot.held) :]
         if isinstance(engine, GenerationEngine):
-            engine.begin(seat.slot, stream=job.stream)
+            engine.begin(held_slot.slot, stream=job.stream)
         else:
-            engine.begin(seat.slot, int(torch.randint(2**31, (), generator=job.stream)))
-        seat.held = []
-        seat.owner = job.owner
-        seat.stream = job.stream
+            engine.begin(held_slot.slot, int(torch.randint(2**31, (), generator=job.stream)))
+        held_slot.held = []
+        held_slot.owner = job.owner
+        held_slot.stream = job.stream
         return list(job.ids)
 
-    def _advance(self, engine: Engine, seats: Sequence[_Seat]) -> None:
+    def _advance(self, engine: Engine, slots: Sequence[_HeldSlot]) -> None:
         try:
             finished = engine.advance()
         except Exception as error:  # the engine is started anew: what ran in it is lost
-            self._fail_all(seats, EngineError(f"{type(error).__name__}: {error}"))
+            self._fail_all(slots, EngineError(f"{type(error).__name__}: {error}"))
             engine.start(self.num_slots)
             return
         for slot, action in finished:
-            seat = seats[slot]
-            job, seat.job = seat.job, None
-            seat.held += action.ids
+            held_slot = slots[slot]
+            job, held_slot.job = held_slot.job, None
+            held_slot.held += action.ids
             if action.failure is not None:
-                seat.held = []
-                seat.owner = ""
+                held_slot.held = []
+                held_slot.owner = ""
             if job is not None:
                 _answer(job, action if action.failure is None else action.failure)
 
-    def _fail_all(self, seats: Sequence[_Seat], error: EngineError) -> None:
+    def _fail_all(self, slots: Sequence[_HeldSlot], error: EngineError) -> None:
         """Fail what runs, what waits, and what has come in."""
         self._collect(wait=False)
-        jobs = [seat.job for seat in seats if seat.job is not None]
+        jobs = [held_slot.job for held_slot in slots if held_slot.job is not None]
         for job in (*jobs, *self._waiting):
             _answer(job, error)
         self._waiting.clear()
-        for seat in seats:
-            seat.job = None
-            seat.held = []
-            seat.owner = ""
+        for held_slot in slots:
+            held_slot.job = None
+            held_slot.held = []
+            held_slot.owner = ""
 
 
 def _answer(job: SamplingJob, answer: Action | EngineError) -> None:
@@ -177,16 +179,16 @@ def _answer(job: SamplingJob, answer: Action | EngineError) -> None:
             job.answer.set_exception(answer)
 
 
-def _goes_on(seat: _Seat, job: SamplingJob) -> bool:
+def _goes_on(held_slot: _HeldSlot, job: SamplingJob) -> bool:
     """Whether a slot holds a beginning of what a job reads, and draws from the same stream."""
-    held = len(seat.held)
-    own = seat.owner == job.owner and seat.stream is job.stream
-    return own and 0 < held < len(job.ids) and seat.held == job.ids[:held]
+    held = len(held_slot.held)
+    own = held_slot.owner == job.owner and held_slot.stream is job.stream
+    return own and 0 < held < len(job.ids) and held_slot.held == job.ids[:held]
 
 
-def _best_seat(free: Sequence[_Seat], job: SamplingJob) -> _Seat:
+def _best_slot(free: Sequence[_HeldSlot], job: SamplingJob) -> _HeldSlot:
     """Return the free slot that holds most of what a job reads, else the one unused longest."""
-    fitting = [seat for seat in free if _goes_on(seat, job)]
+    fitting = [held_slot for held_slot in free if _goes_on(held_slot, job)]
     if fitting:
-        return max(fitting, key=lambda seat: len(seat.held))
-    return min(free, key=lambda seat: seat.last_used)
+        return max(fitting, key=lambda held_slot: len(held_slot.held))
+    return min(free, key=lambda held_slot: held_slot.last_used)
