@@ -59,7 +59,7 @@ def collect(
     if not len(envs):
         raise ValueError("no environment to play in: give at least one")
     envs = InlineEnvPool(envs, make_env) if isinstance(envs, list) else envs
-    seeds = _seeds(seed, numbers or range(len(task_ids)), group_size)
+    seeds = episode_seeds(seed, numbers or range(len(task_ids)), group_size)
     running = [
         RunningEpisode(index, task_id, *own_seeds, template, max_episode_tokens)
         for index, (task_id, own_seeds) in enumerate(zip(task_ids, seeds, strict=True))
@@ -69,7 +69,7 @@ def collect(
     return _checked([collection.done[index] for index in range(len(running))], max_episode_tokens)
 
 
-def _seeds(seed: int, numbers: Sequence[int], group_size: int) -> list[tuple[int, int]]:
+def episode_seeds(seed: int, numbers: Sequence[int], group_size: int) -> list[tuple[int, int]]:
     """Return (sampling seed, environment seed) of each episode; a group shares the latter."""
     return [
         (_episode_seed(seed, number), _episode_seed(seed, number - number % group_size))

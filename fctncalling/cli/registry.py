@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ast
 from functools import cache
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
+
+from fctncalling.laboratory import LABORATORY, laboratory_folders
 
 CORE_COMMANDS = {
     "verdicts": "fctncalling.cli.verdicts",
@@ -26,7 +26,6 @@ CORE_COMMANDS = {
     "import-model": "fctncalling.cli.import_model",
     "init": "fctncalling.cli.init",
 }
-LABORATORY = "fctncalling.lab"
 
 
 @cache
@@ -40,17 +39,6 @@ def subcommands() -> dict[str, str]:
         for file in sorted(folder.glob("*/command.py")):
             found[_command_name(file)] = f"{LABORATORY}.{file.parent.name}.command"
     return dict(sorted(found.items()))
-
-
-def laboratory_folders() -> list[Path]:
-    """Return where the laboratory lies; empty where it is not installed."""
-    spec = find_spec(LABORATORY)
-    return [Path(place) for place in spec.submodule_search_locations or ()] if spec else []
-
-
-def laboratory_part(name: str) -> ModuleType:
-    """Return a package of the laboratory; ModuleNotFoundError where it is not installed."""
-    return import_module(f"{LABORATORY}.{name}")
 
 
 def summary(subcommand: str) -> str:

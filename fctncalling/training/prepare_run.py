@@ -15,6 +15,7 @@ from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.algorithms.run.logs import results_folder
+from fctncalling.laboratory import laboratory_part
 from fctncalling.training.announce import announce
 from fctncalling.training.load_policy import load_policy
 from fctncalling.training.resume import checkpoint_to_resume
@@ -56,6 +57,10 @@ def prepare_run(
     check_central_critic(config, policy, template, len(roles))
     is_ahead = stage_is_ahead(config, checkpoint)
     shown = load_demonstrations(config, run_config, setup, template) if is_ahead else []
+    source = None
+    if run_config.agent_command is not None:
+        part = laboratory_part("gateway.agent_source")
+        source = part.agent_source(config, run_config, setup, template, processes.count)
     rollout = choose_rollout(
         config,
         run_config,
@@ -63,6 +68,7 @@ def prepare_run(
         template=template,
         make_env=setup.make_env,
         processes=processes,
+        source=source,
     )
     run = TrainingRun(
         config,

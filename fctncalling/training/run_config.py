@@ -145,6 +145,26 @@ class RunConfig:
         "Longest call of an MCP server's tool, in seconds, after which its episode is invalid.",
         interval="(0, inf)",
     )
+    agent_command: str | None = field(
+        None,
+        "Command of an agent that plays the episodes in place of environments, through an "
+        "OpenAI-compatible server in this process; it is started once and gets a JSON line an "
+        "episode.",
+        group="agents outside",
+        metavar="COMMAND",
+    )
+    agent_per_episode: bool = field(
+        False,
+        "Whether --agent_command is started anew for each episode, which it finds in "
+        "OPENAI_BASE_URL, OPENAI_API_KEY and FCTNCALLING_TASK.",
+    )
+    agent_timeout_s: float = field(
+        300.0,
+        "Seconds that the agent has for an episode from its first request, after which it is "
+        "invalid.",
+        interval="(0, inf)",
+        metavar="S",
+    )
     plan: str = field(
         "off",
         "Print what the run needs in memory, by these flags and on this device, whether that is "

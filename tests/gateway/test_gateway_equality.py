@@ -10,7 +10,7 @@ from gateways import MAX_NEW_TOKENS, GatewayClient, embedded_engine, running_gat
 
 from fctncalling import embedded_path, load_tasks
 from fctncalling.algorithms.episodes import TokenRecord
-from fctncalling.algorithms.rollout.collect import _seeds, collect
+from fctncalling.algorithms.rollout.collect import collect, episode_seeds
 from fctncalling.algorithms.rollout.env_pool import TextEnv
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
@@ -64,7 +64,7 @@ def test_an_agent_over_the_gateway_is_the_policy_in_its_environment(form: str) -
     env = FunctionCallingEnv(tasks=tasks)
     envs: list[TextEnv] = [FunctionCallingEnv(tasks=tasks) for _ in range(4)]
     direct = collect(envs, engine, template, ids, max_episode_tokens=MAX_TOKENS, seed=SEED)
-    seeds = _seeds(SEED, range(len(ids)), 1)
+    seeds = episode_seeds(SEED, range(len(ids)), 1)
     settings = {"max_episode_tokens": MAX_TOKENS, "fixed_temperature": True}
     with running_gateway(engine, template, **settings) as gateway:
         for task_id, (seed, env_seed) in zip(ids, seeds, strict=True):

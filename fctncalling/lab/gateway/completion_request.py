@@ -31,6 +31,7 @@ class CompletionRequest:
     """What is asked for: messages, or a raw prompt in their place."""
 
     messages: tuple[Message, ...] = ()
+    as_sent: tuple[Any, ...] = ()  # the messages before they were brought into one form
     prompt: str | tuple[int, ...] = ""  # of /v1/completions
     tools: tuple[Any, ...] = ()
     reads_calls: bool = False  # calls in the answer become `tool_calls`
@@ -69,6 +70,7 @@ def chat_request(body: Mapping[str, Any]) -> CompletionRequest:
         )
     return CompletionRequest(
         messages=tuple(checked_messages(body.get("messages"))),
+        as_sent=tuple(body["messages"]),
         tools=tuple(tools),
         reads_calls=bool(tools) and choice != "none",
         logprobs=_boolean(body, "logprobs"),

@@ -150,7 +150,6 @@ class Gateway:
             prompt = self._prompt(session, request)
             self._require_room(session, prompt.ids)
             number = session.begin_request(prompt, request)
-            session.last_used = time.monotonic()
         futures = [
             self.sampler.submit(self._job(session, request, prompt.ids, choice, on_token))
             for choice in range(request.n)
@@ -168,7 +167,7 @@ class Gateway:
                     session.answer(one.number, message)
                 sampled.append(one)
                 messages.append(message)
-            session.conversation = [*request.messages, messages[0].message]
+            session.conversation = [*request.as_sent, messages[0].message]
             session.last_used = time.monotonic()
         kind = "chatcmpl" if request.is_chat else "cmpl"
         answer_id = f"{kind}-{session.id}-{number}"

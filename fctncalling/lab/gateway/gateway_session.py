@@ -61,6 +61,7 @@ class GatewaySession:
     success: bool | None = None
     ended: bool = False
     invalid_reason: str = ""
+    began: float | None = None  # time.monotonic() of the first request
     last_used: float = field(default_factory=time.monotonic)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -75,6 +76,8 @@ class GatewaySession:
         """Take a request; return its number."""
         number = self.num_requests
         self.num_requests += 1
+        self.last_used = time.monotonic()
+        self.began = self.last_used if self.began is None else self.began
         self.referred |= prompt.referred
         self.drift += prompt.drift
         self.heard[number] = _after_last_answer(request.messages)

@@ -115,7 +115,9 @@ class Sampler:
             new_ids = self._new_ids(engine, held_slot, job)
             held_slot.job = job
             held_slot.held += new_ids
-            engine.submit(
+            self._submit(
+                engine,
+                held_slot,
                 Request(
                     held_slot.slot,
                     new_ids,
@@ -123,8 +125,18 @@ class Sampler:
                     temperature=job.temperature,
                     stop=tuple(job.stop),
                     on_token=job.on_token,
-                )
+                ),
             )
+
+    def _submit(self, engine: Engine, held_slot: _HeldSlot, request: Request) -> None:
+        """Hand a request to the engine; a job that it refuses fails alone."""
+        try:
+            engine.submit(request)
+        except Exception as error:
+            job, held_slot.job = held_slot.job, None
+            held_slot.owner = ""
+            if job is not None:
+                _answer(job, EngineError(f"{type(error).__name__}: {error}"))
 
     @staticmethod
     def _new_ids(engine: Engine, held_slot: _HeldSlot, job: SamplingJob) -> list[int]:

@@ -9,7 +9,7 @@ from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.distributed.process_group import ProcessGroup
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.training.rollouts.rollout_backends import LocalRollout, Rollout
+from fctncalling.training.rollouts.rollout_backends import EpisodeSource, LocalRollout, Rollout
 from fctncalling.training.run_config import RunConfig
 
 
@@ -25,6 +25,16 @@ def check_rollout(config: TrainConfig, run_config: RunConfig) -> None:
             "--role_adapters: does not go with --rollout_engine vllm and --num_rollout_workers: "
             "they know of one adapter; leave these out"
         )
+    if run_config.agent_command is not None and (
+        run_config.num_rollout_workers or config.role_adapters or config.env_name == "team"
+    ):
+        raise SettingError(
+            "--agent_command: does not go with --num_rollout_workers, --role_adapters or "
+            "--env_name team: an agent outside plays on this machine, as one policy; leave these "
+            "out"
+        )
+    if run_config.agent_command is None and run_config.agent_per_episode:
+        raise SettingError("--agent_per_episode: expected --agent_command beside it")
     if config.rollout_engine == "vllm":
         if not run_config.vllm_url:
             raise SettingError(
@@ -56,8 +66,9 @@ def choose_rollout(
     template: ChatTemplate,
     make_env: Callable[[], Any],
     processes: ProcessGroup,
+    source: EpisodeSource | None = None,
 ) -> Rollout:
-    """Return the rollout backend that the settings select."""
+    """Return the rollout backend that the settings select; `source` plays for environments."""
     if run_config.num_rollout_workers:
         from fctncalling.training.rollouts.ray.ray_rollout import RayRollout
 
@@ -65,5 +76,5 @@ def choose_rollout(
     if config.rollout_engine == "vllm":
         from fctncalling.training.rollouts.vllm_rollout import VllmRollout
 
-        return VllmRollout(config, run_config, policy, template, make_env, processes)
-    return LocalRollout(config, policy, template, make_env, processes)
+        return VllmRollout(config, run_config, policy, template, make_env, processes, source)
+    return LocalRollout(config, policy, template, make_env, processes, source=source)

@@ -102,6 +102,24 @@ class Rollout(Protocol):
         ...
 
 
+class EpisodeSource(Protocol):
+    """Plays episodes in place of environments: an agent outside, behind `--agent_command`."""
+
+    def collect(
+        self,
+        engine: Engine,
+        rollout_round: RolloutRound,
+        numbers: Sequence[int],
+        on_episode: OnEpisode | None = None,
+    ) -> list[EpisodeRecord]:
+        """Return the episodes of a round that have these numbers, sampled by an engine."""
+        ...
+
+    def close(self) -> None:
+        """End the agents."""
+        ...
+
+
 MakeEngine = Callable[[ActorCritic, RolloutRound], Engine]
 
 
@@ -109,7 +127,7 @@ class LocalRollout:
     """Local rollout backend: the learning processes play, each its share of the episodes.
 
     `make_engine` returns the engine that samples actions; None: a GenerationEngine over the
-    policy's own weights.
+    policy's own weights. `source` plays in place of environments.
     """
 
     def __init__(
@@ -120,8 +138,10 @@ class LocalRollout:
         make_env: Callable[[], TextEnv],
         processes: ProcessGroup = SINGLE_PROCESS,
         make_engine: MakeEngine | None = None,
+        source: EpisodeSource | None = None,
     ) -> None:
         self.config = config
+        self.source = source
         self.policy = policy
         self.template = template
         self.processes = processes
@@ -167,8 +187,10 @@ class LocalRollout:
         return None
 
     def close(self) -> None:
-        """Close the environments."""
+        """Close the environments, and end the agents."""
         self.envs.close()
+        if self.source is not None:
+            self.source.close()
 
     @contextlib.contextmanager
     def _engine_running(self, rollout_round: RolloutRound) -> Iterator[Engine]:
@@ -186,6 +208,8 @@ class LocalRollout:
         numbers: Sequence[int],
         on_episode: OnEpisode | None = None,
     ) -> list[EpisodeRecord]:
+        if self.source is not None:
+            return self.source.collect(engine, rollout_round, numbers, on_episode)
         order = ArrivalOrder(self.envs, self._arrival_logs.recorded(_round_key(rollout_round)))
         episodes = collect(
             self.envs,

@@ -22,7 +22,7 @@ from fctncalling.algorithms.vllm.engine import VllmEngine
 from fctncalling.algorithms.vllm.servers import VllmServers
 from fctncalling.algorithms.vllm.weight_files import write_model
 from fctncalling.algorithms.vllm.weights import PublishedWeights
-from fctncalling.training.rollouts.rollout_backends import LocalRollout, RolloutRound
+from fctncalling.training.rollouts.rollout_backends import EpisodeSource, LocalRollout, RolloutRound
 from fctncalling.training.run_config import RunConfig
 
 CHECK_TOKENS = 64
@@ -47,6 +47,7 @@ class VllmRollout(LocalRollout):
         template: ChatTemplate,
         make_env: Callable[[], Any],
         processes: ProcessGroup,
+        source: EpisodeSource | None = None,
     ) -> None:
         self.servers = connect_vllm(run_config, processes.rank)
         folder = Path(run_config.vllm_adapter_dir or results_folder(config) / "adapters")
@@ -58,9 +59,7 @@ class VllmRollout(LocalRollout):
             tolerance = run_config.vllm_logprob_tolerance or (1e-5 if fp32 else 0.05)
             self.published = PublishedWeights(self.servers, folder, tolerance=tolerance)
         self._checked = config.temperature == 1.0  # where both kinds of log-probabilities are one
-        super().__init__(
-            config, policy, template, make_env, processes, make_engine=self._vllm_engine
-        )
+        super().__init__(config, policy, template, make_env, processes, self._vllm_engine, source)
 
     def close(self) -> None:
         """Close environments and connections, and unload the adapters from the servers."""

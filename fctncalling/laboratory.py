@@ -1,0 +1,21 @@
+"""Laboratory: where `fctncalling.lab` lies; the core reaches it by name alone, never by import."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+LABORATORY = "fctncalling.lab"
+
+
+def laboratory_folders() -> list[Path]:
+    """Return where the laboratory lies; empty where it is not installed."""
+    spec = find_spec(LABORATORY)
+    return [Path(place) for place in spec.submodule_search_locations or ()] if spec else []
+
+
+def laboratory_part(name: str) -> ModuleType:
+    """Return a module of the laboratory; ModuleNotFoundError where it is not installed."""
+    return import_module(f"{LABORATORY}.{name}")
