@@ -17,6 +17,8 @@ from fctncalling.algorithms.generation.engine_api import Engine, RolloutError
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout.collect import episode_seeds
 from fctncalling.algorithms.rollout.make_pool import num_parallel_episodes
+from fctncalling.data.categories import WITHOUT_ANSWER
+from fctncalling.data.types import Task
 from fctncalling.envs.dialogue import score
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.lab.gateway.agent_process import (
@@ -187,7 +189,7 @@ class AgentSource:
         task = self._tasks.get(session.task.id)
         if session.rewards or not session.forest.actions or session.ended:
             return ""
-        if task is None or task.ground_truth is None:
+        if task is None or not _is_judged(task):
             return NO_REWARD
         try:
             verdict = score(session.conversation, task)
@@ -196,6 +198,11 @@ class AgentSource:
         session.success = verdict.valid
         session.reward(float(verdict.valid))
         return ""
+
+
+def _is_judged(task: Task) -> bool:
+    """Whether a task says what is right: by an answer, or because no call is."""
+    return task.ground_truth is not None or task.category in WITHOUT_ANSWER
 
 
 def _checked(records: Sequence[EpisodeRecord]) -> list[EpisodeRecord]:

@@ -1,0 +1,37 @@
+"""A tool-calling agent of smolagents, with a tool of its own and a reward that it tells.
+
+It words its history anew ("Calling tools: ..."), so each of its steps is a row of its own.
+
+    pip install 'smolagents[openai]'
+    fctncalling gateway --port 8080 --output recorded
+    python examples/gateway/smolagents_agent.py http://127.0.0.1:8080/s/first/v1
+"""
+
+import json
+import sys
+import urllib.request
+
+from smolagents import OpenAIServerModel, ToolCallingAgent, tool
+
+MADE: list[str] = []
+
+
+@tool
+def create_ticket(title: str, priority: int) -> str:
+    """Create a ticket.
+
+    Args:
+        title: what it is about
+        priority: 1 to 5
+    """
+    MADE.append(title)
+    return f"ticket {len(MADE)}"
+
+
+base_url = sys.argv[1]
+model = OpenAIServerModel("policy", api_base=base_url, api_key="none")
+agent = ToolCallingAgent(tools=[create_ticket], model=model, max_steps=3)
+agent.run("Please create a ticket called laptop with priority 3.")
+body = json.dumps({"reward": float("laptop" in MADE), "end": True}).encode()
+with urllib.request.urlopen(f"{base_url.removesuffix('/v1')}/reward", body) as answered:
+    print(answered.read().decode())
