@@ -1,0 +1,170 @@
+"""Critical tasks: errands under rules that are said once and decide every later call.
+
+The first message says whether originals stay, and which folder takes which kind of file. From then
+on most calls can be wrong in a way that no result betrays: a file moved that should be copied, put
+into the other folder, or written to before it was saved. The final state tells, long after.
+
+Run as `python -m fctncalling.lab.embedded.critical_tasks` it writes the committed files again, byte
+for byte.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fctncalling.lab.embedded.make_tasks import EMBEDDED
+from fctncalling.lab.embedded.vocabulary import VocabularyDraw, is_reserved, render
+
+Entry = dict[str, Any]
+SPLITS = {"critical_train": (640, 50000), "critical_held_out": (160, 95000)}  # tasks, first number
+NUM_ACTIONS = (6, 14)  # of a task's oracle, one call an action and one word to end a turn
+NUM_TURNS = (2, 3, 3)
+NUM_REQUESTS = (2, 2, 3)  # of a turn
+NUM_TRAPS = (0, 0, 0, 0, 1, 1, 1, 2, 2)  # requests that the demonstrator's habits spoil
+OFFERED = ("cp", "mv", "echo")  # beside some of DISTRACTORS
+DISTRACTORS = ("cat", "touch", "rm", "wc", "grep", "ls")
+RULES = {
+    "keep": ("keep the originals here", "every original stays", "the originals stay here"),
+    "clear": ("leave nothing here", "nothing stays behind", "no original stays"),
+}
+PLACES = (
+    "{first} goes to {first_folder} and {second} goes to {second_folder}",
+    "{first} belongs in {first_folder} and {second} belongs in {second_folder}",
+)
+PHRASES = {
+    "file": ("file {file}", "put {file} away"),
+    "save": ("file {file} as it is then write {content} into it",),
+    "renew": ("write {content} into {file} then file it",),
+    "write": ("write {content} into {file}", "put the word {content} into {file}"),
+}
+
+
+@dataclass
+class ErrandScene:
+    """A folder of files, the rules of the day, and what has been done to each file."""
+
+    draw: VocabularyDraw
+    rule: str = ""
+    folders: dict[str, str] = field(default_factory=dict)  # ending -> folder
+    files: dict[str, str] = field(default_factory=dict)  # those that nothing was done to -> content
+    copied: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Draw rule, folders and files."""
+        self.rule = self.draw.rng.choice(sorted(RULES))
+        self.folders = dict(zip(("csv", "txt"), self.draw.words("folder", 2), strict=True))
+        names = self.draw.words("file", 10)
+        self.files = {name: str(self.draw.word("content")) for name in names}
+        tree: Entry = {
+            name: {"type": "file", "content": content} for name, content in self.files.items()
+        }
+        tree |= {
+            name: {"type": "directory", "contents": {}} for name in sorted(self.folders.values())
+        }
+        self.config = {"root": {"workspace": {"type": "directory", "contents": tree}}}
+
+    def rules_text(self) -> str:
+        """Return the rules in words."""
+        endings = self.draw.rng.sample(sorted(self.folders), 2)
+        slots = dict(zip(("first", "second"), endings, strict=True))
+        slots |= {f"{key}_folder": self.folders[ending] for key, ending in slots.items()}
+        rule = self.draw.rng.choice(RULES[self.rule])
+        return f"{rule} and {self.draw.phrase(list(PLACES), slots, opens=False)}"
+
+    def request(self, *, trap: bool) -> tuple[str, list[str]]:
+        """Return a request in words and its calls; a trap is one that habits get wrong."""
+        if self.rule == "clear":
+            kind = self.draw.rng.choice(("file", "file", "renew"))
+            name = self._take("csv" if trap else "txt")
+        else:
+            kind = "save" if trap else self.draw.rng.choice(("file", "file", "renew", "write"))
+            revisits = kind == "write" and bool(self.copied) and self.draw.chance(0.7)
+            name = self.draw.rng.choice(self.copied) if revisits else self._take()
+        content = str(self.draw.word("content"))
+        verb = "cp" if self.rule == "keep" else "mv"
+        put = render(verb, {"source": name, "destination": self.folders[name[-3:]]})
+        write = render("echo", {"content": content, "file_name": name})
+        calls = {"file": [put], "save": [put, write], "renew": [write, put], "write": [write]}[kind]
+        if self.rule == "keep" and kind != "write":
+            self.copied.append(name)
+        slots = {"file": name, "content": content}
+        return self.draw.phrase(list(PHRASES[kind]), slots, opens=False), calls
+
+    def _take(self, ending: str = "") -> str:
+        name: str = self.draw.rng.choice([name for name in self.files if name.endswith(ending)])
+        del self.files[name]
+        return name
+
+
+def critical_entry(draw: VocabularyDraw) -> Entry | None:
+    """Return an entry without id, truth inside; None where the draw is of no use."""
+    scene = ErrandScene(draw)
+    sizes = [draw.rng.choice(NUM_REQUESTS) for _ in range(draw.rng.choice(NUM_TURNS))]
+    places = [(turn, number) for turn, size in enumerate(sizes) for number in range(size)]
+    traps = draw.rng.sample(places, draw.rng.choice(NUM_TRAPS))
+    rules = scene.rules_text()
+    texts, truth = list[str](), list[list[str]]()
+    for turn, size in enumerate(sizes):
+        try:
+            made = [scene.request(trap=(turn, number) in traps) for number in range(size)]
+        except IndexError:  # no file of the wanted ending is left
+            return None
+        texts.append(" then ".join(text for text, _ in made))
+        truth.append([call for _, calls in made for call in calls])
+    texts[0] = f"{rules} . {texts[0]}"
+    num_actions = sum(map(len, truth)) + len(truth)
+    if not NUM_ACTIONS[0] <= num_actions <= NUM_ACTIONS[1]:
+        return None
+    if is_reserved(" ".join(texts)) != draw.held_out:
+        return None
+    offered = [*OFFERED, *draw.rng.sample(DISTRACTORS, draw.rng.randint(1, 3))]
+    draw.rng.shuffle(offered)
+    return {
+        "question": [[{"role": "user", "content": text}] for text in texts],
+        "initial_config": {"GorillaFileSystem": scene.config},
+        "involved_classes": ["GorillaFileSystem"],
+        "function": offered,
+        "ground_truth": truth,
+    }
+
+
+def critical_entries(split: str, num_tasks: int, *, seed: int = 0, first_id: int = 0) -> list[Entry]:
+    """Return distinct entries of a split ("critical_train" or "critical_held_out")."""
+    draw = VocabularyDraw(random.Random(f"{split} {seed}"), held_out=split.endswith("held_out"))
+    entries, seen = list[Entry](), set[str]()
+    while len(entries) < num_tasks:
+        drawn = critical_entry(draw)
+        text = json.dumps(drawn and drawn["question"])
+        if drawn is not None and text not in seen:
+            seen.add(text)
+            entries.append({"id": f"multi_turn_base_{first_id + len(entries)}", **drawn})
+    return entries
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write both splits."""
+    parser = argparse.ArgumentParser(
+        prog="python -m fctncalling.lab.embedded.critical_tasks", description=__doc__
+    )
+    parser.add_argument(
+        "--output_dir",
+        type=Path,
+        default=EMBEDDED,
+        help="folder to write to (default: data/embedded)",
+    )
+    folder = parser.parse_args(argv).output_dir
+    for split, (num_tasks, first_id) in SPLITS.items():
+        entries = critical_entries(split, num_tasks, first_id=first_id)
+        lines = [json.dumps(each, separators=(",", ":")) for each in entries]
+        (folder / f"{split}.json").write_text("\n".join(lines) + "\n")
+        print(f"{split}: {len(lines)} tasks in {folder / split}.json")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
