@@ -18,12 +18,14 @@ from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.judging.judge import judge
 from fctncalling.lab.forge.multi_turn import (
     CATEGORIES,
+    CRITICAL_DIALS,
     HISTORY_DIALS,
     multi_turn_plan,
     planner,
     task_entry,
 )
-from fctncalling.lab.forge.multi_turn.entries import bare_task, bare_texts, plain
+from fctncalling.lab.forge.multi_turn.criticality import traps
+from fctncalling.lab.forge.multi_turn.entries import bare_task, bare_texts, call_text, plain
 from fctncalling.lab.forge.multi_turn.fidelity import dependencies, divergence, measure
 from fctncalling.lab.forge.multi_turn.knowledge import is_refusal
 from fctncalling.lab.forge.multi_turn.make_plans import difficulty
@@ -300,6 +302,22 @@ def test_history_dials_make_plans_that_the_newest_message_cannot_tell() -> None:
         values = [v for call in calls_of(plan) for v in call.arguments.values()]
         assert sum(v.provenance in ("said_before", "result") for v in values) >= 3
         assert difficulty(plan) > 0.1
+
+
+def test_critical_dials_make_plans_whose_traps_the_judge_alone_betrays() -> None:
+    """Oracle: the judge of the environment, on the truth with the one call in its place."""
+    for index in range(3):
+        entry = multi_turn_entry("multi_turn_base", 12, index, dials=CRITICAL_DIALS)
+        measured = entry.provenance["criticality"]
+        assert 6 <= measured["actions"] <= 16
+        assert measured["share"] >= 0.3
+        plan = multi_turn_plan("multi_turn_base", 12, index, dials=CRITICAL_DIALS)
+        task = bare_task(plan)
+        for trap in traps(plan):
+            calls: list[Any] = [list(turn) for turn in task.ground_truth or ()]
+            assert judge(task, calls, "decoded_calls").valid
+            calls[trap.place[0]][trap.place[1]] = call_text(trap.wrong)
+            assert not judge(task, calls, "decoded_calls").valid
 
 
 def test_moves_learned_by_probing_name_what_every_driver_knows() -> None:

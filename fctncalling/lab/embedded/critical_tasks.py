@@ -133,7 +133,9 @@ def critical_entry(draw: VocabularyDraw) -> Entry | None:
     }
 
 
-def critical_entries(split: str, num_tasks: int, *, seed: int = 0, first_id: int = 0) -> list[Entry]:
+def critical_entries(
+    split: str, num_tasks: int, *, seed: int = 0, first_id: int = 0
+) -> list[Entry]:
     """Return distinct entries of a split ("critical_train" or "critical_held_out")."""
     draw = VocabularyDraw(random.Random(f"{split} {seed}"), held_out=split.endswith("held_out"))
     entries, seen = list[Entry](), set[str]()

@@ -35,6 +35,7 @@ from fctncalling.data.paths import official_data_folder, user_data_folder
 from fctncalling.envs.tools.bfcl.long_context import LongContextError, long_context_path
 from fctncalling.lab.forge.forge_categories import (
     BFCL_CATEGORIES,
+    DIALS,
     FORGED_CATEGORIES,
     LONG_CONTEXT,
 )
@@ -74,10 +75,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--dials",
-        choices=("official", "history"),
+        choices=("official", *DIALS),
         default="official",
         help="official: multi-turn plans like BFCL's own; history: plans whose newest message "
-        "alone is rarely enough; default: official",
+        "alone is rarely enough; critical: plans of 6 to 16 actions whose mistakes show late; "
+        "default: official",
     )
     _add_output_arguments(parser)
     add_own_arguments(parser)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import NamedTuple
 
 from fctncalling.lab.forge import multi_turn, single_turn
 from fctncalling.lab.forge.clarify import clarify_entry
 from fctncalling.lab.forge.forged_entry import ForgedEntry
-from fctncalling.lab.forge.multi_turn import HISTORY_DIALS
+from fctncalling.lab.forge.multi_turn import CRITICAL_DIALS, HISTORY_DIALS
 from fctncalling.lab.forge.multi_turn_entry import multi_turn_entry
 
 Maker = Callable[[str, int, int, int], ForgedEntry]
 """(category, seed, index, attempt) -> task: nothing else decides."""
+
+
+DIALS = {"history": HISTORY_DIALS, "critical": CRITICAL_DIALS}
+"""`--dials` -> what multi-turn plans are drawn by, where it is not like BFCL's own."""
 
 
 class ForgedCategory(NamedTuple):
@@ -21,7 +26,7 @@ class ForgedCategory(NamedTuple):
 
     make: Maker
     weight: float
-    make_of_history: Maker | None = None  # values from earlier turns and results; None: as `make`
+    dialled: Mapping[str, Maker] = MappingProxyType({})  # --dials -> maker; others: as `make`
 
 
 _SINGLE_TURN_WEIGHTS = {
@@ -44,7 +49,9 @@ FORGED_CATEGORIES: dict[str, ForgedCategory] = {
     for name in single_turn.CATEGORIES
 } | {
     name: ForgedCategory(
-        multi_turn_entry, _MULTI_TURN_WEIGHTS[name], partial(multi_turn_entry, dials=HISTORY_DIALS)
+        multi_turn_entry,
+        _MULTI_TURN_WEIGHTS[name],
+        {word: partial(multi_turn_entry, dials=dials) for word, dials in DIALS.items()},
     )
     for name in multi_turn.CATEGORIES
 }

@@ -86,8 +86,7 @@ class ForgeRun:
 
     def _maker(self, category: str) -> Maker:
         forged = FORGED_CATEGORIES[category]
-        of_history = forged.make_of_history if self._settings.dials == "history" else None
-        return of_history or forged.make
+        return forged.dialled.get(self._settings.dials, forged.make)
 
     def _official_fault(self, category: str, made: ForgedEntry) -> str | None:
         if not self._guard.files:

@@ -19,7 +19,7 @@ class ForgeSettings:
     num_tasks: int
     seed: int
     categories: tuple[str, ...]
-    dials: str = "official"  # or history: values from earlier turns and results
+    dials: str = "official"  # or one of DIALS
     layout: str = "file"  # file, or bfcl: a folder as BFCL ships it
     official_files: Mapping[str, str] | None = None  # name -> SHA-256; None: none were there
 

@@ -11,7 +11,15 @@ from fctncalling.data.bfcl import embedded_path
 from fctncalling.data.errors import Location
 from fctncalling.data.function_docs import FunctionDocs
 from fctncalling.lab.forge.forged_entry import ForgedEntry
-from fctncalling.lab.forge.multi_turn import HISTORY_DIALS, Dials, multi_turn_plan, task_entry
+from fctncalling.lab.forge.multi_turn import (
+    CRITICAL_DIALS,
+    HISTORY_DIALS,
+    Criticality,
+    Dials,
+    criticality,
+    multi_turn_plan,
+    task_entry,
+)
 from fctncalling.lab.forge.multi_turn.fidelity import occurs
 from fctncalling.lab.forge.plan import Plan
 from fctncalling.lab.forge.words import CannotSay, user_texts
@@ -35,6 +43,9 @@ def multi_turn_entry(
         ambiguous += plan.ambiguous
         if mentions_in_a_default_list(plan):
             continue
+        measured = criticality(plan) if dials == CRITICAL_DIALS else None
+        if measured is not None and not measured.enough:
+            continue
         texts = _worded(plan)
         if dials == HISTORY_DIALS and texts is not None and not _needs_history(plan, texts):
             continue
@@ -43,7 +54,8 @@ def multi_turn_entry(
             if plan.excluded_functions:
                 entry["function"] = _offered(plan)
             thrown = {AMBIGUOUS: ambiguous} if ambiguous else {}
-            return ForgedEntry(entry, plan.difficulty, _provenance(plan, number), thrown)
+            provenance = _provenance(plan, number, measured)
+            return ForgedEntry(entry, plan.difficulty, provenance, thrown)
     raise CannotSay(f"{category}: none of {PLANS} plans of number {index} could be worded")
 
 
@@ -107,7 +119,9 @@ def _documented(class_name: str) -> tuple[str, ...]:
     return tuple(doc.name for doc in docs)
 
 
-def _provenance(plan: Plan, unsaid_plans: int) -> dict[str, Any]:
+def _provenance(
+    plan: Plan, unsaid_plans: int, measured: Criticality | None = None
+) -> dict[str, Any]:
     """Return where the arguments come from, and which steps the words do not mention."""
     calls = [call for turn in plan.turns for call in turn.calls]
     sources = Counter(value.provenance for call in calls for value in call.arguments.values())
@@ -116,4 +130,5 @@ def _provenance(plan: Plan, unsaid_plans: int) -> dict[str, Any]:
         "plans_without_words": unsaid_plans,
         "arguments": dict(sorted(sources.items())),
         "needed_steps": sum(call.purpose == "needed_step" for call in calls),
+        **({} if measured is None else {"criticality": measured.record()}),
     }

@@ -47,6 +47,16 @@ HISTORY_DIALS = Dials(
 )
 """Earlier turns and results turned up: the newest message alone says hardly enough."""
 
+CRITICAL_DIALS = Dials(
+    turns={2: 30, 3: 45, 4: 25},
+    calls={1: 25, 2: 45, 3: 20, 4: 10},
+    chains=dict.fromkeys(range(2, 9), 1.0),
+    said_before=2.0,
+    history=1,
+    plain=0.0,
+)
+"""More calls a turn that hang together: 6 to 16 actions, of which a wrong one is seen late."""
+
 
 CLASS_WEIGHTS: dict[tuple[str, ...], float] = {
     ("TradingBot",): 10,

@@ -1,0 +1,129 @@
+"""Criticality of plans, measured by execution: calls with a trap whose harm shows late.
+
+A trap is the same call with another value of the task in place of the right one: the tools take it,
+nothing later in its turn is refused, and the task is lost all the same. A policy that falls into it
+learns of it only at the end, so that credit has to find the one action that mattered.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from fctncalling.checkers.multi_turn import LiveTurn, turn_fault
+from fctncalling.data.types import TurnRecord
+from fctncalling.envs.handlers.execution import ToolSession
+from fctncalling.lab.forge.multi_turn.entries import plain
+from fctncalling.lab.forge.multi_turn.knowledge import is_refusal
+from fctncalling.lab.forge.plan import Plan, PlannedCall
+
+NUM_ACTIONS = (6, 16)  # one call an action, and one to end each turn
+LEAST = 0.3  # share of a critical plan's actions that have a trap
+MOST_TRIED = 4  # other values a call
+Place = tuple[int, int]  # turn, call
+
+
+class Criticality(NamedTuple):
+    """What was measured of a plan."""
+
+    actions: int
+    traps: int  # calls with a trap whose harm shows no earlier than in a later turn
+    silent: int  # of these, those that no refusal ever betrays
+
+    @property
+    def share(self) -> float:
+        """Share of actions that have a trap."""
+        return self.traps / max(1, self.actions)
+
+    @property
+    def enough(self) -> bool:
+        """Whether a plan is critical."""
+        return NUM_ACTIONS[0] <= self.actions <= NUM_ACTIONS[1] and self.share >= LEAST
+
+    def record(self) -> dict[str, Any]:
+        """Return the figures as a ledger holds them."""
+        return {**self._asdict(), "share": round(self.share, 3)}
+
+
+class Trap(NamedTuple):
+    """A call of a plan, and the wrong one that its tools take without a word."""
+
+    place: Place
+    wrong: PlannedCall
+    silent: bool  # no refusal in a later turn betrays it either
+
+
+def criticality(plan: Plan) -> Criticality:
+    """Return how many calls of a proven plan have a trap."""
+    found = traps(plan)
+    actions = sum(len(turn.calls) + 1 for turn in plan.turns)
+    return Criticality(actions, len(found), sum(trap.silent for trap in found))
+
+
+def traps(plan: Plan) -> list[Trap]:
+    """Return the first trap of each call of a proven plan that has one."""
+    truth = list(_records(plan))
+    places = [(t, c) for t, turn in enumerate(plan.turns) for c in range(len(turn.calls))]
+    found = (_first_trap(plan, place, truth) for place in places)
+    return [trap for trap in found if trap is not None]
+
+
+def _first_trap(plan: Plan, place: Place, truth: Sequence[TurnRecord]) -> Trap | None:
+    for wrong in _other_calls(plan, place):
+        refused = _refusals_of_lost(plan, place, wrong, truth)
+        if refused is not None and place[0] not in refused:
+            return Trap(place, wrong, not refused)
+    return None
+
+
+def _other_calls(plan: Plan, place: Place) -> Iterator[PlannedCall]:
+    """Yield the call with another value of the same kind, one argument changed."""
+    call = plan.turns[place[0]].calls[place[1]]
+    tried = 0
+    for name, value in call.arguments.items():
+        for other in _values(plan, value.kind):
+            if other != value.value and tried < MOST_TRIED:
+                tried += 1
+                yield replace(call, arguments={**call.arguments, name: replace(value, value=other)})
+
+
+def _values(plan: Plan, kind: str) -> list[Any]:
+    """Return the values of a kind in the task, each once."""
+    found: list[Any] = []
+    for call in (call for turn in plan.turns for call in turn.calls):
+        for value in call.arguments.values():
+            if value.kind == kind and value.value not in found:
+                found.append(value.value)
+    return found
+
+
+def _refusals_of_lost(
+    plan: Plan, place: Place, wrong: PlannedCall, truth: Sequence[TurnRecord]
+) -> set[int] | None:
+    """Return the turns in which something is refused once a call is wrong; None if it does no harm.
+
+    A refusal of the wrong call itself counts as well.
+    """
+    session = ToolSession(
+        plan.involved_classes, plan.initial_config, long_context=plan.long_context
+    )
+    lost, refused, seen = False, set[int](), Counter[str]()
+    for t, turn in enumerate(plan.turns):
+        calls = [wrong if (t, c) == place else call for c, call in enumerate(turn.calls)]
+        results = tuple(session.execute(plain(call)) for call in calls)
+        seen.update(results)
+        if any(is_refusal(text) for text in results):
+            refused.add(t)
+        lost = lost or bool(turn_fault(LiveTurn(results, session.live_state()), truth[t], seen))
+    return refused if lost else None
+
+
+def _records(plan: Plan) -> Iterator[TurnRecord]:
+    session = ToolSession(
+        plan.involved_classes, plan.initial_config, long_context=plan.long_context
+    )
+    for turn in plan.turns:
+        results = tuple(session.execute(plain(call)) for call in turn.calls)
+        yield TurnRecord(results, session.public_state())
