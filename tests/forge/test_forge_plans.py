@@ -18,13 +18,13 @@ from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.judging.judge import judge
 from fctncalling.lab.forge.multi_turn import (
     CATEGORIES,
-    CRITICAL_DIALS,
     HISTORY_DIALS,
     multi_turn_plan,
     planner,
     task_entry,
 )
 from fctncalling.lab.forge.multi_turn.criticality import traps
+from fctncalling.lab.forge.multi_turn.dials import CRITICAL_DIALS
 from fctncalling.lab.forge.multi_turn.entries import bare_task, bare_texts, call_text, plain
 from fctncalling.lab.forge.multi_turn.fidelity import dependencies, divergence, measure
 from fctncalling.lab.forge.multi_turn.knowledge import is_refusal

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from fctncalling.lab.forge import multi_turn, single_turn
 from fctncalling.lab.forge.clarify import clarify_entry
 from fctncalling.lab.forge.forged_entry import ForgedEntry
-from fctncalling.lab.forge.multi_turn import CRITICAL_DIALS, HISTORY_DIALS
+from fctncalling.lab.forge.multi_turn.dials import CRITICAL_DIALS, HISTORY_DIALS
 from fctncalling.lab.forge.multi_turn_entry import multi_turn_entry
 
 Maker = Callable[[str, int, int, int], ForgedEntry]

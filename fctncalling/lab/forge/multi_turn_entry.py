@@ -11,15 +11,9 @@ from fctncalling.data.bfcl import embedded_path
 from fctncalling.data.errors import Location
 from fctncalling.data.function_docs import FunctionDocs
 from fctncalling.lab.forge.forged_entry import ForgedEntry
-from fctncalling.lab.forge.multi_turn import (
-    CRITICAL_DIALS,
-    HISTORY_DIALS,
-    Criticality,
-    Dials,
-    criticality,
-    multi_turn_plan,
-    task_entry,
-)
+from fctncalling.lab.forge.multi_turn import HISTORY_DIALS, Dials, multi_turn_plan, task_entry
+from fctncalling.lab.forge.multi_turn.criticality import Criticality, criticality
+from fctncalling.lab.forge.multi_turn.dials import CRITICAL_DIALS
 from fctncalling.lab.forge.multi_turn.fidelity import occurs
 from fctncalling.lab.forge.plan import Plan
 from fctncalling.lab.forge.words import CannotSay, user_texts
