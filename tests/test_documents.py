@@ -22,7 +22,7 @@ FILE = re.compile(rf"(?<![\w/.-])((?:{TREES})[\w]*(?:/[\w.-]+)*\.(?:py|json|png|
 MODULE = re.compile(r"(?:from|-m|`)\s*(fctncalling(?:\.\w+)+)")
 ELSEWHERE = {"tests/test_environments.py"}  # of TRL
 MOST_STOPS = 12
-MOST_WORDS = 28_000  # of README and the pages of docs/, each thing said once
+MOST_WORDS = 28_500  # of README and the pages of docs/, each thing said once
 
 
 def section(name: str) -> str:
