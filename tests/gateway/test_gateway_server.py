@@ -164,9 +164,30 @@ def test_bodies_and_paths_are_bounded(gateway: RunningGateway) -> None:
             with contextlib.suppress(OSError):
                 connection.sendall(f"POST /v1/completions HTTP/1.1\r\n{head}\r\n\r\n".encode())
             assert status in connection.recv(1000), head
+    for method in ("PUT", "OPTIONS"):
+        status, answer = gateway.client().ask(method, "/v1/completions")
+        assert (status, answer["error"]["type"]) == (501, "invalid_request_error")
     assert error_of(gateway.client(), "/v1/responses", {"input": "x"})[0] == 404
     assert error_of(gateway.client(), "/s/%2e%2e%2f/v1/completions", {"prompt": "x"})[0] == 400
     assert error_of(gateway.client(), "/s", {"id": "a" * 65})[0] == 400
+
+
+def test_a_fault_of_the_server_costs_a_request_alone(
+    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(Parrot, "advance", lambda self: 1 / 0)
+        status, error = error_of(
+            gateway.client("a"), "/s/a/v1/chat/completions", {"messages": HELLO}
+        )
+        assert status == 503
+        assert "ZeroDivisionError" in error["message"]
+        patched.setattr(gateway.gateway.form, "instructions", lambda tools: {}["x"])
+        status, error = error_of(
+            gateway.client("a"), "/s/a/v1/chat/completions", {"messages": HELLO}
+        )
+        assert (status, error["type"]) == (500, "server_error")
+    assert gateway.client("a").chat(HELLO)["message"]["content"] == "word"
 
 
 def test_a_page_of_another_site_is_refused(gateway: RunningGateway) -> None:
@@ -230,7 +251,7 @@ def test_a_session_without_a_reward_is_invalid_and_never_zero(gateway: RunningGa
     assert records["paid"].episode_return == 0.25
     assert all(record.invalid for name, record in records.items() if name != "paid")
     status, error = error_of(gateway.client(), "/s/paid/v1/chat/completions", {"messages": HELLO})
-    assert status == 409
+    assert status == 410  # a client that is told 409 tries again
     assert "has ended" in error["message"]
 
 
@@ -267,7 +288,7 @@ def test_rewards_are_numbers_behind_an_action(gateway: RunningGateway) -> None:
         assert error_of(client, "/s/a/reward", {"reward": reward})[0] == 400
     opened = gateway.client().post("/s", id="b")
     status, _ = error_of(gateway.client("b", opened["key"]), "/s/b/reward", {"reward": 1})
-    assert status == 409
+    assert status == 400
 
 
 def test_what_would_change_the_distribution_is_told(gateway: RunningGateway) -> None:

@@ -129,7 +129,7 @@ class Gateway:
             ended = self.ended.get(session_id)
         if session is None and ended is not None and ended[0] == key:
             raise GatewayError(
-                409,
+                410,
                 f"session {session_id} has ended ({ended[1]['invalid_reason'] or 'valid'}): "
                 "another episode needs another id",
             )
@@ -184,7 +184,7 @@ class Gateway:
             self._require_open(session)
             if not session.forest.actions:
                 raise GatewayError(
-                    409, f"session {session.id}: no action was sampled that could earn a reward"
+                    400, f"session {session.id}: no action was sampled that could earn a reward"
                 )
             session.reward(float(value))
             session.last_used = time.monotonic()
@@ -274,7 +274,7 @@ class Gateway:
             )
         if len(session.forest.actions) >= self.settings.max_actions:
             raise GatewayError(
-                429,
+                400,
                 f"session {session.id}: it has {self.settings.max_actions} actions, which is "
                 "the most",
             )
@@ -282,7 +282,7 @@ class Gateway:
     @staticmethod
     def _require_open(session: GatewaySession) -> None:
         if session.ended:
-            raise GatewayError(409, f"session {session.id} has ended: open another")
+            raise GatewayError(410, f"session {session.id} has ended: open another")
 
     def _job(
         self,

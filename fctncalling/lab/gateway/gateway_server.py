@@ -108,6 +108,12 @@ class GatewayHandler(BaseHTTPRequestHandler):
         """Answer a POST."""
         self._answered(self._post)
 
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Refuse what is no HTTP request, or none that is served, in OpenAI's form too."""
+        self.close_connection = True
+        with contextlib.suppress(OSError):
+            self._send(code, GatewayError(code, message or explain or "refused").body())
+
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing."""
 
@@ -117,10 +123,9 @@ class GatewayHandler(BaseHTTPRequestHandler):
             answer()
         except GatewayError as error:
             self._send(error.status, error.body())
-        except (OSError, ValueError, RecursionError) as error:
-            if isinstance(error, OSError):  # the client is gone
-                self.close_connection = True
-                return
+        except OSError:  # the client is gone
+            self.close_connection = True
+        except Exception as error:  # a fault of ours costs a request, never the server
             self._send(500, GatewayError(500, f"{type(error).__name__}: {error}").body())
 
     def _get(self) -> None:
