@@ -13,6 +13,7 @@ import urllib.request
 
 from smolagents import OpenAIServerModel, ToolCallingAgent, tool
 
+KEY = "none"  # whichever a session's first request has, opens the session from then on
 MADE: list[str] = []
 
 
@@ -29,9 +30,10 @@ def create_ticket(title: str, priority: int) -> str:
 
 
 base_url = sys.argv[1]
-model = OpenAIServerModel("policy", api_base=base_url, api_key="none")
+model = OpenAIServerModel("policy", api_base=base_url, api_key=KEY)
 agent = ToolCallingAgent(tools=[create_ticket], model=model, max_steps=3)
 agent.run("Please create a ticket called laptop with priority 3.")
 body = json.dumps({"reward": float("laptop" in MADE), "end": True}).encode()
-with urllib.request.urlopen(f"{base_url.removesuffix('/v1')}/reward", body) as answered:
+url, headers = f"{base_url.removesuffix('/v1')}/reward", {"Authorization": f"Bearer {KEY}"}
+with urllib.request.urlopen(urllib.request.Request(url, body, headers)) as answered:
     print(answered.read().decode())
