@@ -61,7 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dataset_path", help="the trainer's own; default: the embedded tasks")
     parser.add_argument("--eval_dataset_path", help="the trainer's own")
-    parser.add_argument("--reward", default="success", help="as the trainer's")
+    parser.add_argument("--reward", default=TrainConfig().reward, help="as the trainer's")
     args = parser.parse_args()
     config = TrainConfig(
         dataset_path=args.dataset_path,

@@ -10,9 +10,12 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 import torch
 from gateways import embedded_engine
+from stub_vllm import vllm_stub
+from tiny_models import EchoEnv, save_tiny
 
 from fctncalling import TrainConfig
 from fctncalling.algorithms.config import SettingError
@@ -29,7 +32,8 @@ from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_setup import make_task_setup
 
 ROOT = Path(__file__).parents[2]
-AGENT = f"{shlex.quote(sys.executable)} {ROOT / 'examples/gateway/environment_agent.py'}"
+EXAMPLE = ROOT / "examples/gateway/environment_agent.py"
+AGENT = f"{shlex.quote(sys.executable)} {shlex.quote(str(EXAMPLE))} --reward success"
 CONFIG = TrainConfig(
     reward="success",
     n_rollout_threads=4,
@@ -55,7 +59,7 @@ def say(told, **outcome):
     print(json.dumps({{"session": told["session"], **outcome}}), flush=True)
 
 def act(told):
-    number = [each["id"] for each in tasks].index(told["task"]["id"])
+    number = {{each["id"]: at for at, each in enumerate(tasks)}}.get(told["task"]["id"])
 {body}
 
 tasks = json.loads({tasks!r})
@@ -234,6 +238,41 @@ def test_a_round_has_the_version_of_its_weights(tmp_path: Path) -> None:
         source.collect(engine, round_of(2, version=version), range(2))
     source.close()
     assert versions == [4, 4, 5, 5]
+
+
+def test_a_vllm_server_samples_for_an_agent_too(tmp_path: Path) -> None:
+    gymnasium.register("Echoed-v0", entry_point=lambda **_: EchoEnv())
+    agent = scripted(
+        tmp_path,
+        'text = complete(told)["choices"][0]["message"]["content"]\n'
+        "say(told, reward=len(text) % 2)",
+    )
+    model = save_tiny(tmp_path / "tiny")
+    settings = {
+        "env_name": "Echoed-v0",
+        "model_name_or_path": model,
+        "results_dir": tmp_path,
+        "agent_command": agent,
+        "rollout_engine": "vllm",
+        "lora_r": 4,
+        "num_updates": 2,
+        "episodes_per_update": 8,
+        "eval_episodes": 2,
+        "eval_interval": 0,
+        "max_new_tokens": 4,
+        "max_episode_tokens": 300,
+        "device": "cpu",
+        "tensorboard": "false",
+    }
+    with vllm_stub(model) as stub:
+        flags = [f"--{name}={value}" for name, value in settings.items()]
+        assert train([*flags, f"--vllm_url={stub.url}"]) == 0
+    del gymnasium.registry["Echoed-v0"]
+    lines = (tmp_path / "check/tiny/Echoed-v0/TPPO/metrics.jsonl").read_text().splitlines()
+    updates = [line for line in map(json.loads, lines) if "losses/policy_loss" in line]
+    assert len(updates) == 2
+    assert all(line["mismatch/mean_logdiff"] < 1e-5 for line in updates)
+    assert all(line["env/invalid"] == 0 for line in updates)
 
 
 @pytest.mark.parametrize(

@@ -238,7 +238,7 @@ def test_a_session_without_a_reward_is_invalid_and_never_zero(gateway: RunningGa
         )
     gateway.gateway.open("", "unused")
     assert gateway.client("paid").post("/reward", reward=0.25, end=True)["reward"] == 0.25
-    gateway.client("asked").post("/end")
+    assert gateway.client("asked").post("/end") == gateway.client("asked").post("/end")
     gateway.client("failed").post("/end", invalid="the shop was closed")
     gateway.client("unused").post("/end")
     gateway.gateway.expire(time.monotonic() + 10**6)

@@ -172,7 +172,6 @@ def _score(target: str | None) -> Any:
         return None
     from fctncalling.training.user_code import import_user_object
 
-    sys.path.insert(0, "")  # as python -m has it: modules beside the user
     score = import_user_object("reward", target)
     if not callable(score):
         raise ValueError(f"--reward {target}: expected a function (messages, rows) -> number")

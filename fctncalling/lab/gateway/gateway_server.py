@@ -141,13 +141,17 @@ class GatewayHandler(BaseHTTPRequestHandler):
 
     def _report(self, session_id: str) -> None:
         gateway = self._owner.gateway
-        ended = gateway.ended.get(session_id)
-        if ended is not None and ended[0] == self._key():
-            self._send(200, ended[1])
+        if self._has_ended(session_id):
+            self._send(200, gateway.ended[session_id][1])
             return
         session = gateway.session(session_id, self._key(), opens=False)
         with session.lock:
             self._send(200, session.report())
+
+    def _has_ended(self, session_id: str) -> bool:
+        """Whether the session of this key is over."""
+        ended = self._owner.gateway.ended.get(session_id)
+        return ended is not None and secrets.compare_digest(ended[0].encode(), self._key().encode())
 
     def _post(self) -> None:
         body = self._body()
@@ -163,6 +167,8 @@ class GatewayHandler(BaseHTTPRequestHandler):
             gateway.reward(session, body.get("reward"))
             report = gateway.end(session) if body.get("end") is True else session.report()
             self._send(200, report)
+        elif rest == "/end" and self._has_session() and self._has_ended(session_id):
+            self._report(session_id)  # asked once more: nothing changes
         elif rest == "/end" and self._has_session():
             session = gateway.session(session_id, self._key(), opens=False)
             self._success(session, body)

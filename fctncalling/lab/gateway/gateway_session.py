@@ -19,6 +19,7 @@ from fctncalling.lab.gateway.action_forest import (
     SampledAction,
     kept_actions,
     placed_rewards,
+    row_versions,
     training_rows,
 )
 from fctncalling.lab.gateway.answer_message import AnswerMessage
@@ -187,7 +188,7 @@ class GatewaySession:
             "requests": self.num_requests,
             "actions": len(self.forest.actions),
             "kept_actions": kept,
-            "rows": len(training_rows(self.forest, kept, {})),
+            "rows": len(row_versions(self.forest, kept)),
             "reward": sum(value for _, value in self.rewards) if self.rewards else None,
             "ended": self.ended,
             "invalid_reason": self.invalid_reason,
