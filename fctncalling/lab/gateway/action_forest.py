@@ -35,6 +35,16 @@ class PromptPosition(NamedTuple):
     context: tuple[int, ...]  # what the prompt adds to the parent's row
 
 
+class RowEnd(NamedTuple):
+    """The end of an action in its row."""
+
+    offset: int  # number of tokens of the row
+    number: int | None  # of the action; None: nothing was sampled yet
+
+
+ROOT = RowEnd(0, None)
+
+
 @dataclass
 class ActionForest:
     """Actions in order of time, and which go on from which."""
@@ -61,21 +71,22 @@ class ActionForest:
         action = self.actions[number]
         return [*self.path(action.parent), *action.context]
 
-    def locate(self, prompt: Sequence[int]) -> PromptPosition:
-        """Return where a prompt belongs: behind the action whose row is its longest prefix."""
-        prompt = tuple(prompt)
-        best: tuple[int, int | None] = (0, None)
-        open_ends: list[tuple[int, int | None]] = [best]
+    def locate(self, prompt: Sequence[int], known: RowEnd = ROOT) -> PromptPosition:
+        """Return where a prompt belongs: behind the action whose row is its longest prefix.
+
+        known: a row's end that the prompt goes on from for certain; only what is behind is read.
+        """
+        best = known
+        open_ends = [known]
         while open_ends:
             start, number = open_ends.pop()
             for child in self.children.get(number, ()):
                 action = self.actions[child]
-                middle = start + len(action.context)
-                end = middle + len(action.ids)
-                if prompt[start:middle] == action.context and prompt[middle:end] == action.ids:
-                    open_ends.append((end, child))
-                    best = max(best, (end, child), key=lambda each: each[0])
-        return PromptPosition(best[1], prompt[best[0] :])
+                end = start + len(action.context) + len(action.ids)
+                if tuple(prompt[start:end]) == action.context + action.ids:
+                    open_ends.append(RowEnd(end, child))
+                    best = max(best, open_ends[-1], key=lambda each: each.offset)
+        return PromptPosition(best.number, tuple(prompt[best.offset :]))
 
     def choices(self, place: PromptPosition) -> list[SampledAction]:
         """Return the actions that followed the same tokens."""

@@ -14,7 +14,7 @@ from jinja2.exceptions import TemplateError
 
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.data.types import Message
-from fctncalling.lab.gateway.action_forest import ActionForest, SampledAction
+from fctncalling.lab.gateway.action_forest import ROOT, ActionForest, RowEnd, SampledAction
 from fctncalling.lab.gateway.answer_message import AnswerMessage
 from fctncalling.lab.gateway.chat_messages import message_key
 from fctncalling.lab.gateway.context_messages import ContextForm
@@ -107,6 +107,7 @@ class _Walk:
         self.forest = forest
         self.answered = answered
         self.ids: list[int] = []
+        self.end = ROOT  # of the last action in `ids` that goes on from those before it
         self.segment: list[Message] = []  # context that is not in `ids` yet
         self.referred: set[int] = set()
         self.found: list[tuple[int, Drift]] = []  # with the place in `ids`
@@ -116,15 +117,15 @@ class _Walk:
         for index, message in enumerate(self.messages):
             candidates = self.answered.echoed(message) if message["role"] == "assistant" else []
             if candidates and (self.ids or self.segment):
-                self.ids = self._with_segment()
+                self.ids += self._segment_ids()
                 self.segment = []
                 self._take(index, candidates)
                 continue
             if message["role"] == "assistant" and self.forest.actions:
                 self._note_unknown(index, message)
             self.segment.append(self.form.shown(message))
-        self.ids = self._with_segment()
-        covered = len(self.forest.path(self.forest.locate(self.ids).parent))
+        self.ids += self._segment_ids()
+        covered = len(self.ids) - len(self.forest.locate(self.ids, self.end).context)
         return RenderedPrompt(
             self.ids, self.referred, [drift for at, drift in self.found if at >= covered]
         )
@@ -159,19 +160,22 @@ class _Walk:
             )
         return RenderedPrompt(ids, self.referred, [drift for _, drift in self.found])
 
-    def _with_segment(self) -> list[int]:
-        """Return the ids with the open segment and the opening of an assistant message."""
+    def _segment_ids(self) -> list[int]:
+        """Return the ids of the open segment and of the opening of an assistant message."""
         if not self.ids:
             return self.template.render_prompt(self.segment, *self.opening)
-        return [*self.ids, *self.template.render_delta(self.segment, self.ids[-1])]
+        return self.template.render_delta(self.segment, self.ids[-1])
 
     def _take(self, index: int, candidates: list[int]) -> None:
         """Append the ids of the action that a message is: one sampled right here, if there is."""
-        here = {action.number for action in self.forest.choices(self.forest.locate(self.ids))}
+        position = self.forest.locate(self.ids, self.end)
+        here = {action.number for action in self.forest.choices(position)}
         number = next((each for each in reversed(candidates) if each in here), candidates[-1])
         action = self.forest.actions[number]
         self.referred.add(number)
-        if number not in here:
+        if number in here:
+            self.end = RowEnd(len(self.ids) + len(action.ids), number)
+        else:
             prompt = self.forest.prompt(number)
             agree = _num_common(self.ids, prompt)
             self._note(
@@ -185,7 +189,7 @@ class _Walk:
         """Note an assistant message that was not sampled so: edited, or from elsewhere."""
         named = self.answered.referred_by_call(message)
         if not named and (self.ids or self.segment):
-            choices = self.forest.choices(self.forest.locate(self._with_segment()))
+            choices = self.forest.choices(self.forest.locate([*self.ids, *self._segment_ids()]))
             named = [choices[0].number] if len(choices) == 1 else []
             if len(choices) > 1:
                 self._note(index, "edited", "it is none of the choices that were sampled here")
