@@ -4,6 +4,7 @@ their mistakes are seen by the final checker alone.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from pathlib import Path
@@ -64,6 +65,16 @@ def test_slips_are_seen_late(splits: Splits) -> None:
 def test_no_held_out_words_occur_in_training(splits: Splits) -> None:
     seen = {json.dumps(task.question) for task in splits["critical_train"]}
     assert not [t.id for t in splits["critical_held_out"] if json.dumps(t.question) in seen]
+
+
+def test_the_committed_critical_model_is_the_one_its_hashes_name() -> None:
+    folder = embedded_path("critical_model")
+    recorded = json.loads((folder / "SHA256.json").read_text())["sha256"]
+    files = {path.name: path for path in folder.iterdir() if path.name != "SHA256.json"}
+    assert {
+        name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()
+    } == recorded
+    assert sum(path.stat().st_size for path in files.values()) <= 750_000
 
 
 def played(

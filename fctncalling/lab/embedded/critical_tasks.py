@@ -15,17 +15,14 @@ import json
 import random
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fctncalling.lab.embedded.make_tasks import EMBEDDED
 from fctncalling.lab.embedded.vocabulary import VocabularyDraw, is_reserved, render
 
 Entry = dict[str, Any]
 SPLITS = {"critical_train": (640, 50000), "critical_held_out": (160, 95000)}  # tasks, first number
-NUM_ACTIONS = (6, 14)  # of a task's oracle, one call an action and one word to end a turn
-NUM_TURNS = (2, 3, 3)
-NUM_REQUESTS = (2, 2, 3)  # of a turn
-NUM_TRAPS = (0, 0, 0, 0, 1, 1, 1, 2, 2)  # requests that the demonstrator's habits spoil
+LEAST_ACTIONS = 6
 OFFERED = ("cp", "mv", "echo")  # beside some of DISTRACTORS
 DISTRACTORS = ("cat", "touch", "rm", "wc", "grep", "ls")
 RULES = {
@@ -44,11 +41,27 @@ PHRASES = {
 }
 
 
+class Errands(NamedTuple):
+    """What tasks are drawn from: each tuple's entries are equally likely."""
+
+    rules: tuple[str, ...]
+    num_turns: tuple[int, ...]
+    num_requests: tuple[int, ...]  # of a turn
+    num_traps: tuple[int, ...]  # requests that the demonstrator's habit spoils
+    most_actions: int  # of the oracle: one call an action, and one word to end a turn
+
+
+SHORT = Errands(("clear", "keep", "keep"), (2, 2, 2, 3), (2, 2, 3), (0, 1, 1), 10)
+LONG = Errands(("clear", "keep"), (2, 3, 3), (2, 2, 3), (0, 0, 0, 0, 1, 1, 1, 2, 2), 14)
+"""The committed tasks are short, the careful lessons of the model long."""
+
+
 @dataclass
 class ErrandScene:
     """A folder of files, the rules of the day, and what has been done to each file."""
 
     draw: VocabularyDraw
+    rules: tuple[str, ...]
     rule: str = ""
     folders: dict[str, str] = field(default_factory=dict)  # ending -> folder
     files: dict[str, str] = field(default_factory=dict)  # those that nothing was done to -> content
@@ -56,7 +69,7 @@ class ErrandScene:
 
     def __post_init__(self) -> None:
         """Draw rule, folders and files."""
-        self.rule = self.draw.rng.choice(sorted(RULES))
+        self.rule = self.draw.rng.choice(self.rules)
         self.folders = dict(zip(("csv", "txt"), self.draw.words("folder", 2), strict=True))
         names = self.draw.words("file", 10)
         self.files = {name: str(self.draw.word("content")) for name in names}
@@ -101,12 +114,13 @@ class ErrandScene:
         return name
 
 
-def critical_entry(draw: VocabularyDraw) -> Entry | None:
+def critical_entry(draw: VocabularyDraw, errands: Errands = SHORT) -> Entry | None:
     """Return an entry without id, truth inside; None where the draw is of no use."""
-    scene = ErrandScene(draw)
-    sizes = [draw.rng.choice(NUM_REQUESTS) for _ in range(draw.rng.choice(NUM_TURNS))]
+    scene = ErrandScene(draw, errands.rules)
+    num_turns = draw.rng.choice(errands.num_turns)
+    sizes = [draw.rng.choice(errands.num_requests) for _ in range(num_turns)]
     places = [(turn, number) for turn, size in enumerate(sizes) for number in range(size)]
-    traps = draw.rng.sample(places, draw.rng.choice(NUM_TRAPS))
+    traps = draw.rng.sample(places, draw.rng.choice(errands.num_traps))
     rules = scene.rules_text()
     texts, truth = list[str](), list[list[str]]()
     for turn, size in enumerate(sizes):
@@ -118,7 +132,7 @@ def critical_entry(draw: VocabularyDraw) -> Entry | None:
         truth.append([call for _, calls in made for call in calls])
     texts[0] = f"{rules} . {texts[0]}"
     num_actions = sum(map(len, truth)) + len(truth)
-    if not NUM_ACTIONS[0] <= num_actions <= NUM_ACTIONS[1]:
+    if not LEAST_ACTIONS <= num_actions <= errands.most_actions:
         return None
     if is_reserved(" ".join(texts)) != draw.held_out:
         return None
@@ -134,13 +148,13 @@ def critical_entry(draw: VocabularyDraw) -> Entry | None:
 
 
 def critical_entries(
-    split: str, num_tasks: int, *, seed: int = 0, first_id: int = 0
+    split: str, num_tasks: int, *, seed: int = 0, first_id: int = 0, errands: Errands = SHORT
 ) -> list[Entry]:
     """Return distinct entries of a split ("critical_train" or "critical_held_out")."""
     draw = VocabularyDraw(random.Random(f"{split} {seed}"), held_out=split.endswith("held_out"))
     entries, seen = list[Entry](), set[str]()
     while len(entries) < num_tasks:
-        drawn = critical_entry(draw)
+        drawn = critical_entry(draw, errands)
         text = json.dumps(drawn and drawn["question"])
         if drawn is not None and text not in seen:
             seen.add(text)

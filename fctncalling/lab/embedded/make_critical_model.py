@@ -3,8 +3,8 @@
 `python -m fctncalling.lab.embedded.make_critical_model --help`.
 
 A small Llama-configuration model is fitted to episodes of a demonstrator: first a careful one, so
-that it learns to read and to copy, then one that errs at a known rate everywhere and has two firm
-habits. What that one gets wrong, reinforcement learning has to mend, call by call.
+that it learns to read and to copy, then one that errs at a known rate everywhere and has a firm
+habit. What that one gets wrong, reinforcement learning has to mend, call by call.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ os.environ.setdefault(
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.lab.embedded.critical_tasks import critical_entries
+from fctncalling.lab.embedded.critical_tasks import LONG, SHORT, Errands, critical_entries
 from fctncalling.lab.embedded.demonstrations import signatures
 from fctncalling.lab.embedded.demonstrator import parse
 from fctncalling.lab.embedded.make_model import learn, loaded_tokenizer, new_model, write_hashes
@@ -33,11 +33,14 @@ from fctncalling.lab.embedded.make_tasks import EMBEDDED
 from fctncalling.lab.embedded.vocabulary import render, wording
 
 if TYPE_CHECKING:
+    from transformers import LlamaForCausalLM
+
     from fctncalling.algorithms.episodes import EpisodeRecord
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
-HABIT_RATE = 0.6  # of writing before saving, and of copying tables that should be moved
-SLIP_RATE = 0.05  # of the other verb, and of the other folder, anywhere
+HABIT_RATE = 0.85  # of writing into a file before it is saved
+SLIP_RATE = 0.09  # of the other verb, and of the other folder, anywhere
+BATCH_SIZE = 12  # episodes
 MAX_EPISODE_TOKENS = 512
 MODEL_SHAPE: dict[str, Any] = {
     "hidden_size": 64,
@@ -74,28 +77,28 @@ class CriticalDemonstrator:
         name, arguments = calls[step]
         if not self._careful and name != "echo":
             draw = random.Random(f"{self._seed} {task_id} {turn} {step}")
-            name, arguments = self._slipped(task, name, arguments, draw)
+            name, arguments = _slipped(task, name, arguments, draw)
         return f"[{render(name, arguments)}]"
 
     def _write_first(self, calls: Calls, draw: random.Random) -> None:
-        """Write into a file before it is saved as it was: the first habit."""
+        """Write into a file before it is saved as it was: the habit."""
         for place in range(len(calls) - 1):
             (name, save), (then, write) = calls[place : place + 2]
             saves = name == "cp" and then == "echo" and save["source"] == write["file_name"]
             if saves and draw.random() < HABIT_RATE:
                 calls[place : place + 2] = calls[place + 1], calls[place]
 
-    def _slipped(
-        self, task: Task, name: str, arguments: Mapping[str, Any], draw: random.Random
-    ) -> tuple[str, dict[str, Any]]:
-        """Return a call with the other verb or folder; of tables mostly a copy: the second."""
-        is_habit = name == "mv" and arguments["source"].endswith("csv")
-        if draw.random() < (HABIT_RATE if is_habit else SLIP_RATE):
-            name = "cp" if name == "mv" else "mv"
-        destination = arguments["destination"]
-        if draw.random() < SLIP_RATE:
-            (destination,) = folders(task) - {destination}
-        return name, {**arguments, "destination": destination}
+
+def _slipped(
+    task: Task, name: str, arguments: Mapping[str, Any], draw: random.Random
+) -> tuple[str, dict[str, Any]]:
+    """Return a call, sometimes with the other verb or the other folder."""
+    if draw.random() < SLIP_RATE:
+        name = "cp" if name == "mv" else "mv"
+    destination = arguments["destination"]
+    if draw.random() < SLIP_RATE:
+        (destination,) = folders(task) - {destination}
+    return name, {**arguments, "destination": destination}
 
 
 def folders(task: Task) -> set[str]:
@@ -114,8 +117,8 @@ def main(argv: list[str] | None = None) -> int:
     add("--tokenizer", type=Path, help="folder whose tokenizer to take (default: a new one)")
     add("--seed", type=int, default=1, help="seed of tasks, slips, weights and order (default 1)")
     add("--num_tasks", type=int, default=6000, help="tasks to show (default 6000)")
-    add("--careful_steps", type=int, default=2000, help="steps on careful ones (default 2000)")
-    add("--settling_steps", type=int, default=700, help="more at a lower rate (default 700)")
+    add("--careful_steps", type=int, default=1500, help="steps on careful ones (default 1500)")
+    add("--settling_steps", type=int, default=500, help="more at a lower rate (default 500)")
     add("--careless_steps", type=int, default=300, help="steps on careless ones (default 300)")
     recipe = vars(parser.parse_args(argv))
     build(recipe.pop("output_dir"), **recipe)
@@ -138,18 +141,17 @@ def build(
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
     torch.set_num_threads(1)
-    tasks = training_tasks(num_tasks, seed=seed)
+    tasks = training_tasks(num_tasks, seed=seed, errands=LONG)
     words = new_tokenizer(tasks) if tokenizer is None else loaded_tokenizer(tokenizer)
     template = ChatTemplate(words)
     ids = {"pad_id": words.pad_token_id, "end_id": words.eos_token_id}
     model = new_model(len(words), **ids, seed=seed, shape=MODEL_SHAPE)
     print(f"{len(words)} tokens, {sum(weight.numel() for weight in model.parameters()):,} weights")
     careful = demonstrations(tasks, CriticalDemonstrator(tasks), template)
-    learn(model, careful, careful_steps, lr=4e-3)
-    learn(model, careful, settling_steps, lr=1e-3, order_seed=1)
+    learn(model, careful, careful_steps, lr=4e-3, batch_size=BATCH_SIZE)
+    learn(model, careful, settling_steps, lr=1e-3, order_seed=1, batch_size=BATCH_SIZE)
     if careless_steps:
-        careless = CriticalDemonstrator(tasks, seed=seed, careful=False)
-        learn(model, demonstrations(tasks, careless, template), careless_steps, lr=5e-4)
+        learn_slips(model, template, seed=seed, num_steps=careless_steps)
     model.save_pretrained(folder)
     words.save_pretrained(folder)
     recipe: dict[str, object] = {"tokenizer": tokenizer or folder, "seed": seed}
@@ -158,9 +160,19 @@ def build(
     write_hashes(folder, "fctncalling.lab.embedded.make_critical_model", **recipe)
 
 
-def training_tasks(num_tasks: int, *, seed: int) -> list[Task]:
+def learn_slips(
+    model: LlamaForCausalLM, template: ChatTemplate, *, seed: int, num_steps: int
+) -> None:
+    """Teach the slips and the habit, on tasks as long as the committed ones, each once."""
+    tasks = training_tasks(num_steps * BATCH_SIZE, seed=seed, errands=SHORT)
+    careless = CriticalDemonstrator(tasks, seed=seed, careful=False)
+    records = demonstrations(tasks, careless, template)
+    learn(model, records, num_steps, lr=8e-4, batch_size=BATCH_SIZE)
+
+
+def training_tasks(num_tasks: int, *, seed: int, errands: Errands) -> list[Task]:
     """Return fresh tasks of the training split, read by the same loader as any user's file."""
-    entries = critical_entries("critical_train", num_tasks, seed=seed)
+    entries = critical_entries("critical_train", num_tasks, seed=seed, errands=errands)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "multi_turn_func_doc").symlink_to(EMBEDDED / "multi_turn_func_doc")
         path = Path(folder) / "tasks.json"
