@@ -47,12 +47,30 @@ class Errands(NamedTuple):
     rules: tuple[str, ...]
     num_turns: tuple[int, ...]
     num_requests: tuple[int, ...]  # of a turn
+    kinds: dict[str, tuple[str, ...]]  # rule -> kinds of request
     num_traps: tuple[int, ...]  # requests that the demonstrator's habit spoils
+    last_trap: int  # number of the last request that may be one
     most_actions: int  # of the oracle: one call an action, and one word to end a turn
 
 
-SHORT = Errands(("clear", "keep", "keep"), (2, 2, 2, 3), (2, 2, 3), (0, 1, 1), 10)
-LONG = Errands(("clear", "keep"), (2, 3, 3), (2, 2, 3), (0, 0, 0, 0, 1, 1, 1, 2, 2), 14)
+SHORT = Errands(
+    rules=("clear", "keep", "keep"),
+    num_turns=(2, 2, 2, 3),
+    num_requests=(2, 3),
+    kinds=dict.fromkeys(("clear", "keep"), ("file", "file", "file", "renew")),
+    num_traps=(0, 1, 1),
+    last_trap=1,
+    most_actions=10,
+)
+LONG = Errands(
+    rules=("clear", "keep"),
+    num_turns=(2, 3, 3),
+    num_requests=(2, 2, 3),
+    kinds={"clear": ("file", "file", "renew"), "keep": ("file", "file", "renew", "write")},
+    num_traps=(0, 0, 0, 0, 1, 1, 1, 2, 2),
+    last_trap=99,
+    most_actions=14,
+)
 """The committed tasks are short, the careful lessons of the model long."""
 
 
@@ -61,7 +79,7 @@ class ErrandScene:
     """A folder of files, the rules of the day, and what has been done to each file."""
 
     draw: VocabularyDraw
-    rules: tuple[str, ...]
+    errands: Errands
     rule: str = ""
     folders: dict[str, str] = field(default_factory=dict)  # ending -> folder
     files: dict[str, str] = field(default_factory=dict)  # those that nothing was done to -> content
@@ -69,7 +87,7 @@ class ErrandScene:
 
     def __post_init__(self) -> None:
         """Draw rule, folders and files."""
-        self.rule = self.draw.rng.choice(self.rules)
+        self.rule = self.draw.rng.choice(self.errands.rules)
         self.folders = dict(zip(("csv", "txt"), self.draw.words("folder", 2), strict=True))
         names = self.draw.words("file", 10)
         self.files = {name: str(self.draw.word("content")) for name in names}
@@ -92,10 +110,10 @@ class ErrandScene:
     def request(self, *, trap: bool) -> tuple[str, list[str]]:
         """Return a request in words and its calls; a trap is one that habits get wrong."""
         if self.rule == "clear":
-            kind = self.draw.rng.choice(("file", "file", "renew"))
+            kind = self.draw.rng.choice(self.errands.kinds[self.rule])
             name = self._take("csv" if trap else "txt")
         else:
-            kind = "save" if trap else self.draw.rng.choice(("file", "file", "renew", "write"))
+            kind = "save" if trap else self.draw.rng.choice(self.errands.kinds[self.rule])
             revisits = kind == "write" and bool(self.copied) and self.draw.chance(0.7)
             name = self.draw.rng.choice(self.copied) if revisits else self._take()
         content = str(self.draw.word("content"))
@@ -116,11 +134,11 @@ class ErrandScene:
 
 def critical_entry(draw: VocabularyDraw, errands: Errands = SHORT) -> Entry | None:
     """Return an entry without id, truth inside; None where the draw is of no use."""
-    scene = ErrandScene(draw, errands.rules)
+    scene = ErrandScene(draw, errands)
     num_turns = draw.rng.choice(errands.num_turns)
     sizes = [draw.rng.choice(errands.num_requests) for _ in range(num_turns)]
     places = [(turn, number) for turn, size in enumerate(sizes) for number in range(size)]
-    traps = draw.rng.sample(places, draw.rng.choice(errands.num_traps))
+    traps = draw.rng.sample(places[: errands.last_trap], draw.rng.choice(errands.num_traps))
     rules = scene.rules_text()
     texts, truth = list[str](), list[list[str]]()
     for turn, size in enumerate(sizes):

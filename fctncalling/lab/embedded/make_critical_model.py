@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from fctncalling.algorithms.episodes import EpisodeRecord
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
-HABIT_RATE = 0.85  # of writing into a file before it is saved
-SLIP_RATE = 0.09  # of the other verb, and of the other folder, anywhere
+HABIT_RATE = 0.7  # of writing into a file before it is saved
+SLIP_RATE = 0.1  # of the other verb, and of the other folder, anywhere
 BATCH_SIZE = 12  # episodes
 MAX_EPISODE_TOKENS = 512
 MODEL_SHAPE: dict[str, Any] = {
