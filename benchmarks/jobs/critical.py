@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, Self
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the shared parts lie there
 
+from learning_report import sign_flips
 from tool_jobs import trained
 
 ROOT = Path(__file__).parents[2]
@@ -160,7 +161,7 @@ def table(runs: Sequence[CriticalRun]) -> str:
     for arm, lr in dict.fromkeys((run.arm, run.lr) for run in runs):
         own = [run for run in runs if (run.arm, run.lr) == (arm, lr)]
         gains = paired_gains(runs, "TPPO", arm) if arm != "TPPO" else []
-        told = f"{100 * mean(gains):+.1f} | {sign_flip(gains):.4f}" if gains else "|"
+        told = f"{100 * mean(gains):+.1f} | {sign_flips(gains):.4f}" if gains else "|"
         lines.append(
             f"| {arm} | {lr:g} | {len(own)} | {100 * mean(run.area for run in own):.1f} "
             f"| {_before_after([run.greedy for run in own])} "
@@ -179,20 +180,6 @@ def paired_gains(runs: Iterable[CriticalRun], first: str, second: str) -> list[f
             areas[run.arm][run.seed] = run.area
     shared = sorted(areas[first].keys() & areas[second].keys())
     return [areas[first][seed] - areas[second][seed] for seed in shared]
-
-
-def sign_flip(differences: Sequence[float]) -> float:
-    """Return the exact two-sided p of a mean difference: the share of all choices of signs that
-    give one as large.
-    """
-    if not differences:
-        return 1.0
-    wanted = abs(sum(differences)) - 1e-12
-    sums = (
-        abs(sum(sign * each for sign, each in zip(signs, differences, strict=True)))
-        for signs in product((1, -1), repeat=len(differences))
-    )
-    return sum(each >= wanted for each in sums) / 2 ** len(differences)
 
 
 def mean(values: Iterable[float]) -> float:
