@@ -33,6 +33,7 @@ from tool_jobs import trained
 ROOT = Path(__file__).parents[2]
 EMBEDDED = ROOT / "data" / "embedded"
 KEPT = ROOT / "results" / "kept" / "critical" / "runs.jsonl"
+TUNED = KEPT.with_name("tuned.jsonl")
 SHARED: dict[str, object] = {
     "dataset_path": EMBEDDED / "critical_train.json",
     "eval_dataset_path": EMBEDDED / "critical_held_out.json",
@@ -58,7 +59,7 @@ ARMS: dict[str, dict[str, object]] = {
     },
     "GRPO": {"algorithm_name": "GRPO"},
 }
-RATES = {"TPPO": 4e-4, "leave_one_out": 4e-4, "GRPO": 4e-4}
+RATES = {"TPPO": 5e-4, "leave_one_out": 5e-4, "GRPO": 5e-4}
 """Arm -> learning rate, the best of those tried on other seeds."""
 
 

@@ -1,0 +1,64 @@
+"""The comparison on critical tasks: what docs/credit.md says is what the kept runs hold."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks/jobs"))
+
+from critical import ARMS, KEPT, RATES, TUNED, numbers, paired_gains, read_runs, table
+
+PAGE = (ROOT / "docs/credit.md").read_text(encoding="utf-8")
+
+
+def test_the_page_has_the_table_of_the_kept_runs() -> None:
+    for line in table(read_runs(KEPT)).splitlines():
+        assert line in PAGE
+
+
+def test_arms_have_the_same_seeds_and_nearly_the_same_steps() -> None:
+    runs = read_runs(KEPT)
+    seeds = {arm: sorted(run.seed for run in runs if run.arm == arm) for arm in ARMS}
+    assert len({tuple(each) for each in seeds.values()}) == 1
+    assert all(len(run.curve) == 12 and run.lr == RATES[run.arm] for run in runs)
+    steps = [run.steps for run in runs]
+    assert max(steps) < 1.05 * min(steps)
+
+
+def test_each_arm_has_the_rate_that_was_best_on_other_seeds() -> None:
+    tried = read_runs(TUNED)
+    assert not {run.seed for run in tried} & {run.seed for run in read_runs(KEPT)}
+    for arm in ARMS:
+        areas: dict[float, list[float]] = {}
+        for run in tried:
+            if run.arm == arm:
+                areas.setdefault(run.lr, []).append(run.area)
+        most = max(map(len, areas.values()))
+        means = {lr: sum(each) / most for lr, each in areas.items() if len(each) == most}
+        assert max(means, key=means.__getitem__) == RATES[arm]
+
+
+def test_gains_are_paired_by_seed(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    rest = {"steps": 1, "greedy": [0, 1], "sampled": [0, 1], "cpu_seconds": 1.0}
+    made = [("TPPO", 1, 0.5), ("GRPO", 1, 0.25), ("TPPO", 2, 0.75), ("GRPO", 2, 1.0)]
+    made += [("TPPO", 3, 1.0)]
+    lines = [
+        json.dumps({"arm": arm, "seed": seed, "lr": RATES[arm], "curve": [value, value], **rest})
+        for arm, seed, value in made
+    ]
+    path.write_text("\n".join(lines))
+    assert paired_gains(read_runs(path), "TPPO", "GRPO") == pytest.approx([0.25, -0.25])
+    assert numbers("1-3,7") == [1, 2, 3, 7]
+
+
+def test_the_start_policy_is_critical_by_branched_truth() -> None:
+    found = json.loads(KEPT.with_name("credit.json").read_text(encoding="utf-8"))["truth"]
+    assert f"{found['significant']:.0%} of {found['actions']} visited actions" in PAGE.replace(
+        "\n", " "
+    ).replace(" %", "%")
