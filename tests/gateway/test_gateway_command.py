@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -46,6 +47,20 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert "1 sessions with a reward, 1 invalid" in told
     assert "1 invalid: the gateway closed before the session ended" in told
     return folder
+
+
+def test_json_tells_the_address_and_the_counts(tmp_path: Path) -> None:
+    command = ["fctncalling", "gateway", "--port", "0", "--json", "--output", str(tmp_path)]
+    process = subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    started = json.loads(process.stdout.readline())
+    server: Any = _Address(started["address"].removesuffix("/v1"))
+    client = GatewayClient(server, "one")
+    client.chat([ASK], tools=[TOOL])
+    client.post("/reward", reward=1, end=True)
+    process.send_signal(signal.SIGINT)
+    counts = json.loads(process.communicate(timeout=30)[0])
+    assert counts == {"valid": 1, "invalid": {}, "drift": {}}
 
 
 def test_a_line_has_the_forest_with_its_log_probabilities(recorded: Path) -> None:

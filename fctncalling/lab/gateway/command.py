@@ -12,6 +12,7 @@ example:
 from __future__ import annotations
 
 import argparse
+import json
 import signal
 import sys
 import threading
@@ -79,6 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, help="of what is sampled; default: 0")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda; default: auto")
+    parser.add_argument("--json", action="store_true", help="print JSON lines instead of text")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -139,19 +141,28 @@ def _serve(args: argparse.Namespace) -> int:
         signal.signal(name, stop)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     threading.Thread(target=_expire, args=(gateway, over), daemon=True).start()
-    print(
-        f"{settings.model} answers at {server.address}/v1, sessions at {server.address}/s/ID/v1; "
-        f"{f'recorded in {args.output}' if log else 'nothing is recorded without --output'}",
-        flush=True,
-    )
+    print(_started(args, settings.model, server.address), flush=True)
     sampler.run(engine, over.is_set)
     server.shutdown()
     sampler.close()
     gateway.close()
     if log is not None:
         log.close()
-        print(log.summary())
+        print(json.dumps(log.counts()) if args.json else log.summary())
     return 0
+
+
+def _started(args: argparse.Namespace, model: str, address: str) -> str:
+    """Return the line that says where agents reach the gateway."""
+    sessions = f"{address}/s/ID/v1"
+    if args.json:
+        output = args.output and str(args.output)
+        told = {"model": model, "address": f"{address}/v1", "sessions": sessions, "output": output}
+        return json.dumps(told)
+    recorded = (
+        f"recorded in {args.output}" if args.output else "nothing is recorded without --output"
+    )
+    return f"{model} answers at {address}/v1, sessions at {sessions}; {recorded}"
 
 
 def _check(args: argparse.Namespace) -> None:

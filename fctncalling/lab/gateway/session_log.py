@@ -51,6 +51,10 @@ class SessionLog:
         lines += [f"  drift: {count} {kind}" for kind, count in sorted(self.drift.items())]
         return "\n".join(lines)
 
+    def counts(self) -> dict[str, Any]:
+        """Return what was recorded, as JSON."""
+        return {"valid": self.valid, "invalid": dict(self.invalid), "drift": dict(self.drift)}
+
     def close(self) -> None:
         """Close the file."""
         self._file.close()
