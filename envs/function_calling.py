@@ -23,7 +23,7 @@ from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.prompting import prompts
 from fctncalling.envs.rewards import STRICT_REWARDS, UserReward, get_reward, is_foreign
 from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText, cut_text
-from fctncalling.envs.task_set import task_set
+from fctncalling.envs.task_set import TaskSet, task_set
 from fctncalling.envs.tools.bfcl.long_context import LongContextError
 from fctncalling.envs.tools.local_corpus import CorpusError
 from fctncalling.envs.user_tools import ToolsArgument, UserTools
@@ -119,7 +119,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         self,
         *,
         dataset_path: str | Path | None = None,
-        tasks: Sequence[Task] | None = None,
+        tasks: Sequence[Task] | TaskSet | None = None,
         handler: str = "auto",
         reward: str | UserReward = "success",
         max_steps_per_turn: int = 20,
@@ -140,7 +140,8 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         self.observation_space = UnicodeText(OBSERVATION_BYTES)
         self._tools = UserTools(tools)
         found = task_set(dataset_path, tasks, self._tools.specified)
-        self._tools.import_task_tools(found.tasks, found.origin, allowed=allow_task_tools)
+        self._tools.import_task_tools(found.with_tool_paths, found.origin, allowed=allow_task_tools)
+        self._tools.refuse_clashes(found.tasks, found.origin)
         self._tasks = found
         self._runner = EpisodeRunner(
             handler=get_handler(handler),
@@ -159,7 +160,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
     @property
     def tasks(self) -> tuple[Task, ...]:
         """What is played, in order."""
-        return tuple(self._tasks.tasks)
+        return self._tasks.tasks
 
     @property
     def task(self) -> Task:

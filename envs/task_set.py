@@ -24,13 +24,14 @@ class UnknownTask(KeyError):
 
 
 class TaskSet:
-    """Tasks in order and by id."""
+    """Tasks in order and by id; environments can share one, which is read-only."""
 
-    def __init__(self, tasks: Sequence[Task], origin: str) -> None:
+    def __init__(self, tasks: Sequence[Task], origin: str = "tasks") -> None:
         if not tasks:
             raise ValueError(f"{origin} holds no task: expected at least one.")
-        self.tasks = tasks
+        self.tasks = tuple(tasks)
         self.origin = origin
+        self.with_tool_paths = tuple(task for task in self.tasks if task.tool_paths)
         self._by_id = {task.id: task for task in tasks}
         if twice := [
             task_id for task_id, count in Counter(task.id for task in tasks).items() if count > 1
@@ -71,11 +72,12 @@ class TaskSet:
 
 def task_set(
     dataset_path: str | Path | None = None,
-    tasks: Sequence[Task] | None = None,
+    tasks: Sequence[Task] | TaskSet | None = None,
     self_documented: Collection[str] = (),
 ) -> TaskSet:
     """Return the given tasks, those of a file, or (neither given) the embedded training set.
 
+    A TaskSet and a file that was read before are shared: hundreds of environments start at once.
     Of the `self_documented` classes the file may lack function docs.
     """
     if tasks is not None:
@@ -83,6 +85,8 @@ def task_set(
             raise ValueError(
                 f"dataset_path={str(dataset_path)!r} and tasks are both given: pass one of the two."
             )
+        if isinstance(tasks, TaskSet):
+            return tasks
         tasks = tuple(tasks)
         for task in tasks:
             if not isinstance(task, Task):
@@ -91,7 +95,7 @@ def task_set(
                     "fctncalling.data.bfcl.load_tasks reads them from a file (or pass "
                     "dataset_path)."
                 )
-        return TaskSet(tasks, "tasks")
+        return TaskSet(tasks)
     path = (embedded_path("train") if dataset_path is None else task_path(dataset_path)).resolve()
     # The siblings load_tasks looks into are part of the key: an edited answer file is read anew.
     siblings = (
@@ -99,10 +103,8 @@ def task_set(
         path.parent / "possible_answer" / path.name,
         path.parent / "multi_turn_func_doc",
     )
-    return TaskSet(
-        _loaded(path, tuple(_stamp(sibling) for sibling in siblings), frozenset(self_documented)),
-        str(path),
-    )
+    stamps = tuple(_stamp(sibling) for sibling in siblings)
+    return _loaded(path, stamps, frozenset(self_documented))
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
@@ -116,5 +118,5 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 @lru_cache(maxsize=8)
 def _loaded(
     path: Path, stamps: tuple[tuple[int, int] | None, ...], self_documented: frozenset[str]
-) -> tuple[Task, ...]:
-    return tuple(load_tasks(path, self_documented=self_documented))
+) -> TaskSet:
+    return TaskSet(tuple(load_tasks(path, self_documented=self_documented)), str(path))

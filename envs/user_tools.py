@@ -92,7 +92,7 @@ class UserTools:
     def import_task_tools(self, tasks: Iterable[Task], origin: str, *, allowed: bool) -> None:
         """Import the classes that tasks name by their paths, unless specified by the user.
 
-        Raises TaskError, and ToolDefinitionError as `refuse_clashes`.
+        Raises TaskError.
 
         `allowed`: whether the user asked for it. `origin`: where the tasks come from, for the
         messages.
@@ -108,7 +108,6 @@ class UserTools:
                 )
             if name not in paths:
                 paths[name], self.classes[name] = path, imported_tool(path, place)
-        self.refuse_clashes(tasks, origin)
 
     def refuse_clashes(self, tasks: Iterable[Task], origin: Path | str) -> None:
         """Raise ToolDefinitionError for an MCP tool that a task's own function would hide.

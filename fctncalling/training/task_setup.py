@@ -15,6 +15,7 @@ from fctncalling.data.types import Task
 from fctncalling.envs.handlers import TEXT_HANDLERS, get_handler
 from fctncalling.envs.named_tools import named_by_path
 from fctncalling.envs.rewards import ClarifyReward, UserReward
+from fctncalling.envs.task_set import TaskSet
 from fctncalling.envs.tool_text.env import ToolTextEnv
 from fctncalling.envs.tool_text.presets import JOBS
 from fctncalling.envs.tool_text.tasks import TaskList
@@ -85,11 +86,11 @@ def _function_calling_setup(config: TrainConfig, run_config: RunConfig) -> TaskS
     reward, user = _reward(config, run_config), _user(run_config.user, config.seed)
     _check_handler(run_config.handler)
     training, held_out = _checked_tasks(config, run_config, user_classes)
-    tasks = tuple({task.id: task for task in (*training, *held_out)}.values())
+    tasks = TaskSet(tuple({task.id: task for task in (*training, *held_out)}.values()))
     if run_config.mcp:
-        _check_names(tools, user_classes, tasks)
+        _check_names(tools, user_classes, tasks.tasks)
 
-    def make_env_over(tasks: Sequence[Task]) -> FunctionCallingEnv:
+    def make_env_over(tasks: Sequence[Task] | TaskSet) -> FunctionCallingEnv:
         return FunctionCallingEnv(
             tasks=tasks,
             handler=run_config.handler,
