@@ -16,6 +16,8 @@ from torch import Tensor
 
 from fctncalling.algorithms.algorithm import AdvantageEstimate, Trajectories
 
+CRITIC_SHARES = (1.0, 0.5, 0.0)  # of the critic's values; where equal, the first
+
 
 def less_group_baseline(estimate: AdvantageEstimate, group: Tensor) -> AdvantageEstimate:
     """Return advantages less the mean first advantage of the group's other episodes.
@@ -43,6 +45,74 @@ def less_group_baseline(estimate: AdvantageEstimate, group: Tensor) -> Advantage
     return estimate._replace(advantages=advantages)
 
 
+def less_shrunk_baseline(
+    estimate: AdvantageEstimate, trajectories: Trajectories
+) -> AdvantageEstimate:
+    """Return advantages less the critic and the group's others, each as far as it pays.
+
+    An action is compared with the same action, by index, of the group's other episodes: their mean
+    times between / (between + within / (G - 1)), of their G - 1. The critic's values count for the
+    share that leaves the least variance. Shares and variances come from the *other* groups, so an
+    episode's baseline does not depend on its own actions and the gradient stays unbiased. A batch
+    of one group measures nothing and keeps the critic's credit.
+    """
+    group = torch.unique(trajectories.group, return_inverse=True)[1]
+    begins = trajectories.begins_action()
+    number = trajectories.action_number().clamp(min=0)  # (E, L)
+    present = _by_action(begins.double(), begins, number) > 0
+    values = _by_action(trajectories.values, begins, number).double()
+    critics = _by_action(estimate.advantages, begins, number).double()
+    least = torch.full_like(values, torch.inf)
+    baselines, shares = torch.zeros_like(values), torch.ones_like(values)
+    for share in CRITIC_SHARES:
+        credit = critics + (1.0 - share) * values
+        found, variance = _shrunk_mean(torch.where(present, credit, 0.0), present, group)
+        better = variance < least
+        least = torch.where(better, variance, least)
+        baselines = torch.where(better, found, baselines)
+        shares = torch.where(better, share, shares)
+    lent = (1.0 - shares.gather(1, number)).to(trajectories.values) * trajectories.values
+    credit = estimate.advantages + lent - baselines.gather(1, number).to(lent)
+    advantages = torch.where(estimate.loss_mask, credit, estimate.advantages)
+    return estimate._replace(advantages=advantages)
+
+
+def _shrunk_mean(credit: Tensor, present: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the shrunk mean of the group's others, and the variance it leaves, both (E, A).
+
+    Variances are about 0, what the critic expects of every task. `between` of an action index is
+    the mean square of the groups' true means, from all groups but the episode's own; what chance
+    alone shows at two standard errors counts as none.
+    """
+    blank = torch.zeros(int(group.max()) + 1, credit.shape[1], dtype=credit.dtype)
+    blank = blank.to(credit.device)
+    counts, sums, squares = (  # (groups, A)
+        blank.index_add(0, group, each) for each in (present.double(), credit, credit.square())
+    )
+    of_means = sums.square() / counts.clamp(min=1.0)
+    scatter, freedom, of_means, seen, groups = (
+        each.sum(0) - each
+        for each in (
+            squares - of_means,
+            (counts - 1.0).clamp(min=0.0),
+            of_means,
+            counts,
+            (counts > 0).double(),
+        )
+    )
+    within = scatter.clamp(min=0.0) / freedom.clamp(min=1.0)
+    excess, scale = of_means - groups * within, seen.clamp(min=1.0)
+    between = (excess / scale).clamp(min=0.0)
+    sure = ((excess - 2.0 * (2.0 * groups).sqrt() * within) / scale).clamp(min=0.0)
+    others = (counts[group] - 1.0).clamp(min=0.0)
+    noise = within[group] / others.clamp(min=1.0)
+    measured = (freedom[group] > 0) & (others > 0)
+    share = torch.where(measured, sure[group] / (sure[group] + noise).clamp(min=1e-12), 0.0)
+    mean = (sums[group] - credit) / others.clamp(min=1.0)
+    variance = within[group] + (1.0 - share).square() * between[group] + share.square() * noise
+    return share * mean, torch.where(freedom[group] > 0, variance, 0.0)
+
+
 def state_matched(
     estimate: AdvantageEstimate,
     trajectories: Trajectories,
@@ -59,7 +129,8 @@ def state_matched(
     """
     begins = trajectories.begins_action()
     number = trajectories.action_number().clamp(min=0)  # (E, L)
-    rewards, values = _by_action(trajectories, begins, number)
+    rewards = _by_action(trajectories.rewards, trajectories.acted, number)
+    values = _by_action(trajectories.values, begins, number)
     counts = begins.sum(1).tolist()
     togo = [_returns_to_go(rewards[e, :n].tolist(), discount) for e, n in enumerate(counts)]
     visits = _visits(hashes, togo, trajectories.group.tolist())
@@ -85,16 +156,11 @@ def state_matched(
     return estimate._replace(advantages=advantages)
 
 
-def _by_action(trajectories: Trajectories, begins: Tensor, number: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the reward of each action and the critic's value before it, both (E, A)."""
-    shape = (len(begins), int(number.max()) + 1)
-
-    def summed(tokens: Tensor) -> Tensor:
-        blank = torch.zeros(shape, dtype=tokens.dtype, device=tokens.device)
-        return blank.scatter_add_(1, number, tokens)
-
-    rewards = summed(torch.where(trajectories.acted, trajectories.rewards, 0.0))
-    return rewards, summed(torch.where(begins, trajectories.values, 0.0))
+def _by_action(tokens: Tensor, at: Tensor, number: Tensor) -> Tensor:
+    """Return the sum over each action of a token quantity where `at` holds, (E, A)."""
+    kept = torch.where(at, tokens, torch.zeros_like(tokens))
+    blank = torch.zeros(len(number), int(number.max()) + 1, dtype=kept.dtype, device=kept.device)
+    return blank.scatter_add_(1, number, kept)
 
 
 def _returns_to_go(rewards: Sequence[float], discount: float) -> list[float]:

@@ -13,7 +13,11 @@ from fctncalling.algorithms.algorithm import AdvantageEstimate, Algorithm, Traje
 from fctncalling.algorithms.batch import Experience, Minibatch
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
-from fctncalling.algorithms.group_baseline import less_group_baseline, state_matched
+from fctncalling.algorithms.group_baseline import (
+    less_group_baseline,
+    less_shrunk_baseline,
+    state_matched,
+)
 from fctncalling.algorithms.learning_signal import outcome_spread, whiten_by_spread
 from fctncalling.algorithms.minibatches import bootstrap_values
 from fctncalling.algorithms.nan_guard import check_finite
@@ -170,6 +174,8 @@ def _estimate(
     estimate = algorithm.estimate(trajectories, config)
     if config.group_baseline == "leave_one_out":
         estimate = less_group_baseline(estimate, trajectories.group)
+    if config.group_baseline == "shrunk":
+        estimate = less_shrunk_baseline(estimate, trajectories)
     if config.group_baseline == "state":
         hashes = [episode.state_hashes for episode in experience.episodes]
         estimate = state_matched(estimate, trajectories, hashes, config.discount)

@@ -38,10 +38,10 @@ def trainer_estimators(config: TrainConfig) -> dict[str, TrainConfig]:
     found |= {
         f"TPPO_lambda_{lam:g}": replace(plain, algorithm_name="TPPO", lam=lam) for lam in LAMBDAS
     }
-    found["TPPO_leave_one_out"] = replace(
-        plain, algorithm_name="TPPO", group_baseline="leave_one_out"
-    )
-    found["TPPO_state"] = replace(plain, algorithm_name="TPPO", group_baseline="state")
+    found |= {
+        f"TPPO_{baseline}": replace(plain, algorithm_name="TPPO", group_baseline=baseline)
+        for baseline in ("leave_one_out", "shrunk", "state")
+    }
     found["GRPO_step"] = replace(plain, algorithm_name="GRPO", group_credit="step")
     return found
 
