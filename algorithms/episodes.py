@@ -37,6 +37,7 @@ class TokenRecord:
     rewards: list[float]  # the step's reward on the token that ends its action, 0.0 elsewhere
     role: str = ""  # info["role"] of its acted tokens; empty where the environment names none
     joint: RowArrays | None = None  # what a central critic reads in its place (see joint_rows)
+    version: int | None = None  # of the weights that sampled it; None: those of its round
 
     @property
     def num_tokens(self) -> int:
@@ -59,11 +60,11 @@ class TokenRecord:
     def __getstate__(self) -> Any:
         packed = self.__dict__.get(PACKED)
         packed = pack_row(self) if packed is None else packed
-        return self.__dict__ if packed is None else (packed, self.role)
+        return self.__dict__ if packed is None else (packed, self.role, self.version)
 
     def __setstate__(self, state: Any) -> None:
         if isinstance(state, tuple):
-            state = {PACKED: state[0], "role": state[1]}
+            state = {PACKED: state[0], "role": state[1], "version": state[2]}
         self.__dict__.update(state)
 
     def __getattr__(self, name: str) -> Any:

@@ -255,7 +255,8 @@ def tokens_json(rows: Sequence[TokenRecord]) -> list[dict[str, Any]]:
     """Return the ids of each row, and who wrote them as run lengths: context, policy, context, ...
 
     Where a chat template rewrites history, a row repeats much of the one before it: `shared` ids at
-    its beginning are the same, and `ids` are the others. `runs` are those of the whole row.
+    its beginning are the same, and `ids` are the others. `runs` are those of the whole row,
+    `version` is that of its weights, where the row knows one.
     """
     found: list[dict[str, Any]] = []
     before: Sequence[int] = ()
@@ -267,6 +268,7 @@ def tokens_json(rows: Sequence[TokenRecord]) -> list[dict[str, Any]]:
         runs = [len(list(run)) for _, run in itertools.groupby(row.acted)]
         runs = [0, *runs] if row.acted[:1] == [True] else runs
         found.append({"shared": shared, "ids": row.ids[shared:], "runs": runs})
+        found[-1] |= {} if row.version is None else {"version": row.version}
         before = row.ids
     return found
 

@@ -1,6 +1,7 @@
 """A tool-calling agent of smolagents, with a tool of its own and a reward that it tells.
 
 It words its history anew ("Calling tools: ..."), so each of its steps is a row of its own.
+Its model forces calls unless told otherwise, and nothing is forced on a policy that learns.
 
     pip install 'smolagents[openai]'
     fctncalling gateway --port 8080 --output recorded
@@ -30,7 +31,7 @@ def create_ticket(title: str, priority: int) -> str:
 
 
 base_url = sys.argv[1]
-model = OpenAIServerModel("policy", api_base=base_url, api_key=KEY)
+model = OpenAIServerModel("policy", api_base=base_url, api_key=KEY, tool_choice="auto")
 agent = ToolCallingAgent(tools=[create_ticket], model=model, max_steps=3)
 agent.run("Please create a ticket called laptop with priority 3.")
 body = json.dumps({"reward": float("laptop" in MADE), "end": True}).encode()

@@ -25,7 +25,7 @@ from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.cli.train import main as train
 from fctncalling.data.bfcl import embedded_path
-from fctncalling.lab.gateway.agent_process import read_outcome
+from fctncalling.lab.gateway.agent_process import EpisodeOffer, LastingAgent, read_outcome
 from fctncalling.lab.gateway.agent_source import AgentSource, agent_source
 from fctncalling.training.rollouts.rollout_backends import LocalRollout, RolloutRound
 from fctncalling.training.run_config import RunConfig
@@ -121,6 +121,7 @@ def test_an_agent_outside_gives_the_gradient_of_the_environment() -> None:
         assert [row.acted for row in one.rows] == [row.acted for row in other.rows]
         assert [row.rewards for row in one.rows] == [row.rewards for row in other.rows]
         assert (one.success, one.env_seed) == (other.success, other.env_seed)
+        assert [row.version for row in other.rows] == [0] * len(other.rows)
     assert len({record.success for record in direct}) == 2
     gradients = [gradient(policy, episodes) for episodes in (direct, outside)]
     assert gradients[0].abs().max() > 1e-3
@@ -188,6 +189,15 @@ def test_an_agent_that_dies_is_started_again(tmp_path: Path) -> None:
 def test_an_agent_that_always_dies_ends_the_run(tmp_path: Path) -> None:
     with pytest.raises(RolloutError, match="code 7"):
         played(scripted(tmp_path, "os._exit(7)"))
+
+
+def test_no_agent_is_started_once_the_run_is_over(tmp_path: Path) -> None:
+    agent = LastingAgent(scripted(tmp_path, "say(told, reward=1)"))
+    offer = EpisodeOffer("one", "", "", {"id": TASKS[0]})
+    assert agent.play(offer, lambda: None, 20.0).reward == 1
+    agent.close()
+    with pytest.raises(RolloutError, match="has ended"):
+        agent.play(offer, lambda: None, 20.0)
 
 
 def test_an_agent_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:

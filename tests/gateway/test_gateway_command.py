@@ -11,7 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from gateways import TOOL, GatewayClient, embedded_engine, recorded_lines
+from stub_vllm import vllm_stub
+from tiny_models import CHATML, save_tiny, tiny_tokenizer
+from transformers import AutoModelForCausalLM
 
 from fctncalling.cli.evaluate import main
 from fctncalling.training.supervised.demonstrations import successful_episodes
@@ -63,6 +67,45 @@ def test_json_tells_the_address_and_the_counts(tmp_path: Path) -> None:
     assert counts == {"valid": 1, "invalid": {}, "drift": {}}
 
 
+@pytest.mark.parametrize("processed", [True, False])
+def test_a_vllm_server_answers(processed: bool, tmp_path: Path) -> None:
+    model, output = save_tiny(tmp_path / "tiny"), tmp_path / "out"
+    tiny_tokenizer(CHATML).save_pretrained(model)
+    with vllm_stub(model, processed_logprobs=processed) as stub:
+        flags = ["--model", str(model), "--vllm_url", stub.url, "--port", "0", "--temperature=0.7"]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fctncalling", "gateway", *flags, "--output", str(output)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not processed:
+            assert "--logprobs-mode processed_logprobs" in process.communicate(timeout=30)[1]
+            assert process.returncode == 2
+            return
+        server: Any = _Address(re.search(r"http://[\d.:]+", line)[0])  # type: ignore[index]
+        client = GatewayClient(server, "one")
+        message = client.chat([ASK], max_tokens=5)["message"]
+        client.chat([ASK, message, {"role": "user", "content": "thanks"}], max_tokens=5)
+        client.post("/reward", reward=1, end=True)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+        asked = [body for body in stub.bodies if body["max_tokens"] > 1]
+    assert process.returncode == 0
+    [told] = recorded_lines(output)
+    first, second = told["forest"]
+    assert [body["temperature"] for body in asked] == [0.7, 0.7]
+    assert asked[0]["prompt"] == first["context"]
+    assert asked[1]["prompt"] == first["context"] + first["ids"] + second["context"]
+    row = torch.tensor([asked[1]["prompt"] + second["ids"]])
+    logits: Any = AutoModelForCausalLM.from_pretrained(model)(row).logits[0] / 0.7
+    place = len(asked[1]["prompt"])
+    chances = logits.log_softmax(-1)[place - 1 : -1].gather(1, row[0, place:, None])[:, 0]
+    assert torch.allclose(chances, torch.tensor(second["logprobs"]), atol=1e-5)
+
+
 def test_a_line_has_the_forest_with_its_log_probabilities(recorded: Path) -> None:
     one, two = recorded_lines(recorded)
     assert (one["session"], one["success"], one["return"]) == ("one", True, 1.0)
@@ -96,6 +139,7 @@ def test_good_sessions_are_demonstrations(recorded: Path) -> None:
         (["--reward", "nowhere:score"], "--reward nowhere:score: cannot be imported"),
         (["--handler", "nobody"], 'no handler is called "nobody"'),
         (["--port", "99999"], "port must be 0-65535"),
+        (["--vllm_url", "http://127.0.0.1:9"], "http://127.0.0.1:9: no vLLM server answers there"),
     ],
 )
 def test_a_mistake_costs_one_line(

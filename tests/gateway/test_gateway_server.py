@@ -125,6 +125,12 @@ BAD_BODIES: dict[str, Any] = {
     "calls": {"messages": [{"role": "assistant", "tool_calls": [5]}]},
     "tools": {"messages": HELLO, "tools": [{"name": "f"}]},
     "tool_choice": {"messages": HELLO, "tool_choice": "maybe"},
+    "tool_choice required": {"messages": HELLO, "tools": [TOOL], "tool_choice": "required"},
+    "tool_choice named": {
+        "messages": HELLO,
+        "tools": [TOOL],
+        "tool_choice": {"type": "function", "function": {"name": "f"}},
+    },
     "n": {"messages": HELLO, "n": 10**9},
     "n true": {"messages": HELLO, "n": True},
     "temperature": {"messages": HELLO, "temperature": "hot"},
@@ -293,8 +299,8 @@ def test_rewards_are_numbers_behind_an_action(gateway: RunningGateway) -> None:
 
 def test_what_would_change_the_distribution_is_told(gateway: RunningGateway) -> None:
     client = gateway.client("a")
-    client.chat(HELLO, tools=[TOOL], tool_choice="required", top_p=0.9, presence_penalty=0)
-    assert client.ask("GET", "/s/a")[1]["ignored"] == {"top_p": 1, "tool_choice": 1}
+    client.chat(HELLO, tools=[TOOL], top_p=0.9, presence_penalty=0)
+    assert client.ask("GET", "/s/a")[1]["ignored"] == {"top_p": 1}
 
 
 def test_sessions_and_connections_are_bounded(gateway: RunningGateway) -> None:

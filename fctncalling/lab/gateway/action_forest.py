@@ -126,7 +126,7 @@ def training_rows(
         action = forest.actions[number]
         goes_on = before is not None and action.parent == before.number
         if before is None or not goes_on or action.version != before.version:
-            rows.append(TokenRecord([], [], [], [], []))
+            rows.append(TokenRecord([], [], [], [], [], version=action.version))
             _append_context(rows[-1], forest.prompt(number))
         else:
             _append_context(rows[-1], action.context)

@@ -71,6 +71,7 @@ class LastingAgent:
         self._lock = threading.Lock()
         self._run: _AgentRun | None = None
         self._deaths = 0
+        self._closed = False
 
     def play(self, offer: EpisodeOffer, began: Since, timeout_s: float) -> AgentOutcome:
         """Return what came of an episode."""
@@ -91,12 +92,16 @@ class LastingAgent:
                 return AgentOutcome(error=f"the agent was not done after {timeout_s:g} s")
 
     def close(self) -> None:
-        """End the process."""
+        """End the process; no other is started."""
+        with self._lock:
+            self._closed = True
         if self._run is not None:
             self._run.end()
 
     def _running(self) -> _AgentRun:
         with self._lock:
+            if self._closed:
+                raise RolloutError("--agent_command: the run has ended")
             if self._run is not None and self._run.code is not None:
                 self._deaths += 1
                 if self._deaths >= MAX_DEATHS:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from fctncalling.model_import.model_folder import missing_model
 
 if TYPE_CHECKING:
-    from fctncalling.algorithms.generation.engine import GenerationEngine
+    from fctncalling.algorithms.generation.engine_api import Engine
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
 
@@ -30,6 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's arguments."""
     parser.add_argument(
         "--model", metavar="FOLDER", help="folder of a model; default: the embedded one"
+    )
+    parser.add_argument(
+        "--vllm_url",
+        metavar="URL",
+        help="vLLM servers, comma-separated, that sample; --model is then the tokenizer's folder",
     )
     parser.add_argument("--host", default="127.0.0.1", help="address; default: %(default)s")
     parser.add_argument(
@@ -201,8 +206,12 @@ def _template(args: argparse.Namespace, folder: str) -> tuple[ChatTemplate, int]
     return template, getattr(config, "max_position_embeddings", None) or 4096
 
 
-def _engine(args: argparse.Namespace, folder: str, template: ChatTemplate) -> GenerationEngine:
-    """Return the engine over a model."""
+def _engine(args: argparse.Namespace, folder: str, template: ChatTemplate) -> Engine:
+    """Return the engine over a model, or over the servers that have it."""
+    if args.vllm_url:
+        from fctncalling.lab.gateway.served_model import served_engine
+
+        return served_engine(args.vllm_url, template, args.max_new_tokens)
     import torch
     from transformers import AutoModelForCausalLM
     from transformers.utils.logging import disable_progress_bar

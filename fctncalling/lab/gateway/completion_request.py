@@ -55,12 +55,12 @@ class CompletionRequest:
 def chat_request(body: Mapping[str, Any]) -> CompletionRequest:
     """Return the request of a body of /v1/chat/completions; GatewayError where it is none."""
     tools, choice = checked_tools(body.get("tools")), body.get("tool_choice")
-    ignored = _ignored(body)
-    if isinstance(choice, dict) or choice == "required":
-        ignored += ("tool_choice",)  # nothing is forced on the policy: read as "auto"
-    elif choice not in (None, "auto", "none"):
+    if choice not in (None, "auto", "none"):
         raise GatewayError(
-            400, f"tool_choice: got {choice!r:.60}, expected auto or none", param="tool_choice"
+            400,
+            f"tool_choice: got {choice!r:.60}, but nothing is forced on the policy, which learns "
+            'from what it samples: send "auto" or "none", or leave it out',
+            param="tool_choice",
         )
     if body.get("top_logprobs"):
         raise GatewayError(
@@ -74,7 +74,7 @@ def chat_request(body: Mapping[str, Any]) -> CompletionRequest:
         tools=tuple(tools),
         reads_calls=bool(tools) and choice != "none",
         logprobs=_boolean(body, "logprobs"),
-        ignored=ignored,
+        ignored=_ignored(body),
         **_common(body),
     )
 
