@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fctncalling.data.bfcl import TaskError, embedded_path, iter_tasks, load_tasks
     from fctncalling.data.types import Call, Episode, FunctionDoc, StepRecord, Task, Verdict
     from fctncalling.envs.dialogue import Dialogue, info_to_json, opening, score
+    from fctncalling.envs.dialogue.played_task import aplay, play
     from fctncalling.envs.function_calling import FunctionCallingEnv
     from fctncalling.envs.judging.judge import judge
     from fctncalling.evaluation.play_episodes import play_episodes
@@ -39,12 +40,14 @@ __all__ = [
     "Trainer",
     "Verdict",
     "__version__",
+    "aplay",
     "embedded_path",
     "info_to_json",
     "iter_tasks",
     "judge",
     "load_tasks",
     "opening",
+    "play",
     "play_episodes",
     "score",
 ]
@@ -64,12 +67,14 @@ _HOME = {
     "TrainConfig": "fctncalling.algorithms.config",
     "Trainer": "fctncalling.training.trainer",
     "Verdict": "fctncalling.data.types",
+    "aplay": "fctncalling.envs.dialogue.played_task",
     "embedded_path": "fctncalling.data.bfcl",
     "info_to_json": "fctncalling.envs.dialogue",
     "iter_tasks": "fctncalling.data.bfcl",
     "judge": "fctncalling.envs.judging.judge",
     "load_tasks": "fctncalling.data.bfcl",
     "opening": "fctncalling.envs.dialogue",
+    "play": "fctncalling.envs.dialogue.played_task",
     "play_episodes": "fctncalling.evaluation.play_episodes",
     "score": "fctncalling.envs.dialogue",
 }
