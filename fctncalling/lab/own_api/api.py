@@ -12,6 +12,9 @@ from fctncalling.data.types import FunctionDoc
 class SpecificationError(ValueError):
     """Specification that cannot be used; the message names the place and the cure in one line."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
+
 
 @dataclass(frozen=True)
 class OwnApi:

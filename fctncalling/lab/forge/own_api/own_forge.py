@@ -12,10 +12,11 @@ from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
 from fctncalling.lab.forge.forge_files import ForgeFiles
 from fctncalling.lab.forge.own_api.askable_api import AskableApi, askable_api
 from fctncalling.lab.forge.own_api.coverage import coverage_page
-from fctncalling.lab.forge.own_api.own_entries import OWN_CATEGORIES
+from fctncalling.lab.forge.own_api.own_entries import OWN_CATEGORIES, own_entry
 from fctncalling.lab.forge.own_api.own_run import OwnForgeRun
 from fctncalling.lab.forge.own_api.own_settings import OwnForgeSettings
 from fctncalling.lab.forge.own_api.own_single_turn import can_be_open
+from fctncalling.lab.forge.single_turn.forged_task import NoSuchTask
 from fctncalling.lab.own_api.api import OwnApi
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.kinds.find import guess_note
@@ -78,7 +79,7 @@ def _made(
     settings = OwnForgeSettings(
         num_tasks,
         args.seed,
-        own_categories(args.category, askable),
+        own_categories(args.category, askable, args.seed),
         api,
         tuple((flag, getattr(args, flag)) for flag in _FLAGS),
         askable.held_out,
@@ -109,7 +110,7 @@ def _write(files: ForgeFiles, settings: OwnForgeSettings, askable: AskableApi) -
         files.finish()
 
 
-def own_categories(named: Sequence[str] | None, api: AskableApi) -> tuple[str, ...]:
+def own_categories(named: Sequence[str] | None, api: AskableApi, seed: int) -> tuple[str, ...]:
     """Return the categories to make: those named, else all that the API allows."""
     allowed = [
         name
@@ -119,10 +120,21 @@ def own_categories(named: Sequence[str] | None, api: AskableApi) -> tuple[str, .
     if not any(_may_be_open(api, name) for name in api.names):
         allowed.remove("clarify")
     if named is None:
-        return tuple(allowed)
+        if given := tuple(name for name in allowed if _gives(api, name, seed)):
+            return given
+        raise InputError(f"{api.api.source}: no request can be made: --phrases FILE can give some")
     if unknown := [name for name in named if name not in allowed]:
         raise InputError(f"--category {unknown[0]}: this API allows {', '.join(allowed)}")
     return tuple(name for name in allowed if name in named)
+
+
+def _gives(api: AskableApi, category: str, seed: int) -> bool:
+    """Return whether an API gives tasks of a category: a lone function cannot be called twice."""
+    try:
+        own_entry(api, category, seed, 0, 0)
+    except NoSuchTask:
+        return False
+    return True
 
 
 def _may_be_open(api: AskableApi, name: str) -> bool:

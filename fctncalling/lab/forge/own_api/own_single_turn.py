@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -69,7 +70,7 @@ def _several_things(api: AskableApi, rng: Random, function: str) -> OwnDraft:
     if len(first.arguments) > 1 and rng.random() < 0.4:
         each = rng.choice((", each of them", " each", ", both the same", " in each case"))
         each = each if len(things) == 2 else " each"
-        said = Said(f"{said.phrase}{each}", said.mood, said.sentences)
+        said = replace(said, phrase=f"{said.phrase}{each}")
     return OwnDraft(request_text([said], rng), calls, [frame])
 
 
@@ -105,7 +106,7 @@ def _twice_otherwise(api: AskableApi, rng: Random, function: str) -> OwnDraft:
             f"one time {one}, one time {two}",
         )
     )
-    said = Said(f"{said.phrase}, {both}", said.mood, said.sentences)
+    said = replace(said, phrase=f"{said.phrase}, {both}")
     return OwnDraft(request_text([said], rng), calls, [frame])
 
 

@@ -99,6 +99,8 @@ def wrong_value(value: Any, accepted: list[Any]) -> Any:
     if isinstance(value, list):
         return [*value, value[-1]] if value else ["value"]
     if isinstance(value, dict):
+        if not value:
+            return {"other": "value"}
         key = next(iter(value))
         return {**value, key: wrong_value(value[key], [])}
     return f"{value} or other"

@@ -65,8 +65,10 @@ class ArgumentKind:
         if self.kind == "array":
             return self.item is not None and self.item.can_be_asked
         if self.kind == "object":
-            needed = [each for each in self.properties.values() if each.required]
-            return bool(self.properties) and all(each.can_be_asked for each in needed)
+            each_key = self.properties.values()
+            return any(each.can_be_asked for each in each_key) and all(
+                each.can_be_asked for each in each_key if each.required
+            )
         if self.kind == "one_of":
             return any(each.can_be_asked for each in self.alternatives)
         return self.kind != "unknown"
@@ -78,11 +80,9 @@ class ArgumentKind:
         if self.kind == "array":
             return self._draw_items(rng)
         if self.kind == "object":
-            return {
-                name: each.draw(rng)
-                for name, each in self.properties.items()
-                if each.can_be_asked and (each.required or rng.random() < 0.35)
-            }
+            askable = {name: each for name, each in self.properties.items() if each.can_be_asked}
+            kept = [name for name, each in askable.items() if each.required or rng.random() < 0.35]
+            return {name: askable[name].draw(rng) for name in kept or [rng.choice([*askable])]}
         if self.kind == "one_of":
             return rng.choice([each for each in self.alternatives if each.can_be_asked]).draw(rng)
         return draw_scalar(self, rng)

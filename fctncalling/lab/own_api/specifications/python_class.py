@@ -22,11 +22,16 @@ def class_functions(spec: str, scenarios: Path | None = None) -> OwnApi:
         tool = named_object(spec)
     except ImportError as error:
         raise SpecificationError(f"{spec}: cannot be imported: {error}") from None
+    except SystemExit as error:
+        raise SpecificationError(
+            f"{spec}: cannot be imported: it ends the program (exit code {error}): put what runs "
+            'under if __name__ == "__main__"'
+        ) from None
     if not isinstance(tool, type):
         raise SpecificationError(f"{spec}: is {tool!r:.60}: expected a class")
     try:
         instance = tool()
-    except Exception as error:  # whatever the class does when it is made
+    except (Exception, SystemExit) as error:  # whatever the class does when it is made
         raise SpecificationError(
             f"{spec}: cannot be made without arguments ({type(error).__name__}: {error}): give its "
             "__init__ defaults, and what varies in _load_scenario(scenario)"

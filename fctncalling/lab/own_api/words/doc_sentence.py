@@ -54,15 +54,25 @@ _VERBS_OF_QUESTIONS = [
     "contains",
     "offers",
 ]
+_MARKUP = re.compile(r"```.*?(?:```|\Z)|<[^<>]{1,200}>|^\s*[|#].*$", re.DOTALL | re.MULTILINE)
 _PLAIN_VERB = re.compile(r"^[a-z]+$")
 
 
 def first_sentence(description: str) -> str:
     """Return a description's first sentence, without brackets and without what it is a tool for."""
-    plain = re.sub(r"\s*\([^)]*\)|`|\*+", "", " ".join(description.split()))
+    plain = re.sub(r"\s*\([^)]*\)|[`{}]|\*+", "", " ".join(_unmarked(description).split()))
     # A colon or dash begins a list or an aside; a comma before "with" or a gerund one as well.
     head = re.split(r"(?<=\w)[.!?](?:\s|$)|[:;]\s| - | \u2013 ", plain, maxsplit=1)[0]
     return _FRONT.sub("", head).strip().rstrip(".")
+
+
+def _unmarked(description: str) -> str:
+    """Return a description without code blocks, tags, tables and headings.
+
+    One of nothing else stays as it is.
+    """
+    plain = _MARKUP.sub(" ", description)
+    return plain if plain.strip() else description
 
 
 def imperative(description: str, name: str) -> str:

@@ -31,11 +31,15 @@ _PLURAL = (
 
 @dataclass(frozen=True)
 class Said:
-    """What one call says: the phrase with its clauses, and the sentences behind it."""
+    """What one call says: the phrase with its clauses, and the sentences behind it.
+
+    `front` stands before the phrase where nothing else does, and else behind it.
+    """
 
     phrase: str
     mood: str
     sentences: tuple[str, ...]
+    front: str = ""
 
 
 def said_call(
@@ -108,6 +112,7 @@ def _as_list(
 
 def _assembled(text: str, mood: str, parts: Sequence[SaidValue], rng: Random) -> Said:
     sentences = [part.text for part in parts if part.is_sentence]
+    front = ""
     for part in parts:
         if part.is_sentence:
             continue
@@ -115,19 +120,23 @@ def _assembled(text: str, mood: str, parts: Sequence[SaidValue], rng: Random) ->
             text += f", {part.text.strip('- ')}"
         elif text.endswith("?") or rng.random() < 0.06:
             sentences.insert(0, part.text)
-        elif rng.random() < 0.05 and mood != "ask":
-            text = f"{part.text}, {text}"
+        elif rng.random() < 0.05 and mood != "ask" and not front:
+            front = part.text
         else:
             text += f"{', ' if rng.random() < 0.12 else ' '}{part.text}"
-    return Said(text, mood, tuple(sentences))
+    return Said(text, mood, tuple(sentences), front)
 
 
 def wrapped(said: Said, register: str, rng: Random) -> str:
     """Return a call's words in a register, with the sentences behind them."""
     pattern = rng.choice(registers(said.mood)[register])
-    text = pattern.replace("{p}", said.phrase)
-    if "?" in said.phrase:
-        text = said.phrase
+    phrase = said.phrase
+    if "?" in phrase or phrase.endswith("please"):
+        pattern = "{p}"
+    if said.front:
+        starts = pattern.startswith("{p}") and "?" not in phrase
+        phrase = f"{said.front}, {phrase}" if starts else f"{phrase} {said.front}"
+    text = pattern.replace("{p}", phrase)
     text = _ended(text, register, rng)
     for each in said.sentences:
         if rng.random() < 0.2 and not text.endswith(("?", "!")):
@@ -170,13 +179,19 @@ def request_text(said: Sequence[Said], rng: Random) -> str:
 def _framed(text: str, register: str, rng: Random) -> str:
     frame = registers("frame")
     text = _capital(text)
+    greeting = ""
     if rng.random() < {"polite": 0.35, "terse": 0.05}.get(register, 0.15):
         greeting = rng.choice(frame["greetings"])
-        mark = rng.choice((", ", "! ", ". "))
-        text = f"{greeting}{mark}{_small_first(text) if mark == ', ' else text}"
+    before = behind = ""
     if register != "terse" and rng.random() < 0.16:
         aside = rng.choice(frame["asides"])
-        text = f"{aside} {text}" if rng.random() < 0.5 else f"{text} {aside}"
+        before, behind = (f"{aside} ", "") if rng.random() < 0.5 else ("", f" {aside}")
+    if greeting:
+        mark = rng.choice((", ", "! ", ". "))
+        if mark == ", " and not before:
+            text = _small_first(text)
+        before = f"{greeting}{'! ' if before and mark == ', ' else mark}{before}"
+    text = f"{before}{text}{behind}"
     if rng.random() < {"polite": 0.3, "terse": 0.04}.get(register, 0.1):
         text = f"{text} {rng.choice(frame['endings'])}"
     return text
