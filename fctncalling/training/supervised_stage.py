@@ -43,7 +43,9 @@ def learn_demonstrations(run: TrainingRun, progress: Progress) -> None:
 
 def _evaluate_base(run: TrainingRun) -> dict[str, Any]:
     """Play the held-out tasks, log and return the success rates."""
+    started = time.perf_counter()
     evaluation = run.play_held_out(BASE_VERSION)
+    run.log.timings(0, {"perf/time_s/base_evaluation": time.perf_counter() - started})
     rates = evaluation.metrics().items()
     run.log.metrics(0, {name.replace("eval/", "base/"): value for name, value in rates})
     run.counters.base = run.log_evaluation(evaluation, "base")

@@ -25,7 +25,16 @@ from fctncalling.lab.adapt.command import add_arguments, run
 from fctncalling.lab.adapt.played import NO_CALL, CallCounts, PlayedTasks, episodes_to_show
 from fctncalling.lab.adapt.report import AdaptReport
 from fctncalling.lab.adapt.stage import COST_FILE, StageCost, Stages
-from fctncalling.lab.adapt.task_files import HELD_OUT, TRAIN, entries, write_split
+from fctncalling.lab.adapt.task_files import (
+    HELD_OUT,
+    MULTI_TURN_STEPS,
+    SINGLE_TURN_STEPS,
+    TRAIN,
+    entries,
+    make_tasks,
+    most_steps,
+    write_split,
+)
 
 HEAT = {
     "name": "set_heat",
@@ -256,6 +265,53 @@ def test_whole_of_it_ends_with_a_report_and_a_model_that_loads(tmp_path: Path) -
     assert report["ship"] is (process.returncode == 0)
     assert set(report["costs"]) >= {"probe", "base", "supervised", "supervised_score"}
     AdaptPlan.read(out / "work" / "plan")
+
+
+def test_forged_held_out_tasks_share_no_text_with_those_that_are_learned(tmp_path: Path) -> None:
+    spec = tmp_path / "api.json"
+    spec.write_text(json.dumps([HEAT, DOOR]))
+    made = make_tasks(AdaptSettings(str(spec), tmp_path), tmp_path, 300, 12)
+    train, held_out = entries(tmp_path / TRAIN), entries(tmp_path / HELD_OUT)
+    assert made == len(train) + len(held_out)
+    assert len(held_out) == 12
+    texts = [{json.dumps(each["question"]) for each in part} for part in (train, held_out)]
+    assert len(texts[0]) > 250
+    assert not texts[0] & texts[1]
+
+
+def test_small_api_is_asked_for_as_many_tasks_as_it_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    def forge_few(words: Any) -> int:
+        count = int(words[words.index("--num_tasks") + 1])
+        if count > 50:
+            return 2
+        Path(words[words.index("--output") + 1]).write_text(
+            "".join(json.dumps(task(each)) + "\n" for each in range(count))
+        )
+        return 0
+
+    monkeypatch.setattr("fctncalling.lab.adapt.task_files.command", forge_few)
+    assert make_tasks(AdaptSettings("a:B", tmp_path), tmp_path, 170, 10) == 40
+    assert len(entries(tmp_path / HELD_OUT)) == 10
+    assert capsys.readouterr().err.count("tried instead") == 2
+
+
+def test_only_tasks_of_several_turns_get_many_steps(tmp_path: Path) -> None:
+    settings = AdaptSettings("a:B", tmp_path)
+    assert most_steps(settings) == SINGLE_TURN_STEPS
+    file = tmp_path / "long.json"
+    file.write_text(json.dumps([{**task(1), "id": "multi_turn_base_1"}]))
+    assert most_steps(replace(settings, test=file)) == MULTI_TURN_STEPS
+
+
+def test_slow_answers_of_the_base_model_cost_its_score_alone() -> None:
+    slow = replace(TIMES, base_answer=8.0)
+    plan = plan_for(60.0, slow, num_test=20, tasks_at_hand=None, spent_s=60.0)
+    plain = plan_for(60.0, TIMES, num_test=20, tasks_at_hand=None, spent_s=60.0)
+    assert plan.seconds["base"] > 4 * plan.seconds["score"] / 2
+    assert plan.num_tasks > plain.num_tasks / 2
+    assert 60.0 + sum(plan.seconds.values()) <= 3600
 
 
 def weights_and_answers(out: Path) -> dict[str, str]:

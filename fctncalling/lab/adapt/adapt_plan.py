@@ -31,11 +31,12 @@ class ProbeTimes:
 
     demonstration: float  # a supervised step's share of one
     update_episode: float  # an episode of an update: collected and learned
-    answer: float  # a held-out task, played once
+    answer: float  # a held-out task, played once by a model that was taught
     start: float  # until a stage's work begins
     forged_task: float
     cpu_share: float  # CPU seconds a second
     memory_gb: float
+    base_answer: float = 0.0  # by the base model, which may not know where to end
 
 
 @dataclass(frozen=True)
@@ -87,13 +88,15 @@ def plan_for(
 ) -> AdaptPlan:
     """Return the plan that keeps to the minutes; `spent_s` of them are gone."""
     total = 60.0 * minutes
-    rounds = 3 * SCORE_SHARE * total / 3  # base, supervised and final scores
-    most = (rounds / max(times.answer, 1e-6)) / 3 - num_test
+    slow = max(times.base_answer, times.answer)
+    # One task more costs all three scores: of the base, of the supervised and of the final model.
+    most = SCORE_SHARE * total / max(slow + 2 * times.answer, 1e-6) - num_test
     num_held_out = _rounded(min(max(most, LEAST_HELD_OUT), MOST_HELD_OUT))
     if tasks_at_hand is not None:
         num_held_out = max(1, min(num_held_out, tasks_at_hand // 5))
     score = times.start + (num_held_out + num_test) * times.answer
-    left = total - spent_s - 3 * score - 3 * times.start - LEAST_MARGIN_S
+    base = times.start + (num_held_out + num_test) * slow
+    left = total - spent_s - base - 2 * score - 3 * times.start - LEAST_MARGIN_S
     demonstrations = max(BATCH, SUPERVISED_SHARE * left / (times.demonstration + times.forged_task))
     num_tasks = _rounded(min(demonstrations, MOST_TASKS)) + num_held_out
     if tasks_at_hand is not None:
@@ -107,7 +110,7 @@ def plan_for(
     updates = min(int(_rounded(updates)) if updates else 0, 200)
     seconds = {
         "tasks": times.start + num_tasks * times.forged_task,
-        "base": score,
+        "base": base,
         "supervised": times.start + learning,
         "tppo": times.start + updates * an_update if updates else 0.0,
         "export": times.start,
@@ -171,9 +174,9 @@ def probe_times(run_folder: Path, cost: StageCost, forged_task: float) -> ProbeT
     evaluations = _values(timings, "perf/time_s/evaluation")
     rollout = sum(_values(timings, "perf/time_s/rollout"))
     update = sum(_values(timings, "perf/time_s/update"))
-    # The base model's evaluation has no line of its own.
-    evaluated = sum(evaluations) + sum(evaluations) / len(evaluations)
-    measured = sum(_values(timings, "sft/time_s")) + evaluated + rollout + update
+    by_base = sum(_values(timings, "perf/time_s/base_evaluation"))
+    learned = sum(_values(timings, "sft/time_s")) + rollout + update
+    measured = learned + by_base + sum(evaluations)
     return ProbeTimes(
         sum(steps) / len(steps) / BATCH,
         (rollout + update) / PROBE_EPISODES,
@@ -182,6 +185,7 @@ def probe_times(run_folder: Path, cost: StageCost, forged_task: float) -> ProbeT
         forged_task,
         cost.cpu_seconds / cost.wall_seconds,
         cost.peak_memory_gb,
+        by_base / PROBE_HELD_OUT / 2,
     )
 
 

@@ -29,7 +29,8 @@ from fctncalling.lab.adapt.task_files import (
     TRAIN,
     command,
     entries,
-    forge,
+    make_tasks,
+    most_steps,
     require_specification,
     write_split,
 )
@@ -104,17 +105,13 @@ class Adaptation:
 
     def _probe(self, part: Path) -> int:
         started = time.monotonic()
-        tasks = forge(self.settings, part, PROBE_TASKS + PROBE_HELD_OUT)
-        if len(tasks) < 2:
-            raise AdaptError(f"{len(tasks)} tasks: expected at least 2 to learn from")
-        forged_task = 0.0 if self.settings.tasks else (time.monotonic() - started) / len(tasks)
+        made = make_tasks(self.settings, part, PROBE_TASKS + PROBE_HELD_OUT, PROBE_HELD_OUT)
+        forged_task = 0.0 if self.settings.tasks else (time.monotonic() - started) / made
         (part / "forged.json").write_text(json.dumps(forged_task), encoding="utf-8")
-        write_split(tasks, min(PROBE_HELD_OUT, len(tasks) // 2), part)
         return self._train(part, part, probe_flags(self.model, *self._threads_and_seed()))
 
     def _tasks(self, part: Path) -> int:
-        tasks = forge(self.settings, part, self.plan.num_tasks)
-        write_split(tasks, self.plan.num_held_out, part)
+        make_tasks(self.settings, part, self.plan.num_tasks, self.plan.num_held_out)
         return 0
 
     def _supervised(self, part: Path) -> int:
@@ -132,6 +129,7 @@ class Adaptation:
         results = part / "results"
         words = ["train", "--dataset_path", str(tasks / TRAIN)]
         words += ["--eval_dataset_path", str(tasks / HELD_OUT), "--allow_task_tools"]
+        words += ["--max_steps_per_turn", str(most_steps(self.settings))]
         words += ["--results_dir", str(results), *flags]
         if any(results.glob("*/*/*/*/checkpoints/*")):
             return command([*words, "--resume"])
@@ -183,6 +181,7 @@ def play(settings: AdaptSettings, held_out: Path, part: Path, agent: Sequence[st
         output = part / f"{name}.jsonl"
         words = ["run", "--dataset_path", os.fspath(file), "--output", str(output), *agent]
         words += ["--allow_task_tools", "--concurrency", CONCURRENCY]
+        words += ["--max_steps_per_turn", str(most_steps(settings))]
         if code := command([*words, "--resume"] if output.exists() else words):
             return code
     return 0
@@ -195,7 +194,10 @@ def evaluate_endpoint(settings: AdaptSettings, num_tasks: int) -> Stages:
     stages = Stages(settings.output / "work")
 
     def make(part: Path) -> int:
-        write_split(forge(settings, part, num_tasks + 1), num_tasks, part)
+        if settings.tasks is None:
+            make_tasks(settings, part, num_tasks + 2, num_tasks)
+        else:  # all of them, whoever they were made for
+            write_split(entries(settings.tasks)[:num_tasks], num_tasks, part)
         return 0
 
     def answer(part: Path) -> int:

@@ -85,6 +85,9 @@ def _in_process(work: Work, part: Path, deadline: float | None) -> tuple[StageCo
             code = work(part)
         except KeyboardInterrupt:
             code = INTERRUPTED
+        except AdaptError as error:
+            print(f"error: {error}", file=sys.stderr)
+            code = 2
         except SystemExit as error:
             code = error.code if isinstance(error.code, int) else 2
         except BaseException as error:

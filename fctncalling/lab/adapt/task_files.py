@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,9 @@ from fctncalling.lab.own_api.api import SpecificationError
 from fctncalling.lab.own_api.specifications import load_api
 
 TRAIN, HELD_OUT = "train.jsonl", "held_out.jsonl"
+FEWEST_FORGED = 16  # an API that gives fewer is not adapted to
+LONG = ("multi_turn", "memory", "web_search")
+MULTI_TURN_STEPS, SINGLE_TURN_STEPS = 20, 4
 
 
 def command(words: Sequence[str]) -> int:
@@ -24,19 +28,63 @@ def command(words: Sequence[str]) -> int:
     return main(list(words))
 
 
-def forge(settings: AdaptSettings, folder: Path, num_tasks: int) -> list[dict[str, Any]]:
-    """Return the tasks to learn from: forged from the SPEC, or the user's own."""
+def make_tasks(settings: AdaptSettings, folder: Path, num_tasks: int, num_held_out: int) -> int:
+    """Write training and held-out tasks, forged or the user's own; return how many they are.
+
+    Forged held-out tasks have phrases and values that no training task has.
+    """
     if settings.tasks is not None:
-        return entries(settings.tasks)[:num_tasks]
-    file = folder / "forged.jsonl"
-    words = ["forge", "--api", settings.spec, "--output", str(file)]
-    words += ["--num_tasks", str(num_tasks), "--seed", str(settings.seed)]
-    for flag in ("scenarios", "kinds", "phrases"):
-        if (value := getattr(settings, flag)) is not None:
-            words += [f"--{flag}", str(value)]
-    if code := command(words):
-        raise SystemExit(code)
-    return entries(file)
+        tasks, held_out = entries(settings.tasks)[:num_tasks], []
+    else:
+        tasks, held_out = _forged(settings, folder, num_tasks - num_held_out, num_held_out)
+    if len(tasks) < 2:
+        raise AdaptError(f"{len(tasks)} tasks: expected at least 2 to learn from")
+    if held_out:
+        _write(folder / TRAIN, tasks)
+        _write(folder / HELD_OUT, held_out)
+    else:
+        write_split(tasks, min(num_held_out, len(tasks) // 2), folder)
+    return len(tasks) + len(held_out)
+
+
+def _forged(
+    settings: AdaptSettings, folder: Path, num_tasks: int, num_held_out: int
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return forged tasks to learn from, and held-out ones where the API gives enough of them.
+
+    An API too small for so many is asked for half of them, and again.
+    """
+    while True:
+        file = folder / f"forged_{num_tasks}.jsonl"
+        words = ["forge", "--api", settings.spec, "--output", str(file)]
+        words += ["--num_tasks", str(num_tasks), "--held_out", str(num_held_out)]
+        words += ["--seed", str(settings.seed)]
+        for flag in ("scenarios", "kinds", "phrases"):
+            if (value := getattr(settings, flag)) is not None:
+                words += [f"--{flag}", str(value)]
+        code = command(words)
+        if file.exists():
+            break
+        if num_tasks < FEWEST_FORGED:
+            raise SystemExit(code)
+        num_tasks //= 2
+        print(f"{num_tasks} tasks are tried instead", file=sys.stderr)
+    tasks, rest = entries(file), file.with_name(f"{file.name}.held_out.jsonl")
+    if not rest.exists():
+        return tasks, []
+    held_out = entries(rest)
+    texts = {json.dumps(each["question"]) for each in held_out}
+    return [each for each in tasks if json.dumps(each["question"]) not in texts], held_out
+
+
+def most_steps(settings: AdaptSettings) -> int:
+    """Return the steps that a turn may take: few where nothing but questions lengthens one.
+
+    A model that was not taught to call goes on talking with a user who answers.
+    """
+    files = [file for file in (settings.tasks, settings.test) if file is not None]
+    long = any(str(each["id"]).startswith(LONG) for file in files for each in entries(file))
+    return MULTI_TURN_STEPS if long else SINGLE_TURN_STEPS
 
 
 def require_specification(settings: AdaptSettings) -> None:
@@ -71,5 +119,8 @@ def write_split(tasks: Sequence[dict[str, Any]], num_held_out: int, folder: Path
         held_out |= {mark for mark, _ in sorted(each, key=lambda pair: pair[0])[:share]}
     marked = [pair for each in by_category.values() for pair in each]
     for name, wanted in ((TRAIN, False), (HELD_OUT, True)):
-        lines = [json.dumps(task) for mark, task in marked if (mark in held_out) is wanted]
-        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        _write(folder / name, [task for mark, task in marked if (mark in held_out) is wanted])
+
+
+def _write(file: Path, tasks: Sequence[dict[str, Any]]) -> None:
+    file.write_text("".join(f"{json.dumps(task)}\n" for task in tasks), encoding="utf-8")
