@@ -93,7 +93,8 @@ def test_the_class_of_the_readme_is_linted_played_and_replayed_as_written(
     episodes = [json.loads(line) for line in Path("played.jsonl").read_text().splitlines()]
     assert len(episodes) == 20
     assert all(episode["valid"] and episode["strict_valid"] for episode in episodes)
-    results = [step["results"] for step in episodes[0]["steps"]]
+    first = min(episodes, key=lambda each: (len(each["id"]), each["id"]))  # they end in any order
+    results = [step["results"] for step in first["steps"]]
     assert results == [['{"degrees": 8}'], [], ['{"degrees": 8}'], []]
     again = ["--dataset_path", "my_tasks.json", "--allow_task_tools"]
     assert main(["replay", "--input", "played.jsonl", *again]) == 0

@@ -34,7 +34,7 @@ def make_tasks(settings: AdaptSettings, folder: Path, num_tasks: int, num_held_o
     Forged held-out tasks have phrases and values that no training task has.
     """
     if settings.tasks is not None:
-        tasks, held_out = entries(settings.tasks)[:num_tasks], []
+        tasks, held_out = entries(settings.tasks)[:num_tasks], list[dict[str, Any]]()
     else:
         tasks, held_out = _forged(settings, folder, num_tasks - num_held_out, num_held_out)
     if len(tasks) < 2:
