@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.moments import ordinal
-from fctncalling.lab.own_api.words.nouns import spaced
+from fctncalling.lab.own_api.words.nouns import PREPOSITIONS, spaced
 from fctncalling.lab.own_api.words.spoken_values import spoken, value_clauses
 from fctncalling.lab.own_api.words.word_tables import parted, word_table
 
@@ -158,6 +158,8 @@ def named_value(words: FunctionWords, name: str, value: Any, rng: Random) -> str
         return text
     noun = rng.choice(nouns)
     determiner = rng.choice(("", "", "", "the "))
+    if noun.partition(" ")[0] in PREPOSITIONS:  # "to postcode" takes no article
+        determiner = ""
     return f"{determiner}{noun} {text}"
 
 
