@@ -49,6 +49,8 @@ def named_object(target: str) -> Any:
     ImportError, with what is wrong and its cure, where there is none.
     """
     module, _, name = target.partition(":")
+    if not module or not name:
+        raise ImportError(f'"{target}" names nothing in a module: expected MODULE:NAME')
     try:
         found: Any = import_module(module)
     except ModuleNotFoundError as error:

@@ -82,6 +82,7 @@ class GenerationEngine(Engine):
         self._num_prefilled = 0
         self._slots: list[Slot] = []
         self._decoder: Decoder = self._new_decoder(0)
+        self.start(0)
 
     @property
     def num_forward_tokens(self) -> int:
@@ -104,9 +105,8 @@ class GenerationEngine(Engine):
         self._row = list(range(num_slots))  # slot -> its row in the cache
         self._slot = list(range(num_slots))  # row -> its slot
         self._busy: set[int] = set()  # slots with a request
-        self._prefilling: set[int] = (
-            set()
-        )  # those of them with more to read than the token they sampled last
+        # Busy slots with more to read than the token they sampled last.
+        self._prefilling: set[int] = set()
         self._finished: list[tuple[int, Action]] = []  # not returned yet
         self._failed: list[Exception] = []  # not raised yet
         shared = min_shared_tokens(self.model) if self.share_prefixes else None

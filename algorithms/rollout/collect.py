@@ -45,8 +45,8 @@ def collect(
     """Play one episode for each task id and return them in that order, `len(envs)` at a time.
 
     Episode i is seeded by (seed, numbers[i]) alone (default: i), so neither the number of
-    environments nor the order in which episodes end changes what is played (beyond rounding; a
-    `arrivals` tells that order). An episode whose tokens would pass `max_episode_tokens` is
+    environments nor the order in which episodes end changes what is played (beyond rounding);
+    `arrivals` tells the order in which they end. An episode whose tokens would pass `max_episode_tokens` is
     truncated here. An environment that raises, or works for more than `deadline_s` on one episode,
     makes that episode invalid and is replaced (of a list of them, which work in this thread, where
     `make_env` is given; they know no deadline). Where every episode is invalid, RolloutError tells
@@ -60,13 +60,13 @@ def collect(
         raise ValueError("no environment to play in: give at least one")
     envs = InlineEnvPool(envs, make_env) if isinstance(envs, list) else envs
     seeds = episode_seeds(seed, numbers or range(len(task_ids)), group_size)
-    running = [
+    episodes = [
         RunningEpisode(index, task_id, *own_seeds, template, max_episode_tokens)
         for index, (task_id, own_seeds) in enumerate(zip(task_ids, seeds, strict=True))
     ]
     collection = _Collection(envs, engine, arrivals or ArrivalOrder(envs), deadline_s, on_episode)
-    collection.run(running)
-    return _checked([collection.done[index] for index in range(len(running))], max_episode_tokens)
+    collection.run(episodes)
+    return _checked([collection.done[index] for index in range(len(episodes))], max_episode_tokens)
 
 
 def episode_seeds(seed: int, numbers: Sequence[int], group_size: int) -> list[tuple[int, int]]:
@@ -124,9 +124,8 @@ class _Collection:
                 self.envs.send(
                     slot, episode.on_action(action), max(0.0, self.deadline_s - episode.env_seconds)
                 )
-        self.engine.start(
-            0
-        )  # the caches are of no use once the weights change, and an update needs the memory
+        # Caches are of no use once the weights change, and an update needs their memory.
+        self.engine.start(0)
 
     def _take(self, answer: EnvResponse) -> None:
         """Continue an episode with its environment's response."""

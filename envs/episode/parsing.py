@@ -56,5 +56,7 @@ def _recognises(handler: Handler, text: Any) -> bool:
     """
     try:
         return isinstance(text, str) and handler.recognises(text)
-    except (ValueError, RecursionError):
-        return True  # deep nesting, which only calls have
+    except ImportError:
+        raise  # an extra that is not installed is nobody's answer
+    except Exception:
+        return True  # such as deep nesting, which only calls have

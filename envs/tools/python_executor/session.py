@@ -201,7 +201,7 @@ class PythonSession:
         self._limits = limits
         self._lock = threading.Lock()
         self._live: Any = None  # a SessionChild while one runs
-        self._owner = os.getpid()
+        self._owner = os.getpid()  # the process whose child it is
         self._closed = False
 
     def run(
@@ -220,12 +220,13 @@ class PythonSession:
             data = encoded(code, self._executor.config)
             if isinstance(data, ToolResult):
                 return data
-            was_lost = self._forget_the_dead()
+            was_lost = self._drop_lost_child()
             if self._live is None:
                 launched: Any = self._executor.start_session(limits)
                 if isinstance(launched, ToolResult):
                     return launched
                 self._live = launched
+                self._owner = os.getpid()
             result = self._result(SessionCall(data, limits, self._live, seed))
         reason = "; ".join(filter(None, (LOST if was_lost else "", result.reason)))
         return replace(result, queue_s=queue_s, reason=reason)
@@ -243,16 +244,12 @@ class PythonSession:
             self._live = None
         return result
 
-    def _forget_the_dead(self) -> bool:
-        """Let go of a child that has ended, or is that of the process this one is a fork of.
-
-        Say if there was one.
-        """
+    def _drop_lost_child(self) -> bool:
+        """Whether a child was lost: it has ended, or is the child of the process before a fork."""
         if self._live is None:
             return False
         if self._owner != os.getpid():
             self._live = None
-            self._owner = os.getpid()
             return True
         if not self._live.is_over():
             return False
@@ -273,9 +270,8 @@ class PythonSession:
             self._live = None
 
     def __del__(self) -> None:
-        with contextlib.suppress(
-            Exception
-        ):  # one that was never made whole, or the interpreter's own end
+        # A session that was never made whole, or the interpreter's own end.
+        with contextlib.suppress(Exception):
             self.close()
 
     def __enter__(self) -> PythonSession:
