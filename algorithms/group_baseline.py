@@ -86,31 +86,37 @@ def _shrunk_mean(credit: Tensor, present: Tensor, group: Tensor) -> tuple[Tensor
     """
     blank = torch.zeros(int(group.max()) + 1, credit.shape[1], dtype=credit.dtype)
     blank = blank.to(credit.device)
-    counts, sums, squares = (  # (groups, A)
-        blank.index_add(0, group, each) for each in (present.double(), credit, credit.square())
-    )
-    of_means = sums.square() / counts.clamp(min=1.0)
-    scatter, freedom, of_means, seen, groups = (
-        each.sum(0) - each
-        for each in (
-            squares - of_means,
-            (counts - 1.0).clamp(min=0.0),
-            of_means,
-            counts,
-            (counts > 0).double(),
-        )
-    )
-    within = scatter.clamp(min=0.0) / freedom.clamp(min=1.0)
-    excess, scale = of_means - groups * within, seen.clamp(min=1.0)
-    between = (excess / scale).clamp(min=0.0)
-    sure = ((excess - 2.0 * (2.0 * groups).sqrt() * within) / scale).clamp(min=0.0)
+    # Counts, sums and sums of squares of each group and action index, (groups, A).
+    counts = blank.index_add(0, group, present.double())
+    sums = blank.index_add(0, group, credit)
+    squares = blank.index_add(0, group, credit.square())
+    squares_of_means = sums.square() / counts.clamp(min=1.0)
+
+    # One-way analysis of variance over the other groups: E[sum n mean^2] = sum n m^2 + groups *
+    # within, whose standard deviation under m = 0 is sqrt(2 groups) * within.
+    within_squares = _of_other_groups(squares - squares_of_means).clamp(min=0.0)
+    freedom = _of_other_groups((counts - 1.0).clamp(min=0.0))
+    between_squares = _of_other_groups(squares_of_means)
+    seen = _of_other_groups(counts).clamp(min=1.0)
+    groups = _of_other_groups((counts > 0).double())
+    within = within_squares / freedom.clamp(min=1.0)
+    excess = between_squares - groups * within
+    between = (excess / seen).clamp(min=0.0)
+    sure_between = ((excess - 2.0 * (2.0 * groups).sqrt() * within) / seen).clamp(min=0.0)
+
     others = (counts[group] - 1.0).clamp(min=0.0)
-    noise = within[group] / others.clamp(min=1.0)
+    noise = within[group] / others.clamp(min=1.0)  # of the others' mean
     measured = (freedom[group] > 0) & (others > 0)
-    share = torch.where(measured, sure[group] / (sure[group] + noise).clamp(min=1e-12), 0.0)
+    sure = sure_between[group]
+    share = torch.where(measured, sure / (sure + noise).clamp(min=1e-12), 0.0)
     mean = (sums[group] - credit) / others.clamp(min=1.0)
     variance = within[group] + (1.0 - share).square() * between[group] + share.square() * noise
     return share * mean, torch.where(freedom[group] > 0, variance, 0.0)
+
+
+def _of_other_groups(statistic: Tensor) -> Tensor:
+    """Return the sum of a statistic over all groups but each one's own, (groups, A)."""
+    return statistic.sum(0) - statistic
 
 
 def state_matched(

@@ -270,7 +270,8 @@ def loss_terms(
 ) -> LossTerms:
     """Return the terms of the loss at each of the n tokens of a pass."""
     token_log_ratios = losses.log_ratio(outputs.logprobs, target.old_logprobs)
-    reference_kl = losses.KL_ESTIMATORS.get(config.kl_mode, losses.kl_k3)(
+    kl_estimator = "k3" if config.kl_mode == "reward" else config.kl_mode
+    reference_kl = losses.KL_ESTIMATORS[kl_estimator](
         losses.log_ratio(target.reference_logprobs, outputs.logprobs)
     )
     log_ratios = algorithm.log_ratio(token_log_ratios, groups, config)
@@ -278,7 +279,9 @@ def loss_terms(
         token_log_ratios=token_log_ratios,
         log_ratios=log_ratios,
         policy_losses=losses.policy_loss(
-            *(log_ratios, target.advantages, target.loss_mask),
+            log_ratios,
+            target.advantages,
+            target.loss_mask,
             clip_low=config.clip_low,
             clip_high=config.clip_high,
             dual_clip=config.dual_clip,
@@ -286,7 +289,9 @@ def loss_terms(
         * target.importance,
         value_losses=losses.value_loss(
             outputs.values,
-            *(target.returns, target.old_values, target.loss_mask),
+            target.returns,
+            target.old_values,
+            target.loss_mask,
             value_clip=config.value_clip,
             huber_delta=config.huber_delta,
         ),

@@ -192,9 +192,8 @@ def _trajectories(experience: Experience, values: Tensor, bootstrap: Tensor | No
     """
     tokens = experience.tokens
     per_episode = torch.bincount(tokens.episode, minlength=len(experience.episodes))  # (E,)
-    acted = (
-        torch.arange(int(per_episode.max()), device=values.device) < per_episode[:, None]
-    )  # (E, L)
+    longest = int(per_episode.max())
+    acted = torch.arange(longest, device=values.device) < per_episode[:, None]  # (E, L)
 
     def padded(flat: Tensor) -> Tensor:
         return torch.zeros(acted.shape, dtype=flat.dtype, device=flat.device).masked_scatter_(

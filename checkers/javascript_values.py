@@ -137,12 +137,10 @@ def _end_of_arrays(text: str, start: int, closing: str) -> int | None:
     the brackets are walked from the last to the first, with what fits behind each known already.
     """
     closings = [found.start() for found in _CLOSING.finditer(text, start)]
-    ends: list[int | None] = [None] * (
-        len(closings) + 1
-    )  # behind each bracket; None where the rest does not fit
-    nearest = [len(closings)] * (
-        len(closings) + 1
-    )  # for each bracket the first, itself or later, where it fits
+    # Behind each bracket; None where the rest does not fit.
+    ends: list[int | None] = [None] * (len(closings) + 1)
+    # For each bracket the first, itself or later, where it fits.
+    nearest = [len(closings)] * (len(closings) + 1)
 
     def end_from(position: int) -> int | None:
         index = nearest[bisect_left(closings, position)]

@@ -53,12 +53,10 @@ class Task:
     initial_config: Mapping[str, Any] = field(default_factory=dict)
     involved_classes: Sequence[str] = ()
     missed_functions: Mapping[int, Sequence[str]] = field(default_factory=dict)
-    extra: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # fields of the entry that no checker reads
-    tool_paths: Mapping[str, str] = field(
-        default_factory=dict
-    )  # involved class -> "module:Class" the entry names
+    # Fields of the entry that no checker reads.
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    # Involved class -> "module:Class" the entry names.
+    tool_paths: Mapping[str, str] = field(default_factory=dict)
     difficulty: float | None = None  # 0 (easy) to 1, as the entry says; None where it says nothing
 
     @property

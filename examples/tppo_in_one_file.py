@@ -3,10 +3,10 @@
     python examples/tppo_in_one_file.py
 
 learns the embedded tasks on one core: what `fctncalling train` does, without adapters, processes,
-checkpoints, logs and prefix sharing. Read it from `learn` on: episodes are played and their sampled
-token ids kept; one pass gives old log-probabilities and values; `bad_gae` makes advantages of them;
-clipped PPO steps follow. B: rows, one an episode. T: tokens of the longest row, without its first.
-acted: the policy sampled the token; prompts and tool results are context and enter no loss.
+checkpoints, logs, prefix sharing and the points 2 to 7 of `algorithms/tppo.py`. Read it from
+`learn` on: episodes are played; one pass gives old log-probabilities and values; `bad_gae` makes
+advantages of them; clipped PPO steps follow. B: rows, one an episode. T: tokens of the longest row,
+without its first. acted: the policy sampled the token; all else is context and enters no loss.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ class ActorCritic(nn.Module):
         """Return log-probabilities, entropies and values of the tokens after the first, (B, T)."""
         attended = torch.arange(ids.shape[1]) < lengths[:, None]
         out = self.model(ids, attention_mask=attended, output_hidden_states=True)
-        logits = out.logits[:, :-1].log_softmax(-1)
-        logprobs = logits.gather(-1, ids[:, 1:, None]).squeeze(-1)
-        entropies = -(logits.exp() * logits).sum(-1)
+        log_probs = out.logits[:, :-1].log_softmax(-1)  # of all words, (B, T, V)
+        logprobs = log_probs.gather(-1, ids[:, 1:, None]).squeeze(-1)
+        entropies = -(log_probs.exp() * log_probs).sum(-1)
         return logprobs, entropies, self.value_head(out.hidden_states[-1][:, :-1]).squeeze(-1)
 
 
@@ -127,17 +127,17 @@ def learn(policy: ActorCritic, optimiser, rows: Rows, settings: Settings, order:
         for index in torch.arange(len(order)).split(32):
             (logprobs, _, value), place = run(index)
             old_logprobs[place], values[place] = logprobs, value
-    known = (rows.rewards, values, rows.acted, rows.ends_action)
-    advantages, returns = bad_gae(*known, gamma=settings.gamma, lam=settings.lam)
-    acted = advantages[rows.acted]
-    advantages = (advantages - acted.mean()) / (acted.std(correction=0) + 1e-5)
-    tokens = rows.acted.sum() / settings.minibatches  # one divisor: every token weighs the same
+    inputs = (rows.rewards, values, rows.acted, rows.ends_action)
+    advantages, returns = bad_gae(*inputs, gamma=settings.gamma, lam=settings.lam)
+    known = advantages[rows.acted]
+    advantages = (advantages - known.mean()) / (known.std(correction=0) + 1e-5)
+    divisor = rows.acted.sum() / settings.minibatches  # one for all: every token weighs the same
     for minibatch in order.tensor_split(settings.minibatches):
         optimiser.zero_grad()
         for index in minibatch.sort().values.split(32):
             outputs, place = run(index)
             fixed = (t[place] for t in (old_logprobs, advantages, returns, rows.acted))
-            (token_losses(outputs, *fixed, settings).sum() / tokens).backward()
+            (token_losses(outputs, *fixed, settings).sum() / divisor).backward()
         nn.utils.clip_grad_norm_(policy.model.parameters(), settings.max_grad_norm)
         nn.utils.clip_grad_norm_(policy.value_head.parameters(), settings.max_grad_norm)
         optimiser.step()

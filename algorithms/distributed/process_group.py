@@ -139,9 +139,8 @@ class ProcessGroup:
         Zero with counts false.
         """
         loss = loss if counts else 0.0 * loss
-        torch.autograd.backward(
-            loss * self.count if self.sharding else loss
-        )  # sharded gradients are averaged
+        # Sharded gradients are averaged.
+        torch.autograd.backward(loss * self.count if self.sharding else loss)
 
     def all_reduce_gradients(self, module: nn.Module) -> None:
         """Replace the gradients of a module by their sum over all processes.
@@ -220,9 +219,8 @@ def init_process_group(device: str = "auto", *, fsdp: bool = False) -> ProcessGr
     state = PartialState(cpu=chosen.type == "cpu", timeout=timedelta(seconds=PATIENCE_S))
     torch.set_num_threads(threads)
     sharding = FSDP.configured() if wants_fsdp else None
-    own = (
-        chosen if chosen.type == "cpu" else torch.device(str(state.device))
-    )  # each its own accelerator
+    # Each its own accelerator.
+    own = chosen if chosen.type == "cpu" else torch.device(str(state.device))
     return ProcessGroup(state.process_index, state.num_processes, own, sharding)
 
 

@@ -160,9 +160,8 @@ class ScriptedEngine(Engine):
         finished = []
         for request in self._requests:
             text = self.script(request.task_id, request.turn, request.step_in_turn, request.info)
-            found = next(
-                (stop for stop in request.stop if text.endswith(stop)), ""
-            )  # the message goes on behind it
+            # The message goes on behind it.
+            found = next((stop for stop in request.stop if text.endswith(stop)), "")
             action = Action(stop_reason="stop" if found else "end", stop=found)
             for token in (*self.encode(text), *([] if found else [self.end_of_turn_id])):
                 action.append(token, 0.0)

@@ -12,9 +12,8 @@ from torch import Tensor
 from fctncalling.algorithms.generation.token_block import PrefixGroups, TokenBlock
 from fctncalling.algorithms.generation.transformers_cache import next_capacity
 
-MAX_SCORES = (
-    2**22
-)  # of one layer, held thrice at once; where there would be more, attention goes piece by piece
+# Of one layer, held thrice at once; where there would be more, attention goes piece by piece.
+MAX_SCORES = 2**22
 
 
 class KVCache:

@@ -63,10 +63,11 @@ class PrefixKVCache(KVCache):
 
     def empty(self, row: int) -> None:
         """Forget a row's tokens, and its prompt if no other row follows it."""
+        # A step over others may have written one more.
         left, held = (
             self._prompt_of[row],
             self.lengths[row] + 1,
-        )  # a step over others may have written one more
+        )
         if held > 1:
             with (
                 torch.inference_mode()

@@ -107,9 +107,10 @@ def queries_of(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Return rotated queries (..., heads, size) of normed states (..., H)."""
     attention = layer.self_attn
     queries = attention.q_proj(states).unflatten(-1, (-1, int(attention.head_dim)))
+    # Qwen3 normalises queries.
     return _apply_rope(
         attention.q_norm(queries) if hasattr(attention, "q_norm") else queries, cos, sin
-    )  # Qwen3
+    )
 
 
 def keys_and_values(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
@@ -196,9 +197,8 @@ def _attention_at(
     """
     batch, length = keys.shape[:2]
     counts = torch.bincount(rows, minlength=batch)
-    slot = (
-        torch.arange(len(rows), device=rows.device) - (counts.cumsum(0) - counts)[rows]
-    )  # among those of its row
+    # Among those of its row.
+    slot = torch.arange(len(rows), device=rows.device) - (counts.cumsum(0) - counts)[rows]
     shape = (batch, int(counts.max()))
     padded = queries.new_zeros(*shape, *queries.shape[1:]).index_put((rows, slot), queries)
     last_visible = columns.new_zeros(shape).index_put((rows, slot), columns)

@@ -36,6 +36,5 @@ def load_policy_state(policy: ActorCritic, weights: Weights) -> None:
             f"{mismatched[0]}"
         )
     for name, weight in own.items():
-        weight.copy_(
-            torch.tensor(weights[name])
-        )  # a copy: what came through shared memory cannot be written
+        # A copy: what came through shared memory cannot be written.
+        weight.copy_(torch.tensor(weights[name]))

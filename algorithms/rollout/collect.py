@@ -45,12 +45,12 @@ def collect(
     """Play one episode for each task id and return them in that order, `len(envs)` at a time.
 
     Episode i is seeded by (seed, numbers[i]) alone (default: i), so neither the number of
-    environments nor the order in which episodes end changes what is played (beyond rounding);
-    `arrivals` tells the order in which they end. An episode whose tokens would pass `max_episode_tokens` is
-    truncated here. An environment that raises, or works for more than `deadline_s` on one episode,
-    makes that episode invalid and is replaced (of a list of them, which work in this thread, where
-    `make_env` is given; they know no deadline). Where every episode is invalid, RolloutError tells
-    the last cause: a run whose tools are gone ends, and does not go on for ever and learn nothing.
+    environments nor the order in which episodes end, which `arrivals` tells, changes what is played
+    (beyond rounding). An episode whose tokens would pass `max_episode_tokens` is truncated here. An
+    environment that raises, or works for more than `deadline_s` on one episode, makes that episode
+    invalid and is replaced (of a list of them, which work in this thread, where `make_env` is
+    given; they know no deadline). Where every episode is invalid, RolloutError tells the last
+    cause: a run whose tools are gone ends, and does not go on for ever and learn nothing.
 
     Each `group_size` numbers in a row are a group: their environments are reset with one seed, so
     that they face the same task, also where the seed decides it; what the policy samples is seeded

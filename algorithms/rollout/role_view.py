@@ -24,9 +24,8 @@ class RoleView:
     rows: list[TokenRecord] = field(default_factory=list)
     new_ids: list[int] = field(default_factory=list)  # context not yet sent to the engine
     history: list[Message] = field(default_factory=list)  # kept for templates that rewrite it
-    policy_messages: set[int] = field(
-        default_factory=set
-    )  # indices of the history that the policy wrote
+    # Indices of the history that the policy wrote.
+    policy_messages: set[int] = field(default_factory=set)
     unfinished: str = ""  # an assistant message that the environment's text continues
     opening: tuple[Sequence[Any], str] = ((), "")  # tools, instructions
     last_action: TokenRecord | None = None  # row of the last action

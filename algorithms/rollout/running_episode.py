@@ -130,14 +130,13 @@ class RunningEpisode:
         self._append_step(turn, self.text, float(reward))
         continued = info.get("continuation") == "text"
         self.messages.append(_messages(info, "" if continued else observation))
-        self.step_in_turn = self.step_in_turn + 1 if int(self.info.get("turn", 0)) == turn else 0
-        self.invalid = bool(self.info.get("invalid", False))
-        self.ended = self.terminated or self.truncated or self.invalid
-        if self.invalid:
-            self.fail(InvalidEpisodeError(str(self.info.get("invalid_reason", "no reason given"))))
-        if not self.terminated and not self.invalid:
+        self.step_in_turn = self.step_in_turn + 1 if int(info.get("turn", 0)) == turn else 0
+        self.ended = self.terminated or self.truncated
+        if info.get("invalid"):
+            self.fail(InvalidEpisodeError(str(info.get("invalid_reason", "no reason given"))))
+        elif not self.terminated:
             if continued:
-                acted.go_on(self.text, str(observation), self.info.get("tags") or ())
+                acted.go_on(self.text, str(observation), info.get("tags") or ())
             else:
                 acted.speak(self.text)
                 self._show(_messages(info, observation))

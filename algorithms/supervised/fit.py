@@ -211,9 +211,8 @@ def row_batches(
     batches: list[list[int]] = []
     for _ in range(config.epochs):
         order = torch.randperm(len(sort_keys), generator=generator).tolist()
-        pool = (
-            16 * config.batch_size
-        )  # sorting inside a pool saves padding and keeps epochs different
+        # Sorting inside a pool saves padding and keeps epochs different.
+        pool = 16 * config.batch_size
         pools = [
             sorted(order[i : i + pool], key=lambda row: sort_keys[row])
             for i in range(0, len(order), pool)

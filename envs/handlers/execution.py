@@ -308,9 +308,8 @@ class ToolSession:
         except _TOOL_ERRORS:
             raise
         except (Exception, SystemExit) as error:
-            a_result = class_name in self._extra_tools and isinstance(
-                error, Exception
-            )  # users raise as they like
+            # Users raise as they like.
+            a_result = class_name in self._extra_tools and isinstance(error, Exception)
             if a_result or isinstance(error, InfrastructureError):
                 raise
             cause, text = (

@@ -131,9 +131,8 @@ def _last_message(task: Task, response: Any, form: str) -> Any:
         or not isinstance(response[0], list | str | dict)
     ):
         return NOT_ONE_TURN
-    steps = list(
-        response[0]
-    )  # BFCL goes through whatever a turn is: a text's characters, a call's name
+    # BFCL goes through whatever a turn is: a text's characters, a call's name.
+    steps = list(response[0])
     handler = handler_for(task, "prompting" if form == "decoded_calls" else form)
     return next((step for step in reversed(steps) if not any(_executable(handler, step))), None)
 

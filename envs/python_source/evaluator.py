@@ -207,9 +207,8 @@ class Evaluator:
         def run(*positional: Any, **keywords: Any) -> Any:
             weight = sum(map(size_of, (*positional, *keywords.values())))
             start = keywords.get("start", positional[1] if len(positional) > 1 else 0)
-            copies = function is sum and not isinstance(
-                start, int | float
-            )  # lists are added one upon the other
+            # Lists are added one upon the other.
+            copies = function is sum and not isinstance(start, int | float)
             self.charge(weight * weight if copies else weight)
             return function(*positional, **keywords)
 

@@ -30,9 +30,8 @@ _TOKEN = re.compile(
 )
 _FORMAT = re.compile(r"(?i)\b(?:f|fr|rf)[\"']")
 
-_WARNED = re.compile(
-    r"(?i)\\|\d\.?[a-z]"
-)  # an unknown escape, a number that a keyword follows at once
+# An unknown escape, a number that a keyword follows at once.
+_WARNED = re.compile(r"(?i)\\|\d\.?[a-z]")
 
 # Reading a tree counts its depth in a place all threads share (CPython 3.11 raises SystemError
 # where two meet there), and warning filters are the process's own: hence one thread at a time.

@@ -19,9 +19,8 @@ MAX_EPISODE_WEIGHT = 2_000_000
 """
 
 _JSON = json.JSONEncoder(check_circular=False)  # what holds itself is found to nest too deep
-_MAKE_ENCODER = getattr(
-    json.encoder, "c_make_encoder", None
-)  # the standard library's, where it is written in C
+# The standard library's, where it is written in C.
+_MAKE_ENCODER = getattr(json.encoder, "c_make_encoder", None)
 
 
 @dataclass

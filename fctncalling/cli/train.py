@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 
-os.environ.setdefault(
-    "OMP_WAIT_POLICY", "PASSIVE"
-)  # before torch: spinning threads slow every neighbour down
+# Before torch: spinning threads slow every neighbour down.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import argparse
 import dataclasses

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+# One of them is in every folder that transformers reads a tokenizer from.
 TOKENIZER_FILES = (
     *("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "vocab.txt"),
     *("spiece.model", "sentencepiece.bpe.model", "tekken.json"),
-)  # one of them is in every folder that transformers reads a tokenizer from
+)
 WEIGHTS_PATTERNS = ("*.safetensors", "*.bin", "*.safetensors.index.json", "*.bin.index.json")
 
 

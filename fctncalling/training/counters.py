@@ -26,9 +26,8 @@ class Counters:
     base: dict[str, Any] = field(default_factory=dict)  # the evaluation before that stage
     before: dict[str, Any] = field(default_factory=dict)  # the evaluation before the first update
     latest: dict[str, Any] = field(default_factory=dict)  # the newest evaluation
-    best: dict[str, Any] = field(
-        default_factory=dict
-    )  # the best one after an update: which, and its greedy success (strict where the reward is)
+    # The best one after an update: which, and its greedy success (strict where the reward is)
+    best: dict[str, Any] = field(default_factory=dict)
     successes: Successes = field(default_factory=dict)  # what drawing tasks by success goes by
     returns: list[float] = field(default_factory=list)  # ReturnStatistics, for --normalize_rewards
     entropy_coef: float | None = None  # that --entropy_target has come to

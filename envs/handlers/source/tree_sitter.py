@@ -55,10 +55,11 @@ def _require_flat(tokens: Sequence[str]) -> None:
         raise DecodeError(
             "size", f"the source has {len(tokens)} words and marks; at most {MAX_TOKENS} are read"
         )
+    # What waits for its end; what did when each bracket was opened.
     waiting, before = (
         0,
         list[int](),
-    )  # what waits for its end; what did when each bracket was opened
+    )
     operand = (
         True  # whether the last token ends an operand, so that a comma or bracket ends what waits
     )
@@ -86,9 +87,8 @@ def root_of(source: bytes, language: str) -> Node:
 
     As in BFCL a token that the parser had to insert is no fault, one that it had to skip is.
     """
-    parser = _library("tree_sitter", language).Parser(
-        _grammar(language)
-    )  # one each time: it is for one thread
+    # One each time: it is for one thread.
+    parser = _library("tree_sitter", language).Parser(_grammar(language))
     root: Node = parser.parse(source).root_node
     if root.has_error and any(node.is_error for node in _faulty(root)):
         raise DecodeError("syntax", f"this is not {language}")

@@ -128,9 +128,8 @@ class Directory:
         for original in originals:
             twin: Directory = memo[id(original)]
             twin.parent = None if original.parent is None else memo[id(original.parent)]
-            shared = memo.get(
-                id(original.contents)
-            )  # a moved directory's table belongs to two directories
+            # A moved directory's table belongs to two directories.
+            shared = memo.get(id(original.contents))
             if shared is not None:
                 twin.contents = shared
                 continue

@@ -164,9 +164,8 @@ class GorillaFileSystem:
             return {"terminal_output": content}
         if file_name not in self._current_dir.contents:
             return {"error": f"echo: cannot write to '{file_name}': No such file"}
-        cast(File, self._current_dir.contents[file_name])._write(
-            content
-        )  # a directory raises, as in BFCL
+        # A directory raises, as in BFCL.
+        cast(File, self._current_dir.contents[file_name])._write(content)
         return None
 
     def cat(self, file_name: Any) -> dict[str, Any]:

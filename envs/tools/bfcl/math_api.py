@@ -192,9 +192,8 @@ class MathAPI:
     def power(self, base: Any, exponent: Any) -> dict[str, Any]:
         """Return base ** exponent, exact for integers."""
         if isinstance(base, int) and isinstance(exponent, int):
-            least_bits = (
-                max(base.bit_length() - 1, 0) * exponent
-            )  # a base of b bits is at least 2 ** (b - 1)
+            # A base of b bits is at least 2 ** (b - 1)
+            least_bits = max(base.bit_length() - 1, 0) * exponent
             if least_bits > MAX_BITS:
                 raise ValueError(_UNPRINTABLE)
         try:

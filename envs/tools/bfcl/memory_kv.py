@@ -20,9 +20,8 @@ from fctncalling.envs.tools.bfcl.memory import (
 from fctncalling.envs.tools.bfcl.memory_replay import keys, notes, overview
 from fctncalling.envs.tools.bm25 import ranked
 
-_KEY = re.compile(
-    r"[a-z]+(_[a-z0-9]+)*\n?"
-)  # BFCL's pattern ends in "$", which lets one line break pass
+# BFCL's pattern ends in "$", which lets one line break pass.
+_KEY = re.compile(r"[a-z]+(_[a-z0-9]+)*\n?")
 Entries = dict[str, str]
 
 

@@ -55,9 +55,8 @@ class MemoryAPI_vector:
         snapshot, conversations = initial_memory(scenario)
         self._scenario = str(scenario.get("scenario", ""))
         self._vectors: dict[str, Any] = {}  # text -> its embedding
-        self._encode(
-            [""]
-        )  # a missing library is told before the first call, not in the middle of an episode
+        # A missing library is told before the first call, not in the middle of an episode.
+        self._encode([""])
         self.core_memory = _taken((snapshot or {}).get("core_memory"))
         self.archival_memory = _taken((snapshot or {}).get("archival_memory"))
         for note in notes(conversations, *ARCHIVAL):

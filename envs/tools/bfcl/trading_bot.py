@@ -209,9 +209,8 @@ class TradingBot:
         if not self.authenticated:
             return ["Error: User not authenticated. Please log in to view the watchlist."]
         if self.long_context:
-            extension: list[str] = long_context_table(
-                "WATCH_LIST_EXTENSION"
-            )  # it ends in `...`, as in BFCL
+            # It ends in `...`, as in BFCL.
+            extension: list[str] = long_context_table("WATCH_LIST_EXTENSION")
             return self.watch_list + extension
         return {"watchlist": self.watch_list}
 

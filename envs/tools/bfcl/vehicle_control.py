@@ -207,9 +207,8 @@ class VehicleControlAPI:
         if pedalPosition == 0:
             return self.releaseBrakePedal()
         self.brakePedalStatus = "pressed"
-        self._brakePedalForce = (
-            pedalPosition * _TABLE["max_brake_force"]
-        )  # an int position leaves an int
+        # An int position leaves an int.
+        self._brakePedalForce = pedalPosition * _TABLE["max_brake_force"]
         return {
             "brakePedalStatus": self.brakePedalStatus,
             "brakePedalForce": float(self._brakePedalForce),

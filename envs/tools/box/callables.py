@@ -54,9 +54,8 @@ class Tool:
 
     doc: FunctionDoc
     function: Callable[..., Any]
-    timeout_s: (
-        float | None
-    )  # wall seconds, after which the process that runs it is killed; None: inline, no limit
+    # Wall seconds, after which the process that runs it is killed; None: inline, no limit.
+    timeout_s: float | None
     max_output_length: int = DEFAULT_OUTPUT_LENGTH  # characters of its result that are kept
 
     @property

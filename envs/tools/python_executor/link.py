@@ -237,9 +237,8 @@ class ZygoteLink:
             if self._control is not None:
                 if self._owner == os.getpid():
                     with contextlib.suppress(OSError):
-                        self._control.send(
-                            b""
-                        )  # a fork of the trainer may hold a copy: do not wait for end of file
+                        # A fork of the trainer may hold a copy: do not wait for end of file.
+                        self._control.send(b"")
                 self._control.close()
                 self._control = None
             if self._process is not None and self._owner == os.getpid():

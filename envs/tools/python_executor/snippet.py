@@ -36,9 +36,8 @@ from fctncalling.envs.tools.python_executor.protocol import (
 
 FILE_NAME = "<tool>"
 IMPORT_STATEMENT = dis.opmap["IMPORT_NAME"]
-SPARE_BYTES = (
-    8 << 20
-)  # set aside untouched, given back where a snippet used up its memory and its traceback needs some
+# Set aside untouched, given back where a snippet used up its memory and its traceback needs some.
+SPARE_BYTES = 8 << 20
 
 
 def is_allowed(module: str, allowed: frozenset[str]) -> bool:
@@ -138,9 +137,8 @@ class MainModule:
         linecache.cache[file_name] = (lambda: source,)  # split into lines only if asked
         if not policy:
             self.main.__dict__["__builtins__"] = builtins
-        spare = bytes(
-            SPARE_BYTES
-        )  # calloc: address space, no page touched (a bytearray would touch all)
+        # Calloc: address space, no page touched (a bytearray would touch all)
+        spare = bytes(SPARE_BYTES)
         code = 0
         try:
             exec(compile(source, file_name, "exec", dont_inherit=True), self.main.__dict__)

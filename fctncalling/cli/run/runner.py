@@ -52,9 +52,8 @@ class Workers(Generic[Item, Result]):
         self._work = work
         self._queue = SimpleQueue[Item]()
         self._ended = SimpleQueue[Result | BaseException]()
-        self._free = threading.Semaphore(
-            0
-        )  # items asked and not yet taken; one more for each thread at the end
+        # Items asked and not yet taken; one more for each thread at the end.
+        self._free = threading.Semaphore(0)
 
     def results(self, items: Iterable[Item]) -> Iterator[Result]:
         """Yield results in order of completion, reading items a little ahead.

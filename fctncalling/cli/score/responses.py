@@ -54,9 +54,8 @@ def _message(step: Any) -> Any:
     Calls as text, all else unchanged.
     """
     if isinstance(step, str):
-        return (
-            json.dumps(step) if _calls_something(step) else step
-        )  # only what an interface returned as calls is one
+        # Only what an interface returned as calls is one.
+        return json.dumps(step) if _calls_something(step) else step
     text = _step(step)
     return text if _calls_something(text) else step
 

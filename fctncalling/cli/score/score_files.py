@@ -113,9 +113,8 @@ class ScoreFile:
         self._model = model
         self._category = category
         self._failures = TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - closed by discard
-        self._counts: dict[str, list[int]] = defaultdict(
-            lambda: [0, 0]
-        )  # configuration ("" for all) -> correct, total
+        # Configuration ("" for all) -> correct, total.
+        self._counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
 
     def add(self, entry_id: str, failed: Mapping[str, Any] | None) -> None:
         """Count one verdict; `failed` is its entry in the file, None if it is valid."""

@@ -58,9 +58,8 @@ class TaskStore:
         if task_id in self._newest or self._older is None:
             return self._newest.get(task_id)
         row = self._older.execute("SELECT task FROM tasks WHERE id = ?", (task_id,)).fetchone()
-        return (
-            pickle.loads(row[0]) if row else None
-        )  # written by this process, into a file without a name
+        # Written by this process, into a file without a name.
+        return pickle.loads(row[0]) if row else None
 
     def _keep(self, task: Task) -> None:
         if self._cached(task.id) is not None:
@@ -78,9 +77,8 @@ class TaskStore:
         if self._older is None:
             import sqlite3
 
-            self._older = sqlite3.connect(
-                "", isolation_level=None
-            )  # "": a file that vanishes with the connection
+            # "": a file that vanishes with the connection.
+            self._older = sqlite3.connect("", isolation_level=None)
             self._older.execute("CREATE TABLE tasks (id TEXT PRIMARY KEY, task BLOB) WITHOUT ROWID")
             self._older.execute("BEGIN")
         return self._older

@@ -18,9 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-os.environ.setdefault(
-    "OMP_WAIT_POLICY", "PASSIVE"
-)  # before torch: spinning threads cost more than they bring
+# Before torch: spinning threads cost more than they bring.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from fctncalling.checkers.clarify import missing_parameters
 from fctncalling.checkers.said_values import words_of

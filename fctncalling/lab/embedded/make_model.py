@@ -21,9 +21,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-os.environ.setdefault(
-    "OMP_WAIT_POLICY", "PASSIVE"
-)  # before torch: spinning threads cost more than they bring
+# Before torch: spinning threads cost more than they bring.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from fctncalling.data.types import Task
 from fctncalling.lab.embedded.demonstrations import (

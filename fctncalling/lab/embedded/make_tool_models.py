@@ -16,9 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-os.environ.setdefault(
-    "OMP_WAIT_POLICY", "PASSIVE"
-)  # before torch: spinning threads cost more than they bring
+# Before torch: spinning threads cost more than they bring.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from fctncalling.envs.tool_text.env import ToolTextEnv
 from fctncalling.envs.tool_text.math_tasks import CalculatorTasks, GeneratedTasks, MathTasks

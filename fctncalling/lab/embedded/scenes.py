@@ -119,9 +119,8 @@ class FileScene(Scene):
             return self._create(kind)
         if verb == "list":
             first = next(iter(self.files), None)
-            self.first_file = (
-                first if first in self.tree else None
-            )  # what came later stands behind the folders
+            # What came later stands behind the folders.
+            self.first_file = first if first in self.tree else None
             return UserRequest(kind, {}, ("ls", {}))
         if verb == "enter":
             return self._enter(kind, reference)

@@ -152,9 +152,8 @@ class Confinement:
             ):
                 lower_limit(name, value)
             if self._threads:
-                lower_limit(
-                    "NPROC", 4096
-                )  # threads count too; without threads the filter allows no new task at all
+                # Threads count too; without threads the filter allows no new task at all.
+                lower_limit("NPROC", 4096)
             lower_limit("AS", self._base + memory_bytes)
         if self._ruleset >= 0:
             self._restrict_by_landlock()

@@ -53,10 +53,15 @@ def second_thoughts(rng: random.Random) -> SecondThoughts:
     return rng.choice((_minds, _merits, _people))(rng)
 
 
+# Fmt: skip.
 _ADVERBS = (
-    ("quite", "hardly"), ("now", "not"), ("really", "scarcely"), ("by now", "no longer"),
-    ("in every way", "in no way"), ("very much", "not really"),
-)  # fmt: skip
+    ("quite", "hardly"),
+    ("now", "not"),
+    ("really", "scarcely"),
+    ("by now", "no longer"),
+    ("in every way", "in no way"),
+    ("very much", "not really"),
+)
 _SURE = ("certain", "decided", "sure", "convinced", "resolved", "confident")
 _UNSURE = ("uncertain", "undecided", "unsure", "unconvinced", "doubtful", "hesitant")
 _MINDS = (
@@ -78,14 +83,28 @@ def _minds(rng: random.Random) -> SecondThoughts:
     return SecondThoughts(*map(template.format, told))
 
 
+# Fmt: skip.
 _GOOD = (
-    "works for me", "would suit me", "is all right", "feels right here", "has my vote",
-    "would do nicely", "pleases us all", "is good enough",
-)  # fmt: skip
+    "works for me",
+    "would suit me",
+    "is all right",
+    "feels right here",
+    "has my vote",
+    "would do nicely",
+    "pleases us all",
+    "is good enough",
+)
+# Fmt: skip.
 _BAD = (
-    "fails me here", "would annoy me", "is no good", "feels wrong here", "has real drawbacks",
-    "would do badly", "bothers us all", "is bad enough",
-)  # fmt: skip
+    "fails me here",
+    "would annoy me",
+    "is no good",
+    "feels wrong here",
+    "has real drawbacks",
+    "would do badly",
+    "bothers us all",
+    "is bad enough",
+)
 _MERITS = (
     "Of the two, {} {} and {} {}.",
     "I slept on it: {} {}, and {} {}.",
@@ -107,10 +126,18 @@ def _merits(rng: random.Random) -> SecondThoughts:
     )
 
 
+# Fmt: skip.
 _PEOPLE = (
-    "my sister", "my boss", "my neighbor", "my uncle", "my colleague", "my landlord", "my coach",
-    "my daughter", "my assistant",
-)  # fmt: skip
+    "my sister",
+    "my boss",
+    "my neighbor",
+    "my uncle",
+    "my colleague",
+    "my landlord",
+    "my coach",
+    "my daughter",
+    "my assistant",
+)
 _VOTES = (
     "Between us, {0} says {{{2}}}, {1} says {{{3}}}, and {4} decides, not {5}.",
     "At home {0} would take {{{2}}} and {1} {{{3}}}; it is up to {4} and not to {5}.",

@@ -20,9 +20,8 @@ class Dials:
         default_factory=lambda: {1: 75, 2: 20, 3: 3.5, 4: 2, 5: 1.4, 6: 0.2, 7: 0.3}
     )
     follow_up: float = 0.85
-    chains: dict[int, float] = field(
-        default_factory=lambda: {1: 0.65, 2: 1.0, 3: 0.55, 4: 0.6}
-    )  # longest chain of calls that change the next one's result -> share of plans kept
+    # Longest chain of calls that change the next one's result -> share of plans kept.
+    chains: dict[int, float] = field(default_factory=lambda: {1: 0.65, 2: 1.0, 3: 0.55, 4: 0.6})
     said_now: float = 0.85
     said_again: float = 1.2  # of this turn's words, once more
     said_before: float = 0.9

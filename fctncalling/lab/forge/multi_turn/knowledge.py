@@ -107,10 +107,19 @@ def parsed(text: str) -> Any:
         return text
 
 
+# Fmt: skip.
 _REFUSALS = (
-    '"error"', "'error'", "Error", "Stock not found", "Unknown", "00000", "Already",
-    '_status": false', '"success": false', "No user is currently",
-)  # fmt: skip
+    '"error"',
+    "'error'",
+    "Error",
+    "Stock not found",
+    "Unknown",
+    "00000",
+    "Already",
+    '_status": false',
+    '"success": false',
+    "No user is currently",
+)
 
 
 def is_refusal(text: str) -> bool:

@@ -188,10 +188,19 @@ def filled(
     return _SPACES.sub("", "".join(texts)).strip().replace(" of all the ", " of the ")
 
 
+# Fmt: skip.
 SETTING = (
-    "subject", "department", "colleague", "project", "event", "deliverable", "one_relative",
-    "relatives", "relative", "place",
-)  # fmt: skip
+    "subject",
+    "department",
+    "colleague",
+    "project",
+    "event",
+    "deliverable",
+    "one_relative",
+    "relatives",
+    "relative",
+    "place",
+)
 """Phrases of the lexicon that stay the same through a task, each made of earlier ones only."""
 
 

@@ -250,9 +250,8 @@ class NounPhrases:
         self.place = ordinal(*place_in_result(call.result, source.path))
         before, self.before = self.before, ""
         if not here and any(each.provenance == "result" for each in call.arguments.values()):
-            ways = (
-                tuple(way for way in ways if way not in by_argument) or ways
-            )  # not "of the ... of"
+            # Not "of the ... of".
+            ways = tuple(way for way in ways if way not in by_argument) or ways
         known = call if here else known_earlier(call, source.turn)
         text = self.fill(self.draw.choice(ways), known, self)
         self.before = before

@@ -74,10 +74,24 @@ def _stems(text: str) -> set[str]:
 
 
 _WORD = re.compile(r"(?<![<\w])[a-z]{4,}(?![\w>])")
+# Fmt: skip.
 _SMALL = frozenset(
-    {"that", "this", "then", "them", "they", "what", "when", "which", "with", "from", "have",
-     "once", "after"}
-)  # fmt: skip
+    {
+        "that",
+        "this",
+        "then",
+        "them",
+        "they",
+        "what",
+        "when",
+        "which",
+        "with",
+        "from",
+        "have",
+        "once",
+        "after",
+    }
+)
 
 
 def drawn(name: str, draw: Random) -> str:

@@ -278,11 +278,14 @@ def _has_words(turn: PlannedTurn, number: int, index: int) -> bool:
     ]
     if all(any(value.said == said for value in others) for said in values):
         return False
+    # Fmt: skip.
     return not any(
-        value.provenance == "result" and value.kind != "access_token" and value.source is not None
+        value.provenance == "result"
+        and value.kind != "access_token"
+        and value.source is not None
         and (value.source.turn, value.source.call) == (number, index)
         for value in others
-    )  # fmt: skip
+    )
 
 
 def _origins(call: PlannedCall) -> list[tuple[int, int]]:

@@ -12,15 +12,42 @@ from typing import Any
 from fctncalling.lab.own_api.api import SpecificationError
 from fctncalling.lab.own_api.kinds.argument_kind import ArgumentKind
 
+# Fmt: skip.
 KINDS = (
-    "enum", "integer", "number", "quantity_with_unit", "boolean", "date", "time", "datetime",
-    "month", "year", "email", "phone", "identifier", "person_name", "place", "free_text", "url",
+    "enum",
+    "integer",
+    "number",
+    "quantity_with_unit",
+    "boolean",
+    "date",
+    "time",
+    "datetime",
+    "month",
+    "year",
+    "email",
+    "phone",
+    "identifier",
+    "person_name",
+    "place",
+    "free_text",
+    "url",
     "unknown",
-)  # fmt: skip
+)
+# Fmt: skip.
 _FIELDS = (
-    "kind", "values", "minimum", "maximum", "pattern", "format", "examples", "topic", "unit",
-    "ordered", "min_items", "max_items",
-)  # fmt: skip
+    "kind",
+    "values",
+    "minimum",
+    "maximum",
+    "pattern",
+    "format",
+    "examples",
+    "topic",
+    "unit",
+    "ordered",
+    "min_items",
+    "max_items",
+)
 _LISTS = ("values", "examples")
 
 

@@ -15,14 +15,34 @@ from fctncalling.lab.forge.multi_turn.knowledge import Fact, Knowledge, source_o
 from fctncalling.lab.forge.multi_turn.worlds import inventory, make_world, pools
 from fctncalling.lab.forge.plan import Source, Value
 
+# Fmt: skip.
 MONTHS = (
-    "January", "February", "March", "April", "May", "June",
-    "July", "August", "September", "October", "November", "December",
-)  # fmt: skip
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)
+# Fmt: skip.
 NUMERIC_KINDS = (
-    "number", "count", "price", "pressure", "gallons", "liters", "kilometers", "miles", "amount",
+    "number",
+    "count",
+    "price",
+    "pressure",
+    "gallons",
+    "liters",
+    "kilometers",
+    "miles",
+    "amount",
     "temperature",
-)  # fmt: skip
+)
 _FRESH: dict[str, Callable[[random.Random], Any]] = {
     "new_folder": lambda draw: draw.choice(pools.FOLDERS),
     "new_file": pools.file_name,
