@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,6 +28,7 @@ from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.minibatches import microbatches, plan_minibatches
+from fctncalling.algorithms.packed_row import FIELDS
 from fctncalling.algorithms.policy import token_logprobs
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.sparse_forward import supports_sparse_forward
@@ -35,7 +36,6 @@ from fctncalling.algorithms.ppo import make_optimisers, update
 
 torch.set_num_threads(1)
 
-FIELDS = [field.name for field in fields(TokenRecord) if field.name not in ("role", "joint")]
 KINDS = ("llama", "gpt2", "llama+lora", "gpt2+lora")
 
 
