@@ -22,8 +22,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine
-from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.algorithms.policy.plain_template import PLAIN_TEMPLATE
+from fctncalling.algorithms.policy.chat_template import PLAIN_TEMPLATE, ChatTemplate
 from fctncalling.algorithms.rollout.collect import collect
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task

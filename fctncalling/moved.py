@@ -5,49 +5,29 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-# Former package or module -> where it is since version 0.2. The longest match counts.
-MOVED = {
-    **{
-        f"fctncalling.{name}": f"fctncalling.lab.{name}"
-        for name in (
-            "doctor",
-            "embedded",
-            "error_analysis",
-            "forge",
-            "integrations",
-            "memory_plan",
-            "viewer",
-        )
-    },
-    **{
-        f"fctncalling.doctor.{name}": f"fctncalling.training.model_checks.{name}"
-        for name in ("conversations", "finding", "template_findings")
-    },
-    "fctncalling.doctor.token_findings": "fctncalling.training.model_checks.template_findings",
-    "fctncalling.cli.doctor": "fctncalling.lab.doctor.command",
-    "fctncalling.cli.forge": "fctncalling.lab.forge.command",
-    "fctncalling.cli.serve_mcp": "fctncalling.lab.integrations.command",
-    "fctncalling.cli.view": "fctncalling.lab.viewer.command",
-    "fctncalling.cli.why": "fctncalling.lab.error_analysis",
-    "fctncalling.cli.why.recorded_answers": "fctncalling.lab.error_analysis.command",
-    "fctncalling.cli.why.report_text": "fctncalling.lab.error_analysis.why_text",
-    "fctncalling.cli.shared.progress_bar": "fctncalling.progress_bar",
-    "fctncalling.training.ray": "fctncalling.training.rollouts.ray",
-    "fctncalling.memory_plan.command": "fctncalling.lab.memory_plan.printed_plan",
-}
+
+@cache
+def moved_modules() -> dict[str, str]:
+    """Return where a former package or module is since version 0.2, by its former name."""
+    from json import load
+
+    with open(__file__.removesuffix("py") + "json", encoding="utf-8") as file:
+        moved: dict[str, str] = load(file)
+    return moved
 
 
 def present_name(former: str) -> str | None:
-    """Return where a module is today, None if it did not move."""
-    head, tail = former, ""
+    """Return where a module is today, None if it did not move; the longest match counts."""
+    head, tail, moved = former, "", moved_modules()
     while head:
-        if head in MOVED:
-            return MOVED[head] + tail
+        if head in moved:
+            return moved[head] + tail
         head, _, last = head.rpartition(".")
         tail = f".{last}{tail}"
     return None

@@ -8,7 +8,9 @@ from importlib import import_module
 
 import pytest
 
-from fctncalling.moved import MOVED, present_name
+from fctncalling.moved import moved_modules, present_name
+
+MOVED = moved_modules()
 
 
 def test_a_path_below_a_moved_package_moves_with_it() -> None:

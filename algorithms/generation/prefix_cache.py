@@ -17,9 +17,27 @@ import torch
 from torch import Tensor
 
 from fctncalling.algorithms.generation.block_tree import States
-from fctncalling.algorithms.generation.cached_states import append_states, cached_states
 from fctncalling.algorithms.generation.kv_cache import KVCache, whole_lines
 from fctncalling.algorithms.generation.token_block import PrefixGroups, TokenBlock
+from fctncalling.algorithms.generation.transformers_cache import next_capacity
+
+
+def cached_states(cache: KVCache, row: int, start: int, end: int) -> States:
+    """Return keys and values (layers, heads, tokens, size) of tokens [start, end): views."""
+    columns = slice(start, max(start, end))
+    keys, values = cache.keys[:, row, :, :, columns], cache.values[:, row, :, columns]
+    return keys.transpose(-1, -2), values
+
+
+def append_states(cache: KVCache, row: int, states: States) -> None:
+    """Append tokens with known keys and values (layers, heads, tokens, size) to a row."""
+    start = cache.lengths[row]
+    cache.lengths[row] = end = start + states[0].shape[-2]
+    if end > cache.keys.shape[-1]:
+        cache.resize(whole_lines(next_capacity(cache.keys.shape[-1], end)))
+    cache.keys[:, row, :, :, start:end] = states[0].transpose(-1, -2)
+    cache.values[:, row, :, start:end] = states[1]
+
 
 # The kernel behind F.scaled_dot_product_attention on a CPU, which also returns the log-sum-exp.
 _ATTENTION: Any = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)

@@ -10,14 +10,33 @@ from typing import Any
 
 from jinja2.exceptions import TemplateError
 
-from fctncalling.algorithms.policy.plain_template import (
-    PLAIN_TEMPLATE,
-    bos_ids,
-    fallback_template,
-)
 from fctncalling.data.neutral_mark import broken_mark
 from fctncalling.data.surrogates import encodable
 from fctncalling.data.types import Message
+
+PLAIN_TEMPLATE = (
+    "{% for message in messages %}{{ '<|' + message.role + '|>\n' + message.content }}"
+    "{{ (eos_token if message.role == 'assistant' else '') + '\n' }}{% endfor %}"
+    "{{ '<|assistant|>\n' if add_generation_prompt else '' }}"
+)
+
+
+def fallback_template(tokenizer: Any) -> str | None:
+    """Return PLAIN_TEMPLATE, with a warning, for a tokenizer without a chat template; else None."""
+    if getattr(tokenizer, "chat_template", None):
+        return None
+    logger.warning(
+        "the tokenizer has no chat template: a plain built-in one (<|user|> ... <|assistant|> "
+        "...) is used. "
+        "Give the model's own with --chat_template FILE."
+    )
+    return PLAIN_TEMPLATE
+
+
+def bos_ids(tokenizer: Any) -> list[int]:
+    """Return [BOS] if the tokenizer puts one before a text, as its model was trained; else []."""
+    bos = tokenizer.bos_token_id
+    return [bos] if bos is not None and tokenizer("").input_ids[:1] == [bos] else []
 
 
 def adapt_roles(

@@ -15,7 +15,7 @@ from fctncalling.algorithms.rollout.env_pool import (
     NoResponseError,
     TextEnv,
 )
-from fctncalling.algorithms.rollout.role_view import RoleView
+from fctncalling.algorithms.rollout.roles import RoleView
 from fctncalling.data.types import Episode, Message, StepRecord, Verdict
 
 __all__ = ["RunningEpisode", "TextEnv"]

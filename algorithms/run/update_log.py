@@ -6,6 +6,7 @@ import dataclasses
 import json
 import logging
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,10 +20,29 @@ from fctncalling.algorithms.ppo import TokenTrace
 from fctncalling.algorithms.run.alarms import Alarm, find_alarms, new_alarms
 from fctncalling.algorithms.run.episode_metrics import PARSE_ERRORS
 from fctncalling.algorithms.run.logs import RunLog
-from fctncalling.algorithms.run.peak_memory import peak_memory
-from fctncalling.algorithms.run.token_log import TokenLog, reasons_not_learned_from
-from fctncalling.algorithms.run.token_texts import TokenTexts
+from fctncalling.algorithms.run.token_log import TokenLog, TokenTexts, reasons_not_learned_from
 from fctncalling.data.surrogates import json_text
+
+
+def peak_memory() -> dict[str, float | None]:
+    """Return the peak memory in GB of this process, and of tensors on its CUDA device."""
+    import torch
+
+    on_device = torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else None
+    return {"perf/peak_mem_gb": peak_memory_gb()} | (
+        {"perf/peak_cuda_mem_gb": on_device} if on_device else {}
+    )
+
+
+def peak_memory_gb() -> float | None:
+    """Return the peak resident size of this process in GB; None on systems without `resource`."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1e9 if sys.platform == "darwin" else 1e6)
+
 
 logger = logging.getLogger(__name__)
 NUM_EXAMPLES = 3

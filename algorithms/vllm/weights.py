@@ -7,13 +7,20 @@ started again, or loaded by someone else, is noticed, and its answer thrown away
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+import torch
+from torch import Tensor
+
+from fctncalling.algorithms.distributed.fsdp import full_tensor
 from fctncalling.algorithms.generation.engine_api import EngineError, RolloutError
+from fctncalling.algorithms.policy.lora import ACTOR, Adapters
 from fctncalling.algorithms.vllm.client import Completion, MissingModelError, VllmClient
 from fctncalling.algorithms.vllm.servers import VllmServers
 
@@ -137,3 +144,160 @@ class PublishedWeights:
                 "--vllm_logprob_tolerance sets what rounding may differ by; vLLM on a CPU does not "
                 "reload an output layer that is tied to the embeddings"
             )
+
+
+FILE_BYTES = 2**29  # of one file: what the writing process holds at once, besides one weight
+INDEX_FILE = "model.safetensors.index.json"
+
+
+def write_model(model: Any, folder: Path | None) -> None:
+    """Write a model's weights and configuration into a folder, as transformers lays them out.
+
+    With FSDP a collective operation.
+
+    folder: None in the processes that do not write, which take part weight by weight. Weights keep
+    the dtype they are trained in.
+    """
+    if any(hasattr(weight, "full_tensor") for weight in model.parameters()):
+        _write_sharded(model, folder)
+    elif folder is not None:
+        model.save_pretrained(folder, max_shard_size=FILE_BYTES)
+
+
+def _write_sharded(model: Any, folder: Path | None) -> None:
+    from safetensors.torch import save_file
+
+    files: dict[str, str] = {}  # name of a weight -> its file
+    total = 0
+    for number, weights in enumerate(_chunks(model, holds=folder is not None)):
+        if folder is None:
+            continue
+        name = f"model-{number:05d}.safetensors"
+        save_file(weights, folder / name, metadata={"format": "pt"})
+        files |= dict.fromkeys(weights, name)
+        total += sum(weight.nbytes for weight in weights.values())
+    if folder is not None:
+        index = {"metadata": {"total_size": total}, "weight_map": files}
+        (folder / INDEX_FILE).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+        model.config.save_pretrained(folder)
+
+
+@torch.no_grad()
+def _chunks(model: Any, *, holds: bool) -> Iterator[dict[str, Tensor]]:
+    """Yield the weights of whole layers, about FILE_BYTES at a time, as checkpoints name them.
+
+    Processes that hold nothing gather and drop each weight.
+    """
+    from transformers.core_model_loading import revert_weight_conversion
+
+    chunk: dict[str, Tensor] = {}
+    layer, size = "", 0
+    for name, weight in _named_weights(model):
+        this_layer = _layer_of(name)
+        if size >= FILE_BYTES and this_layer != layer:
+            yield revert_weight_conversion(model, chunk)
+            chunk, size = {}, 0
+        layer = this_layer
+        size += weight.numel() * weight.element_size()
+        whole = full_tensor(weight.detach())
+        if holds:
+            chunk[name] = whole.cpu().contiguous()
+    yield revert_weight_conversion(model, chunk) if holds else chunk
+
+
+def _named_weights(model: Any) -> Iterator[tuple[str, Tensor]]:
+    """Yield parameters, tied ones once, and the buffers that checkpoints hold."""
+    names = model.state_dict().keys()
+    yield from model.named_parameters()
+    yield from ((name, buffer) for name, buffer in model.named_buffers() if name in names)
+
+
+def _layer_of(name: str) -> str:
+    """Return a weight's name up to the number of its layer, whose weights are written together."""
+    return re.split(r"(?<=\.\d)\.|(?<=\.\d\d)\.|(?<=\.\d\d\d)\.", name, maxsplit=1)[0]
+
+
+# LoRA versions published to vLLM servers.
+#
+# Every version gets a new name and a new folder: a server caches by name, so a reused one would be
+# served from caches of other weights, unnoticed.
+
+NUM_SERVED = 2  # requests with the previous version may still be under way
+
+
+class Version(NamedTuple):
+    """Published adapter of one update."""
+
+    number: int
+    name: str
+    folder: Path
+
+
+class PublishedAdapters:
+    """Writes versions below `folder`, which the servers read too, and has them served.
+
+    The last `NUM_SERVED` of them stay.
+    """
+
+    def __init__(self, servers: VllmServers, folder: Path) -> None:
+        self.servers = servers
+        self.folder = folder.resolve()
+        self._run = uuid4().hex[
+            :8
+        ]  # of this process: a resumed run goes over the same numbers with other weights
+        self._versions: list[Version] = []
+        servers.publication = self
+
+    @property
+    def versions(self) -> list[Version]:
+        """Versions served now, oldest first."""
+        return list(self._versions)
+
+    def publish(self, adapters: Adapters, number: int) -> str:
+        """Publish the current adapter unless it is already; return its name on the servers.
+
+        number: updates so far.
+        """
+        if self._versions and self._versions[-1].number == number:
+            return self._versions[-1].name
+        name = f"policy-{self._run}-{number}"
+        version = Version(number, name, self.folder / name)
+        version.folder.mkdir(parents=True)
+        adapters.peft.save_pretrained(
+            str(version.folder), selected_adapters=[ACTOR], save_embedding_layers=False
+        )
+        dropped = self._versions[: 1 - NUM_SERVED]
+        self.servers.update(lambda: self.adopt([*self._versions, version][-NUM_SERVED:]))
+        for old in dropped:
+            self._drop(old)
+        return name
+
+    def adopt(self, versions: Sequence[Version]) -> None:
+        """Serve these versions, which a process has written."""
+        self._versions = list(versions)
+
+    def prepare(self, client: VllmClient) -> None:
+        """Load the versions into a server; those that it has already stay."""
+        for version in self._versions:
+            client.load_adapter(version.name, str(version.folder))
+
+    def complete(
+        self, client: VllmClient, version: str, prompt: Sequence[int], **sampling: Any
+    ) -> Completion:
+        """Sample with a version of the adapter, by its name."""
+        return client.complete(version, prompt, **sampling)
+
+    def model_name(self, client: VllmClient, version: str) -> str:
+        """Return what a request names the model by."""
+        return version
+
+    def close(self) -> None:
+        """Unload all versions from the servers and remove their folders."""
+        for version in self._versions:
+            self._drop(version)
+        self._versions = []
+
+    def _drop(self, version: Version) -> None:
+        for client in self.servers.ready_clients():
+            client.unload_adapter(version.name)
+        shutil.rmtree(version.folder, ignore_errors=True)

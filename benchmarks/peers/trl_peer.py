@@ -15,8 +15,7 @@ from typing import Any, Self
 
 from fctncalling.algorithms.batch import trained_lengths
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.episodes import EpisodeRecord
-from fctncalling.algorithms.packed_row import FIELDS
+from fctncalling.algorithms.episodes import FIELDS, EpisodeRecord
 from fctncalling.data.bfcl import embedded_path
 
 GROUP_SIZE = 8

@@ -216,7 +216,7 @@ def train(config: TrainConfig, run_config: RunConfig, words: Sequence[str] = ())
     """
     from fctncalling.algorithms.generation.engine_api import RolloutError
     from fctncalling.algorithms.run.checkpoint import CheckpointError
-    from fctncalling.algorithms.run.cut_actions import AllCutError
+    from fctncalling.algorithms.run.episode_metrics import AllCutError
     from fctncalling.training.prepare_run import prepare_run
     from fctncalling.training.profiler import profiling
     from fctncalling.training.supervised_stage import progress_made
@@ -250,7 +250,7 @@ def _explain_failure(run: TrainingRun, error: Exception) -> str:
     """Return what ended a run and how to go on; saves it first where its state is sound."""
     from fctncalling.algorithms.generation.engine_api import RolloutError
     from fctncalling.algorithms.run.checkpoint import CheckpointError
-    from fctncalling.algorithms.run.cut_actions import AllCutError
+    from fctncalling.algorithms.run.episode_metrics import AllCutError
 
     if isinstance(error, FloatingPointError):
         return str(error)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.algorithms.policy.plain_template import bos_ids
+from fctncalling.algorithms.policy.chat_template import ChatTemplate, bos_ids
 from fctncalling.data.surrogates import encodable
 
 RAW_TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.run.peak_memory import peak_memory
+from fctncalling.algorithms.run.update_log import peak_memory
 from fctncalling.algorithms.supervised import SupervisedLearner
 
 if TYPE_CHECKING:

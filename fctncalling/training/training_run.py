@@ -24,12 +24,10 @@ from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import TokenTrace, make_optimisers, update
 from fctncalling.algorithms.reward_shaping import learnable_episodes
-from fctncalling.algorithms.rollout.joint_rows import add_joint_rows
-from fctncalling.algorithms.rollout.role_trajectories import role_trajectories
+from fctncalling.algorithms.rollout.roles import add_joint_rows, role_trajectories
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.algorithms.run.checkpoint import load_state, save_checkpoint
-from fctncalling.algorithms.run.cut_actions import CutActionMonitor
-from fctncalling.algorithms.run.episode_metrics import episode_metrics
+from fctncalling.algorithms.run.episode_metrics import CutActionMonitor, episode_metrics
 from fctncalling.algorithms.run.evaluation import Evaluation
 from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.algorithms.run.logs import RunLog

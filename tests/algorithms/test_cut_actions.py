@@ -8,7 +8,7 @@ import pytest
 from token_worlds import episode, settings
 
 from fctncalling.algorithms.episodes import EpisodeRecord
-from fctncalling.algorithms.run.cut_actions import AllCutError, CutActionMonitor
+from fctncalling.algorithms.run.episode_metrics import AllCutError, CutActionMonitor
 
 
 def played(*, steps: int = 2, cut: int = 0, earned: float = 0.0) -> EpisodeRecord:

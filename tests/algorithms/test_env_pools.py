@@ -23,8 +23,11 @@ from fctncalling.algorithms.rollout import async_pool, env_pool
 from fctncalling.algorithms.rollout.arrival_log import ArrivalLog, ArrivalLogError, ArrivalOrder
 from fctncalling.algorithms.rollout.collect import collect
 from fctncalling.algorithms.rollout.env_pool import EnvPool
-from fctncalling.algorithms.rollout.make_pool import make_env_pool, num_parallel_episodes
-from fctncalling.algorithms.rollout.process_pool import ProcessEnvPool
+from fctncalling.algorithms.rollout.process_pool import (
+    ProcessEnvPool,
+    make_env_pool,
+    num_parallel_episodes,
+)
 from fctncalling.algorithms.rollout.thread_pool import ThreadEnvPool
 
 TASKS = [f"t{i}" for i in range(12)]

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from fctncalling.algorithms.policy import heap_trimming
-from fctncalling.algorithms.policy.gradient_checkpointing import RecomputingRunner, TrimmingRunner
-from fctncalling.algorithms.policy.heap_trimming import trim_heap
+from fctncalling.algorithms.policy import gradient_checkpointing
+from fctncalling.algorithms.policy.gradient_checkpointing import (
+    RecomputingRunner,
+    TrimmingRunner,
+    trim_heap,
+)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries keep their heap")
@@ -30,8 +33,10 @@ def test_trimming_returns_the_holes_between_blocks_that_stay() -> None:
 @pytest.fixture
 def trims(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     calls: list[int] = []
-    monkeypatch.setattr(heap_trimming, "trim_heap", lambda: calls.append(1))
-    monkeypatch.setattr(heap_trimming, "BYTES_A_TRIM", 4 * 10 * 3)  # three inputs of ten numbers
+    monkeypatch.setattr(gradient_checkpointing, "trim_heap", lambda: calls.append(1))
+    monkeypatch.setattr(
+        gradient_checkpointing, "BYTES_A_TRIM", 4 * 10 * 3
+    )  # three inputs of ten numbers
     return calls
 
 

@@ -24,7 +24,7 @@ from fctncalling.algorithms.run.logs import (
     episode_json,
     results_folder,
 )
-from fctncalling.algorithms.run.peak_memory import peak_memory_gb
+from fctncalling.algorithms.run.update_log import peak_memory_gb
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import Call, Episode, StepRecord, Verdict
 from fctncalling.envs.function_calling import FunctionCallingEnv

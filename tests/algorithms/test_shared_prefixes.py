@@ -20,8 +20,7 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from fctncalling.algorithms.batch import Experience, build_experience
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
-from fctncalling.algorithms.minibatches import plan_minibatches
-from fctncalling.algorithms.minibatches.plan import share_prefixes
+from fctncalling.algorithms.minibatches import plan_minibatches, share_prefixes
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.shared_prefixes import (
     PrefixSharing,

@@ -35,8 +35,12 @@ from fctncalling.algorithms.losses import policy_loss
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import TokenTrace, make_optimisers, update
 from fctncalling.algorithms.run.logs import RunLog
-from fctncalling.algorithms.run.token_log import TokenLog, reasons_not_learned_from, token_contents
-from fctncalling.algorithms.run.token_texts import TokenTexts
+from fctncalling.algorithms.run.token_log import (
+    TokenLog,
+    TokenTexts,
+    reasons_not_learned_from,
+    token_contents,
+)
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.data.token_file import (
     TOKEN_FIELDS,

@@ -21,8 +21,7 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import TokenTrace, make_optimisers, update
 from fctncalling.algorithms.run.episode_metrics import episode_metrics
 from fctncalling.algorithms.run.logs import RunLog
-from fctncalling.algorithms.run.token_log import TokenLog, reasons_not_learned_from
-from fctncalling.algorithms.run.token_texts import TokenTexts
+from fctncalling.algorithms.run.token_log import TokenLog, TokenTexts, reasons_not_learned_from
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.data.types import Call, Episode, StepRecord, Verdict
 

@@ -31,8 +31,8 @@ from fctncalling.algorithms.ppo import ALGORITHMS, accumulate_gradients, make_op
 from fctncalling.algorithms.run.checkpoint import load_state, save_checkpoint
 from fctncalling.algorithms.supervised import SupervisedLearner
 from fctncalling.algorithms.targets import compute_targets
-from fctncalling.algorithms.vllm import weight_files
-from fctncalling.algorithms.vllm.weight_files import write_model
+from fctncalling.algorithms.vllm import weights
+from fctncalling.algorithms.vllm.weights import write_model
 
 # Three or more microbatches of unequal length to a step: one process always has more of them than
 # the other.
@@ -161,7 +161,7 @@ def handed_over(folder: Path, processes: ProcessGroup) -> dict[str, Tensor]:
     """Return the whole weights of a sharded model, which the first process has written to a
     folder.
     """
-    weight_files.FILE_BYTES = 1000  # so that there are several files
+    weights.FILE_BYTES = 1000  # so that there are several files
     policy = policy_of(config_of("whole model"))
     processes.shard(policy)
     if processes.is_first:

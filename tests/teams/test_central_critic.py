@@ -20,8 +20,7 @@ from fctncalling.algorithms.minibatches import bootstrap_values, plan_minibatche
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import ALGORITHMS
-from fctncalling.algorithms.rollout.joint_rows import add_joint_rows
-from fctncalling.algorithms.rollout.role_trajectories import role_trajectories
+from fctncalling.algorithms.rollout.roles import add_joint_rows, role_trajectories
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.envs.team import TeamEnv
 

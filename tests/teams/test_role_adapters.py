@@ -24,7 +24,7 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.policy.lora import role_adapter
 from fctncalling.algorithms.ppo import ALGORITHMS, accumulate_gradients, make_optimisers, update
 from fctncalling.algorithms.rollout.collect import collect
-from fctncalling.algorithms.rollout.role_trajectories import role_trajectories
+from fctncalling.algorithms.rollout.roles import role_trajectories
 from fctncalling.algorithms.targets import compute_targets
 from fctncalling.data.bfcl import embedded_path
 

@@ -18,10 +18,10 @@ from fctncalling.algorithms.generation.engine_api import Action, EngineError, Re
 from fctncalling.algorithms.policy.lora import Adapters
 from fctncalling.algorithms.vllm import client as client_module
 from fctncalling.algorithms.vllm import servers as server_state
-from fctncalling.algorithms.vllm.adapters import PublishedAdapters
 from fctncalling.algorithms.vllm.client import Completion, VllmClient
 from fctncalling.algorithms.vllm.engine import VllmEngine
 from fctncalling.algorithms.vllm.servers import VllmServers
+from fctncalling.algorithms.vllm.weights import PublishedAdapters
 from fctncalling.cli.train import main, parse_settings
 
 END = 2  # <|im_end|>, where a turn of the tiny tokenizer ends

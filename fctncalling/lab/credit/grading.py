@@ -100,7 +100,7 @@ def open_run(
     settings: RulerSettings,
 ) -> GradedRun:
     """Load a run's policy and environments; CreditError where it cannot be graded."""
-    from fctncalling.algorithms.config.device import resolve_device
+    from fctncalling.algorithms.config.train_config import resolve_device
     from fctncalling.training.load_policy import load_policy
     from fctncalling.training.rollouts.rollout_backends import LocalRollout, RolloutRound
     from fctncalling.training.task_setup import make_task_setup

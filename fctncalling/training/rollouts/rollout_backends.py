@@ -20,7 +20,7 @@ from fctncalling.algorithms.policy.precision import pass_autocast
 from fctncalling.algorithms.policy.weight_sync import Weights
 from fctncalling.algorithms.rollout.arrival_log import ArrivalLog, ArrivalOrder
 from fctncalling.algorithms.rollout.collect import collect
-from fctncalling.algorithms.rollout.make_pool import deadline_s, make_env_pool
+from fctncalling.algorithms.rollout.process_pool import deadline_s, make_env_pool
 from fctncalling.algorithms.rollout.running_episode import TextEnv
 from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.algorithms.run.logs import results_folder

@@ -17,11 +17,9 @@ from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.policy.precision import compute_dtype
 from fctncalling.algorithms.run.logs import results_folder
-from fctncalling.algorithms.vllm.adapters import PublishedAdapters
 from fctncalling.algorithms.vllm.engine import VllmEngine
 from fctncalling.algorithms.vllm.servers import VllmServers
-from fctncalling.algorithms.vllm.weight_files import write_model
-from fctncalling.algorithms.vllm.weights import PublishedWeights
+from fctncalling.algorithms.vllm.weights import PublishedAdapters, PublishedWeights, write_model
 from fctncalling.training.rollouts.rollout_backends import EpisodeSource, LocalRollout, RolloutRound
 from fctncalling.training.run_config import RunConfig
 
