@@ -15,16 +15,14 @@ def learning_rates(config: TrainConfig, update: int) -> tuple[float, float]:
 
     They depend on the settings and the update's index alone, so a resumed run continues them. The
     warm-up rises to 1 in equal parts; the decay then falls from 1 and would reach --min_lr_ratio
-    one update after the last. While the critic learns alone (--critic_warmup_updates) the policy's
-    rate is 0, and its warm-up begins after that; the critic, which has begun by then, has none.
+    one update after the last. A critic that --critic_warmup_episodes has begun has no warm-up.
     """
-    start = config.critic_warmup_updates
-    end = start + config.warmup_updates
+    end = config.warmup_updates
     if update >= end:
         factor = _decay(config, update - end, config.num_updates - end)
         return factor * config.lr, factor * config.critic_lr
-    rise = (update + 1 - start) / config.warmup_updates if update >= start else 0.0
-    return rise * config.lr, (1.0 if start else rise) * config.critic_lr
+    rise = (update + 1) / end
+    return rise * config.lr, (1.0 if config.critic_warmup_episodes else rise) * config.critic_lr
 
 
 def _decay(config: TrainConfig, update: int, length: int) -> float:

@@ -69,6 +69,22 @@ def value_loss(
     return torch.maximum(losses, _regression(clipped - returns, huber_delta))
 
 
+def binned_value_loss(
+    scores: Tensor,  # (N, K) a logit for each bin
+    returns: Tensor,  # (N,) targets
+    centres: Tensor,  # (K,) of the bins, ascending and equally far apart
+    mask: Tensor | None = None,
+) -> Tensor:
+    """Return the cross-entropy of each return's two nearest bins, (N,).
+
+    They share it so that their mean is the return (two-hot, as in MuZero and DreamerV3; compared
+    with regression in arXiv:2403.03950). Returns beyond the bins count as the outermost.
+    """
+    returns = _masked(returns, mask).clamp(float(centres[0]), float(centres[-1]))
+    distances = (returns[:, None] - centres).abs() / (centres[1] - centres[0])
+    return _masked(-((1.0 - distances).clamp(min=0.0) * scores.log_softmax(-1)).sum(-1), mask)
+
+
 def aggregate(losses: Tensor, mask: Tensor | None, total: Tensor | float) -> Tensor:
     """Return sum(losses over mask) / total, a scalar.
 

@@ -87,12 +87,12 @@ def make_optimisers(policy: ActorCritic, config: TrainConfig) -> Optimisers:
     Weight decay is off by default: it pulls a fine-tuned model towards 0.
     """
     return Optimisers(
-        policy=_adamw(policy.policy_parameters(), config.lr, config),
-        critic=_adamw(policy.critic_parameters(), config.critic_lr, config),
+        policy=adamw(policy.policy_parameters(), config.lr, config),
+        critic=adamw(policy.critic_parameters(), config.critic_lr, config),
     )
 
 
-def _adamw(
+def adamw(
     parameters: Iterable[torch.nn.Parameter], lr: float, config: TrainConfig
 ) -> torch.optim.AdamW:
     """Return AdamW over the parameters; weight decay applies to matrices only."""
@@ -287,13 +287,13 @@ def loss_terms(
             dual_clip=config.dual_clip,
         )
         * target.importance,
-        value_losses=losses.value_loss(
+        value_losses=value_losses(
             outputs.values,
+            outputs.value_scores,
             target.returns,
             target.old_values,
             target.loss_mask,
-            value_clip=config.value_clip,
-            huber_delta=config.huber_delta,
+            config,
         ),
         entropies=algorithm.average(outputs.entropies, groups),
         value_changes=outputs.values - target.old_values,
@@ -303,6 +303,25 @@ def loss_terms(
         logprobs=outputs.logprobs,
         token_entropies=outputs.entropies,
         token_reference_kl=reference_kl,
+    )
+
+
+def value_losses(
+    values: Tensor,  # (N,)
+    scores: Tensor,  # (N, K) that they are made of
+    returns: Tensor,
+    old_values: Tensor,
+    loss_mask: Tensor | None,
+    config: TrainConfig,
+) -> Tensor:
+    """Return the critic's loss of each token, (N,): regression, or with --value_bins classes."""
+    if config.value_bins:
+        centres = returns.new_tensor(config.critic_shape["bin_centres"])
+        return losses.binned_value_loss(scores, returns, centres, loss_mask)
+    return losses.value_loss(
+        *(values, returns, old_values, loss_mask),
+        value_clip=config.value_clip,
+        huber_delta=config.huber_delta,
     )
 
 

@@ -69,7 +69,7 @@ def compute_targets(
     spread = outcome_spread(_trajectories(experience, old_values, None), config.discount)
     experience = less_kl_penalties(experience, reference, old_logprobs, config)
     bootstrap = bootstrap_values(policy, experience, algorithm, config, processes)
-    estimate = _estimate(algorithm, experience, old_values, bootstrap, config)
+    estimate = flat_estimate(algorithm, experience, old_values, bootstrap, config)
     if config.overlong == "mask":  # a cut action teaches nothing; what came before it still does
         estimate = estimate._replace(loss_mask=estimate.loss_mask & ~experience.tokens.cut)
     check_finite("rewards", experience.tokens.rewards)
@@ -162,7 +162,7 @@ def _reference_logprobs(
     return logprobs
 
 
-def _estimate(
+def flat_estimate(
     algorithm: Algorithm,
     experience: Experience,
     values: Tensor,

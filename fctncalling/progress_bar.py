@@ -42,17 +42,15 @@ class Progress:
     def update(self, metrics: dict[str, float | None], run: Any) -> None:
         """Show an update.
 
-        Success rate, return, KL, or that the critic learns alone, tokens a second, names of alarms.
+        Success rate, return, KL, tokens a second, names of alarms.
         """
-        number, alone = run.counters.updates, run.config.critic_warmup_updates
-        moved = number > alone
+        number = run.counters.updates
         shown = {
             "alarms": ",".join(run.update_log.active_alarms) or "-",
             "success": _shown(metrics.get("env/success_rate")),
             "strict": _shown(metrics.get("env/success_rate_strict")),
             "return": _shown(metrics.get("charts/episodic_return")),
-            "kl": _shown(metrics.get("losses/approx_kl"), ".1e") if moved else "-",
-            "critic alone": "-" if moved else f"{number}/{alone}",
+            "kl": _shown(metrics.get("losses/approx_kl"), ".1e"),
             "tokens/s": _shown(run.tokens_per_s, ".0f"),
         }
         text = "  ".join(f"{name} {value}" for name, value in shown.items() if value != "-")

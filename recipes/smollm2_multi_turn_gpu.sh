@@ -16,7 +16,7 @@ run sft "$folder/model" "$folder/forged.jsonl" --sft_tasks dataset --sft_lr 3e-4
     --sft_batch_size 16 --num_updates 0
 run tppo "$(checkpoint sft)" "$folder/forged.jsonl" --reward progress --num_updates 60 \
     --episodes_per_update 256 --group_size 8 --task_sampling success --num_mini_batch 4 \
-    --lr 2e-5 --critic_lr 1e-3 --critic_warmup_updates 2 --entropy_coef 0 --eval_interval 0
+    --lr 2e-5 --critic_lr 1e-3 --critic_warmup_episodes 512 --entropy_coef 0 --eval_interval 0
 for name in sft tppo; do
     "${evaluate[@]}" run --agent "hf:$(checkpoint $name)" --prompt_style compact --resume \
         --category multi_turn_base multi_turn_miss_func --max_new_tokens 160 \

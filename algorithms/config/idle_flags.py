@@ -43,7 +43,10 @@ RULES = (
     Rule(("action_logprob_norm",), _is_not("APPO"), "--algorithm_name APPO"),
     Rule(("gamma_token", "lam_token"), _is_not("TPPO"), "--algorithm_name TPPO"),
     Rule(
-        ("critic", "critic_head", "team_critic", "group_baseline"),
+        (
+            *("critic", "critic_head", "team_critic", "group_baseline"),
+            *("critic_layers", "value_bins"),
+        ),
         _is_grpo,
         "a critic, which GRPO has none of",
     ),
@@ -87,6 +90,16 @@ RULES = (
         lambda config: config.max_staleness == 0 and config.rollout_engine == "local",
         "--max_staleness above 0 or --rollout_engine vllm",
         refused=False,
+    ),
+    Rule(
+        ("value_low", "value_high"),
+        lambda config: not config.value_bins,
+        "--value_bins",
+    ),
+    Rule(
+        ("value_clip", "huber_delta"),
+        lambda config: config.value_bins > 0,
+        "--value_bins 0",
     ),
     Rule(
         ("critic_hidden",),

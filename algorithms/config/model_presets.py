@@ -17,7 +17,7 @@ _PRETRAINED: dict[str, Any] = {
     "max_episode_tokens": 8192,
     "max_microbatch_tokens": 8192,
     "warmup_updates": 5,
-    "critic_warmup_updates": 5,  # a fresh head would send noise into a good model
+    "critic_warmup_episodes": 640,  # a fresh head would send noise into a good model
     "critic_lr": 5e-4,
     "critic_detach": True,
     "entropy_coef": 0.0,

@@ -71,11 +71,28 @@ def _check_episode_numbers(config: Settings) -> None:
 
 
 def _check_critic(config: Settings) -> None:
-    if config.algorithm_name == "GRPO" and (
-        config.critic_warmup_updates or config.init_critic_from
-    ):
+    fits = {"--critic_warmup_episodes": config.critic_warmup_episodes}
+    fits["--critic_window_updates"] = config.critic_window_updates
+    given = [name for name, count in fits.items() if count]
+    if config.algorithm_name == "GRPO" and (given or config.init_critic_from):
         raise SettingError(
-            "--critic_warmup_updates, --init_critic_from: GRPO has no critic; leave them out"
+            f"{', '.join(fits)}, --init_critic_from: GRPO has no critic; leave them out"
+        )
+    if given and (config.fsdp or config.team_critic == "per_role"):
+        raise SettingError(
+            f"{given[0]}: fits one value head that is whole in every process; leave it out, or "
+            "--fsdp and --team_critic per_role"
+        )
+    if config.critic_window_updates and config.critic != "head":
+        raise SettingError(
+            f"--critic_window_updates: fits a value head alone; --critic {config.critic} learns "
+            "by the value loss, leave one of them out"
+        )
+    if config.value_bins == 1 or config.value_high <= config.value_low:
+        raise SettingError(
+            f"--value_bins: got {config.value_bins} from {config.value_low} to "
+            f"{config.value_high}, expected 2 or more, or 0, from --value_low to a higher "
+            "--value_high"
         )
     if config.critic == "lora" and not config.lora_r:
         raise SettingError(
@@ -139,6 +156,9 @@ class TrainConfig(
     def __post_init__(self) -> None:
         take_synonyms(self)
         check_ranges(self)
+        former = self.critic_warmup_updates * self.episodes_per_update
+        self.critic_warmup_episodes = max(self.critic_warmup_episodes, former)
+        self.critic_warmup_updates = 0
         check_combinations(self)
 
     @property
@@ -150,10 +170,6 @@ class TrainConfig(
     def roles_apart(self) -> bool:
         """Whether the roles of a team have weights of their own."""
         return self.role_adapters or self.team_critic == "per_role"
-
-    def critic_learns_alone(self, update: int) -> bool:
-        """Whether the language model stands still in an update, counted from 0."""
-        return update < self.critic_warmup_updates
 
     @property
     def discount(self) -> float:
@@ -176,6 +192,17 @@ class TrainConfig(
     def has_supervised_stage(self) -> bool:
         """Whether demonstrations are learned before reinforcement learning."""
         return self.sft_tasks is not None or self.sft_episodes is not None
+
+    @property
+    def critic_shape(self) -> dict[str, Any]:
+        """The shape of the value head, as keywords of an ActorCritic."""
+        number, low, width = self.value_bins, self.value_low, self.value_high - self.value_low
+        return {
+            "critic_head": self.critic_head,
+            "critic_hidden": self.critic_hidden,
+            "critic_layers": self.critic_layers,
+            "bin_centres": [low + width * bin_ / (number - 1) for bin_ in range(number)],
+        }
 
     @property
     def detaches_critic(self) -> bool:

@@ -42,6 +42,7 @@ class TokenOutputs(NamedTuple):
     logprobs: Tensor  # (N,) of the token that was sampled, at the sampling temperature
     entropies: Tensor  # (N,) of the distribution it was sampled from, in nats
     values: Tensor  # (N,) of the state before the token
+    value_scores: Tensor  # (N, K) the value head's output that they are made of
 
 
 class ActorCritic(nn.Module):
@@ -49,8 +50,8 @@ class ActorCritic(nn.Module):
 
     `model` is any transformers causal language model (anything with `get_decoder()`,
     `get_output_embeddings()` and `config`). With critic_detach the value loss trains the head alone
-    and leaves the language model untouched. critic_roles: roles of a team that get a value head
-    each; none: one for all.
+    and leaves the language model untouched. critic_layers: so many last layers' states the value
+    head reads. critic_roles: roles of a team that get a value head each; none: one for all.
     """
 
     def __init__(
@@ -59,14 +60,21 @@ class ActorCritic(nn.Module):
         *,
         critic_head: str = "mlp",
         critic_hidden: int = 128,
+        critic_layers: int = 1,
+        bin_centres: Sequence[float] = (),
         critic_detach: bool = False,
         critic_roles: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.model = model
         self.value_head = make_value_head(
-            model.config.hidden_size, critic_roles, kind=critic_head, width=critic_hidden
+            critic_layers * model.config.hidden_size,
+            critic_roles,
+            kind=critic_head,
+            width=critic_hidden,
+            bin_centres=bin_centres,
         )
+        self.critic_layers = critic_layers
         self.critic_detach = critic_detach
         self.critic_model: nn.Module | None = None  # the critic's own backbone (a decoder)
         self.adapters: Adapters | None = None
@@ -98,22 +106,49 @@ class ActorCritic(nn.Module):
         rows, columns = acted_places(acted)
         read = (ids, attention_mask, position_ids, rows, columns - 1, tree)
         run = self._layer_runner(self._actor(role), recompute=gradient_checkpointing)
+        layers = 1 if self._critic_has_own_backbone else self.critic_layers
         with self._use(self._actor(role)):
-            hidden = states_at(self.model, self.model.get_decoder(), *read, run)  # (N, H)
+            hidden = states_at(self.model, self.model.get_decoder(), *read, run, layers)
             logprobs, entropies = token_logprobs_and_entropies(
                 self.model,
-                hidden,
+                hidden[:, -self.model.config.hidden_size :] if layers > 1 else hidden,  # (N, H)
                 ids[rows, columns],
                 temperature=temperature,
                 entropy_gradient=entropy_gradient,
             )
         if self._critic_has_own_backbone:
-            if critic_rows is not None:
-                rows, columns = acted_places(critic_rows.acted)
-                read = (*critic_rows[:2], None, rows, columns - 1, None)
-            run = self._layer_runner(CRITIC, recompute=gradient_checkpointing)
-            hidden = self._critic_states(role, *read, run)
-        return TokenOutputs(logprobs, entropies, self._values(hidden, role))
+            hidden = self.critic_states(
+                *(ids, attention_mask, acted, tree, role, critic_rows),
+                position_ids=position_ids,
+                gradient_checkpointing=gradient_checkpointing,
+            )
+        scores = self._value_scores(hidden, role)
+        return TokenOutputs(
+            logprobs, entropies, self.value_head.of_role(role).values(scores), scores
+        )
+
+    def critic_states(
+        self,
+        ids: Tensor,
+        attention_mask: Tensor,
+        acted: Tensor,
+        tree: PrefixTree | None = None,
+        role: str = "",
+        critic_rows: CriticRows | None = None,
+        *,
+        position_ids: Tensor | None = None,
+        gradient_checkpointing: bool = False,
+    ) -> Tensor:
+        """Return what the value head reads at the N acted tokens, (N, layers x H).
+
+        Arguments as `forward`'s.
+        """
+        if critic_rows is not None:
+            (ids, attention_mask, acted), tree = critic_rows, None
+        rows, columns = acted_places(acted)
+        run = self._layer_runner(CRITIC, recompute=gradient_checkpointing)
+        places = (rows, columns - 1, tree, run)
+        return self._critic_states(role, ids, attention_mask, position_ids, *places)
 
     def values_at(
         self,
@@ -131,7 +166,8 @@ class ActorCritic(nn.Module):
         """
         rows = torch.arange(len(ids), device=ids.device)
         read = (ids, attention_mask, position_ids, rows, columns, tree)
-        return self._values(self._critic_states(role, *read), role)
+        scores = self._value_scores(self._critic_states(role, *read), role)
+        return self.value_head.of_role(role).values(scores)
 
     def set_reference(self, model: Any) -> None:
         """Set the frozen KL reference model; with LoRA the base serves."""
@@ -235,28 +271,20 @@ class ActorCritic(nn.Module):
         cls,
         name_or_path: str | Path,
         *,
-        critic_head: str = "mlp",
-        critic_hidden: int = 128,
-        critic_detach: bool = False,
-        critic_roles: Sequence[str] = (),
         dtype: torch.dtype = torch.float32,
+        **critic: Any,
     ) -> Self:
         """Return the policy of a model folder or hub name, with a new value head if none was saved.
 
-        dtype: of the language model's weights, which are frozen unless it is fp32.
+        dtype: of the language model's weights, which are frozen unless it is fp32. critic: the
+        keywords of an ActorCritic.
         """
         from transformers import AutoModelForCausalLM
 
         model = AutoModelForCausalLM.from_pretrained(
             str(name_or_path), dtype=dtype, trust_remote_code=False
         ).requires_grad_(dtype == torch.float32)
-        policy = cls(
-            model,
-            critic_head=critic_head,
-            critic_hidden=critic_hidden,
-            critic_detach=critic_detach,
-            critic_roles=critic_roles,
-        )
+        policy = cls(model, **critic)
         if (Path(name_or_path) / VALUE_HEAD_FILE).exists():
             policy.load_critic(name_or_path)
         return policy
@@ -274,15 +302,19 @@ class ActorCritic(nn.Module):
         )
 
     def _critic_states(self, role: str, *read: Any) -> Tensor:
-        """Return the hidden states that the value head takes, (N, H).
+        """Return the hidden states that the value head takes, (N, layers x H).
 
         After the role the arguments of `states_at`.
         """
+        read_layers: Any = functools.partial(states_at, num_layers=self.critic_layers)
+        states: Tensor
         if self.critic_model is not None:
-            return states_at(self.model, self.critic_model, *read)
+            states = read_layers(self.model, self.critic_model, *read)
+            return states
         has_adapter = self.adapters is not None and CRITIC in self.adapters.names
         with self._use(CRITIC if has_adapter else self._actor(role)):
-            return states_at(self.model, self.model.get_decoder(), *read)
+            states = read_layers(self.model, self.model.get_decoder(), *read)
+        return states
 
     def _actor(self, role: str) -> str | None:
         """Return the name of the adapter that acts for a role; None without adapters."""
@@ -296,7 +328,7 @@ class ActorCritic(nn.Module):
         """Return how a pass calls its layers; adapter: active again while they are recomputed."""
         return RecomputingRunner(lambda: self._use(adapter)) if recompute else TrimmingRunner()
 
-    def _values(self, hidden: Tensor, role: str) -> Tensor:
-        head = self.value_head.of_role(role)
-        values: Tensor = head(hidden.detach() if self.critic_detach else hidden)
-        return values
+    def _value_scores(self, hidden: Tensor, role: str) -> Tensor:
+        return self.value_head.of_role(role).scores(
+            hidden.detach() if self.critic_detach else hidden
+        )

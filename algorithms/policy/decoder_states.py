@@ -9,10 +9,15 @@ from torch import Tensor
 
 from fctncalling.algorithms.policy.gradient_checkpointing import (
     LayerRunner,
+    RecordingRunner,
     layers_run_by,
     run_layer,
 )
-from fctncalling.algorithms.policy.shared_prefixes import PrefixTree, tree_states_at
+from fctncalling.algorithms.policy.shared_prefixes import (
+    PrefixTree,
+    reads_by_segment,
+    tree_states_at,
+)
 from fctncalling.algorithms.policy.sparse_forward import hidden_states_at, supports_sparse_forward
 
 
@@ -26,8 +31,22 @@ def states_at(
     columns: Tensor,  # (N,) ascending within each row
     tree: PrefixTree | None = None,  # of the rows, padded on the right
     run: LayerRunner = run_layer,  # calls the layers
+    num_layers: int = 1,
 ) -> Tensor:
-    """Return a decoder's last hidden states at N positions, (N, H); computes no logits."""
+    """Return a decoder's hidden states at N positions, (N, H); computes no logits.
+
+    They are the last layer's, after the final norm; with num_layers those of so many last ones,
+    side by side, (N, num_layers x H).
+    """
+    if num_layers > 1:
+        if tree is not None and not reads_by_segment(model, decoder):
+            tree = None  # its forward would lay the trees side by side
+        kept = RecordingRunner(run)
+        read = (ids, attention_mask, position_ids, rows, columns, tree)
+        last = states_at(model, decoder, *read, kept)
+        places = (rows, columns) if tree is None else (tree.row_index[rows, columns],)
+        below = kept.outputs[: model.config.num_hidden_layers - 1][1 - num_layers :]
+        return torch.cat([*(layer[places] for layer in below), last], dim=-1)
     if tree is not None:
         return tree_states_at(model, decoder, tree, rows, columns, run)
     mask: Tensor | None = attention_mask

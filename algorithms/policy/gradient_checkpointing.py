@@ -114,6 +114,19 @@ class TrimmingRunner:
         return function(*args, **kwargs)
 
 
+class RecordingRunner:
+    """Calls layers by another runner, and keeps what each returned; serves one pass."""
+
+    def __init__(self, run: LayerRunner) -> None:
+        self._run = run
+        self.outputs: list[Tensor] = []
+
+    def __call__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        found = self._run(function, *args, **kwargs)
+        self.outputs.append(found[0] if isinstance(found, tuple) else found)
+        return found
+
+
 class RecomputingRunner:
     """Calls layers so that each keeps its inputs and its attention output alone; serves one pass.
 
@@ -229,7 +242,8 @@ class _Replaying(TorchDispatchMode):
 @contextlib.contextmanager
 def layers_run_by(decoder: nn.Module, run: LayerRunner) -> Iterator[None]:
     """Context manager: the decoder's own forward has `run` compute its layers again."""
-    layers = recomputed_layers(decoder) if isinstance(run, RecomputingRunner) else []
+    patched = isinstance(run, RecomputingRunner | RecordingRunner)
+    layers = recomputed_layers(decoder) if patched else []
     for layer in layers:
         # On the instance, inside its hooks: FSDP gathers a layer's weights in one of these.
         layer.__dict__["forward"] = partial(run, layer.forward)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,23 +17,48 @@ VALUE_HEAD_FILE = "value_head.safetensors"
 class ValueHead(nn.Module):
     """Value head: maps hidden states (..., H) to values (...).
 
-    The output layer starts at 0, so the first advantages equal the returns.
+    The output layer starts at 0, so the first advantages equal the returns. With the centres of
+    bins it classifies returns, and a value is the mean of their distribution.
     """
 
-    def __init__(self, hidden_size: int, *, kind: str = "mlp", width: int = 128) -> None:
+    centres: Tensor  # (K,) of the bins; empty without
+
+    def __init__(
+        self,
+        hidden_size: int,
+        *,
+        kind: str = "mlp",
+        width: int = 128,
+        bin_centres: Sequence[float] = (),
+    ) -> None:
         super().__init__()
         if kind not in ("linear", "mlp"):
             raise ValueError(f'value head: got kind "{kind}", expected "linear" or "mlp"')
+        self.num_features = hidden_size
         self.hidden = nn.Linear(hidden_size, width) if kind == "mlp" else None
-        self.out = nn.Linear(hidden_size if self.hidden is None else width, 1)
+        self.out = nn.Linear(
+            hidden_size if self.hidden is None else width, max(1, len(bin_centres))
+        )
+        self.register_buffer("centres", torch.tensor(bin_centres), persistent=False)
         nn.init.zeros_(self.out.weight)
         nn.init.zeros_(self.out.bias)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
+        return self.values(self.scores(hidden_states))
+
+    def scores(self, hidden_states: Tensor) -> Tensor:
+        """Return the output layer's numbers (..., K): the value, or a logit for each bin."""
         features = hidden_states.float()
         if self.hidden is not None:
             features = torch.tanh(self.hidden(features))
-        values: Tensor = self.out(features).squeeze(-1)
+        scores: Tensor = self.out(features)
+        return scores
+
+    def values(self, scores: Tensor) -> Tensor:
+        """Return the values (...) of an output (..., K)."""
+        if scores.shape[-1] == 1:
+            return scores.squeeze(-1)
+        values: Tensor = scores.softmax(-1) @ self.centres
         return values
 
     def of_role(self, role: str) -> ValueHead:
@@ -57,8 +82,8 @@ class ValueHead(nn.Module):
         if found != expected:
             raise ValueError(
                 f"{path}: the saved value head has {found}, this run's has {expected}. Give the "
-                "--critic_head and "
-                "--critic_hidden it was trained with, or remove the file to start a fresh head."
+                "--critic_head, --critic_hidden, --critic_layers and --value_bins it was trained "
+                "with, or remove the file to start a fresh head."
             )
         self.load_state_dict(saved)
 
@@ -67,10 +92,11 @@ class RoleValueHeads(ValueHead):
     """A value head for each role of a team."""
 
     def __init__(
-        self, hidden_size: int, roles: Sequence[str], *, kind: str = "mlp", width: int = 128
+        self, hidden_size: int, roles: Sequence[str], *, kind: str = "mlp", **shape: Any
     ) -> None:
         nn.Module.__init__(self)  # without a head of its own
-        heads = {_key(role): ValueHead(hidden_size, kind=kind, width=width) for role in roles}
+        self.num_features = hidden_size
+        heads = {_key(role): ValueHead(hidden_size, kind=kind, **shape) for role in roles}
         self.heads = nn.ModuleDict(heads)
 
     def of_role(self, role: str) -> ValueHead:
@@ -90,12 +116,12 @@ class RoleValueHeads(ValueHead):
 
 
 def make_value_head(
-    hidden_size: int, roles: Sequence[str] = (), *, kind: str = "mlp", width: int = 128
+    hidden_size: int, roles: Sequence[str] = (), *, kind: str = "mlp", **shape: Any
 ) -> ValueHead:
     """Return a value head for all, or one for each of the roles."""
     if roles:
-        return RoleValueHeads(hidden_size, roles, kind=kind, width=width)
-    return ValueHead(hidden_size, kind=kind, width=width)
+        return RoleValueHeads(hidden_size, roles, kind=kind, **shape)
+    return ValueHead(hidden_size, kind=kind, **shape)
 
 
 def _key(role: str) -> str:

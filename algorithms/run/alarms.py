@@ -214,7 +214,7 @@ def _explained_variance(history: History) -> Finding | None:
     return (
         f"In most of {LONG} updates the critic was worse than a constant (explained variance "
         f"{median(recent):.2f}), so it adds noise to every advantage: lower --critic_lr, raise "
-        "--critic_warmup_updates, or use GRPO",
+        "--critic_warmup_episodes, or use GRPO",
         median(recent),
         MIN_EXPLAINED,
     )

@@ -61,8 +61,9 @@ ARMS: dict[str, dict[str, object]] = {
     },
     "GRPO": {"algorithm_name": "GRPO"},
 }
-RATES = {"TPPO": 5e-4, "state_alone": 5e-4, "leave_one_out": 5e-4, "GRPO": 5e-4}
-"""Arm -> learning rate, the best of those tried on other seeds; state_alone has TPPO's."""
+RATES = dict.fromkeys((*ARMS, "ceiling"), 5e-4)
+"""Arm -> learning rate, the best of those tried on other seeds; state_alone and the ceiling
+(ceiling.py) have TPPO's."""
 
 
 class CriticalRun(NamedTuple):

@@ -27,7 +27,8 @@ class TextTrainer:
     ActorCritic, or a causal language model, which gets a value head and learns in place.
     `ref_model`: what `kl_coef` holds the policy to. Each `step` is an update: it counts for the
     learning rates' warm-up and schedule, which ends after `num_updates` steps, for
-    `critic_warmup_updates`, `entropy_target` and `normalize_rewards`.
+    `entropy_target` and `normalize_rewards`. Until `critic_warmup_episodes` have come the critic
+    learns alone, and no step counts; `critic_window_updates` has no effect.
     """
 
     def __init__(
@@ -98,11 +99,14 @@ class TextTrainer:
         """Learn once with the settings that the number of steps so far makes of the config's."""
         rates = learning_rates(self.config, self.counters.updates)
         set_learning_rates(self.optimisers, rates)
-        alone = self.config.critic_learns_alone(self.counters.updates)
+        alone = self.counters.critic_episodes < self.config.critic_warmup_episodes
+        self.counters.critic_episodes += len(episodes)
         optimisers = self.optimisers._replace(policy=None) if alone else self.optimisers
         usable = [episode for episode in episodes if not episode.invalid]
         config = adapted_config(self.config, self.counters, usable)
         metrics = update(self.policy, optimisers, episodes, config, self._generator)
+        if alone:
+            return {"charts/learning_rate": 0.0, **metrics}
         followed = update_adaptive_settings(config, self.counters, metrics)
         self.counters.updates += 1
         return {"charts/learning_rate": rates[0], **metrics, **followed}
@@ -116,8 +120,7 @@ class TextTrainer:
         config = self.config
         return ActorCritic(
             model,
-            critic_head=config.critic_head,
-            critic_hidden=config.critic_hidden,
+            **config.critic_shape,
             critic_detach=config.detaches_critic,
         )
 

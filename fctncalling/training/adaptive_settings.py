@@ -44,7 +44,6 @@ def update_adaptive_settings(
     if config.entropy_target is not None:
         figures["charts/entropy_coef"] = config.entropy_coef
         entropy = metrics.get("losses/entropy")
-        still = metrics.get("update/policy_skipped") or config.critic_learns_alone(counters.updates)
-        if entropy is not None and not still:
+        if entropy is not None and not metrics.get("update/policy_skipped"):
             counters.entropy_coef = next_entropy_coef(config.entropy_coef, entropy, config)
     return figures

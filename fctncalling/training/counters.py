@@ -19,6 +19,7 @@ class Counters:
     sampled_tokens: int = 0
     train_cpu_seconds: float = 0.0  # collecting and learning, without evaluation
     extra_rounds: int = 0  # of collecting, beyond one an update
+    critic_episodes: int = 0  # of --critic_warmup_episodes, that the critic was fitted to
     evaluated_at: int = -1  # the update at which held-out tasks were last played
     sft_steps: int = 0  # of the supervised stage before all updates
     sft_tokens: int = 0  # that were trained in it, epochs counted

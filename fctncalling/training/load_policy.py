@@ -54,8 +54,7 @@ def load_policy(
         tokenizer = AutoTokenizer.from_pretrained(str(source), trust_remote_code=False)
         policy = ActorCritic.load(
             source,
-            critic_head=config.critic_head,
-            critic_hidden=config.critic_hidden,
+            **config.critic_shape,
             critic_detach=config.detaches_critic,
             critic_roles=roles if config.team_critic == "per_role" else (),
             dtype=dtype,

@@ -23,6 +23,10 @@ FIXED_SETTINGS = (
     "critic",
     "critic_head",
     "critic_hidden",
+    "critic_layers",
+    "value_bins",
+    "value_low",
+    "value_high",
 )
 # Settings that may differ without a note.
 FREE_SETTINGS = ("resume", "num_updates", "experiment_name", "results_dir")

@@ -31,6 +31,8 @@ def run_loop(run: TrainingRun, progress: Progress, profiler: NoProfiler | None =
             run.save()
         if run.is_over():
             return
+        if run.critic_warm_up_is_due():
+            run.warm_up_critic(progress.episode)
         with profiler.collecting():
             episodes = run.collect(progress.episode)
         with profiler.learning():

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from fctncalling.algorithms.run.evaluation import Evaluation
 from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.algorithms.run.logs import RunLog
 from fctncalling.algorithms.run.update_log import UpdateLog
+from fctncalling.algorithms.supervised.critic_fit import CriticSamples, critic_samples, fit_critic
 from fctncalling.evaluation.evaluation_uncertainty import evaluation_uncertainty
 from fctncalling.training.adaptive_settings import adapted_config, update_adaptive_settings
 from fctncalling.training.counters import Counters
@@ -98,6 +100,8 @@ class TrainingRun:
         self._timings: dict[str, float | None] = {}
         self._started = time.perf_counter()
         self._notices = RunNotices(config, sampler, shown=processes.is_first)
+        # what the critic was fitted to after each of the last updates
+        self._window = deque[CriticSamples](maxlen=config.critic_window_updates)
         self._saved: tuple[int, int] | None = None  # (updates, evaluation) of the newest checkpoint
         self.supervised: SupervisedLearner | None = None  # while it learns, before all updates
 
@@ -121,21 +125,58 @@ class TrainingRun:
         self._timings = rollout_timings(results, steps, seconds)
         # only now: an interrupted collection is collected again
         self.counters.extra_rounds += extra
-        self.counters.env_steps += steps
+        self._count(results, cpu)
+        return episodes
+
+    def critic_warm_up_is_due(self) -> bool:
+        """Whether the critic is to be fitted to episodes of the start policy."""
+        return (
+            self.counters.updates == 0
+            and self.config.critic_warmup_episodes > self.counters.critic_episodes == 0
+        )
+
+    def warm_up_critic(self, on_episode: OnEpisode | None = None) -> None:
+        """Fit the critic to --critic_warmup_episodes of the start policy, each of another task."""
+        cpu = time.process_time()
+        result = self._play(self._planner.warm_up_round(), on_episode)
+        usable = self._learnable(result.episodes)
+        config = adapted_config(self.config, self.counters, usable)
+        figures = self._fit_critic([self._critic_samples(usable, config)], config)
+        self.counters.critic_episodes = len(result.episodes)
+        self._count([result], cpu)
+        self.log.metrics(0, {**figures})
+
+    def _count(self, results: Sequence[RolloutResult], cpu: float) -> None:
+        """Count what was collected, and the CPU time since `cpu`."""
+        episodes = [episode for each in results for episode in each.episodes]
+        self.counters.env_steps += sum(episode.num_steps for episode in episodes)
         self.counters.episodes += len(episodes)
         self.counters.invalid_episodes += sum(episode.invalid for episode in episodes)
         self.counters.sampled_tokens += int(sum(each.sampled_tokens for each in results))
         self.counters.train_cpu_seconds += sum(each.cpu_seconds for each in results)
         self.counters.train_cpu_seconds += self.processes.sum(time.process_time() - cpu)
-        return episodes
+
+    def _learnable(self, episodes: Sequence[EpisodeRecord]) -> list[EpisodeRecord]:
+        """Return the episodes that can be learned from, as the critic reads them, by role."""
+        usable = learnable_episodes(episodes, self.config)
+        add_joint_rows(usable, self.config, self.template)
+        return role_trajectories(usable, self.config.frozen)
+
+    def _critic_samples(
+        self, episodes: Sequence[EpisodeRecord], config: TrainConfig
+    ) -> CriticSamples:
+        return critic_samples(self.policy, episodes, config, self.processes)
+
+    def _fit_critic(self, samples: Sequence[CriticSamples], config: TrainConfig) -> Metrics:
+        words = (self.config.seed, self.counters.updates, 3)
+        generator = torch.Generator().manual_seed(derive_seed(*words))
+        return fit_critic(self.policy, samples, config, generator)
 
     def learn(self, episodes: Sequence[EpisodeRecord]) -> dict[str, float | None]:
         """Improve the policy on the episodes, log the update and return its metrics."""
         started, cpu = time.perf_counter(), time.process_time()
         metrics = episode_metrics(episodes)
-        usable = learnable_episodes(episodes, self.config)
-        add_joint_rows(usable, self.config, self.template)
-        usable = role_trajectories(usable, self.config.frozen)
+        usable = collected = self._learnable(episodes)
         if self._planner.group_size > 1:
             share = len(groups_with_signal(usable, self.config)) / max(1, len(usable))
             metrics["env/informative_share"] = share
@@ -145,6 +186,9 @@ class TrainingRun:
         rates = learning_rates(self.config, self.counters.updates)
         trace = self.update_log.trace(self.counters.updates + 1)
         metrics |= self._update(usable, config, rates, trace) if usable else {}
+        if self.config.critic_window_updates and collected:
+            self._window.append(self._critic_samples(collected, config))
+            metrics |= self._fit_critic(self._window, config)
         metrics |= self._notices.stage(self.counters.updates)
         metrics.setdefault("update/policy_skipped", 1.0)
         skipped = bool(metrics["update/policy_skipped"])
@@ -185,9 +229,10 @@ class TrainingRun:
         generator = torch.Generator().manual_seed(
             derive_seed(self.config.seed, self.counters.updates, 2)
         )
-        alone = self.config.critic_learns_alone(self.counters.updates)
-        optimisers = self.optimisers._replace(policy=None) if alone else self.optimisers
-        figures = update(self.policy, optimisers, usable, config, generator, self.processes, trace)
+        if config.critic_window_updates:
+            config = replace(config, value_coef=0.0)
+        learner = (self.policy, self.optimisers)
+        figures = update(*learner, usable, config, generator, self.processes, trace)
         metrics: dict[str, float | None] = {**figures}
         return metrics | update_adaptive_settings(config, self.counters, metrics)
 
@@ -253,6 +298,8 @@ class TrainingRun:
                 for name, optimiser in self.optimisers._asdict().items()
             },
         }
+        if self._window:
+            state["critic_window"] = [tuple(each) for each in self._window]
         if ahead := self._ahead.state():
             state["ahead"] = ahead
         name = f"update_{number:06d}"
@@ -279,6 +326,7 @@ class TrainingRun:
             for name, optimiser in self.optimisers._asdict().items():
                 load_full_state_dict(optimiser, state["optimisers"][name])
             self.log.rewind(state["position"], self.counters.updates)
+            self._window.extend(CriticSamples(*each) for each in state.get("critic_window", []))
             ahead = state.get("ahead", [])
             saved = [ahead] if isinstance(ahead, dict) else ahead  # as earlier versions wrote it
             self._ahead.restore(saved, self.counters, known=self.sampler.knows)

@@ -166,6 +166,6 @@ def test_dual_clip_stops_the_gradient_of_a_bad_token_that_became_likely() -> Non
 
 
 def test_what_needs_a_critic_is_refused_without_one() -> None:
-    for setting in ({"critic_warmup_updates": 1}, {"init_critic_from": "somewhere"}):
+    for setting in ({"critic_window_updates": 1}, {"init_critic_from": "somewhere"}):
         with pytest.raises(SettingError, match="GRPO has no critic"):
             TrainConfig(algorithm_name="GRPO", **setting)  # type: ignore[arg-type]

@@ -38,16 +38,14 @@ def test_schedules_follow_their_formulas(schedule: str, expected: list[float]) -
     assert [critic / config.critic_lr for _, critic in rates] == pytest.approx(expected)
 
 
-def test_the_policys_warm_up_begins_where_the_critics_own_updates_end() -> None:
+def test_a_critic_that_was_fitted_before_has_no_warm_up() -> None:
     config = TrainConfig.from_preset("0.1B", lr=1.0, critic_lr=10.0, num_updates=20)
-    assert (config.critic_warmup_updates, config.warmup_updates) == (5, 5)
+    assert (config.critic_warmup_episodes, config.warmup_updates) == (640, 5)
     rates = [learning_rates(config, k) for k in range(20)]
-    assert [policy for policy, _ in rates] == pytest.approx(
-        [0.0] * 5 + [0.2, 0.4, 0.6, 0.8, 1.0] + [1.0] * 10
-    )
+    assert [policy for policy, _ in rates] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0] + [1.0] * 15)
     assert {critic for _, critic in rates} == {10.0}
-    falling = replace(config, lr_schedule="linear")
-    assert [learning_rates(falling, k)[0] for k in (9, 10, 15, 19)] == pytest.approx(
+    falling = replace(config, lr_schedule="linear", num_updates=15)
+    assert [learning_rates(falling, k)[0] for k in (4, 5, 10, 14)] == pytest.approx(
         [1.0, 1.0, 0.5, 0.1]
     )
 

@@ -344,6 +344,24 @@ def test_ctrl_c_then_resume_equals_an_uninterrupted_run(
     assert all(torch.equal(expected[name], found[name]) for name in expected)
 
 
+def test_a_critic_is_fitted_before_the_first_update_by_the_policy_that_starts(
+    model: Path, tmp_path: Path
+) -> None:
+    InterruptedEnv.generous = True
+    plain, warm = tmp_path / "plain", tmp_path / "warm"
+    assert main(flags(model, plain, updates=1)) == 0
+    assert main(flags(model, warm, "--critic_warmup_episodes=8", updates=1)) == 0
+    files = [run_folder(each) / "metrics.jsonl" for each in (plain, warm)]
+    lines = [[json.loads(line) for line in file.read_text().splitlines()] for file in files]
+    fit = lines[1].pop(1)
+    assert fit["update"] == 0 < fit["critic_fit/tokens"]
+    before, after = lines[0][1], lines[1][1]
+    assert after["env/success_rate"] == before["env/success_rate"]  # the same episodes
+    assert after["episodes"] == before["episodes"] + 8
+    assert after["env_steps"] > before["env_steps"]
+    assert after["critic/values_mean"] != 0 == before["critic/values_mean"]
+
+
 def test_every_option_of_the_update_resumes_to_the_same_end(model: Path, tmp_path: Path) -> None:
     InterruptedEnv.generous = True
     grouped = [
@@ -354,7 +372,7 @@ def test_every_option_of_the_update_resumes_to_the_same_end(model: Path, tmp_pat
     ]
     for options in (
         grouped,
-        ["--algorithm_name=APPO", "--action_logprob_norm=word", "--critic_warmup_updates=2"],
+        ["--algorithm_name=APPO", "--action_logprob_norm=word", "--critic_warmup_episodes=5"],
     ):
         name = options[0][-4:]
         arguments = [
@@ -364,6 +382,7 @@ def test_every_option_of_the_update_resumes_to_the_same_end(model: Path, tmp_pat
             "--dual_clip=3",
             "--lam_value=1",
         ]
+        arguments += ["--critic_window_updates=2"] * (name != "GRPO")
         arguments += ["--task_sampling=success"]
         whole, cut = tmp_path / name / "whole", tmp_path / name / "cut"
         assert main(flags(model, whole, *arguments)) == 0
@@ -377,7 +396,7 @@ def test_every_option_of_the_update_resumes_to_the_same_end(model: Path, tmp_pat
         assert played == again != {}
         lines = (run_folder(whole, name) / "metrics.jsonl").read_text().splitlines()
         assert lines[-1] == (run_folder(cut, name) / "metrics.jsonl").read_text().splitlines()[-1]
-        assert json.loads(lines[1]).keys() >= {"losses/kl_ref"}
+        assert json.loads(lines[2]).keys() >= {"losses/kl_ref"}
         if name == "GRPO":
             rounds = [json.loads(line).get("env/episodes", 0) / 8 for line in lines]
             assert set(rounds) <= {0, 1, 2, 3}

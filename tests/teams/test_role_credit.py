@@ -127,7 +127,8 @@ class TablePolicy(nn.Module):
             found = [n for whole, n in self.rows.items() if whole[:length] == tuple(row[:length])]
             numbers.append(found[0])
         logprobs = self.table[torch.tensor(numbers)][:, : ids.shape[1]][acted]
-        return TokenOutputs(logprobs, torch.zeros_like(logprobs), torch.zeros_like(logprobs))
+        zeros = torch.zeros_like(logprobs)
+        return TokenOutputs(logprobs, zeros, zeros, zeros[:, None])
 
 
 @pytest.mark.parametrize("frozen", [(), ("caller",), ("planner",)])

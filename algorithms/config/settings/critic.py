@@ -25,9 +25,22 @@ class CriticSettings:
         "have read and said so far.",
         choices=("shared", "per_role", "central"),
     )
+    critic_warmup_episodes: int = field(
+        0,
+        "Episodes of as many distinct tasks, as far as there are so many, that the start policy "
+        "plays before the first update; the value head is fitted to their returns until it grows "
+        "worse on a fifth of the tasks.",
+        interval="[0, inf)",
+    )
     critic_warmup_updates: int = field(
         0,
-        "Updates at the start in which the critic alone learns, the language model standing still.",
+        "Former way to give --critic_warmup_episodes: in updates of --episodes_per_update.",
+        interval="[0, inf)",
+    )
+    critic_window_updates: int = field(
+        0,
+        "Updates whose episodes, with those that --dynamic_sampling leaves out, the value head is "
+        "fitted to after each update, in place of the value loss within it; 0: the value loss.",
         interval="[0, inf)",
     )
     init_critic_from: str | None = field(
@@ -51,6 +64,19 @@ class CriticSettings:
     critic_hidden: int = field(
         128, "Width of the value head, in units; mlp only.", interval="[1, inf)"
     )
+    critic_layers: int = field(
+        1,
+        "Last layers whose states the value head reads, side by side.",
+        interval="[1, inf)",
+    )
+    value_bins: int = field(
+        0,
+        "Bins from --value_low to --value_high that the critic classifies returns into, by cross-"
+        "entropy; a value is the mean over them. 0: none, it predicts the return itself.",
+        interval="[0, inf)",
+    )
+    value_low: float = field(0.0, "Lowest bin, in units of return.")
+    value_high: float = field(1.0, "Highest bin, in units of return.")
     critic_detach: bool = field(
         False, "Whether the value loss leaves the language model untouched."
     )

@@ -53,8 +53,7 @@ class OptimiserSettings:
     )
     warmup_updates: int = field(
         0,
-        "Updates at the start over which both learning rates rise to their full size; after "
-        "--critic_warmup_updates the language model's alone. 0: none.",
+        "Updates at the start over which both learning rates rise to their full size; 0: none.",
         interval="[0, inf)",
     )
     min_lr_ratio: float = field(

@@ -5,6 +5,9 @@ from fctncalling.algorithms.policy.shared_prefixes.prefix_sharing import (
     prefix_sharing_of,
 )
 from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import PrefixTree
-from fctncalling.algorithms.policy.shared_prefixes.tree_states import tree_states_at
+from fctncalling.algorithms.policy.shared_prefixes.tree_states import (
+    reads_by_segment,
+    tree_states_at,
+)
 
-__all__ = ["PrefixSharing", "PrefixTree", "prefix_sharing_of", "tree_states_at"]
+__all__ = ["PrefixSharing", "PrefixTree", "prefix_sharing_of", "reads_by_segment", "tree_states_at"]

@@ -156,11 +156,11 @@ def supervised_flags(epochs: int) -> list[str]:
 
 def update_flags(updates: int, episodes: int) -> list[str]:
     """Return the flags of reinforcement learning: warm-ups shorter where updates are few."""
-    warm = str(min(5, updates // 5))
+    warm = min(5, updates // 5)
     return [
         *("--num_updates", str(updates), "--episodes_per_update", str(episodes)),
         *("--n_rollout_threads", str(PROBE_EPISODES), "--num_mini_batch", "2"),
-        *("--warmup_updates", warm, "--critic_warmup_updates", warm),
+        *("--warmup_updates", str(warm), "--critic_warmup_episodes", str(warm * episodes)),
         *("--eval_interval", "0", "--log_episodes_interval", "0"),
     ]
 

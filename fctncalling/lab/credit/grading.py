@@ -157,7 +157,7 @@ def checkpoint_of(folder: Path, update: int | None) -> Path:
     listed = ", ".join(map(str, there)) or "none"
     raise CreditError(
         f"--update {update}: {folder} has no such checkpoint; there: {listed} "
-        "(--save_interval and --keep_checkpoints decide which)"
+        "(--save_interval says which are saved; the newest two stay, and the best)"
     )
 
 

@@ -106,8 +106,7 @@ def _empty_policy(config: TrainConfig, dtype: torch.dtype, roles: Sequence[str])
             model = make(model_config, dtype=dtype)
             policy = ActorCritic(
                 model.requires_grad_(dtype == torch.float32),
-                critic_head=config.critic_head,
-                critic_hidden=config.critic_hidden,
+                **config.critic_shape,
                 critic_roles=roles if config.team_critic == "per_role" else (),
             )
             if config.critic == "full":

@@ -14,6 +14,7 @@ from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.training.counters import Counters
 from fctncalling.training.rollouts.rollout_backends import RolloutRound
 
+WARM_UP_EPOCH = 1000  # of the tasks' order: past those that updates come to
 EVALUATION_SEED = 20  # of all evaluations of all runs: they differ by the policy alone
 
 
@@ -38,6 +39,18 @@ class RoundPlanner:
             version=counters.updates,
             group_size=self.group_size,
         )
+
+    def warm_up_round(self) -> RolloutRound:
+        """Return the round of --critic_warmup_episodes, of tasks in an order of their own."""
+        number = len(self._sampler.candidates)
+        tasks = self._sampler.draw(
+            min(self._config.critic_warmup_episodes, number),
+            position=WARM_UP_EPOCH * number,
+            update=0,
+            successes={},
+        )
+        seed = derive_seed(self._config.seed, 0, 3)
+        return RolloutRound(tuple(tasks), seed, self._config.temperature, 0)
 
     def _next_tasks(self, counters: Counters, extra: int, ahead: int) -> tuple[str, ...]:
         """Return the tasks of the next round, each `group_size` times in a row."""

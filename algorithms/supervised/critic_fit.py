@@ -1,0 +1,130 @@
+"""Critic fit: the value head learns returns while the language model stands still.
+
+Before the first update it learns from episodes of many tasks (--critic_warmup_episodes), after
+each update from those of the last few (--critic_window_updates). The targets have lambda 1: the
+values of a fresh critic teach nothing (VC-PPO, arXiv:2503.01491; VAPO, arXiv:2504.05118). Every
+fifth task, by the hash of its id, is held out, and the head of the epoch with the least error there
+is kept.
+"""
+
+from __future__ import annotations
+
+import copy
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
+
+from fctncalling.algorithms.advantages import explained_variance
+from fctncalling.algorithms.batch import build_experience
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
+from fctncalling.algorithms.episodes import EpisodeRecord
+from fctncalling.algorithms.metrics import Metrics
+from fctncalling.algorithms.minibatches import bootstrap_values, plan_minibatches, prepare_passes
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.value_head import ValueHead
+from fctncalling.algorithms.ppo import ALGORITHMS, adamw, value_losses
+from fctncalling.algorithms.reward_shaping import shape_rewards
+from fctncalling.algorithms.targets import flat_estimate
+
+MOST_EPOCHS, PATIENCE = 200, 10
+EPOCHS_WITHOUT_HELD_OUT = 20
+TOKENS_A_STEP = 512
+
+
+class CriticSamples(NamedTuple):
+    """What the value head reads at N acted tokens, and the return from there on."""
+
+    states: Tensor  # (N, F)
+    returns: Tensor  # (N,)
+    held_out: Tensor  # (N,) bool, of a task that teaches nothing
+
+
+@torch.no_grad()
+def critic_samples(
+    policy: ActorCritic,
+    episodes: Sequence[EpisodeRecord],
+    config: TrainConfig,
+    processes: ProcessGroup = SINGLE_PROCESS,
+) -> CriticSamples:
+    """Return the samples of the episodes' tokens under the current policy."""
+    policy.eval()
+    device = next(policy.parameters()).device
+    experience = build_experience(shape_rewards(episodes, config), device)
+    experience = prepare_passes(experience, policy, config)
+    algorithm = ALGORITHMS[config.algorithm_name]
+    bootstrap = bootstrap_values(policy, experience, algorithm, config, processes)
+    plain = replace(config, lam=1.0, lam_value=None, group_baseline="none")
+    nothing = torch.zeros_like(experience.tokens.rewards)
+    estimate = flat_estimate(algorithm, experience, nothing, bootstrap, plain)
+    states = torch.zeros(len(nothing), policy.value_head.num_features, device=device)
+
+    def read(rows: list[int]) -> tuple[Tensor, Tensor]:
+        batch, indices = experience.batch(rows)
+        return indices, policy.critic_states(*batch)
+
+    for minibatch in plan_minibatches(experience, config, torch.Generator()):
+        for indices, found in processes.for_each_microbatch(minibatch, read):
+            states[indices] = found.float()
+    processes.all_reduce(states)
+    held_out = torch.tensor(
+        [zlib.crc32(each.task_id.encode()) % 5 == 0 for each in experience.episodes], device=device
+    )
+    kept = estimate.loss_mask
+    of_token = held_out[experience.tokens.episode]
+    return CriticSamples(states[kept], estimate.returns[kept], of_token[kept])
+
+
+def fit_critic(
+    policy: ActorCritic,
+    samples: Sequence[CriticSamples],
+    config: TrainConfig,
+    generator: torch.Generator,  # on the CPU: shuffles the tokens
+) -> Metrics:
+    """Fit the value head to the samples; return how long that took, and what it explains."""
+    states, returns, held_out = (torch.cat(each) for each in zip(*samples, strict=True))
+    learned, asked = ((held_out == each).nonzero().squeeze(1) for each in (False, True))
+    chooses = len(learned) > 0 and len(asked) > 0
+    if not chooses:
+        learned = asked = torch.arange(len(returns), device=returns.device)
+    head = policy.value_head
+    optimiser = adamw(head.parameters(), config.critic_lr, config)
+    best, least = 0, _error(head, states[asked], returns[asked], config)
+    kept = copy.deepcopy(head.state_dict())
+    for epoch in range(1, (MOST_EPOCHS if chooses else EPOCHS_WITHOUT_HELD_OUT) + 1):
+        order = torch.randperm(len(learned), generator=generator).to(learned.device)
+        for part in torch.split(learned[order], TOKENS_A_STEP):
+            optimiser.zero_grad(set_to_none=True)
+            torch.autograd.backward(_losses(head, states[part], returns[part], config).mean())
+            clip_grad_norm_(head.parameters(), config.max_grad_norm)
+            optimiser.step()
+        error = _error(head, states[asked], returns[asked], config)
+        if error < least or not chooses:
+            best, least, kept = epoch, error, copy.deepcopy(head.state_dict())
+        elif epoch - best >= PATIENCE:
+            break
+    head.load_state_dict(kept)
+    head.zero_grad(set_to_none=True)
+    with torch.no_grad():
+        explained = explained_variance(head(states[asked]), returns[asked])
+    return {
+        "critic_fit/epochs": float(best),
+        "critic_fit/tokens": float(len(returns)),
+        "critic_fit/explained_variance": explained,  # of held-out returns, where there are any
+    }
+
+
+def _losses(head: ValueHead, states: Tensor, returns: Tensor, config: TrainConfig) -> Tensor:
+    scores = head.scores(states)
+    values = head.values(scores)
+    return value_losses(values, scores, returns, values.detach(), None, config)
+
+
+@torch.no_grad()
+def _error(head: ValueHead, states: Tensor, returns: Tensor, config: TrainConfig) -> float:
+    return float(_losses(head, states, returns, config).mean())
