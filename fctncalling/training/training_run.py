@@ -170,7 +170,7 @@ class TrainingRun:
     def _fit_critic(self, samples: Sequence[CriticSamples], config: TrainConfig) -> Metrics:
         words = (self.config.seed, self.counters.updates, 3)
         generator = torch.Generator().manual_seed(derive_seed(*words))
-        return fit_critic(self.policy, samples, config, generator)
+        return fit_critic(self.policy.value_head, samples, config, generator)
 
     def learn(self, episodes: Sequence[EpisodeRecord]) -> dict[str, float | None]:
         """Improve the policy on the episodes, log the update and return its metrics."""

@@ -14,7 +14,9 @@ from fctncalling.cli.evaluate import main
 from fctncalling.cli.train import main as train
 
 ESTIMATORS = {"TPPO", "APPO", "POAD", "NTPO", "GRPO", "state_matched", "leave_one_out"}
-VALUES = {"constant", "siblings", "state", "critic", "critic_last", "critic_layers", "critic_truth"}
+VALUES = {"constant", "siblings", "state", "critic"} | {
+    f"critic_{name}" for name in ("last", "layers", "truth", "head", "bins", "body")
+}
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +37,18 @@ def numbers(value: Any) -> Iterator[float]:
 
 def test_the_grades_keep_their_contract(run: Path, tmp_path: Path) -> None:
     file = tmp_path / "grades.json"
-    flags = ["--tasks", "3", "--critic_tasks", "12", "--max_branches", "4", "--json", str(file)]
+    flags = [
+        "--tasks",
+        "3",
+        "--critic_tasks",
+        "12",
+        "--max_branches",
+        "4",
+        "--body_epochs",
+        "1",
+        "--json",
+        str(file),
+    ]
     assert main(["credit", str(run), *flags]) == 0
     grades = json.loads(file.read_text())
     assert set(grades["values"]) >= VALUES

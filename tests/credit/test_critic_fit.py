@@ -22,7 +22,7 @@ def fitted(
     policy = tiny_policy(critic_head="linear")
     samples = [CriticSamples(states, returns, held_out)]
     config = settings(**{"critic_lr": 0.1, **changes})
-    metrics = fit_critic(policy, samples, config, torch.Generator().manual_seed(0))
+    metrics = fit_critic(policy.value_head, samples, config, torch.Generator().manual_seed(0))
     return policy, policy.value_head(torch.eye(32)).detach(), metrics
 
 

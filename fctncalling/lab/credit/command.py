@@ -41,6 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="other tasks that critics are fitted on; 0: none (default: 256)",
     )
     parser.add_argument(
+        "--body_epochs",
+        type=int,
+        default=0,
+        metavar="N",
+        help="passes over these by a critic with a body of its own; 0: none (default: 0)",
+    )
+    parser.add_argument(
         "--standard_error",
         type=float,
         default=0.05,
@@ -85,6 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
             update=arguments.update,
             num_tasks=arguments.tasks,
             num_critic_tasks=arguments.critic_tasks,
+            body_epochs=arguments.body_epochs,
             settings=settings,
             progress=lambda line: print(line, file=sys.stderr, flush=True),
         )

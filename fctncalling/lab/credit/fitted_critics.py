@@ -1,14 +1,17 @@
 """Critics fitted to the frozen policy: what its hidden states, or the truth, could tell of values.
 
-Ridge regressions of Monte-Carlo returns (lambda 1) on episodes of many distinct tasks, none of
-which is graded; a fifth of the tasks chooses the penalty. They bound what a value head on the same
-states can learn.
+They learn Monte-Carlo returns (lambda 1) from episodes of many distinct tasks, none of which is
+graded; a fifth of the tasks chooses the penalty, or the epoch. Ridge regressions bound what a
+linear value head on the same states can learn.
 """
 
 from __future__ import annotations
 
 import ast
+import copy
+import itertools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +19,11 @@ import torch
 from numpy.typing import NDArray
 
 from fctncalling.algorithms.batch import make_batch
+from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.value_head import ValueHead
+from fctncalling.algorithms.supervised.critic_fit import CriticSamples, fit_critic, is_held_out
 from fctncalling.lab.credit.ruler import (
     BranchedTruth,
     Vector,
@@ -27,6 +33,8 @@ from fctncalling.lab.credit.ruler import (
 
 PENALTIES = (1.0, 10.0, 100.0, 1e3, 1e4)
 ROWS_A_PASS = 64
+BINS = 51
+BODY_LR, EPISODES_A_STEP = 3e-4, 16
 Matrix = NDArray[np.float64]
 Features = Callable[[BranchedTruth], list[Matrix]]
 
@@ -36,11 +44,15 @@ def fitted_critics(
     fitting: BranchedTruth,  # episodes of other tasks; their truth need not be measured
     graded: BranchedTruth,
     ground_truths: Mapping[str, Any],
+    config: TrainConfig,
+    body_epochs: int = 0,  # of a body of its own; 0: none
 ) -> dict[str, list[Vector]]:
     """Return critic -> values at the actions of the graded episodes.
 
     last: the last layer's state before the action; layers: all layers'; truth: all layers' and how
-    far the agent is along the ground truth, which no critic of an honest policy may read.
+    far the agent is along the ground truth, which no critic of an honest policy may read. These are
+    ridge regressions. head and bins: the value head that --critic_warmup_episodes fits, without and
+    with --value_bins. body: a copy of the policy's layers, trained as --critic full is.
     """
     own, others = hidden_states(policy, graded), hidden_states(policy, fitting)
     size = own[0].shape[-1] // _num_layers(policy)
@@ -55,9 +67,16 @@ def fitted_critics(
     )
     returns = [returns_to_go(rewards, fitting.discount) for rewards in fitting.rewards]
     tasks = [episode.task_id for episode in fitting.episodes]
-    return {
+    found = {
         name: _ridge(learned, returns, tasks, asked) for name, (learned, asked) in views.items()
     }
+    last = views["critic_last"]
+    for name, bins in (("critic_head", 0), ("critic_bins", BINS)):
+        settings = replace(config, value_bins=bins, critic_layers=1)
+        found[name] = _by_value_head(*last, returns, tasks, settings)
+    if body_epochs:
+        found["critic_body"] = _by_own_body(policy, fitting, graded, returns, body_epochs)
+    return found
 
 
 @torch.inference_mode()
@@ -80,6 +99,87 @@ def hidden_states(policy: ActorCritic, truth: BranchedTruth) -> list[Matrix]:
             before = torch.tensor(action_starts(row), dtype=torch.long) - 1
             found[number].append(layers[index, before].double().numpy())
     return [np.concatenate(parts) for parts in found]
+
+
+def _by_value_head(
+    learned: Sequence[Matrix],
+    asked: Sequence[Matrix],
+    returns: Sequence[Vector],
+    tasks: Sequence[str],
+    config: TrainConfig,
+) -> list[Vector]:
+    """Return the values of the asked states by the trainer's own fit of a value head."""
+    held_out = [is_held_out(task) for task, each in zip(tasks, returns, strict=True) for _ in each]
+    arrays = (np.concatenate(learned), np.concatenate(returns))
+    states, targets = (torch.from_numpy(each).float() for each in arrays)
+    shape = config.critic_shape
+    torch.manual_seed(config.seed)
+    head = ValueHead(
+        states.shape[1],
+        kind=config.critic_head,
+        width=config.critic_hidden,
+        bin_centres=shape["bin_centres"],
+    )
+    generator = torch.Generator().manual_seed(config.seed)
+    fit_critic(head, [CriticSamples(states, targets, torch.tensor(held_out))], config, generator)
+    with torch.no_grad():
+        return [head(torch.from_numpy(each).float()).double().numpy() for each in asked]
+
+
+def _by_own_body(
+    policy: ActorCritic,
+    fitting: BranchedTruth,
+    graded: BranchedTruth,
+    returns: Sequence[Vector],
+    epochs: int,
+) -> list[Vector]:
+    """Return values by a copy of the policy's layers and a head, both trained on the returns."""
+    body = copy.deepcopy(policy.model.get_decoder()).float().requires_grad_(True)
+    critic = torch.nn.ModuleList([body, ValueHead(policy.model.config.hidden_size)])
+    optimiser = torch.optim.AdamW(critic.parameters(), lr=BODY_LR, weight_decay=0.0)
+    numbered = list(enumerate(fitting.episodes))
+    chosen = [number for number, each in numbered if is_held_out(each.task_id)] or [0]
+    learned = [number for number, each in numbered if not is_held_out(each.task_id)] or [0]
+    generator = torch.Generator().manual_seed(1)
+    least, best = float("inf"), copy.deepcopy(critic.state_dict())
+    for _ in range(epochs):
+        order = torch.randperm(len(learned), generator=generator)
+        for part in torch.split(order, EPISODES_A_STEP):
+            numbers = [learned[place] for place in part.tolist()]
+            values = torch.cat(_body_values(critic, [fitting.episodes[n] for n in numbers]))
+            wanted = torch.from_numpy(np.concatenate([returns[n] for n in numbers])).to(values)
+            optimiser.zero_grad()
+            torch.autograd.backward(torch.nn.functional.mse_loss(values, wanted))
+            optimiser.step()
+        with torch.no_grad():
+            found = torch.cat(_body_values(critic, [fitting.episodes[n] for n in chosen]))
+        error = float(np.mean((found.numpy() - np.concatenate([returns[n] for n in chosen])) ** 2))
+        if error < least:
+            least, best = error, copy.deepcopy(critic.state_dict())
+    critic.load_state_dict(best)
+    with torch.no_grad():
+        parts = np.array_split(np.arange(len(graded.episodes)), -(-len(graded.episodes) // 32))
+        return [
+            each.double().numpy()
+            for part in parts
+            for each in _body_values(critic, [graded.episodes[n] for n in part])
+        ]
+
+
+def _body_values(
+    critic: torch.nn.ModuleList, episodes: Sequence[EpisodeRecord]
+) -> list[torch.Tensor]:
+    """Return the values before each action of the episodes."""
+    rows = [row for episode in episodes for row in episode.rows]
+    batch = make_batch(rows, trim=True)
+    read = critic[0](input_ids=batch.ids, attention_mask=batch.attention_mask.long())
+    values = critic[1](read.last_hidden_state)
+    of_row = [
+        values[index, torch.tensor(action_starts(row), dtype=torch.long) - 1]
+        for index, row in enumerate(rows)
+    ]
+    ends = np.cumsum([0, *(len(episode.rows) for episode in episodes)])
+    return [torch.cat(of_row[a:b]) for a, b in itertools.pairwise(ends.tolist())]
 
 
 def progress_features(truth: BranchedTruth, ground_truths: Mapping[str, Any]) -> list[Matrix]:

@@ -61,13 +61,14 @@ def grade_run(
     update: int | None = None,
     num_tasks: int = 30,
     num_critic_tasks: int = 256,
+    body_epochs: int = 0,
     settings: RulerSettings | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Return the grades of a run's estimators and critics as JSON data.
 
-    CreditError names what a run lacks. settings: group size, standard error, limits of branches;
-    discount and tokens an episode are the run's.
+    CreditError names what a run lacks. body_epochs: of a critic with a body of its own. settings:
+    group size, standard error, limits of branches; discount and tokens an episode are the run's.
     """
     run = open_run(folder, update, num_tasks, num_critic_tasks, settings or RulerSettings())
     started = time.process_time()
@@ -81,7 +82,9 @@ def grade_run(
     if run.other_ids:
         progress(f"critics, fitted on {len(run.other_ids)} other tasks")
         fitting = sample_groups(_single(run.player), run.other_ids)
-        values |= fitted_critics(run.policy, fitting, truth, run.ground_truths)
+        values |= fitted_critics(
+            run.policy, fitting, truth, run.ground_truths, run.config, body_epochs
+        )
     matched = values.pop("matched")
     return {
         "run": str(folder),
