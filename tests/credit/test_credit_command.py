@@ -62,6 +62,25 @@ def test_the_grades_keep_their_contract(run: Path, tmp_path: Path) -> None:
     assert (run / "credit" / "last.png").stat().st_size > 10_000
 
 
+def test_the_viewer_shows_true_credit_beside_the_critics(run: Path, tmp_path: Path) -> None:
+    flags = ["--tasks", "2", "--group_size", "2", "--critic_tasks", "0", "--max_branches", "2"]
+    assert main(["credit", str(run), *flags]) == 0
+    graded = run / "credit" / "last.jsonl"
+    page = tmp_path / "view.html"
+    assert main(["view", str(graded), "--output", str(page)]) == 0
+    steps = [step for line in graded.read_text().splitlines() for step in json.loads(line)["steps"]]
+    text = page.read_text()
+    for step in steps:
+        assert set(step["credit"]) == {"V", "A", "standard_error", "critic", "TPPO"}
+        assert f'"V":{step["credit"]["V"]}' in text.replace(" ", "")
+    for line in graded.read_text().splitlines():  # A = r + discount V' - V, V = 0 behind the end
+        own = json.loads(line)["steps"]
+        after = [*(step["credit"]["V"] for step in own[1:]), 0.0]
+        for step, value in zip(own, after, strict=True):
+            wanted = step["reward"] + 0.99 * value - step["credit"]["V"]
+            assert step["credit"]["A"] == pytest.approx(wanted, abs=1e-5)
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [

@@ -2,7 +2,8 @@
 
 Episodes of training tasks are played in groups, every state is branched by exact copies of the
 environment until the wanted standard error, and every estimator is graded on the same episodes.
-Writes credit/update_N.json and .png into the run's folder. Exit code 0, or 2 if the run cannot be
+Writes credit/update_N.json and .png into the run's folder, and .jsonl, the graded episodes, which
+`view` shows with the true V and A of each action. Exit code 0, or 2 if the run cannot be
 graded.
 
 example:
@@ -86,6 +87,8 @@ def run(arguments: argparse.Namespace) -> int:
         max_branches=arguments.max_branches,
         seed=arguments.seed,
     )
+    name = "last" if arguments.update is None else f"update_{arguments.update:06d}"
+    place = arguments.run_folder / "credit" / name
     try:
         grades = grade_run(
             arguments.run_folder,
@@ -94,9 +97,10 @@ def run(arguments: argparse.Namespace) -> int:
             num_critic_tasks=arguments.critic_tasks,
             body_epochs=arguments.body_epochs,
             settings=settings,
+            episodes_to=place.with_suffix(".jsonl"),
             progress=lambda line: print(line, file=sys.stderr, flush=True),
         )
-        _write(grades, arguments)
+        _write(grades, place, arguments.json)
     except (CreditError, SettingError, TaskError, ModelError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -104,16 +108,13 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _write(grades: dict[str, Any], arguments: argparse.Namespace) -> None:
+def _write(grades: dict[str, Any], place: Path, copy: Path | None) -> None:
     from fctncalling.lab.credit.plot import plot_grades
 
-    folder = arguments.run_folder / "credit"
-    folder.mkdir(exist_ok=True)
-    name = "last" if arguments.update is None else f"update_{arguments.update:06d}"
-    for path in filter(None, (folder / f"{name}.json", arguments.json)):
-        with replaced_file(path) as place:
-            place.write_text(json.dumps(grades, indent=1), encoding="utf-8")
-    plot_grades(grades, folder / f"{name}.png")
+    for path in filter(None, (place.with_suffix(".json"), copy)):
+        with replaced_file(path) as new:
+            new.write_text(json.dumps(grades, indent=1), encoding="utf-8")
+    plot_grades(grades, place.with_suffix(".png"))
 
 
 def report(grades: dict[str, Any]) -> str:

@@ -17,6 +17,8 @@ import numpy as np
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.generation.engine_api import Engine
+from fctncalling.algorithms.run.logs import episode_json
+from fctncalling.data.replaced_file import replaced_file
 from fctncalling.lab.credit.estimators import by_the_trainer, by_values, group_values
 from fctncalling.lab.credit.fitted_critics import fitted_critics
 from fctncalling.lab.credit.grades import (
@@ -63,12 +65,14 @@ def grade_run(
     num_critic_tasks: int = 256,
     body_epochs: int = 0,
     settings: RulerSettings | None = None,
+    episodes_to: Path | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Return the grades of a run's estimators and critics as JSON data.
 
     CreditError names what a run lacks. body_epochs: of a critic with a body of its own. settings:
     group size, standard error, limits of branches; discount and tokens an episode are the run's.
+    episodes_to: a file for the graded episodes, with the credit of each action, for the viewer.
     """
     run = open_run(folder, update, num_tasks, num_critic_tasks, settings or RulerSettings())
     started = time.process_time()
@@ -86,6 +90,9 @@ def grade_run(
             run.policy, fitting, truth, run.ground_truths, run.config, body_epochs
         )
     matched = values.pop("matched")
+    if episodes_to is not None:
+        episodes_to.parent.mkdir(exist_ok=True)
+        _write_episodes(episodes_to, truth, {"critic": critic, "TPPO": estimates["TPPO"]})
     return {
         "run": str(folder),
         "checkpoint": run.checkpoint.name,
@@ -214,6 +221,24 @@ def _cosine(truth: Vector, estimate: Vector) -> float:
     first, second = truth - truth.mean(), estimate - estimate.mean()
     norm = float(np.linalg.norm(first) * np.linalg.norm(second))
     return float(first @ second) / norm if norm > 1e-12 else 0.0
+
+
+def _write_episodes(path: Path, truth: BranchedTruth, others: dict[str, list[Vector]]) -> None:
+    """Write the episodes as a run's log does, each action with its true credit and others'."""
+    of_actions = {
+        "V": truth.values,
+        "A": truth.advantages(),
+        "standard_error": truth.standard_errors(),
+        **others,
+    }
+    with replaced_file(path) as place, place.open("w", encoding="utf-8") as file:
+        for number, record in enumerate(truth.episodes):
+            line = episode_json(record)
+            for index, step in enumerate(line["steps"]):
+                step["credit"] = {
+                    name: round(float(of[number][index]), 6) for name, of in of_actions.items()
+                }
+            file.write(json.dumps(line) + "\n")
 
 
 def _coverage(matched: list[Vector]) -> dict[str, float]:

@@ -19,6 +19,7 @@ _STEP_FIELDS = (
     "reward",
     "messages",
     "role",
+    "credit",
 )
 
 

@@ -62,6 +62,10 @@ def _is_verdict(value: Any) -> bool:
 
 _TEXT = Expected("a text", lambda value: isinstance(value, str))
 _NUMBER = Expected("a number", _is_number)
+_NUMBERS = Expected(
+    "an object of numbers",
+    lambda value: isinstance(value, dict) and all(map(_is_number, value.values())),
+)
 _INDEX = Expected("a number from 0", lambda value: type(value) is int and 0 <= value < 1e6)
 _LIST = Expected("a list", lambda value: isinstance(value, list))
 _OBJECTS = Expected("a list of objects", _list_of(lambda each: isinstance(each, dict)))
@@ -75,6 +79,7 @@ _STEP_TYPES = {
     "reward": _NUMBER,
     "messages": _OBJECTS,
     "role": _TEXT,
+    "credit": _NUMBERS,
 }
 
 
@@ -250,6 +255,8 @@ def _training(folder: Path, update: int | None) -> LoadedRun:
     path, number = _chosen(folder, files, update)
     tokens = _tokens(folder, path, number, notes)
     _require_episode(path, "training")
+    if graded := sorted((folder / "credit").glob("*.jsonl")):
+        notes.append(f"graded against branched truth: view {graded[-1]}")
     if not (folder / "evaluation.json").is_file():
         notes.append("the run is going on, or was ended before its last evaluation")
     return LoadedRun(
@@ -302,7 +309,7 @@ def _file(path: Path, update: int | None) -> LoadedRun:
     kind = "histories" if "text_spans" in first else "answers"
     _require_episode(path, kind)
     config = path.resolve().parent.parent / "config.json"
-    found = _config(config, []) if path.resolve().parent.name == "episodes" else {}
+    found = _config(config, []) if path.resolve().parent.name in ("episodes", "credit") else {}
     lines = EpisodeLines(path, notes, kind)
     return LoadedRun(path, kind, lines, path, config=found, notes=notes)
 

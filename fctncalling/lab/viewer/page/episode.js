@@ -95,7 +95,12 @@ function modelOfStep(episode, index, step) {
 }
 
 function actionWords(index, step) {
-  return step.role ? `action ${index} · ${step.role}` : `action ${index}`;
+  return `action ${index}${step.role ? ` · ${step.role}` : ""}${step.credit ? ` · ${creditWords(step.credit)}` : ""}`;
+}
+
+// Of a graded run: branched truth, and in brackets what critic and estimator said.
+function creditWords({ V, A, standard_error: error, critic, TPPO }) {
+  return `true V ${number(V, 2)} (critic ${number(critic, 2)}) · true A ${number(A, 2)} ± ${number(error, 1)} (TPPO ${number(TPPO, 2)})`;
 }
 
 // What the policy was shown since its action before: tool results, users, the template's own.
