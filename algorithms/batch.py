@@ -162,7 +162,7 @@ class Experience(NamedTuple):
         Equal for the same task and environment seed.
         """
         known: dict[object, int] = {}
-        indices = [known.setdefault(episode.situation, len(known)) for episode in self.episodes]
+        indices = [known.setdefault(episode.group_key, len(known)) for episode in self.episodes]
         return torch.tensor(indices, device=self.tokens.rewards.device)
 
     def last_row(self, episode: int) -> Row:

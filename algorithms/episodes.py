@@ -208,7 +208,7 @@ class EpisodeRecord:
     state: str = ""  # info["state"] of reset: what a central critic knows beside the conversation
 
     @property
-    def situation(self) -> tuple[str, int | None, str]:
+    def group_key(self) -> tuple[str, int | None, str]:
         """Task, environment seed and role: episodes that share them form a group (GRPO)."""
         return self.task_id, self.env_seed, self.role
 

@@ -83,11 +83,11 @@ def groups_with_signal(
         for number, outcome in enumerate(
             outcomes if config.group_credit == "step" else outcomes[:1]
         ):
-            compared.setdefault((episode.situation, number), []).append(outcome)
+            compared.setdefault((episode.group_key, number), []).append(outcome)
     differing = {
-        situation for (situation, _), outcomes in compared.items() if np.std(outcomes) > EPSILON
+        group_key for (group_key, _), outcomes in compared.items() if np.std(outcomes) > EPSILON
     }
-    return [episode for episode in valid if episode.situation in differing]
+    return [episode for episode in valid if episode.group_key in differing]
 
 
 def _outcomes(episode: EpisodeRecord, discount: float) -> list[float]:

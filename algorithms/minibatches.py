@@ -123,11 +123,11 @@ def share_prefixes(
     unshuffled = range(len(experience.rows))
     rows = experience.trained_ids(unshuffled)
     longest = max(len(row.ids) for row in experience.rows)
-    if not sharing.may_pay(rows, longest):
+    if not sharing.may_save_tokens(rows, longest):
         return experience
     plans = [_plan(each, config, unshuffled) for each in (shared, experience)]
     passes = [list(itertools.chain.from_iterable(plan)) for plan in plans]
-    return shared if sharing.pays(rows, *passes) else experience
+    return shared if sharing.saves_tokens(rows, *passes) else experience
 
 
 def _plan(experience: Experience, config: TrainConfig, order: Sequence[int]) -> list[Minibatch]:

@@ -18,7 +18,11 @@ from fctncalling.algorithms.algorithm import Algorithm, TokenGroups
 from fctncalling.algorithms.appo import APPO
 from fctncalling.algorithms.batch import Batch, Experience, Minibatch
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup, full_norm
+from fctncalling.algorithms.distributed.process_group import (
+    SINGLE_PROCESS,
+    ProcessGroup,
+    unsharded_norm,
+)
 from fctncalling.algorithms.distributed.sharded_layout import sharded_experience
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.grpo import GRPO
@@ -43,7 +47,7 @@ ALGORITHMS: dict[str, Algorithm] = {
 PASS_TERMS = ("logprobs", "log_ratios", "token_entropies", "token_reference_kl")
 
 
-class TokenTrace:
+class TokenDiagnostics:
     """Targets of an update's N acted tokens, and the loss terms of each token's last pass.
 
     No pass is made for it. A token whose last pass belongs to an earlier epoch (--target_kl ended
@@ -120,7 +124,7 @@ def update(
     generator: torch.Generator,  # on the CPU: shuffles the minibatches
     # every process passes the same episodes and gets the same metrics
     processes: ProcessGroup = SINGLE_PROCESS,
-    trace: TokenTrace | None = None,  # takes up what every pass says of every token
+    trace: TokenDiagnostics | None = None,  # takes up what every pass says of every token
 ) -> Metrics:
     """Train the policy on the episodes and return the metrics of the update.
 
@@ -162,7 +166,7 @@ def _run_epochs(
     config: TrainConfig,
     generator: torch.Generator,
     processes: ProcessGroup,
-    trace: TokenTrace | None,
+    trace: TokenDiagnostics | None,
 ) -> tuple[list[Metrics], int]:
     """Take the optimiser steps of all epochs.
 
@@ -328,10 +332,10 @@ def value_losses(
 def take_step(policy: ActorCritic, optimisers: Optimisers, config: TrainConfig) -> Metrics:
     """Clip policy and critic gradients apart, step both, return the norms before clipping."""
     norms = {
-        "policy_grad_norm": full_norm(
+        "policy_grad_norm": unsharded_norm(
             clip_grad_norm_(policy.policy_parameters(), config.max_grad_norm)
         ),
-        "critic_grad_norm": full_norm(
+        "critic_grad_norm": unsharded_norm(
             clip_grad_norm_(policy.critic_parameters(), config.max_grad_norm)
         ),
     }

@@ -12,7 +12,7 @@ from fctncalling.checkers.ast_checker import (
     Truth,
     format_fault,
     irrelevance_fault,
-    relevance_fault,
+    missing_call_fault,
 )
 from fctncalling.checkers.clarify import question_fault
 from fctncalling.checkers.java_values import JAVA_ARGUMENTS
@@ -33,7 +33,7 @@ ARGUMENT_CHECKERS: dict[str, ArgumentChecker] = {
 _VALID = Verdict(True, 1.0)
 _RELEVANCE: dict[str, Callable[[Any], Fault | None]] = {
     "irrelevance": irrelevance_fault,
-    "relevance": relevance_fault,
+    "relevance": missing_call_fault,
 }
 
 

@@ -171,7 +171,7 @@ def irrelevance_fault(record: Any) -> Fault | None:
     )
 
 
-def relevance_fault(record: Any) -> Fault | None:
+def missing_call_fault(record: Any) -> Fault | None:
     """Return why an answer is wrong where an offered function is relevant: it calls none."""
     return (
         None

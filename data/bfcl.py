@@ -116,7 +116,14 @@ def _answer_file(source: str | Path | None, task_file: Path) -> Path:
     return folder / task_file.name if source is None or folder.is_dir() else folder
 
 
-__all__ = ["TaskError", "TaskWarning", "embedded_path", "iter_tasks", "load_tasks", "task_path"]
+__all__ = [
+    "TaskError",
+    "TaskWarning",
+    "embedded_path",
+    "iter_tasks",
+    "load_tasks",
+    "resolve_task_path",
+]
 
 EMBEDDED = Path(__file__).with_name("embedded")
 _WITH_ACCEPTED_CALLS = frozenset({*AST, *LANGUAGE_VARIANTS, *CLARIFY})
@@ -195,7 +202,7 @@ def embedded_path(name: str) -> Path:
     )
 
 
-def task_path(path: str | Path) -> Path:
+def resolve_task_path(path: str | Path) -> Path:
     """Return the path of a task file.
 
     A bare BFCL name that is not found here is looked up in the official data.
@@ -224,7 +231,7 @@ def _read(
     self_documented: Collection[str],
 ) -> Iterator[tuple[Location, Task]]:
     docs_of_folder: dict[Path, FunctionDocs] = {}
-    path = task_path(path)
+    path = resolve_task_path(path)
     variant = variant_of(path)
     for file in _task_files(path) if variant is None else variant.files:
         sibling = (file.parent if variant is None else variant.root) / "multi_turn_func_doc"

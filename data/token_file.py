@@ -135,7 +135,7 @@ class TokenFile:
         return found
 
     @property
-    def pieces(self) -> dict[int, str]:
+    def text_of_id(self) -> dict[int, str]:
         """Text of each token id that occurs."""
         return {int(token): text for token, text in self.header["pieces"].items()}
 
@@ -146,7 +146,7 @@ class TokenFile:
         Those of a row joined are the row as the tokenizer decodes it, but for a space that some
         strip from its beginning.
         """
-        pieces = self.pieces
+        pieces = self.text_of_id
         pairs = zip(self.ids.tolist(), self.space_before.tolist(), strict=True)
         return [f" {pieces[token]}" if space else pieces[token] for token, space in pairs]
 

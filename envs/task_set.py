@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.random import Generator
 
-from fctncalling.data.bfcl import embedded_path, load_tasks, task_path
+from fctncalling.data.bfcl import embedded_path, load_tasks, resolve_task_path
 from fctncalling.data.types import Task
 
 _SHOWN_IDS = 5  # ids named in an error message
@@ -96,7 +96,9 @@ def task_set(
                     "dataset_path)."
                 )
         return TaskSet(tasks)
-    path = (embedded_path("train") if dataset_path is None else task_path(dataset_path)).resolve()
+    path = (
+        embedded_path("train") if dataset_path is None else resolve_task_path(dataset_path)
+    ).resolve()
     # The siblings load_tasks looks into are part of the key: an edited answer file is read anew.
     siblings = (
         path,

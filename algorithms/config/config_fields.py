@@ -126,7 +126,7 @@ def check_ranges(config: Any) -> None:
         if not flag.fits(value):
             raise SettingError(
                 f"--{flag.name}: got {format_value(value)}, expected "
-                f"{flag.expected}{flag.hint(value)}"
+                f"{flag.expected}{flag.suggestion(value)}"
             )
 
 
@@ -200,7 +200,7 @@ class Flag:
         by_name = (word for end, word in ENDS.items() if self.name.endswith(end))
         return next(by_name, METAVARS[self.base]) if self.base is str else METAVARS[self.base]
 
-    def hint(self, value: Any) -> str:
+    def suggestion(self, value: Any) -> str:
         """Return what a value that does not fit may have meant, as the end of a message.
 
         Nothing where none is near.
@@ -223,7 +223,7 @@ class Flag:
             value = text  # of the wrong type, so it does not fit
         if not self.fits(value):
             raise argparse.ArgumentTypeError(
-                f"got {format_value(text)}, expected {self.expected}{self.hint(text)}"
+                f"got {format_value(text)}, expected {self.expected}{self.suggestion(text)}"
             )
         return value
 

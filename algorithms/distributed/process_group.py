@@ -237,7 +237,7 @@ def launch_warning(processes: ProcessGroup) -> str | None:
     )
 
 
-def full_norm(norm: Tensor) -> Tensor:
+def unsharded_norm(norm: Tensor) -> Tensor:
     """Return a gradient norm as an ordinary number.
 
     Of sharded weights each process knows but a part.

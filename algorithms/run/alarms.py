@@ -9,7 +9,7 @@ from itertools import islice
 from statistics import fmean, median
 
 History = Sequence[Mapping[str, float | None]]
-"""Metrics of each update so far, in order, with the signals of `episode_signals`."""
+"""Metrics of each update so far, in order, with the signals of `termination_metrics`."""
 
 WINDOW = 5  # updates whose mean is judged
 START = 3  # first updates that are compared with

@@ -18,7 +18,7 @@ from torch import Tensor
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.algorithms.ppo import ALGORITHMS, TokenTrace
+from fctncalling.algorithms.ppo import ALGORITHMS, TokenDiagnostics
 from fctncalling.algorithms.targets import Targets
 from fctncalling.data.timing import timed
 from fctncalling.data.token_file import (
@@ -149,7 +149,7 @@ class TokenLog:
         update: int,
         episodes: Sequence[EpisodeRecord],  # as in episodes/train_{update}.jsonl
         reasons: Sequence[str | None],  # of each episode: why nothing is learned from it
-        trace: TokenTrace,
+        trace: TokenDiagnostics,
     ) -> None:
         """Write the token file of an update, or warn that it could not be written."""
         try:
@@ -192,7 +192,7 @@ def token_contents(
     update: int,
     episodes: Sequence[EpisodeRecord],
     reasons: Sequence[str | None],
-    trace: TokenTrace,
+    trace: TokenDiagnostics,
     config: TrainConfig,
     texts: TokenTexts,
 ) -> TokenFile:
@@ -242,7 +242,7 @@ def _update_arrays(
     }
 
 
-def learned_numbers(trace: TokenTrace, config: TrainConfig) -> Numbers:
+def learned_numbers(trace: TokenDiagnostics, config: TrainConfig) -> Numbers:
     """Return the arrays of an update's N acted tokens, (N,) each; none if no pass was made."""
     targets, experience = trace.targets, trace.experience
     if targets is None or experience is None:
@@ -289,14 +289,14 @@ def _header(
     update: int,
     episodes: Sequence[EpisodeRecord],
     reasons: Sequence[str | None],
-    trace: TokenTrace,
+    trace: TokenDiagnostics,
     config: TrainConfig,
 ) -> dict[str, Any]:
     has_signal = trace.targets is not None and bool(trace.targets.advantages.any())
     whitens = ALGORITHMS[config.algorithm_name].critic and config.whiten_advantages
     whitening = whitening_of(trace.targets) if trace.targets is not None and whitens else None
     known: dict[object, int] = {}
-    groups = [known.setdefault(episode.situation, len(known)) for episode in episodes]
+    groups = [known.setdefault(episode.group_key, len(known)) for episode in episodes]
     name = f"train_{update:06d}"
     return {
         "schema_version": SCHEMA_VERSION,

@@ -16,7 +16,7 @@ from typing import Any
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.algorithms.ppo import TokenTrace
+from fctncalling.algorithms.ppo import TokenDiagnostics
 from fctncalling.algorithms.run.alarms import Alarm, find_alarms, new_alarms
 from fctncalling.algorithms.run.episode_metrics import PARSE_ERRORS
 from fctncalling.algorithms.run.logs import RunLog
@@ -77,7 +77,7 @@ class AlarmLog:
         if self._history is None:
             self._history = _earlier_metrics(self._folder / "metrics.jsonl", update)
             _drop_lines(self._folder / "alarms.jsonl", update)
-        self._history.append({**metrics, **episode_signals(episodes), "update": update})
+        self._history.append({**metrics, **termination_metrics(episodes), "update": update})
         self.active = tuple(find_alarms(self._history))
         raised = [
             dataclasses.replace(alarm, episodes=_examples(alarm, episodes))
@@ -91,7 +91,7 @@ class AlarmLog:
         return bool(raised)
 
 
-def episode_signals(episodes: Sequence[EpisodeRecord]) -> dict[str, float | None]:
+def termination_metrics(episodes: Sequence[EpisodeRecord]) -> dict[str, float | None]:
     """Return signals that no metric holds.
 
     The share of episodes that a limit ended, and the mean probability of the token that ended an
@@ -181,11 +181,11 @@ class UpdateLog:
         """Names of the alarms that hold after the last update."""
         return self._alarms.active
 
-    def trace(self, update: int) -> TokenTrace | None:
+    def trace(self, update: int) -> TokenDiagnostics | None:
         """Return what takes up the token numbers of an update, None if no token file is due."""
         due = self._log.writes and self._is_due(update, self._tokens_interval)
         due = due and not self._config.frozen_roles  # a file holds what whole episodes learned
-        return TokenTrace() if due else None
+        return TokenDiagnostics() if due else None
 
     def write(
         self,
@@ -194,7 +194,7 @@ class UpdateLog:
         usable: Sequence[EpisodeRecord],  # those learned from
         metrics: Mapping[str, float | None],
         timings: Mapping[str, float | None],
-        trace: TokenTrace | None,
+        trace: TokenDiagnostics | None,
     ) -> None:
         """Write an update's files; `trace`: as `trace` returned it, after the update."""
         self._log.metrics(update, metrics)

@@ -78,7 +78,7 @@ def fit(
     sharing = _prefix_sharing(model) if config.share_prefixes else None
     history = []
     for step, chosen in enumerate(batches):
-        lr = config.lr * learning_rate_share(step, len(batches), config)
+        lr = config.lr * learning_rate_multiplier(step, len(batches), config)
         for group in optimizer.param_groups:
             group["lr"] = lr
         learned = _learn(model, [rows[i] for i in chosen], config, sharing)
@@ -143,9 +143,9 @@ def pass_batches(
     ids: list[NDArray[np.int64]] = []
     if sharing is not None:
         ids = [it[:length] for it, length in zip(whole_ids(rows), lengths, strict=True)]
-        if sharing.may_pay(ids, max(lengths)):
+        if sharing.may_save_tokens(ids, max(lengths)):
             together = sharing.microbatches(ids, max_tokens=limit)
-            shares = sharing.pays(ids, together, groups)
+            shares = sharing.saves_tokens(ids, together, groups)
             groups = together if shares else groups
     for group in groups:
         batch = make_batch([rows[i] for i in group], device=device, trim=True)
@@ -225,7 +225,7 @@ def row_batches(
     return batches[: config.max_steps]
 
 
-def learning_rate_share(step: int, num_steps: int, config: WarmStartConfig) -> float:
+def learning_rate_multiplier(step: int, num_steps: int, config: WarmStartConfig) -> float:
     """Return the share of the highest learning rate: a linear rise, then half a cosine."""
     warmup = max(1, round(config.warmup_share * num_steps))
     if step < warmup:

@@ -13,14 +13,18 @@ from torch.nn.utils import clip_grad_norm_
 from fctncalling.algorithms.batch import Batch
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.fsdp import full_state_dict, load_full_state_dict
-from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup, full_norm
+from fctncalling.algorithms.distributed.process_group import (
+    SINGLE_PROCESS,
+    ProcessGroup,
+    unsharded_norm,
+)
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.nan_guard import check_finite
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.supervised.fit import (
     WarmStartConfig,
     adamw,
-    learning_rate_share,
+    learning_rate_multiplier,
     pass_batches,
     row_batches,
     trained_rows,
@@ -106,9 +110,9 @@ class SupervisedLearner:
         is changed.
         """
         weights = list(self._policy.policy_parameters())
-        norm = full_norm(clip_grad_norm_(weights, self._settings.max_grad_norm))
+        norm = unsharded_norm(clip_grad_norm_(weights, self._settings.max_grad_norm))
         check_finite("policy_grad_norm", norm, f"at supervised step {self.steps + 1}")
-        share = learning_rate_share(self.steps, self.num_steps, self._settings)
+        share = learning_rate_multiplier(self.steps, self.num_steps, self._settings)
         for group in self.optimiser.param_groups:
             group["lr"] = share * self._settings.lr
         self.optimiser.step()

@@ -67,7 +67,7 @@ def _imported(name: str, target: str) -> type:
     return found
 
 
-def read_table(noun: str) -> dict[str, Any]:
+def bfcl_table(noun: str) -> dict[str, Any]:
     """Return the figures of `tables/<noun>.json`, parsed afresh.
 
     What one caller changes no other sees.

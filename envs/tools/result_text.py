@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fctncalling.envs.python_source.value_size import CHARS_PER_WEIGHT, LimitExceeded, size_of
-from fctncalling.envs.tools.bfcl.long_context import CachedList
+from fctncalling.envs.tools.bfcl.long_context import JsonCachedList
 
 MAX_RESULT_WEIGHT = 200_000
 """Of one result: some two million characters, before anything is written out."""
@@ -60,10 +60,10 @@ _container_text = _json_encoder()
 
 
 def _json_text(value: dict[Any, Any]) -> str:
-    if CachedList not in map(type, value.values()) or {*map(type, value)} != {str}:
+    if JsonCachedList not in map(type, value.values()) or {*map(type, value)} != {str}:
         return _container_text(value)
     listed = (
-        f"{_JSON.encode(k)}: {v.json_text() if type(v) is CachedList else _JSON.encode(v)}"
+        f"{_JSON.encode(k)}: {v.json_text() if type(v) is JsonCachedList else _JSON.encode(v)}"
         for k, v in value.items()
     )
     return f"{{{', '.join(listed)}}}"

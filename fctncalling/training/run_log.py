@@ -51,7 +51,7 @@ def run_description(config: TrainConfig, processes: ProcessGroup) -> dict[str, A
         "command": shlex.join(sys.argv),
         "machine": machine(),
         "num_processes": processes.count,
-        "resolved": resolved(config, processes.device),
+        "resolved": resolved_settings(config, processes.device),
         "versions": versions(),
     }
 
@@ -96,7 +96,7 @@ def machine() -> dict[str, Any]:
     return {"system": platform.platform(), "cores": cores, "torch_devices": devices}
 
 
-def resolved(config: TrainConfig, device: torch.device) -> dict[str, Any]:
+def resolved_settings(config: TrainConfig, device: torch.device) -> dict[str, Any]:
     """Return the values that "auto" and none settings resolved to."""
     from fctncalling.algorithms.policy.precision import base_dtype, compute_dtype
 

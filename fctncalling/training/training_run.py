@@ -23,7 +23,7 @@ from fctncalling.algorithms.metrics import Metrics
 from fctncalling.algorithms.nan_guard import check_weights
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.algorithms.ppo import TokenTrace, make_optimisers, update
+from fctncalling.algorithms.ppo import TokenDiagnostics, make_optimisers, update
 from fctncalling.algorithms.reward_shaping import learnable_episodes
 from fctncalling.algorithms.rollout.roles import add_joint_rows, role_trajectories
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
@@ -219,7 +219,7 @@ class TrainingRun:
         usable: Sequence[EpisodeRecord],
         config: TrainConfig,
         rates: tuple[float, float],
-        trace: TokenTrace | None,
+        trace: TokenDiagnostics | None,
     ) -> dict[str, float | None]:
         """Take the gradient steps of one update, at learning rates (policy, critic).
 

@@ -15,7 +15,7 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.run.alarms import QUIET, RULES, find_alarms, new_alarms
 from fctncalling.algorithms.run.logs import RunLog
-from fctncalling.algorithms.run.update_log import AlarmLog, UpdateLog, episode_signals
+from fctncalling.algorithms.run.update_log import AlarmLog, UpdateLog, termination_metrics
 from fctncalling.progress_bar import Progress
 
 ROOT = Path(__file__).parents[2]
@@ -143,10 +143,10 @@ def test_signals_are_shares_of_valid_episodes_and_probabilities_of_uncut_ends() 
         record([0.3], success=True, terminated=True),
         record([0.9], invalid=True, truncated=True),
     ]
-    signals = episode_signals(episodes)
+    signals = termination_metrics(episodes)
     assert signals["signals/limit_share"] == pytest.approx(2 / 3)
     assert signals["signals/end_of_turn_probability"] == pytest.approx((0.5 + 0.1 + 0.3) / 3)
-    assert set(episode_signals([]).values()) == {None}
+    assert set(termination_metrics([]).values()) == {None}
 
 
 def run_log(folder: Path, history: list[Line], start: int = 0) -> list[dict[str, Any]]:

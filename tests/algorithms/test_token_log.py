@@ -33,7 +33,7 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.losses import policy_loss
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.ppo import TokenTrace, make_optimisers, update
+from fctncalling.algorithms.ppo import TokenDiagnostics, make_optimisers, update
 from fctncalling.algorithms.run.logs import RunLog
 from fctncalling.algorithms.run.token_log import (
     TokenLog,
@@ -86,7 +86,7 @@ def traced(
     policy: ActorCritic, episodes: list[EpisodeRecord], config: TrainConfig
 ) -> tuple[TokenFile, dict[str, float]]:
     """Return the token file of an update on the episodes, and the update's metrics."""
-    trace = TokenTrace()
+    trace = TokenDiagnostics()
     generator = torch.Generator().manual_seed(3)
     metrics = update(
         policy, make_optimisers(policy, config), episodes, config, generator, trace=trace
@@ -298,7 +298,7 @@ def test_an_update_without_a_pass_stores_the_tokens_without_numbers() -> None:
     policy = policy_with_values()
     episodes = grouped_episodes(policy)
     reasons = ["its group earned all the same"] * len(episodes)
-    file = token_contents(1, episodes, reasons, TokenTrace(), settings(), TEXTS)
+    file = token_contents(1, episodes, reasons, TokenDiagnostics(), settings(), TEXTS)
     assert not file.header["has_signal"]
     assert np.isnan(file.advantages).all()
     assert np.isfinite(file.rollout_logprobs[file.acted]).all()
@@ -314,8 +314,8 @@ def test_a_file_that_cannot_be_written_costs_a_warning(
     (tmp_path / "tokens").write_text("a file, where the folder should be")
     log = TokenLog(tmp_path, config, TEXTS)
     with caplog.at_level(logging.WARNING):
-        log.write(1, episodes, reasons, TokenTrace())
-        log.write(2, episodes, reasons, TokenTrace())
+        log.write(1, episodes, reasons, TokenDiagnostics())
+        log.write(2, episodes, reasons, TokenDiagnostics())
     assert log.failures == 2
     assert [record.getMessage()[:25] for record in caplog.records] == [
         "update 1: no token file (",
@@ -323,7 +323,7 @@ def test_a_file_that_cannot_be_written_costs_a_warning(
     ]
     assert all("\n" not in record.getMessage() for record in caplog.records)
     (tmp_path / "tokens").unlink()
-    log.write(3, episodes, reasons, TokenTrace())
+    log.write(3, episodes, reasons, TokenDiagnostics())
     assert read_token_file(token_file_path(tmp_path, 3)).header["update"] == 3
 
 

@@ -48,7 +48,7 @@ def test_a_file_reads_back_as_it_was_written(tmp_path: Path) -> None:
     assert_equal(found, contents)
     assert path == tmp_path / "tokens" / "update_000012.npz"
     assert [path.name for path in path.parent.iterdir()] == [path.name]
-    assert found.pieces[3] == " piece3"
+    assert found.text_of_id[3] == " piece3"
     assert found.texts[3:6] == [" piece3", "  piece4", " piece5"]
     assert found.rows(1) == [slice(6, 10)]
 

@@ -18,7 +18,7 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.algorithms.ppo import TokenTrace, make_optimisers, update
+from fctncalling.algorithms.ppo import TokenDiagnostics, make_optimisers, update
 from fctncalling.algorithms.run.episode_metrics import episode_metrics
 from fctncalling.algorithms.run.logs import RunLog
 from fctncalling.algorithms.run.token_log import TokenLog, TokenTexts, reasons_not_learned_from
@@ -59,7 +59,7 @@ def write_run(
     trained_with: TrainConfig | None = None,
 ) -> Path:
     """Write the folder of a run of one update from `learned`, and return it."""
-    policy, trace = _policy(len(template.tokenizer)), TokenTrace()
+    policy, trace = _policy(len(template.tokenizer)), TokenDiagnostics()
     trained_with = config if trained_with is None else trained_with
     optimisers, generator = make_optimisers(policy, config), torch.Generator().manual_seed(0)
     metrics = update(policy, optimisers, learned, trained_with, generator, trace=trace)

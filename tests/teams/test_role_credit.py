@@ -108,7 +108,7 @@ def test_an_action_earns_what_comes_until_its_roles_next_one(
         paid = [r for r, ends in zip(row.rewards, row.ends_action, strict=True) if ends]
         assert paid == (OWN if own else SHARED)[part.role]
         assert part.num_steps == len(paid)
-        assert part.situation == ("talk", part.env_seed, part.role)
+        assert part.group_key == ("talk", part.env_seed, part.role)
 
 
 class TablePolicy(nn.Module):

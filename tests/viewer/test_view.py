@@ -292,7 +292,7 @@ def test_pieces_that_a_tokenizer_marks_or_cuts_are_no_contradiction(tmp_path: Pa
         contents.ids[places] = new
         end = int(np.flatnonzero(contents.ends_action)[0])
         between = contents.ids[places[1] + 1 : end].tolist()
-        spelled = "".join(contents.pieces[token] for token in between)
+        spelled = "".join(contents.text_of_id[token] for token in between)
         run = write_sample_run(tmp_path / text[:2].strip("#?"), contents)
         path = run / "episodes" / "train_000003.jsonl"
         first, *others = map(json.loads, path.read_text().splitlines())

@@ -64,7 +64,7 @@ class PrefixSharing(NamedTuple):
             start = end
         return groups
 
-    def may_pay(self, rows: Sequence[Ids], longest: int) -> bool:
+    def may_save_tokens(self, rows: Sequence[Ids], longest: int) -> bool:
         """Return whether the rows share enough tokens for a shared pass; quickly found out.
 
         The longest pass has so many tokens.
@@ -75,7 +75,7 @@ class PrefixSharing(NamedTuple):
         saved, total = sum(common_lengths(ordered)), sum(map(len, ordered))
         return saved > (1.0 - MAX_COST) * total
 
-    def pays(
+    def saves_tokens(
         self,
         rows: Sequence[Ids],
         shared: Sequence[Sequence[int]],  # microbatches that pass as trees

@@ -65,7 +65,7 @@ def long_context_path() -> Path:
     )
 
 
-class CachedList(list[Any]):
+class JsonCachedList(list[Any]):
     """A private copy of a table of atoms.
 
     A thousand figures take longer to write than the rest of an episode.
@@ -125,7 +125,7 @@ class _Tables:
                 "Import it anew with `fctncalling import-bfcl`."
             )
         return (
-            CachedList(self._listings[name])
+            JsonCachedList(self._listings[name])
             if name in self._listings
             else self._copied(self._tables[name])
         )

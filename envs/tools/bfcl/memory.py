@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from fctncalling.envs.tools import read_table
+from fctncalling.envs.tools import bfcl_table
 from fctncalling.envs.tools.bfcl.memory_replay import Conversations, frozen
 
 Result = dict[str, Any]
 
-_TABLE = read_table("memory")
+_TABLE = bfcl_table("memory")
 
 
 class MemoryLimits(NamedTuple):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from fctncalling.envs.tools import read_table
+from fctncalling.envs.tools import bfcl_table
 from fctncalling.envs.tools.snapshot import snapshot
 
 Result = dict[str, Any]
 
-_TABLE = read_table("ticket_api")
+_TABLE = bfcl_table("ticket_api")
 _LOWEST_PRIORITY, _HIGHEST_PRIORITY = _TABLE["priority_range"]
 
 

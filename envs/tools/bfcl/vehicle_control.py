@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from fctncalling.envs.tools import read_table
+from fctncalling.envs.tools import bfcl_table
 from fctncalling.envs.tools.bfcl.long_context import long_context_table
 from fctncalling.envs.tools.bfcl.random_stream import RandomStream
 from fctncalling.envs.tools.snapshot import snapshot
 
 Result = dict[str, Any]
 
-_TABLE = read_table("vehicle_control")
+_TABLE = bfcl_table("vehicle_control")
 _SCENARIO_KEYS = {
     "engine_state": "engineState",
     "_parkingBrakeForce": "parkingBrakeForce",

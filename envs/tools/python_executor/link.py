@@ -211,7 +211,7 @@ class ZygoteLink:
                 raise
         return ZygoteChild(ours)
 
-    def bury(self) -> None:
+    def reap(self) -> None:
         """Wait for the exit of a zygote whose sockets have closed, before another one boots.
 
         Its sockets close a moment before its process can be seen to have ended, and in that moment

@@ -120,7 +120,7 @@ class CallLauncher:
         if self.link is not None and call.gave_up:
             self.link.kill()
         elif isinstance(self.link, ZygoteLink) and call.child.lost == ZYGOTE_DIED:
-            self.link.bury()
+            self.link.reap()
 
     def self_test(self) -> Report:
         """Try every layer in a call; raises SandboxUnavailable where one does not hold."""

@@ -42,7 +42,7 @@ class ExtraMetrics:
         strict = self.strict_samples.successes
         return {**shares, "strict_accuracy": strict / count} if self._is_strict else shares
 
-    def uncertainty(self) -> dict[str, Any]:
+    def intervals_and_pass_at_k(self) -> dict[str, Any]:
         """Return 95 % intervals, and pass@k and pass^k where tasks were answered several times."""
         if not self._count:
             return {}

@@ -66,7 +66,7 @@ def _report(scores: ModelScores) -> dict[str, Any]:
                 "correct": header["correct_count"],
                 "total": each.entries,
                 **scores.extra_metrics[name].rates(),
-                **scores.extra_metrics[name].uncertainty(),
+                **scores.extra_metrics[name].intervals_and_pass_at_k(),
                 **({"sensitivity": sensitivity(header)} if name == FORMAT_SENSITIVITY else {}),
             }
             for name, (each, header) in scores.with_headers().items()

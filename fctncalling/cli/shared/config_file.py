@@ -91,5 +91,5 @@ def _value(path: Path, name: str, value: Any, flag: Flag) -> Any:
     except argparse.ArgumentTypeError:
         raise SettingError(
             f"--config {path}: {name}: got {format_value(value)}, expected "
-            f"{flag.expected}{flag.hint(value)}"
+            f"{flag.expected}{flag.suggestion(value)}"
         ) from None

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
 
-from fctncalling.data.bfcl import task_path
+from fctncalling.data.bfcl import resolve_task_path
 from fctncalling.data.json_stream import LongLineError, bounded_lines
 from fctncalling.data.replaced_file import replaced_file
 
@@ -120,7 +120,7 @@ def with_progress_bar(
 
 def use_sibling_tables(path: Path) -> None:
     """Prefer the long-context tables beside a task file, unless FCTNCALLING_LONG_CONTEXT is set."""
-    path = task_path(path)
+    path = resolve_task_path(path)
     tables = (path if path.is_dir() else path.parent) / "long_context.json"
     if tables.is_file():
         os.environ.setdefault("FCTNCALLING_LONG_CONTEXT", str(tables))

@@ -88,17 +88,17 @@ def group_values(truth: BranchedTruth) -> dict[str, list[Vector]]:
     groups: dict[Any, list[int]] = defaultdict(list)
     visits: dict[Any, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for number, episode in enumerate(truth.episodes):
-        groups[episode.situation].append(number)
+        groups[episode.group_key].append(number)
         for snapshot, later in zip(truth.snapshots[number], togo[number], strict=True):
-            visits[episode.situation, snapshot.state_hash][number].append(float(later))
+            visits[episode.group_key, snapshot.state_hash][number].append(float(later))
     overall = float(np.mean([each[0] for each in togo]))
     siblings, state, matched = [], [], []
     for number, episode in enumerate(truth.episodes):
-        others = [togo[other][0] for other in groups[episode.situation] if other != number]
+        others = [togo[other][0] for other in groups[episode.group_key] if other != number]
         mean = float(np.mean(others)) if others else overall
         siblings.append(np.full(len(togo[number]), mean))
         at = [
-            _other_visits(visits[episode.situation, snapshot.state_hash], number)
+            _other_visits(visits[episode.group_key, snapshot.state_hash], number)
             for snapshot in truth.snapshots[number]
         ]
         state.append(np.asarray([mean if each is None else each for each in at]))

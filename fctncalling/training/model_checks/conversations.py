@@ -35,17 +35,17 @@ def probe_tools() -> list[Any]:
     return [openai_tool(PROBE_DOC)]
 
 
-def user(content: str) -> Message:
+def user_message(content: str) -> Message:
     """Return a user message."""
     return {"role": "user", "content": content}
 
 
-def assistant(content: str) -> Message:
+def assistant_message(content: str) -> Message:
     """Return an assistant message."""
     return {"role": "assistant", "content": content}
 
 
-def tool(content: str) -> Message:
+def tool_message(content: str) -> Message:
     """Return a tool result."""
     return {"role": "tool", "name": "f(a='x')", "content": content}
 
@@ -57,13 +57,13 @@ def grown_text(
 
     exchanges: (what the policy answers, the messages behind it).
     """
-    opening = ([user("fctnprobequestion")], probe_tools(), "instructions")
+    opening = ([user_message("fctnprobequestion")], probe_tools(), "instructions")
     ids = template.render_prompt(*opening)
     history, written = [*opening[0]], list[int]()
     for answer, messages in exchanges:
         ids = [*ids, *template.encode(answer), *template.render_delta(messages, UNENDED)]
         written.append(len(history))
-        history += [assistant(answer), *messages]
+        history += [assistant_message(answer), *messages]
     whole = template.render_full(history, opening[1], opening[2], trusted=written)
     return template.spell(ids), template.spell(whole)
 

@@ -10,12 +10,12 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.data.types import Message
 from fctncalling.training.model_checks.conversations import (
     ANSWER,
-    assistant,
+    assistant_message,
     first_difference,
     grown_text,
     probe_tools,
-    tool,
-    user,
+    tool_message,
+    user_message,
 )
 from fctncalling.training.model_checks.finding import HealthCheck, fault, note, sound
 
@@ -38,7 +38,7 @@ def token_findings(tokenizer: Any, template: ChatTemplate) -> Iterator[HealthChe
 
 def _begin_of_text(tokenizer: Any, template: ChatTemplate) -> HealthCheck:
     bos = tokenizer.bos_token_id
-    ids = template.render_prompt([user("q")])
+    ids = template.render_prompt([user_message("q")])
     own = bos is not None and list(tokenizer("a").input_ids[:1]) == [bos]
     if bos is not None and ids[:2] == [bos, bos]:
         return fault(
@@ -87,7 +87,7 @@ def _untrusted(tokenizer: Any, template: ChatTemplate) -> HealthCheck:
     special = {id_: str(token) for id_, token in tokenizer.added_tokens_decoder.items()}
 
     def count(content: str) -> int:
-        return sum(id_ in special for id_ in template.render_delta([tool(content)]))
+        return sum(id_ in special for id_ in template.render_delta([tool_message(content)]))
 
     harmless = count("ab")
     alive = [text for text in special.values() if text.strip() and count(f"a{text}b") != harmless]
@@ -98,13 +98,19 @@ def _untrusted(tokenizer: Any, template: ChatTemplate) -> HealthCheck:
 
 
 BOUNDARIES: dict[str, tuple[str, list[Message]]] = {
-    "assistant -> tool": (ANSWER, [tool("fctnprobefirst")]),
-    "assistant -> two tools": (ANSWER, [tool("fctnprobefirst"), tool("fctnprobesecond")]),
-    "assistant -> user": (ANSWER, [user("fctnprobenext")]),
-    "tool -> user": (ANSWER, [tool("fctnprobefirst"), user("fctnprobenext")]),
-    "empty assistant": ("", [user("fctnprobenext")]),
-    "reasoning": (f"<think>\nfctnprobethought\n</think>\n\n{ANSWER}", [tool("fctnprobefirst")]),
-    "calls": ("[f(a='x'), g(b={'c': [1, 2.5]})]", [tool("fctnprobefirst")]),
+    "assistant -> tool": (ANSWER, [tool_message("fctnprobefirst")]),
+    "assistant -> two tools": (
+        ANSWER,
+        [tool_message("fctnprobefirst"), tool_message("fctnprobesecond")],
+    ),
+    "assistant -> user": (ANSWER, [user_message("fctnprobenext")]),
+    "tool -> user": (ANSWER, [tool_message("fctnprobefirst"), user_message("fctnprobenext")]),
+    "empty assistant": ("", [user_message("fctnprobenext")]),
+    "reasoning": (
+        f"<think>\nfctnprobethought\n</think>\n\n{ANSWER}",
+        [tool_message("fctnprobefirst")],
+    ),
+    "calls": ("[f(a='x'), g(b={'c': [1, 2.5]})]", [tool_message("fctnprobefirst")]),
 }
 """Kind of boundary -> what the policy says, and the messages behind it."""
 
@@ -134,7 +140,9 @@ def template_findings(tokenizer: Any, source: str | None = None) -> list[HealthC
     """Return what there is to say of a tokenizer's chat template, or of `source` in its place."""
     try:
         template = ChatTemplate(tokenizer, source)
-        TemplateProbe(tokenizer, template).rendered([user("q"), assistant("a"), user("r")])
+        TemplateProbe(tokenizer, template).rendered(
+            [user_message("q"), assistant_message("a"), user_message("r")]
+        )
     except Exception as error:  # templates raise what Jinja does, and what they like
         changed = _changed_words(tokenizer, source or getattr(tokenizer, "chat_template", None))
         message = f"no conversation can be rendered ({_first_line(error)})"
@@ -166,9 +174,9 @@ def findings_on(template: ChatTemplate) -> list[HealthCheck]:
 
 
 def _generation_prompt(probe: TemplateProbe) -> Iterator[HealthCheck]:
-    without = probe.rendered([user("q")])
-    prompt = probe.rendered([user("q")], prompt=True)
-    history = probe.rendered([user("q"), assistant(ANSWER)])
+    without = probe.rendered([user_message("q")])
+    prompt = probe.rendered([user_message("q")], prompt=True)
+    history = probe.rendered([user_message("q"), assistant_message(ANSWER)])
     header = history.partition(ANSWER)[0]
     if prompt == without and header != prompt:
         message = (
@@ -202,7 +210,9 @@ def _changed_words(tokenizer: Any, source: Any) -> str:
     for words in WORDS:
         try:
             text = tokenizer.apply_chat_template(
-                [user("q"), assistant(words), user("r")], chat_template=source, tokenize=False
+                [user_message("q"), assistant_message(words), user_message("r")],
+                chat_template=source,
+                tokenize=False,
             )
         except Exception:
             return ""  # another check reports that nothing can be rendered
@@ -213,8 +223,10 @@ def _changed_words(tokenizer: Any, source: Any) -> str:
 
 def _end_of_turn(probe: TemplateProbe) -> Iterator[HealthCheck]:
     template = probe.template
-    last = probe.rendered([user("q"), assistant(ANSWER)]).partition(ANSWER)[2]
-    between = probe.rendered([user("q"), assistant(ANSWER), user("fctnprobenext")])
+    last = probe.rendered([user_message("q"), assistant_message(ANSWER)]).partition(ANSWER)[2]
+    between = probe.rendered(
+        [user_message("q"), assistant_message(ANSWER), user_message("fctnprobenext")]
+    )
     between = between.partition(ANSWER)[2].partition("fctnprobenext")[0]
     end = template.spell([template.end_of_turn_id])
     if end in last or (end in between and not last.strip()):
@@ -240,11 +252,11 @@ def _end_of_turn(probe: TemplateProbe) -> Iterator[HealthCheck]:
 
 def _results(probe: TemplateProbe) -> Iterator[HealthCheck]:
     history = [
-        user("q"),
-        assistant(ANSWER),
-        tool("fctnprobefirst"),
-        tool("fctnprobesecond"),
-        user("fctnprobenext"),
+        user_message("q"),
+        assistant_message(ANSWER),
+        tool_message("fctnprobefirst"),
+        tool_message("fctnprobesecond"),
+        user_message("fctnprobenext"),
     ]
     template = probe.template
     text = template.spell(template.render_full(history, trusted=[1]))
@@ -267,7 +279,7 @@ def _tools(probe: TemplateProbe) -> Iterator[HealthCheck]:
     if not template.takes_tools:
         yield note("tools", "the template takes none: the system message describes them instead")
         return
-    text = template.spell(template.render_prompt([user("q")], probe_tools()))
+    text = template.spell(template.render_prompt([user_message("q")], probe_tools()))
     parts = {
         "parameter names": ("fctnprobetext", "fctnproberate", "fctnprobepair"),
         "nested parameters": ("fctnprobeinner",),
@@ -288,7 +300,9 @@ def _tools(probe: TemplateProbe) -> Iterator[HealthCheck]:
 def _boundaries(probe: TemplateProbe) -> Iterator[HealthCheck]:
     broken: dict[str, tuple[str, str]] = {}
     for kind, exchange in BOUNDARIES.items():
-        grown, whole = grown_text(probe.template, [exchange, (ANSWER, [user("fctnprobelast")])])
+        grown, whole = grown_text(
+            probe.template, [exchange, (ANSWER, [user_message("fctnprobelast")])]
+        )
         if grown != whole:
             broken[kind] = grown, whole
     if not broken:
@@ -308,8 +322,12 @@ def _boundaries(probe: TemplateProbe) -> Iterator[HealthCheck]:
 def _moved(template: ChatTemplate) -> bool:
     """Whether a second user message changes what stands before the first."""
     tools = probe_tools()
-    first = template.spell(template.render_full([user("fctnprobequestion")], tools))
-    history = [user("fctnprobequestion"), assistant(ANSWER), user("fctnprobenext")]
+    first = template.spell(template.render_full([user_message("fctnprobequestion")], tools))
+    history = [
+        user_message("fctnprobequestion"),
+        assistant_message(ANSWER),
+        user_message("fctnprobenext"),
+    ]
     later = template.spell(template.render_full(history, tools, trusted=[1]))
     name, question = "fctnprobe.tool", "fctnprobequestion"
     before, after = first.find(name) < first.find(question), later.find(name) < later.find(question)

@@ -190,7 +190,7 @@ class McpConnection:
         async with sound:
             async for message in messages:
                 if fault := _fault(message):
-                    raise self.broken(fault)
+                    raise self.abort(fault)
                 await sound.send(message)
 
     @property
@@ -198,7 +198,7 @@ class McpConnection:
         """Whether the handshake is over: until then servers may refuse what they do not know."""
         return self._client is not None
 
-    def broken(self, fault: str) -> McpFailure:
+    def abort(self, fault: str) -> McpFailure:
         """End the session for a reason; return it, to be raised too."""
         self._reason = self._reason or fault
         if not self._tools.done():
@@ -317,13 +317,13 @@ class _HttpCheck:
         kind = response.headers.get("content-type", "").lower()
         response.stream = self._bounded(response.stream, kind.startswith("text/event-stream"))
         if "content-encoding" in response.headers:  # not asked for, and unbounded when unpacked
-            raise self._connection.broken("it packed an answer, which was not asked for")
+            raise self._connection.abort("it packed an answer, which was not asked for")
         status = response.status_code
         if status < 400 or response.request.method != "POST" or not self._connection.is_ready:
             return
         is_json = status in (400, 404) and kind.startswith("application/json")
         if not (is_json and _is_rpc_error(await response.aread())):
-            raise self._connection.broken(f"it answered HTTP {status}")
+            raise self._connection.abort(f"it answered HTTP {status}")
 
     def _bounded(self, stream: Any, is_events: bool) -> Any:
         """Return a body that fails where it, or one event of it, is too long."""
@@ -339,7 +339,7 @@ class _HttpCheck:
                     size = rest if event_end >= 0 else size + rest
                     last = seen[-1:]
                     if size > MAX_LINE_BYTES:
-                        raise connection.broken(TOO_LONG)
+                        raise connection.abort(TOO_LONG)
                     yield chunk
 
             async def aclose(self) -> None:
