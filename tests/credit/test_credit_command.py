@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -68,13 +71,13 @@ def test_the_viewer_shows_true_credit_beside_the_critics(run: Path, tmp_path: Pa
     graded = run / "credit" / "last.jsonl"
     page = tmp_path / "view.html"
     assert main(["view", str(graded), "--output", str(page)]) == 0
-    steps = [step for line in graded.read_text().splitlines() for step in json.loads(line)["steps"]]
-    text = page.read_text()
-    for step in steps:
-        assert set(step["credit"]) == {"V", "A", "standard_error", "critic", "TPPO"}
-        assert f'"V":{step["credit"]["V"]}' in text.replace(" ", "")
-    for line in graded.read_text().splitlines():  # A = r + discount V' - V, V = 0 behind the end
-        own = json.loads(line)["steps"]
+    packed = re.search(r'<script id="data"[^>]*>([^<]*)<', page.read_text())
+    assert packed is not None
+    shown = json.loads(gzip.decompress(base64.b64decode(packed[1])))["episodes"]
+    assert len(shown) == 4
+    for episode in shown:  # A = r + discount V' - V, V = 0 behind the end
+        own = episode["steps"]
+        assert set(own[0]["credit"]) == {"V", "A", "standard_error", "critic", "TPPO"}
         after = [*(step["credit"]["V"] for step in own[1:]), 0.0]
         for step, value in zip(own, after, strict=True):
             wanted = step["reward"] + 0.99 * value - step["credit"]["V"]
