@@ -31,12 +31,11 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.checkers.leaderboard import LIVE, MULTI_TURN, NON_LIVE
-from fctncalling.cli.shared.category_files import folder_of, tasks_of
-from fctncalling.cli.shared.task_finder import TaskIndex
+from fctncalling.cli.shared.task_finder import TaskIndex, folder_of, tasks_of
 from fctncalling.data.types import Task
 from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.envs.judging.judge import TRUTHS, judge
-from fctncalling.evaluation.agents.scripted import ScriptedAgent
+from fctncalling.evaluation.agents.agent import ScriptedAgent
 
 HERE = Path(__file__).parent
 SINGLE_TURN = (*NON_LIVE, "irrelevance", *LIVE, "live_irrelevance", "live_relevance")

@@ -8,12 +8,46 @@ answered.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fctncalling.checkers.python_values import Fault
-from fctncalling.checkers.said_values import is_said
 from fctncalling.data.types import StepRecord, Task, Verdict
+
+_WORD = re.compile(r"[^\W_]+")
+Scalar = str | int | float | bool
+Value = Scalar | Sequence[Any] | Mapping[str, Any]
+
+
+def is_said(value: Value, text: str) -> bool:
+    """Whether the words of a value stand next to each other in a text.
+
+    Of a list those of each item, of an object those of each value.
+    """
+    if not isinstance(value, Scalar):
+        items = list(value.values() if isinstance(value, Mapping) else value)
+        return bool(items) and all(is_said(each, text) for each in items)
+    wanted = words_of(spoken(value))
+    return bool(wanted) and f" {' '.join(wanted)} " in f" {' '.join(words_of(text))} "
+
+
+def spoken(value: Value) -> str:
+    """Return a value as a user says it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Scalar):
+        return str(value)
+    named = value.items() if isinstance(value, Mapping) else (("", each) for each in value)
+    *first, last = [f"{name} {spoken(each)}".strip() for name, each in named] or [""]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text or of a parameter's name, in lower case."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text)  # camelCase
+    return [word.casefold() for word in _WORD.findall(spaced)]
+
 
 MISSING = "missing_parameters"  # field of a task: names
 GUESSED = "clarify:guessed"

@@ -9,8 +9,12 @@ from typing import Any, NamedTuple
 
 from fctncalling.data.agentic_tasks import is_prerequisite
 from fctncalling.data.types import Message, StepRecord, Task
-from fctncalling.envs.episode.feedback import classify_error, with_corrections
-from fctncalling.envs.episode.parsing import ParsedMessage, parse_message
+from fctncalling.envs.episode.parsing import (
+    ParsedMessage,
+    classify_error,
+    parse_message,
+    with_corrections,
+)
 from fctncalling.envs.episode.state import EpisodeState, reraise_as_infrastructure
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers import Handler

@@ -13,8 +13,8 @@ from typing import Any
 import gymnasium
 from gymnasium.error import ResetNeeded
 
-from fctncalling.data.surrogates import encodable, encodable_value, joined
 from fctncalling.data.types import Episode, Message, Task
+from fctncalling.data.unsafe_text import encodable, encodable_value, joined
 from fctncalling.envs.episode.state import EpisodeState
 from fctncalling.envs.episode.transcript import check_render_mode, transcript
 from fctncalling.envs.episode_runner import EpisodeRunner
@@ -63,7 +63,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
     and where it applies:
 
     - `state_hash`: str, of what decides the future (unless the episode ended): tools, turn, what
-      the checker saw so far, observation. See `fctncalling.envs.episode.state_hash`.
+      the checker saw so far, observation. See `fctncalling.envs.episode.state`.
     - `instructions`: str, the system text of the prompting form (`reset`).
     - `repairs`: list of str, what a lenient handler mended before it read the action.
     - `observation_bytes_cut`: int, by how much the observation was cut.

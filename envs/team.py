@@ -10,24 +10,25 @@ from typing import Any
 import gymnasium
 from gymnasium.error import ResetNeeded
 
-from fctncalling.data.surrogates import encodable, encodable_value, joined
 from fctncalling.data.types import Call, Message, Task, Verdict
+from fctncalling.data.unsafe_text import encodable, encodable_value, joined
 from fctncalling.envs.episode.parsing import ParsedMessage, parse_message
 from fctncalling.envs.episode.transcript import check_render_mode, transcript
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText, cut_text
 from fctncalling.envs.teams import Team, TeamRole, load_team
-from fctncalling.envs.teams.conversation import Conversation, Draft
 from fctncalling.envs.teams.parcels import parcel_tasks
 from fctncalling.envs.teams.role_prompts import (
+    Conversation,
+    Draft,
     RolePrompts,
+    RoleViews,
     common_info,
     joined_contents,
     team_state,
     with_role_system,
 )
-from fctncalling.envs.teams.role_views import RoleViews
 from fctncalling.envs.teams.team import TOOL, USER
 
 Step = tuple[str, float, bool, bool, dict[str, Any]]

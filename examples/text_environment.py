@@ -16,7 +16,7 @@ from transformers import AutoTokenizer
 
 from fctncalling import TextEnvironment, embedded_path
 from fctncalling.algorithms.policy import ActorCritic
-from fctncalling.text_environment.load_tool import load_tool
+from fctncalling.text_environment.attributes import load_tool
 from fctncalling.text_environment.text_trainer import TextTrainer as PPOTrainer
 
 PROMPT = """\

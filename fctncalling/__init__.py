@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from fctncalling.data.bfcl import TaskError, embedded_path, iter_tasks, load_tasks
     from fctncalling.data.types import Call, Episode, FunctionDoc, StepRecord, Task, Verdict
     from fctncalling.envs.dialogue import Dialogue, info_to_json, opening, score
-    from fctncalling.envs.dialogue.played_task import aplay, play
+    from fctncalling.envs.dialogue.dialogue import aplay, play
     from fctncalling.envs.function_calling import FunctionCallingEnv
     from fctncalling.envs.judging.judge import judge
-    from fctncalling.evaluation.play_episodes import play_episodes
+    from fctncalling.evaluation.episode_log import play_episodes
     from fctncalling.text_environment.text_environment import TextEnvironment
     from fctncalling.text_environment.text_history import TextHistory
     from fctncalling.training.trainer import Trainer
@@ -67,15 +67,15 @@ _HOME = {
     "TrainConfig": "fctncalling.algorithms.config",
     "Trainer": "fctncalling.training.trainer",
     "Verdict": "fctncalling.data.types",
-    "aplay": "fctncalling.envs.dialogue.played_task",
+    "aplay": "fctncalling.envs.dialogue.dialogue",
     "embedded_path": "fctncalling.data.bfcl",
     "info_to_json": "fctncalling.envs.dialogue",
     "iter_tasks": "fctncalling.data.bfcl",
     "judge": "fctncalling.envs.judging.judge",
     "load_tasks": "fctncalling.data.bfcl",
     "opening": "fctncalling.envs.dialogue",
-    "play": "fctncalling.envs.dialogue.played_task",
-    "play_episodes": "fctncalling.evaluation.play_episodes",
+    "play": "fctncalling.envs.dialogue.dialogue",
+    "play_episodes": "fctncalling.evaluation.episode_log",
     "score": "fctncalling.envs.dialogue",
 }
 

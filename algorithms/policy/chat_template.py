@@ -10,9 +10,8 @@ from typing import Any
 
 from jinja2.exceptions import TemplateError
 
-from fctncalling.data.neutral_mark import broken_mark
-from fctncalling.data.surrogates import encodable
 from fctncalling.data.types import Message
+from fctncalling.data.unsafe_text import broken_mark, encodable
 
 PLAIN_TEMPLATE = (
     "{% for message in messages %}{{ '<|' + message.role + '|>\n' + message.content }}"

@@ -18,7 +18,13 @@ from typing import Any
 from gymnasium.vector.utils import CloudpickleWrapper
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.rollout.async_pool import PATIENCE_S, AsyncEnvPool, Inbox
+from fctncalling.algorithms.rollout.async_pool import (
+    PATIENCE_S,
+    AsyncEnvPool,
+    EnvThread,
+    Inbox,
+    ThreadEnvPool,
+)
 from fctncalling.algorithms.rollout.env_pool import (
     EnvPool,
     EnvRequest,
@@ -27,7 +33,6 @@ from fctncalling.algorithms.rollout.env_pool import (
     NoResponseError,
     have_in_process_tools,
 )
-from fctncalling.algorithms.rollout.thread_pool import EnvThread, ThreadEnvPool
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.run.run_lock import RunLock
 from fctncalling.algorithms.run.trackers import Trackers
-from fctncalling.data.surrogates import json_text
 from fctncalling.data.types import Episode
+from fctncalling.data.unsafe_text import json_text
 
 Spell = Callable[[Sequence[int]], str]
 BUILTIN_ENVIRONMENTS = frozenset(

@@ -21,7 +21,7 @@ from fctncalling.algorithms.run.alarms import Alarm, find_alarms, new_alarms
 from fctncalling.algorithms.run.episode_metrics import PARSE_ERRORS
 from fctncalling.algorithms.run.logs import RunLog
 from fctncalling.algorithms.run.token_log import TokenLog, TokenTexts, reasons_not_learned_from
-from fctncalling.data.surrogates import json_text
+from fctncalling.data.unsafe_text import json_text
 
 
 def peak_memory() -> dict[str, float | None]:

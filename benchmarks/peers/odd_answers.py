@@ -23,13 +23,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fctncalling.cli.shared.category_files import tasks_of
 from fctncalling.cli.shared.jsonl_records import Line
+from fctncalling.cli.shared.task_finder import tasks_of
 from fctncalling.cli.verdicts import RecordJudge
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.handlers.registry import handler_for
-from fctncalling.evaluation.agents.scripted import ScriptedAgent
+from fctncalling.evaluation.agents.agent import ScriptedAgent
 
 HERE = Path(__file__).parent
 CATEGORIES = (

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.checkers.leaderboard import LIVE, MEMORY, MULTI_TURN, NON_LIVE, WEB_SEARCH
-from fctncalling.cli.shared.category_files import folder_of, tasks_of
+from fctncalling.cli.shared.task_finder import folder_of, tasks_of
 from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
 from fctncalling.data.types import Task
-from fctncalling.envs.dialogue.task_form import task_for_form
+from fctncalling.envs.dialogue.dialogue import task_for_form
 from fctncalling.envs.handlers.registry import handler_for
-from fctncalling.evaluation.agents.scripted import ScriptedAgent
+from fctncalling.evaluation.agents.agent import ScriptedAgent
 
 SCORED = (
     *NON_LIVE,

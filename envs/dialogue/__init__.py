@@ -1,6 +1,5 @@
 """Episodes as chat messages in OpenAI's form, for agents and trainers of other libraries."""
 
-from fctncalling.envs.dialogue.dialogue import Dialogue, opening, score
-from fctncalling.envs.dialogue.info_json import info_to_json
+from fctncalling.envs.dialogue.dialogue import Dialogue, info_to_json, opening, score
 
 __all__ = ["Dialogue", "info_to_json", "opening", "score"]

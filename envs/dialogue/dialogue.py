@@ -2,16 +2,49 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-from fctncalling.data.types import Message, Task, Verdict
+from fctncalling.data.types import FunctionDoc, Message, Task, Verdict
+from fctncalling.data.unsafe_text import encodable
 from fctncalling.envs.dialogue.conversations import CONVERSATIONS
-from fctncalling.envs.dialogue.task_form import FORMS, task_for_form
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.envs.judging.judge import judge
+
+FORMS = ("prompting", "tool_call", "tools_text")
+"""How an agent is asked; tools_text: schemas go to the server, calls are read from the text."""
+
+
+def task_for_form(task: Task, form: str) -> Task:
+    """Return the task as it is put to an agent.
+
+    As tool calls, names of single-turn tasks have no dots.
+
+    Interfaces for tool calls forbid dots, so BFCL sends underscores and expects them back.
+    """
+    if form not in ("tool_call", "tools_text") or task.executes_calls:
+        return task
+    truth = task.ground_truth
+    if truth is not None:
+        truth = [
+            {_dots_to_underscores(name): given for name, given in each.items()} for each in truth
+        ]
+    docs = [
+        FunctionDoc(_dots_to_underscores(doc.name), doc.description, doc.parameters, doc.response)
+        for doc in task.functions
+    ]
+    return replace(task, functions=docs, ground_truth=truth)
+
+
+def _dots_to_underscores(name: str) -> str:
+    return name.replace(".", "_")
+
 
 NOT_RUN = "Error: this call was not run."
 
@@ -180,3 +213,103 @@ def _listed(calls: Any) -> list[Mapping[str, Any]]:
     """Return those of a message's calls that a result can name."""
     listed = calls if isinstance(calls, list | tuple) else []
     return [call for call in listed if isinstance(call, Mapping)]
+
+
+def info_to_json(info: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an `info` as plain dicts, lists, texts and numbers, which `json.dumps` accepts.
+
+    Records (`Call`, `Verdict`) become dicts of their fields, tuples lists, numbers that JSON lacks
+    and other objects their `repr`.
+    """
+    plain: dict[str, Any] = _plain(info)
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {encodable(str(key)): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(each) for each in value]
+    if isinstance(value, str):
+        return encodable(value)
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    return repr(value)
+
+
+class PlayedTask(NamedTuple):
+    """What came of an episode."""
+
+    verdict: Verdict
+    reward: float
+    messages: list[Message]
+
+
+def play(
+    task: Task,
+    client: Any,
+    model: str,
+    *,
+    sampling: Mapping[str, Any] | None = None,
+    **keywords: Any,
+) -> PlayedTask:
+    """Play a task with a model behind `openai.OpenAI`, or any client of that form.
+
+    sampling: further arguments of each request. keywords: as for `Dialogue`, `form` among them.
+    What the client raises is raised; InfrastructureError where the tools failed.
+    """
+    dialogue = Dialogue(task, **keywords)
+    try:
+        dialogue.open()
+        while not dialogue.done:
+            asked = _request(dialogue, model, sampling)
+            dialogue.reply(_message(client.chat.completions.create(**asked)))
+        return _played(dialogue)
+    finally:
+        dialogue.close()
+
+
+async def aplay(
+    task: Task,
+    client: Any,
+    model: str,
+    *,
+    sampling: Mapping[str, Any] | None = None,
+    **keywords: Any,
+) -> PlayedTask:
+    """Play a task with a model behind `openai.AsyncOpenAI`, as `play` does; tools run in a thread.
+
+    Several at once: asyncio.gather.
+    """
+    dialogue = Dialogue(task, **keywords)
+    try:
+        dialogue.open()
+        while not dialogue.done:
+            asked = _request(dialogue, model, sampling)
+            said = _message(await client.chat.completions.create(**asked))
+            await asyncio.to_thread(dialogue.reply, said)
+        return _played(dialogue)
+    finally:
+        dialogue.close()
+
+
+def _request(dialogue: Dialogue, model: str, sampling: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the arguments of the next request; `tools` only where there are some."""
+    tools = {"tools": dialogue.tools} if dialogue.tools else {}
+    return {"model": model, "messages": dialogue.messages, **tools, **(sampling or {})}
+
+
+def _message(completion: Any) -> Mapping[str, Any]:
+    """Return the message of a completion's first choice as a dict."""
+    message = completion.choices[0].message
+    return message if isinstance(message, Mapping) else message.model_dump(exclude_none=True)
+
+
+def _played(dialogue: Dialogue) -> PlayedTask:
+    verdict = dialogue.verdict
+    assert verdict is not None
+    return PlayedTask(verdict, dialogue.reward, dialogue.messages)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterator, Sequence
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
-from fctncalling.data.types import Call
+from fctncalling.data.types import Call, FunctionDoc, StepRecord
 from fctncalling.envs.handlers import DecodeError, Handler
+from fctncalling.envs.prompting.tool_schemas import JSON_TYPES
 
 
 class ParsedMessage(NamedTuple):
@@ -60,3 +64,134 @@ def _recognises(handler: Handler, text: Any) -> bool:
         raise  # an extra that is not installed is nobody's answer
     except Exception:
         return True  # such as deep nesting, which only calls have
+
+
+# Error classes of a step, and corrective feedback.
+#
+# The words are `info["error"]` and, where corrective feedback is on, what follows a wrong call's
+# result. BFCL's verdict depends on neither.
+
+ERRORS = ("no_call", "malformed", "unknown_function", "bad_arguments", "tool_error", "step_limit")
+EXECUTION_ERROR = "Error during execution: "
+MAX_QUOTED = 80  # characters of a name of the model's that are repeated to it
+MAX_NAMES = 5  # and how many of such names
+
+
+def classify_error(
+    step: StepRecord,
+    functions: Sequence[FunctionDoc],
+    known: Callable[[str], bool],  # whether the tools have a function of this name
+) -> str | None:
+    """Return the most severe error class of a step.
+
+    An unknown function, wrong arguments, a tool's error, or None.
+    """
+    docs = {doc.name: doc for doc in functions}
+    if any(call.name not in docs and not known(call.name) for call in step.calls):
+        return "unknown_function"
+    if any(not _arguments_fit(call, docs[call.name]) for call in step.calls if call.name in docs):
+        return "bad_arguments"
+    return "tool_error" if any(map(is_tool_error, step.results)) else None
+
+
+def with_corrections(
+    step: StepRecord, offered: Sequence[FunctionDoc], known: Callable[[str], bool]
+) -> tuple[str, ...]:
+    """Return a step's results, each wrong call's followed by a correction.
+
+    `offered`: the functions of its turn.
+
+    Where calls and results do not pair up (a call inside another's arguments) the results stay as
+    they are.
+    """
+    if len(step.calls) != len(step.results):
+        return tuple(step.results)
+    docs = {doc.name: doc for doc in offered}
+    pairs = zip(step.calls, step.results, strict=True)
+    advice = (
+        (result, " ".join(_advice(call, docs, known, is_tool_error(result))))
+        for call, result in pairs
+    )
+    return tuple(f"{result}\n{text}" if text else result for result, text in advice)
+
+
+def _advice(
+    call: Call, docs: dict[str, FunctionDoc], known: Callable[[str], bool], failed: bool
+) -> Iterator[str]:
+    """Yield the sentences that tell how to mend a call.
+
+    None for a call that its doc and its tool accept.
+    """
+    doc = docs.get(call.name)
+    if doc is None:
+        if not known(call.name):
+            like = ", ".join(get_close_matches(_quoted(call.name), docs, n=3, cutoff=0.0)) or "none"
+            yield (
+                f'There is no function "{_quoted(call.name)}"; offered and nearest in name: {like}.'
+            )
+        return
+    missing, unexpected = _argument_name_errors(call, doc)
+    properties = doc.parameters.get("properties", {})
+    if missing:
+        yield (
+            f"{doc.name} lacks "
+            f"{', '.join(f'{name} ({_expected(properties.get(name, {}))})' for name in missing)}."
+        )
+    if unexpected:
+        takes = ", ".join(properties) or "no parameters"
+        yield (
+            f"{doc.name} has no parameter {', '.join(map(_quoted, unexpected[:MAX_NAMES]))}; it "
+            f"takes {takes}."
+        )
+    if missing or unexpected or failed:
+        for name, value in call.arguments.items():
+            if name in properties and not _has_type(value, properties[name]):
+                yield (
+                    f"{name} must be of type {_expected(properties[name])}, not "
+                    f"{_type_name(value)}."
+                )
+
+
+def _argument_name_errors(call: Call, doc: FunctionDoc) -> tuple[list[str], list[str]]:
+    """Return the required parameters a call lacks, and the arguments its function does not take."""
+    known, required = doc.parameters.get("properties", {}), doc.parameters.get("required", ())
+    return [name for name in required if name not in call.arguments], [
+        n for n in call.arguments if n not in known
+    ]
+
+
+def _arguments_fit(call: Call, doc: FunctionDoc) -> bool:
+    return not any(_argument_name_errors(call, doc))
+
+
+def _expected(schema: dict[str, Any]) -> str:
+    """Return a parameter's type in JSON Schema's word; "any" where its doc leaves it open."""
+    return JSON_TYPES.get(schema.get("type", ""), "any")
+
+
+def _has_type(value: object, schema: dict[str, Any]) -> bool:
+    expected, actual = _expected(schema), _type_name(value)
+    return expected in ("any", actual) or (expected, actual) == ("number", "integer")
+
+
+def _type_name(value: object) -> str:
+    """Return JSON Schema's word for the type of a literal."""
+    if value is None:
+        return "null"
+    return JSON_TYPES.get(type(value).__name__, type(value).__name__)
+
+
+def _quoted(name: str) -> str:
+    return name if len(name) <= MAX_QUOTED else name[:MAX_QUOTED] + "..."
+
+
+def is_tool_error(result: str) -> bool:
+    """Whether a result text is an exception's, or an object that holds nothing but an error."""
+    if result.startswith(EXECUTION_ERROR):
+        return True
+    if not result.startswith('{"error"'):
+        return False
+    try:
+        return list(json.loads(result)) == ["error"]
+    except ValueError:
+        return False

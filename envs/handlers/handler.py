@@ -9,8 +9,7 @@ from typing import Any
 
 from fctncalling.data.types import Call
 from fctncalling.envs.python_source.plain_calls import PlainCall
-from fctncalling.envs.python_source.render import render_call
-from fctncalling.envs.python_source.value_size import MAX_NESTED
+from fctncalling.envs.python_source.render import MAX_NESTED, render_call
 
 MAX_TEXT_CHARS = 65_536
 """The longest text a handler reads: several times what a model says in a turn; a longer one is

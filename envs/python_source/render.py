@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 
@@ -46,3 +46,107 @@ def literal(value: Any) -> str:
                 + "}"
             )
     raise ValueError(f"a {type(value).__name__} has no literal that decodes to it: {value!r}")
+
+
+# Size of values once written out, found in bounded time; shared parts count each time.
+#
+# Nested calls hand live objects from tool to tool, so that a state of a few kilobytes may unfold to
+# more than a memory holds, and may hold itself. Whatever copies, compares, formats or encodes such
+# a value weighs it first.
+
+MAX_NESTED = 100
+"""Containers inside each other, of one answer or value: several times what any function takes."""
+MAX_WEIGHT = 50_000
+"""Of all results of one evaluation together: items, characters / 10, integers' bits / 16."""
+CHARS_PER_WEIGHT = 10
+BITS_PER_WEIGHT = 16
+
+_CONTAINERS = (list, tuple, dict, set, frozenset)
+_WEIGHTLESS = frozenset({float, bool, type(None)})
+_LONG = 32  # items, from which on those of one kind are counted at once
+
+
+class LimitExceeded(ValueError):
+    """A value larger than is computed, passed on or shown."""
+
+
+def size_of(value: Any, most: int = MAX_WEIGHT) -> int:
+    """Return the size of a value, in the unit of MAX_WEIGHT.
+
+    `most` + 1 for more, and for too deep nesting.
+
+    What holds itself counts once there, as it is written `[...]`.
+    """
+    try:
+        return most - _left((value,), most, set())
+    except LimitExceeded:
+        return most + 1
+
+
+def nesting_of(value: Any) -> int:
+    """Return the depth of containers for a copier that visits each once.
+
+    0 for what is no container.
+    """
+    pending, visited, deepest = [iter((value,))], set[int](), 0
+    while pending:
+        for each in pending[-1]:
+            if isinstance(each, _CONTAINERS) and id(each) not in visited:
+                visited.add(id(each))
+                pending.append(iter(each.values() if isinstance(each, dict) else each))
+                deepest = max(deepest, len(pending) - 1)
+                break
+        else:
+            pending.pop()
+    return deepest
+
+
+def require_copyable(tool: Any, arguments: tuple[Any, ...]) -> None:
+    """Raise LimitExceeded for arguments that nest too deep to be copied, once stored."""
+    nesting = nesting_of(arguments)
+    if nesting > 1 and nesting + nesting_of(getattr(tool, "__dict__", {})) > MAX_NESTED:
+        raise LimitExceeded(f"tools hold no values nested deeper than {MAX_NESTED}")
+
+
+def _left(items: Iterable[Any], left: int, path: set[int]) -> int:
+    """Return what is left of an allowance behind the items.
+
+    Raises LimitExceeded where too little was.
+    """
+    for each in items:
+        kind = type(each)
+        if kind is str:
+            left -= 1 + len(each) // CHARS_PER_WEIGHT
+        elif kind is int:
+            left -= 1 + each.bit_length() // BITS_PER_WEIGHT
+        elif isinstance(each, _CONTAINERS) and id(each) not in path:
+            left = _left_behind(each, left - 1, path)
+        elif isinstance(each, str | bytes):
+            left -= 1 + len(each) // CHARS_PER_WEIGHT
+        else:
+            left -= 1
+        if left < 0:
+            raise LimitExceeded("the result would be too large")
+    return left
+
+
+def _left_behind(container: Any, left: int, path: set[int]) -> int:
+    parts = (container, container.values()) if isinstance(container, dict) else (container,)
+    path.add(id(container))
+    if len(path) > MAX_NESTED:
+        raise LimitExceeded(f"values nested deeper than {MAX_NESTED} are not passed on")
+    for part in parts:
+        counted = _of_one_kind(part) if len(part) >= _LONG else None
+        left = _left(part, left, path) if counted is None else left - counted
+    path.discard(id(container))
+    return left
+
+
+def _of_one_kind(items: Collection[Any]) -> int | None:
+    """Return what many atoms of one kind weigh; None for all else."""
+    kinds = {*map(type, items)}
+    if kinds == {str}:
+        return len(items) + sum(map(len, items)) // CHARS_PER_WEIGHT
+    if kinds == {int}:
+        return len(items) + sum(map(int.bit_length, items)) // BITS_PER_WEIGHT
+    return len(items) if kinds <= _WEIGHTLESS else None

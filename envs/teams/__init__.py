@@ -1,6 +1,5 @@
 """Teams: the roles of one conversation, read from a small file."""
 
-from fctncalling.envs.teams.team import BUILT_IN_TEAMS, Team, TeamError, TeamRole
-from fctncalling.envs.teams.team_file import load_team
+from fctncalling.envs.teams.team import BUILT_IN_TEAMS, Team, TeamError, TeamRole, load_team
 
 __all__ = ["BUILT_IN_TEAMS", "Team", "TeamError", "TeamRole", "load_team"]

@@ -2,19 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
-from fctncalling.data.types import Message, Task
+from fctncalling.data.types import Message, Task, Verdict
 from fctncalling.envs.handlers import Handler
 from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.envs.judging.episode_judge import bounded_memo
 from fctncalling.envs.prompting import prompts
 from fctncalling.envs.prompting.task_prompt import TaskPrompt
-from fctncalling.envs.teams.role_views import YOUR_TURN
 from fctncalling.envs.teams.team import Team, TeamRole
+
+YOUR_TURN: Message = {"role": "user", "content": "Your turn."}
+"""What a role reads whose turn comes when nobody wrote anything that it sees."""
+
+
+class RoleViews:
+    """Unread messages of each role; who sees what is decided when a message comes."""
+
+    def __init__(self, roles: Mapping[str, TeamRole]) -> None:
+        self._roles = roles
+        self._unread: dict[str, list[Message]] = {name: [] for name in roles}
+
+    def deliver(
+        self, source: str, messages: Sequence[Message], *, writer: str = "", owner: str = ""
+    ) -> None:
+        """Add messages of a source ("user", "tool" or a role) to the views that see it.
+
+        writer: who wrote them and needs no copy. owner: who gets them in any case.
+        """
+        for name, role in self._roles.items():
+            if name != writer and (source in role.sees or name == owner):
+                self._unread[name] += [_for_role(role, message) for message in messages]
+
+    def speak(self, role: str, text: str) -> None:
+        """Add a role's message to the views of the others that see the role."""
+        self.deliver(role, [{"role": "user", "content": f"{role}: {text}"}], writer=role)
+
+    def take(self, role: str) -> list[Message]:
+        """Return what a role has not read yet; never nothing, as chat templates want a message."""
+        messages, self._unread[role] = self._unread[role], []
+        return messages or [dict(YOUR_TURN)]
+
+
+def _for_role(role: TeamRole, message: Message) -> Message:
+    """Return a message's copy with those of its tools that the role may call."""
+    message = copy.deepcopy(message)
+    offered = message.pop("tools", ())
+    if tools := [tool for tool in offered if role.may_call(tool["function"]["name"])]:
+        message["tools"] = tools
+    return message
 
 
 class RolePrompts:
@@ -94,3 +134,51 @@ def _of_role(task: Task, role: TeamRole) -> Task:
             for turn, names in task.missed_functions.items()
         },
     )
+
+
+class Draft(NamedTuple):
+    """A message that waits for approval, and the place of its writer in the turn order."""
+
+    position: int
+    text: str
+
+
+@dataclass
+class Conversation:
+    """Mutable state of an episode of a team."""
+
+    team: Team
+    views: RoleViews
+    position: int = 0  # in the turn order
+    turn: int = 0  # of the user
+    num_messages: int = 0  # since the user's, of those that reached no environment
+    draft: Draft | None = None
+    opened: set[str] = field(default_factory=set)  # roles that have been shown their instructions
+    log: list[Message] = field(default_factory=list)  # for the transcript
+    ended: bool = False
+    verdict: Verdict | None = None
+
+    @property
+    def role(self) -> str:
+        """Name of the role whose turn it is."""
+        return self.team.turn_order[self.position]
+
+    def speak(self, text: str) -> None:
+        """Let the others hear the role whose turn it is."""
+        self.views.speak(self.role, text)
+
+    def hand_on(self) -> None:
+        """Go on to the next role of the turn order."""
+        self.position = (self.position + 1) % len(self.team.turn_order)
+
+    def begin_turn(self, turn: int) -> None:
+        """Begin the user's next turn: the turn order begins anew."""
+        self.turn = turn
+        self.position = 0
+        self.num_messages = 0
+        self.draft = None
+
+    def count_message(self) -> bool:
+        """Count a message that reached no environment; whether it is one too many."""
+        self.num_messages += 1
+        return self.num_messages > self.team.max_messages

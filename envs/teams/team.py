@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import json
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+from fctncalling.envs.errors import extra_module
 
 USER = "user"  # source of messages: the user's turns
 TOOL = "tool"  # source of messages: results of calls, of whichever role
@@ -133,3 +137,151 @@ class Team:
             f'team {self.name}: role "{role}": {key}: got "{name}", expected {expected}: '
             f"{listed or 'there is none'}"
         )
+
+
+_TEAM_KEYS = ("roles", "turn_order", "answer", "approval", "max_messages")
+_ROLE_KEYS = ("instructions", "sees", "knows", "tools", "rewards")
+_REWARD_KEYS = ("team", "message", "error")
+
+
+def load_team(source: str | Path) -> Team:
+    """Return the team of a built-in name, or of a JSON or YAML file.
+
+    Raises TeamError naming the file and the field.
+    """
+    if source in BUILT_IN_TEAMS:
+        return parse_team(_content(Path(__file__).parent / f"{source}.json"), str(source))
+    path = Path(source)
+    if path.suffix not in (".json", ".yaml", ".yml"):
+        names = ", ".join(BUILT_IN_TEAMS)
+        raise TeamError(f'team "{source}": expected a .json or .yaml file, or one of {names}')
+    return parse_team(_content(path), str(path))
+
+
+def parse_team(content: Any, name: str) -> Team:
+    """Return the team of a parsed file; `name` stands in errors."""
+    _check_keys(content, _TEAM_KEYS, f"team {name}", needed=("roles", "turn_order", "answer"))
+    entries = content["roles"]
+    if not isinstance(entries, Mapping) or not entries:
+        raise TeamError(f"team {name}: roles: got {entries!r:.60}, expected roles by name")
+    known = [str(role) for role in entries]
+    if reserved := {USER, TOOL}.intersection(known):
+        raise TeamError(
+            f'team {name}: roles: "{min(reserved)}" is no name of a role: it stands for messages '
+            "of the user and results of calls"
+        )
+    order = _names(content["turn_order"], f"team {name}: turn_order")
+    if not order:
+        raise TeamError(f"team {name}: turn_order is empty: expected roles ({', '.join(known)})")
+    _check_known(order, known, f"team {name}: turn_order")
+    most = content.get("max_messages", 20)
+    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+        raise TeamError(
+            f"team {name}: max_messages: got {most!r}, expected a whole number of at least 1"
+        )
+    approval = content.get("approval")
+    team = Team(
+        name,
+        {role: _role(role, entry, known, name) for role, entry in entries.items()},
+        order,
+        _passing(content["answer"], known, f"team {name}: answer"),
+        None if approval is None else _passing(approval, known, f"team {name}: approval"),
+        most,
+    )
+    _check_reachable(team)
+    return team
+
+
+def _role(role: str, entry: Any, known: Sequence[str], team: str) -> TeamRole:
+    place = f'team {team}: role "{role}"'
+    _check_keys(entry, _ROLE_KEYS, place)
+    sees = _names(entry.get("sees", [USER]), f"{place}: sees")
+    _check_known(sees, (USER, TOOL, *known), f"{place}: sees")
+    tools = entry.get("tools", [])
+    rewards = entry.get("rewards", {})
+    _check_keys(rewards, _REWARD_KEYS, f"{place}: rewards")
+    for key, value in rewards.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TeamError(f"{place}: rewards: {key}: got {value!r:.60}, expected a number")
+    instructions = entry.get("instructions", "")
+    if not isinstance(instructions, str):
+        raise TeamError(f"{place}: instructions: got {instructions!r:.60}, expected a text")
+    return TeamRole(
+        role,
+        instructions,
+        sees,
+        _names(entry.get("knows", []), f"{place}: knows"),
+        None if tools == ALL_TOOLS else _names(tools, f"{place}: tools"),
+        RoleRewards(**{key: float(value) for key, value in rewards.items()}),
+    )
+
+
+def _passing(entry: Any, known: Sequence[str], place: str) -> Passing:
+    """Return who passes something on: a role's name, or {"role": ..., "word": ...}."""
+    if isinstance(entry, str):
+        entry = {"role": entry}
+    _check_keys(entry, ("role", "word"), place, needed=("role",))
+    _check_known([entry["role"]], known, place)
+    word = entry.get("word", "")
+    if not isinstance(word, str):
+        raise TeamError(f"{place}: word: got {word!r:.60}, expected a text")
+    return Passing(entry["role"], word)
+
+
+def _check_reachable(team: Team) -> None:
+    """Raise TeamError where a role never speaks, or those who answer or approve do not."""
+    for role in team.roles:
+        if role not in team.turn_order:
+            raise TeamError(
+                f'team {team.name}: role "{role}" is not in turn_order '
+                f"({', '.join(team.turn_order)}), so it would never speak"
+            )
+    if team.approval is not None and team.approval.role == team.answer.role:
+        raise TeamError(
+            f'team {team.name}: approval: got "{team.approval.role}", expected another role than '
+            "the one that answers"
+        )
+
+
+def _names(value: Any, place: str) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
+        raise TeamError(f"{place}: got {value!r:.60}, expected a list of names")
+    return tuple(value)
+
+
+def _check_known(names: Collection[Any], known: Collection[str], place: str) -> None:
+    for name in names:
+        if name not in known:
+            raise TeamError(f'{place}: got "{name}", expected {", ".join(known)}')
+
+
+def _check_keys(
+    entry: Any, known: Collection[str], place: str, *, needed: Collection[str] = ()
+) -> None:
+    if not isinstance(entry, Mapping):
+        raise TeamError(f"{place}: got {entry!r:.60}, expected an object with {', '.join(known)}")
+    for key in entry:
+        if key not in known:
+            raise TeamError(f'{place}: unknown field "{key}", expected {", ".join(known)}')
+    for key in needed:
+        if key not in entry:
+            raise TeamError(f'{place}: "{key}" is missing')
+
+
+def _content(path: Path) -> Any:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        raise TeamError(f"team {path}: cannot be read: {reason}") from None
+    try:
+        if path.suffix == ".json":
+            return json.loads(text)
+        yaml = extra_module("yaml", "train", f"team {path}")
+        try:
+            return yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise ValueError(error) from None
+    except (ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split())
+        raise TeamError(f"team {path}: cannot be parsed: {reason}") from None

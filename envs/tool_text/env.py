@@ -14,13 +14,13 @@ from gymnasium.error import ResetNeeded
 from fctncalling.checkers.math.answer import check_answer, final_answer
 from fctncalling.checkers.math.restating import restates
 from fctncalling.checkers.math.symbolic import SymbolicComparer
-from fctncalling.data.surrogates import encodable, encodable_value, joined
 from fctncalling.data.types import Call, Message, Verdict
+from fctncalling.data.unsafe_text import encodable, encodable_value, joined
 from fctncalling.envs.episode.state import reraise_as_infrastructure
 from fctncalling.envs.episode.transcript import transcript
 from fctncalling.envs.errors import InfrastructureError, extra_module
 from fctncalling.envs.handlers import TEXT_HANDLERS
-from fctncalling.envs.handlers.inline.inline_calls import InlineCalls, Pause
+from fctncalling.envs.handlers.inline import InlineCalls, Pause
 from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText, cut_text
 from fctncalling.envs.tool_text.math_tasks import CalculatorTasks
 from fctncalling.envs.tool_text.tasks import TaskList, TextTask, TextTasks, load_text_tasks

@@ -12,8 +12,7 @@ from fctncalling.data.types import Call
 from fctncalling.envs.errors import InfrastructureError, MissingExtra
 from fctncalling.envs.handlers.call_format import parse_json
 from fctncalling.envs.handlers.handler import DecodeError
-from fctncalling.envs.handlers.inline.inline_calls import CallBlock, InlineCalls
-from fctncalling.envs.handlers.inline.trl_request import QUERY
+from fctncalling.envs.handlers.inline import QUERY, CallBlock, InlineCalls
 from fctncalling.envs.python_source.render import render_call
 from fctncalling.envs.tools.box.callables import Tool, ToolDefinitionError, as_tool
 from fctncalling.envs.tools.box.output_text import neutralise

@@ -9,7 +9,28 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from fctncalling.envs.tools.bm25 import bm25, words
+from fctncalling.envs.errors import extra_module
+
+
+def words(text: str) -> list[str]:
+    """Return a text's words: lower case, split at blanks and underscores."""
+    return text.replace("_", " ").lower().split()
+
+
+def bm25(texts: Sequence[Sequence[str]]) -> Any:
+    """Return rank_bm25's index over tokenised texts.
+
+    Raises MissingExtra, and ZeroDivisionError for no texts.
+    """
+    return extra_module("rank_bm25", "agentic", "keyword search").BM25Plus(texts)
+
+
+def ranked(query: str, texts: Sequence[str]) -> list[tuple[float, str]]:
+    """Return (score, text) of every text, best first; of equals the earlier one comes first."""
+    scores = bm25([words(text) for text in texts]).get_scores(words(query))
+    pairs = [(float(score), text) for score, text in zip(scores, texts, strict=True)]
+    return sorted(pairs, key=lambda pair: pair[0], reverse=True)
+
 
 VARIABLE = "FCTNCALLING_SEARCH_CORPUS"
 DEFAULT = Path(__file__).with_name("web_pages.json")

@@ -2,7 +2,6 @@
 
 from fctncalling.envs.users.language_model_user import LanguageModelUser
 from fctncalling.envs.users.rule_user import RuleUser
-from fctncalling.envs.users.scripted_user import LoggedUser, scripted_user
-from fctncalling.envs.users.user_names import make_user
+from fctncalling.envs.users.user_names import LoggedUser, make_user, scripted_user
 
 __all__ = ["LanguageModelUser", "LoggedUser", "RuleUser", "make_user", "scripted_user"]

@@ -7,8 +7,8 @@ import os
 import time
 from typing import Any
 
-from fctncalling.data.surrogates import encodable_value
 from fctncalling.data.types import Message
+from fctncalling.data.unsafe_text import encodable_value
 from fctncalling.envs.errors import InfrastructureError
 
 BASE_URL = "https://api.openai.com/v1"

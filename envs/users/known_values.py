@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fctncalling.checkers.said_values import Scalar, Value, is_said
+from fctncalling.checkers.clarify import Scalar, Value, is_said
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.judging.oracle import oracle_calls
 

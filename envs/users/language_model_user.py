@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from fctncalling.checkers.said_values import is_said, spoken
+from fctncalling.checkers.clarify import is_said, spoken
 from fctncalling.data.types import Message, Task
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers import get_handler

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from fctncalling.checkers.said_values import Value, is_said, spoken, words_of
+from fctncalling.checkers.clarify import Value, is_said, spoken, words_of
 from fctncalling.data.types import Message, Task
 from fctncalling.envs.users.known_values import known_values
 

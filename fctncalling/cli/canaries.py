@@ -21,9 +21,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from fctncalling.cli.shared.jsonl_records import InputError, use_sibling_tables, with_progress_bar
-from fctncalling.cli.shared.missing_tools import MISSING
 from fctncalling.cli.shared.text_table import aligned
-from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
+from fctncalling.cli.shared.tool_flags import MISSING, TaskTools, add_tool_arguments
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.categories import UnsupportedCategory, kind_of
 from fctncalling.data.errors import TaskError
@@ -32,10 +31,10 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.judging.strict import strict_verdict
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.user_tools import ToolsArgument
-from fctncalling.evaluation.agents.scripted import PolicyPlayer
+from fctncalling.evaluation.agents.agent import PolicyPlayer
 from fctncalling.evaluation.canary_policies import Policy, policies
 from fctncalling.evaluation.episode_log import play_episode
-from fctncalling.evaluation.official_faults import official_fault
+from fctncalling.evaluation.lint_rules import official_fault
 
 Rates = dict[
     str, dict[str, float | None]

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from fctncalling.cli.registry import subcommands, summary
-from fctncalling.cli.shared.missing_library import missing_library
-from fctncalling.cli.shared.parser import OneLineParser
+from fctncalling.cli.shared.parser import OneLineParser, missing_library
 from fctncalling.cli.shared.standard_streams import standard_streams
 from fctncalling.envs.named_tools import find_modules_here
 

@@ -19,7 +19,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fctncalling.cli.shared.dataset_flag import add_dataset_argument
 from fctncalling.cli.shared.jsonl_records import (
     InputError,
     Line,
@@ -27,14 +26,18 @@ from fctncalling.cli.shared.jsonl_records import (
     use_sibling_tables,
     with_progress_bar,
 )
-from fctncalling.cli.shared.missing_tools import MISSING
 from fctncalling.cli.shared.task_finder import TaskFinder
-from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
+from fctncalling.cli.shared.tool_flags import (
+    MISSING,
+    TaskTools,
+    add_dataset_argument,
+    add_tool_arguments,
+)
 from fctncalling.data import format_sensitivity
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task
-from fctncalling.envs.dialogue.task_form import task_for_form
+from fctncalling.envs.dialogue.dialogue import task_for_form
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS
 from fctncalling.envs.rewards import QUESTION_COST, ClarifyReward
@@ -44,8 +47,7 @@ from fctncalling.evaluation.agents.agent import (
     ContextOverflow,
     EpisodeCut,
 )
-from fctncalling.evaluation.episode_differences import episode_differences
-from fctncalling.evaluation.episode_log import logged_user, play_episode
+from fctncalling.evaluation.episode_log import episode_differences, logged_user, play_episode
 from fctncalling.training.task_split import EMBEDDED_TASKS
 
 _SETTINGS = {

@@ -19,12 +19,9 @@ from typing import TYPE_CHECKING, Any
 from fctncalling.algorithms.config import SettingError, TrainConfig, add_arguments, config_fields
 from fctncalling.algorithms.config.idle_flags import idle_flag_notes
 from fctncalling.algorithms.config.model_presets import PRESETS
-from fctncalling.cli.shared.config_file import read_config_file
-from fctncalling.cli.shared.flag_synonyms import NAMES_ELSEWHERE
-from fctncalling.cli.shared.idle_run_flags import idle_run_flag_notes
-from fctncalling.cli.shared.missing_library import missing_library
-from fctncalling.cli.shared.parser import BasicHelpAction, OneLineParser
+from fctncalling.cli.shared.parser import BasicHelpAction, OneLineParser, missing_library
 from fctncalling.cli.shared.standard_streams import standard_streams
+from fctncalling.cli.train_flags import NAMES_ELSEWHERE, idle_run_flag_notes, read_config_file
 from fctncalling.data.bfcl import TaskError
 from fctncalling.envs.named_tools import find_modules_here
 from fctncalling.laboratory import laboratory_part

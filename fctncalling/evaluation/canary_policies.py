@@ -12,8 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fctncalling.checkers.clarify import missing_parameters
-from fctncalling.checkers.said_values import words_of
+from fctncalling.checkers.clarify import missing_parameters, words_of
 from fctncalling.data.categories import CLARIFY
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers.registry import get_handler, handler_for

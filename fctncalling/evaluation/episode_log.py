@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
@@ -22,6 +24,9 @@ from fctncalling.evaluation.agents.agent import (
     PlayedEpisode,
     Player,
 )
+
+if TYPE_CHECKING:
+    from fctncalling.algorithms.episodes import EpisodeRecord
 
 
 def play_episode(
@@ -152,3 +157,115 @@ def sha256(text: str) -> str:
 def as_json(value: Any) -> Any:
     """Return a record of the house exactly as a line of JSON gives it back."""
     return json.loads(json.dumps(dataclasses.asdict(value), default=repr))
+
+
+_STEP_FIELDS = (
+    "turn",
+    "text",
+    "calls",
+    "executed",
+    "results",
+    "error",
+    "reward",
+    "observation_sha256",
+)
+_VERDICT_FIELDS = (
+    "verdict",
+    "valid",
+    "error_type",
+    "strict_valid",
+    "strict_error_type",
+    "progress",
+)
+_ENDS = ("terminated", "truncated")
+_SHOWN = 200  # characters of a value that differs
+
+
+def episode_differences(
+    logged: Mapping[str, Any], task: Task, played: PlayedEpisode
+) -> Iterator[dict[str, str]]:
+    """Yield the differences of a replayed episode from its log: field, logged value, value now."""
+    now = episode_json(played)
+    if len(now["steps"]) != len(logged["steps"]):
+        yield _difference("steps", f"{len(logged['steps'])} steps", f"{len(now['steps'])} steps")
+    for index, (old, new) in enumerate(zip(logged["steps"], now["steps"], strict=False)):
+        yield from _fields(f"steps[{index}].", _STEP_FIELDS, old, new)
+    if played.episode.invalid:
+        yield _difference("invalid", False, played.reason)
+    verdict = played.episode.verdict
+    judged = verdict_fields(task, played.episode.steps, verdict) if verdict else {"verdict": None}
+    yield from _fields("", (*_VERDICT_FIELDS, *_ENDS), logged, {**now, **judged})
+
+
+def _fields(
+    prefix: str, names: tuple[str, ...], old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[dict[str, str]]:
+    for name in names:
+        if name in old and name in new and _plain(old[name]) != _plain(new[name]):
+            yield _difference(prefix + name, old[name], new[name])
+
+
+def _difference(field: str, logged: Any, now: Any) -> dict[str, str]:
+    return {"field": field, "logged": str(logged)[:_SHOWN], "now": str(now)[:_SHOWN]}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as the trainer's logs write it: NaN and infinities as null, keys as texts."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def play_episodes(
+    model: Any,
+    tokenizer: Any,
+    make_env: Callable[[], gymnasium.Env[Any, Any]],
+    task_ids: Sequence[str],
+    *,
+    num_envs: int = 8,
+    max_new_tokens: int = 256,
+    max_episode_tokens: int = 4096,
+    temperature: float = 1.0,
+    seed: int = 0,
+    group_size: int = 1,
+) -> list[EpisodeRecord]:
+    """Return one episode for each task id, in that order, with its tokens, masks and log-probs.
+
+    `model` is a transformers causal language model, `tokenizer` has a chat template. `num_envs`
+    episodes run at a time and are batched; `temperature` 0 is greedy. Episode i is seeded by (seed,
+    i) alone; each `group_size` ids in a row share the environment's seed. `TokenRecord.split` turns
+    a row into prompt and completion. Raises RolloutError where every episode is invalid.
+    """
+    from fctncalling.algorithms.generation.engine import GenerationEngine
+    from fctncalling.algorithms.policy.chat_template import ChatTemplate
+    from fctncalling.algorithms.rollout.collect import collect
+
+    template = ChatTemplate(tokenizer)
+    sampling: dict[str, Any] = {"temperature": temperature, "max_new_tokens": max_new_tokens}
+    engine = GenerationEngine(model.eval(), template.stop_ids, decode=template.decode, **sampling)
+    with _environments(make_env, min(num_envs, len(task_ids))) as envs:
+        return collect(
+            envs,
+            engine,
+            template,
+            task_ids,
+            max_episode_tokens=max_episode_tokens,
+            seed=seed,
+            group_size=group_size,
+            make_env=make_env,
+        )
+
+
+@contextmanager
+def _environments(
+    make_env: Callable[[], gymnasium.Env[Any, Any]], count: int
+) -> Iterator[list[gymnasium.Env[Any, Any]]]:
+    """Yield so many environments; close them at the end."""
+    envs = [make_env() for _ in range(count)]
+    try:
+        yield envs
+    finally:
+        for env in envs:
+            env.close()

@@ -5,22 +5,28 @@ Attributes assigned later take effect.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from fctncalling.envs.handlers.inline.inline_calls import InlineCalls
-from fctncalling.envs.handlers.inline.trl_request import (
+from fctncalling.envs.handlers.inline import (
     CALL,
     REQUEST,
     RESPONSE,
     SUBMIT,
+    InlineCalls,
     RequestCalls,
 )
-from fctncalling.envs.tool_text.tools import InlineTools, InlineToolsArgument
+from fctncalling.envs.tool_text.tools import InlineTools, InlineToolsArgument, search_tool
+from fctncalling.envs.tools.box.calculator import calculate
 from fctncalling.envs.tools.box.toolbox import ToolBox
-from fctncalling.text_environment.generation_kwargs import parse_generation_kwargs
-from fctncalling.text_environment.history_generator import HistoryGenerator, OnToken, language_model
-from fctncalling.text_environment.raw_text_template import RawTextTemplate
+from fctncalling.envs.tools.python_executor import PythonExecutor
+from fctncalling.text_environment.history_generator import (
+    HistoryGenerator,
+    OnToken,
+    RawTextTemplate,
+    language_model,
+    parse_generation_kwargs,
+)
 
 
 class FollowsAssignments:
@@ -127,3 +133,45 @@ def _by_name(given: Any, box: ToolBox) -> dict[str, Any]:
 
 def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return one.keys() == other.keys() and all(one[name] is other[name] for name in one)
+
+
+# Tools from text to text under the names that TRL's documentation loads from a hub.
+#
+# Nothing is downloaded.
+
+TextTool = Callable[[str], str]
+
+
+def load_tool(name: str) -> TextTool:
+    """Return a tool of this project's for a hub name, whoever its owner is.
+
+    "ybelkada/simple-calculator".
+
+    Raises LookupError for names without a counterpart here, naming those that have one.
+    """
+    short = name.rpartition("/")[2]
+    if short not in _TOOLS:
+        raise LookupError(f'no tool stands for "{name}" here: there are {", ".join(_TOOLS)}')
+    return _TOOLS[short]()
+
+
+def _python() -> TextTool:
+    executor = PythonExecutor()
+
+    def python_interpreter(code: str) -> str:
+        """Run Python code, confined, and return what it prints."""
+        return executor.run(code).text
+
+    return python_interpreter
+
+
+def _search() -> TextTool:
+    function: TextTool = search_tool().function
+    return function
+
+
+_TOOLS: dict[str, Callable[[], TextTool]] = {
+    "simple-calculator": lambda: calculate,
+    "python-interpreter": _python,
+    "pyserini-wikipedia-kilt-doc": _search,
+}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,9 +14,150 @@ from torch import nn
 from fctncalling.algorithms.generation.engine import GenerationEngine
 from fctncalling.algorithms.generation.engine_api import Request
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.text_environment.generation_kwargs import Sampling
-from fctncalling.text_environment.raw_text_template import RawTextTemplate
+from fctncalling.algorithms.policy.chat_template import ChatTemplate, bos_ids
+from fctncalling.data.unsafe_text import encodable
 from fctncalling.text_environment.text_history import TextHistory
+
+DEFAULT_NEW_TOKENS = 128
+_NO_EFFECT = {  # keyword -> values that ask for nothing
+    "top_k": (None, 0),
+    "top_p": (None, 1),
+    "typical_p": (None, 1),
+    "min_length": (None, -1, 0),
+    "min_new_tokens": (None, -1, 0),
+    "num_beams": (None, 1),
+    "num_return_sequences": (None, 1),
+    "repetition_penalty": (None, 1),
+}
+_IGNORED = (
+    "pad_token_id",
+    "bos_token_id",
+    "use_cache",
+    "return_dict_in_generate",
+    "stopping_criteria",
+)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the policy's tokens are drawn."""
+
+    temperature: float = 1.0  # 0: greedy
+    max_new_tokens: int = DEFAULT_NEW_TOKENS  # between two pauses
+    stop_ids: frozenset[int] = frozenset()
+
+
+def parse_generation_kwargs(
+    keywords: Mapping[str, Any] | None, stop_ids: Collection[int]
+) -> Sampling:
+    """Return the Sampling settings of keywords named as in transformers' `generate`.
+
+    `eos_token_id`: an id, several, or -1 for none; not given, it is the tokenizer's. Raises
+    ValueError for what would bend the distribution (top-k, top-p, penalties): training needs the
+    log-probabilities that were sampled from.
+    """
+    keywords = dict(keywords or {})
+    sampled = _flag(keywords.pop("do_sample", True))
+    temperature = float(keywords.pop("temperature", 1.0)) if sampled else 0.0
+    new_tokens = int(keywords.pop("max_new_tokens", DEFAULT_NEW_TOKENS))
+    if "eos_token_id" in keywords:
+        given = keywords.pop("eos_token_id")
+        listed = [] if given is None else [given] if isinstance(given, int) else list(given)
+        stop_ids = [each for each in listed if each >= 0]
+    for name, value in keywords.items():
+        if name in _NO_EFFECT and value not in _NO_EFFECT[name]:
+            raise ValueError(
+                f"generation_kwargs: {name}={value!r} would change the distribution that training "
+                "compares with; "
+                "leave it out and take temperature"
+            )
+        if name not in _NO_EFFECT and name not in _IGNORED:
+            known = ("do_sample", "temperature", "max_new_tokens", "eos_token_id")
+            raise ValueError(
+                f"generation_kwargs: {name!r} is not known here; expected some of "
+                f"{', '.join(known)}"
+            )
+    return Sampling(temperature, new_tokens, frozenset(stop_ids))
+
+
+def _flag(value: Any) -> bool:
+    return (
+        value.strip().lower() not in ("false", "no", "0") if isinstance(value, str) else bool(value)
+    )
+
+
+RAW_TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"
+_ANCHORS = (">", "\n", "a", ".", "0")  # one of them does not merge with whatever a text begins with
+
+
+class RawTextTemplate(ChatTemplate):
+    """Chat template for raw text: encodes and decodes without roles.
+
+    A query begins with the BOS token where the tokenizer puts one; nothing else ever does. What is
+    put in later is encoded as the continuation it is: tokenizers that put a blank before a text
+    (SentencePiece's) do not here.
+    """
+
+    def __init__(self, tokenizer: Any, *, tags: Sequence[str] = ()) -> None:
+        # Thrice as fast without its wrapper.
+        self._backend: Any = getattr(tokenizer, "backend_tokenizer", None)
+        super().__init__(tokenizer, RAW_TEMPLATE)
+        self.opening_ids = bos_ids(tokenizer)
+        self._tags = tuple(tags)
+        self._heads = [
+            (anchor, head, self.spell(head))
+            for anchor in _ANCHORS
+            for head in [self.encode(anchor)]
+        ]
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text; nothing is put in front or behind."""
+        backend = self._backend
+        if backend is None or backend.truncation is not None or backend.padding is not None:
+            return super().encode(text)  # which takes back what a call of the tokenizer left set
+        ids: list[int] = backend.encode(encodable(text), add_special_tokens=False).ids
+        return ids
+
+    def query(self, text: str) -> list[int]:
+        """Return the ids of a text that an episode begins with."""
+        return [*self.opening_ids, *self.encode(text)]
+
+    def encode_untrusted(self, text: str, tags: Sequence[str] = ()) -> list[int]:
+        """Return the ids of a text that continues others.
+
+        It cannot spell special tokens other than the tags.
+        """
+        return self.continuation(self.escape_specials(text, (*self._tags, *tags)))
+
+    def continuation(self, text: str) -> list[int]:
+        """Return ids that decode to exactly the text after any other ids, if there are such."""
+        text = encodable(text)  # what is compared is what can be encoded
+        ids = self.encode(text)
+        for anchor, head, before in self._heads:
+            if self.spell([*head, *ids]) == before + text:
+                return ids
+            joined = self.encode(anchor + text)
+            if joined[: len(head)] == head and self.spell(joined) == before + text:
+                return joined[len(head) :]
+        return ids
+
+    def spell(self, ids: Sequence[int]) -> str:
+        """Return the text of ids, special tokens spelled out."""
+        if self._backend is not None:
+            text: str = self._backend.decode(list(ids), skip_special_tokens=False)
+        else:
+            text = self.tokenizer.decode(
+                list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
+            )
+        return text
+
+    def decode_suffix(self, ids: Sequence[int], start: int) -> str:
+        """Return the text of `ids[start:]` in context.
+
+        The decoded whole without the decoded prefix.
+        """
+        return self.spell(ids)[len(self.spell(ids[:start])) :]
+
 
 OnToken = Callable[[int, int, float | None], None]
 

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers import TEXT_HANDLERS
-from fctncalling.envs.handlers.inline.inline_calls import CallBlock, Pause
-from fctncalling.envs.handlers.inline.trl_request import QUERY
+from fctncalling.envs.handlers.inline import QUERY, CallBlock, Pause
 from fctncalling.envs.tool_text.tools import InlineToolsArgument
 from fctncalling.text_environment.attributes import FollowsAssignments, is_overridden
 from fctncalling.text_environment.history_generator import OnToken

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import html
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
+from fctncalling.envs.episode.transcript import shown
+
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
+
 
 Span = tuple[int, int]
 
@@ -129,7 +134,6 @@ class TextHistory:
 
     def show_text(self, show_legend: bool = False, *, console: Console | None = None) -> None:
         """Print the episode's text, coloured by who wrote what, and its reward; needs rich."""
-        from fctncalling.text_environment.history_view import console_or_default, legend, rich_text
 
         console = console_or_default(console)
         console.print(rich_text(self))
@@ -143,11 +147,6 @@ class TextHistory:
 
         Needs rich.
         """
-        from fctncalling.text_environment.history_view import (
-            console_or_default,
-            legend,
-            rich_tokens,
-        )
 
         console = console_or_default(console)
         console.print(rich_tokens(self, tokenizer))
@@ -156,7 +155,6 @@ class TextHistory:
 
     def show_colour_legend(self, *, console: Console | None = None) -> None:
         """Print which colour stands for whom; needs rich."""
-        from fctncalling.text_environment.history_view import console_or_default, legend
 
         console_or_default(console).print(legend())
 
@@ -166,6 +164,181 @@ class TextHistory:
         With a tokenizer every token is a box of its own, with its id and log-probability as a tool
         tip.
         """
-        from fctncalling.text_environment.history_view import to_html
 
         return to_html(self, tokenizer)
+
+
+class History(Protocol):
+    """What is shown of a TextHistory."""
+
+    text: str
+    text_spans: list[tuple[int, int]]
+    system_spans: list[bool]
+    token_spans: list[tuple[int, int]]
+    ids: list[int]
+    logprobs: list[float]
+    reward: Any
+    completed: bool
+    truncated: bool
+    invalid: bool
+
+
+class Style(NamedTuple):
+    """Display style of one author's text."""
+
+    label: str
+    style: str  # for rich
+    background: str  # for a browser
+
+
+# Black text on each: 10:1 or more (WCAG AA asks for 4.5:1). Written as numbers, as themes change
+# what "black" is.
+PROMPT = Style("Prompt", "#000000 on #d9d9d9", "#d9d9d9")
+SYSTEM = Style("Tool", "#000000 on #5fd7c7", "#5fd7c7")
+MODEL = Style("Model", "#000000 on #8fd0ff", "#8fd0ff")
+REWARD = Style("Reward", "#000000 on #ffc4ff", "#ffc4ff")
+CONTEXT = 8  # tokens before one that are decoded with it: a character has four bytes at most
+STYLES = (PROMPT, SYSTEM, MODEL, REWARD)
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Episode</title><style>
+body {{ font: 14px/1.6 ui-monospace, "DejaVu Sans Mono", monospace; margin: 1.5em; \
+color: #111; background: #fff; }}
+.text {{ white-space: pre-wrap; overflow-wrap: anywhere; }}
+.token {{ border: 1px solid #0003; border-radius: 3px; margin: 1px; padding: 0 2px; \
+display: inline-block; }}
+{classes}
+</style></head><body><div class="text">{body}</div>
+<p><span class="reward">Reward: {reward}</span>{ending}</p><p>{legend}</p></body></html>
+"""
+
+
+def console_or_default(console: Console | None) -> Console:
+    """Return the given console, or one on stdout.
+
+    Raises ImportError with the cure if rich is not installed.
+    """
+    if console is not None:
+        return console
+    try:
+        from rich.console import Console as RichConsole
+    except ImportError as error:
+        raise ImportError(
+            "showing an episode needs the library rich: pip install 'fctncalling[train]'"
+        ) from error
+    return RichConsole()
+
+
+def segments(history: History) -> Iterator[tuple[str, Style]]:
+    """Yield each segment's text and style."""
+    for index, ((start, end), system) in enumerate(
+        zip(history.text_spans, history.system_spans, strict=True)
+    ):
+        yield history.text[start:end], _style(index, system)
+
+
+def styled_tokens(history: History) -> Iterator[tuple[int, Style]]:
+    """Yield the position of each token, with its style."""
+    for index, ((start, end), system) in enumerate(
+        zip(history.token_spans, history.system_spans, strict=True)
+    ):
+        for position in range(start, end):
+            yield position, _style(index, system)
+
+
+def rich_text(history: History) -> Text:
+    """Return the text in colours.
+
+    Control and invisible characters are shown as escapes.
+    """
+    from rich.text import Text
+
+    text = Text()
+    for words, style in segments(history):
+        text.append(shown(words), style=style.style)
+    return text.append(f"\n\nReward: {_reward(history)}{_ending(history)}", style=REWARD.style)
+
+
+def rich_tokens(history: History, tokenizer: Any) -> Text:
+    """Return the tokens in colours, a blank behind each."""
+    from rich.text import Text
+
+    text = Text()
+    for position, style in styled_tokens(history):
+        spelling = token_text(tokenizer, history.ids, position)
+        text.append(shown(spelling).replace("\n", "\\n"), style=style.style).append(" ")
+    return text.append(f"\n\nReward: {_reward(history)}{_ending(history)}", style=REWARD.style)
+
+
+def legend() -> Text:
+    """Return which colour stands for whom."""
+    from rich.text import Text
+
+    text = Text("\n(Colour Legend: ")
+    for index, style in enumerate(STYLES):
+        text.append("|" if index else "").append(style.label, style=style.style)
+    return text.append(")")
+
+
+def to_html(history: History, tokenizer: Any = None) -> str:
+    """Return an HTML page of the episode's text, or of its tokens if a tokenizer is given."""
+    pieces = _html_segments(history) if tokenizer is None else _html_tokens(history, tokenizer)
+    return _PAGE.format(
+        classes="\n".join(
+            f".{style.label.lower()} {{ background: {style.background}; }}" for style in STYLES
+        ),
+        body="".join(pieces),
+        reward=html.escape(_reward(history)),
+        ending=html.escape(_ending(history)),
+        legend=" ".join(
+            f'<span class="{style.label.lower()}">{style.label}</span>' for style in STYLES
+        ),
+    )
+
+
+def _html_segments(history: History) -> Iterator[str]:
+    for words, style in segments(history):
+        if words:
+            yield f'<span class="{style.label.lower()}">{html.escape(shown(words))}</span>'
+
+
+def _html_tokens(history: History, tokenizer: Any) -> Iterator[str]:
+    for position, style in styled_tokens(history):
+        token, logprob = history.ids[position], history.logprobs[position]
+        tip = f"id {token}" + ("" if math.isnan(logprob) else f", log-probability {logprob:.3f}")
+        spelling = html.escape(shown(token_text(tokenizer, history.ids, position)))
+        yield f'<span class="token {style.label.lower()}" title="{tip}">{spelling}</span>'
+
+
+def _style(index: int, system: bool) -> Style:
+    return PROMPT if index == 0 else SYSTEM if system else MODEL
+
+
+def token_text(tokenizer: Any, ids: Sequence[int], position: int) -> str:
+    """Return the text that a token adds, blanks included.
+
+    Its bytes if it is part of a character.
+    """
+    start = max(0, position - CONTEXT)
+    before, whole = (
+        tokenizer.decode(
+            list(ids[start:end]), skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        for end in (position, position + 1)
+    )
+    if whole.startswith(before) and not whole.endswith("\ufffd"):
+        return str(whole[len(before) :])
+    return f"[{tokenizer.convert_ids_to_tokens([ids[position]])[0]}]"
+
+
+def _reward(history: History) -> str:
+    reward = float(history.reward)
+    return "none" if math.isnan(reward) else f"{reward:g}"
+
+
+def _ending(history: History) -> str:
+    if history.invalid:
+        return " (invalid: infrastructure failed)"
+    if not history.completed:
+        return " (running)"
+    return " (truncated)" if history.truncated else ""

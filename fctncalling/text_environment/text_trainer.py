@@ -14,8 +14,7 @@ from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.learning_rate import learning_rates, set_learning_rates
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
-from fctncalling.training.adaptive_settings import adapted_config, update_adaptive_settings
-from fctncalling.training.counters import Counters
+from fctncalling.training.counters import Counters, adapted_config, update_adaptive_settings
 
 Ids = Tensor | Sequence[int]
 

@@ -22,7 +22,7 @@ from fctncalling.envs.tool_text.tasks import TaskList
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.user_tools import UserTools
 from fctncalling.envs.users.user_names import User
-from fctncalling.evaluation.local_user import user_named
+from fctncalling.evaluation.agents.local_model import user_named
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_split import load_bfcl_tasks, load_question_tasks
 from fctncalling.training.teams import parcels_of_run, team_envs

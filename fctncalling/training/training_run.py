@@ -34,9 +34,8 @@ from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.algorithms.run.logs import RunLog
 from fctncalling.algorithms.run.update_log import UpdateLog
 from fctncalling.algorithms.supervised.critic_fit import CriticSamples, critic_samples, fit_critic
-from fctncalling.evaluation.evaluation_uncertainty import evaluation_uncertainty
-from fctncalling.training.adaptive_settings import adapted_config, update_adaptive_settings
-from fctncalling.training.counters import Counters
+from fctncalling.evaluation.pass_at_k import evaluation_uncertainty
+from fctncalling.training.counters import Counters, adapted_config, update_adaptive_settings
 from fctncalling.training.resume import misfit
 from fctncalling.training.rollouts.rollout_backends import (
     OnEpisode,
@@ -47,10 +46,10 @@ from fctncalling.training.rollouts.rollout_backends import (
 )
 from fctncalling.training.rollouts.round_planner import (
     RoundPlanner,
+    RoundsAhead,
     derive_seed,
     evaluation_rounds,
 )
-from fctncalling.training.rollouts.rounds_ahead import RoundsAhead
 from fctncalling.training.supervised import SupervisedLearner, restored_learner
 
 logger = logging.getLogger(__name__)

@@ -14,9 +14,8 @@ import torch
 from fctncalling.algorithms.config import SettingError, TrainConfig, add_arguments, resolve_device
 from fctncalling.algorithms.config.idle_flags import idle_flag_notes
 from fctncalling.algorithms.config.model_presets import PRESETS
-from fctncalling.cli.shared.flag_synonyms import NAMES_ELSEWHERE
-from fctncalling.cli.shared.idle_run_flags import idle_run_flag_notes
 from fctncalling.cli.train import build_parser, given_flags, parse_settings
+from fctncalling.cli.train_flags import NAMES_ELSEWHERE, idle_run_flag_notes
 from fctncalling.training.run_config import RunConfig
 
 PUBLISHED_FLAGS = (

@@ -21,6 +21,7 @@ from fctncalling.algorithms.generation.engine import GenerationEngine, ScriptedE
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout import async_pool, env_pool
 from fctncalling.algorithms.rollout.arrival_log import ArrivalLog, ArrivalLogError, ArrivalOrder
+from fctncalling.algorithms.rollout.async_pool import ThreadEnvPool
 from fctncalling.algorithms.rollout.collect import collect
 from fctncalling.algorithms.rollout.env_pool import EnvPool
 from fctncalling.algorithms.rollout.process_pool import (
@@ -28,7 +29,6 @@ from fctncalling.algorithms.rollout.process_pool import (
     make_env_pool,
     num_parallel_episodes,
 )
-from fctncalling.algorithms.rollout.thread_pool import ThreadEnvPool
 
 TASKS = [f"t{i}" for i in range(12)]
 TEMPLATE = ChatTemplate(tiny_tokenizer())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fctncalling.envs.handlers import DecodeError, get_handler, python_calls
 from fctncalling.envs.handlers.handler import Handler
-from fctncalling.envs.handlers.source import java_calls, javascript_calls, tree_sitter
+from fctncalling.envs.handlers.source import java_calls, javascript_calls, source_calls
 
 QUICK = {
     "python": (python_calls, "plain_calls"),
@@ -44,7 +44,7 @@ def require_equal(language: str, text: str) -> None:
 
 def keywords(language: str) -> list[str]:
     """Return every word a grammar treats as one."""
-    symbols = tree_sitter._grammar(language)
+    symbols = source_calls._grammar(language)
     kinds = (symbols.node_kind_for_id(each) for each in range(symbols.node_kind_count))
     return sorted({str(kind) for kind in kinds if kind and kind.isalpha() and kind.islower()})
 

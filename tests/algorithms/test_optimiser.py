@@ -13,8 +13,11 @@ from token_worlds import settings, some_episodes, tiny_policy
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.fsdp import full_state_dict, load_full_state_dict
-from fctncalling.algorithms.entropy_control import next_entropy_coef
-from fctncalling.algorithms.learning_rate import learning_rates, set_learning_rates
+from fctncalling.algorithms.learning_rate import (
+    learning_rates,
+    next_entropy_coef,
+    set_learning_rates,
+)
 from fctncalling.algorithms.ppo import make_optimisers, update
 
 torch.set_num_threads(1)

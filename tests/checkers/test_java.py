@@ -28,7 +28,7 @@ from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.episode.parsing import parse_message
 from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.handlers import DecodeError, get_handler
-from fctncalling.envs.handlers.source import java_calls, tree_sitter
+from fctncalling.envs.handlers.source import java_calls, source_calls
 from fctncalling.envs.judging.judge import judge
 
 JAVA = get_handler("java_calls")
@@ -330,7 +330,7 @@ def test_a_missing_grammar_is_told_with_its_cure_and_is_no_answer_s_fault(
 
 @pytest.fixture
 def without_grammar(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    caches = (tree_sitter._grammar, tree_sitter._library)
+    caches = (source_calls._grammar, source_calls._library)
     monkeypatch.setitem(sys.modules, "tree_sitter_java", None)
     for cache in caches:
         cache.cache_clear()

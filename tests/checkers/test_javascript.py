@@ -29,7 +29,7 @@ from fctncalling.checkers.python_values import Argument, Fault
 from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.handlers import DecodeError, get_handler
-from fctncalling.envs.handlers.source import javascript_calls, tree_sitter
+from fctncalling.envs.handlers.source import javascript_calls, source_calls
 from fctncalling.envs.judging.judge import judge
 
 JAVASCRIPT = get_handler("javascript_calls")
@@ -343,7 +343,7 @@ def test_values_made_to_hang_are_converted_at_once(text: str) -> None:
 
 
 def test_a_missing_grammar_is_told_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
-    caches = (tree_sitter._grammar, tree_sitter._library)
+    caches = (source_calls._grammar, source_calls._library)
     monkeypatch.setitem(sys.modules, "tree_sitter_javascript", None)
     for cache in caches:
         cache.cache_clear()

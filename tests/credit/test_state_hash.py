@@ -6,7 +6,7 @@ import random
 
 import fctncalling
 from fctncalling.data.types import Task
-from fctncalling.envs.episode.state_hash import canonical, content_hash
+from fctncalling.envs.episode.state import canonical, content_hash
 from fctncalling.envs.function_calling import FunctionCallingEnv
 
 TASK = Task(

@@ -18,12 +18,12 @@ from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.run.logs import RunLog
 from fctncalling.cli.score.score_files import ScoreFile
-from fctncalling.data.surrogates import encodable, encodable_value, joined, json_text
 from fctncalling.data.types import Task
+from fctncalling.data.unsafe_text import encodable, encodable_value, joined, json_text
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.tool_text.env import ToolTextEnv
 from fctncalling.evaluation.agents.endpoint import EndpointAgent, EndpointSettings
-from fctncalling.text_environment.raw_text_template import RawTextTemplate
+from fctncalling.text_environment.history_generator import RawTextTemplate
 
 PAIR, LONE = "\ud83d\ude00", "\ud83d"
 

@@ -15,8 +15,8 @@ from typing import Any, Literal
 import pytest
 from sample_tools import SmolTool, die, fail, flood, hang, leave, process_id, shout, spin, weather
 
-from fctncalling.data.neutral_mark import WORD_JOINER
 from fctncalling.data.types import Call, Task
+from fctncalling.data.unsafe_text import WORD_JOINER
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers.execution import ToolSession

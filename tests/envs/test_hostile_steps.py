@@ -16,13 +16,13 @@ from players import SHOP_DOCS, Shop, simple_task
 
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.run.logs import episode_json
-from fctncalling.data.surrogates import json_text
 from fctncalling.data.types import Task
+from fctncalling.data.unsafe_text import json_text
 from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS
 from fctncalling.envs.handlers.execution import NESTED_TOO_DEEP, ToolSession
-from fctncalling.envs.python_source.value_size import MAX_WEIGHT, size_of
+from fctncalling.envs.python_source.render import MAX_WEIGHT, size_of
 from fctncalling.envs.tool_text.env import ToolTextEnv
 from fctncalling.envs.tools.box.callables import as_tool
 

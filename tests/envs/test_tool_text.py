@@ -16,7 +16,7 @@ from gymnasium.utils.env_checker import check_env
 
 import fctncalling  # noqa: F401 - registers the environments
 from fctncalling.data.errors import TaskError
-from fctncalling.data.neutral_mark import WORD_JOINER
+from fctncalling.data.unsafe_text import WORD_JOINER
 from fctncalling.envs.task_set import UnknownTask
 from fctncalling.envs.tool_text.env import ToolTextEnv
 from fctncalling.envs.tool_text.math_tasks import MAKERS, MAX_ANSWER, CalculatorTasks, MathTasks

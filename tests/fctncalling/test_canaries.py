@@ -29,7 +29,7 @@ from fctncalling.evaluation.canary_policies import (
     placeholder,
     policies,
 )
-from fctncalling.evaluation.official_faults import official_fault
+from fctncalling.evaluation.lint_rules import official_fault
 
 
 def situation(task: Task, text: str = "Request 0.", turn: int = 0, step: int = 0) -> PolicyInput:

@@ -26,7 +26,7 @@ from fctncalling.evaluation.agents.endpoint import (
     EndpointSettings,
     is_context_overflow,
 )
-from fctncalling.evaluation.agents.redaction import Redactor
+from fctncalling.evaluation.agents.http_post import Redactor
 
 OVERFLOW = "This model's maximum context length is 2048 tokens. However, you requested 2100 tokens."
 

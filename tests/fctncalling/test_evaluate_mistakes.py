@@ -13,7 +13,7 @@ import pytest
 
 from evaluate_fctncalling import main
 from fctncalling.data import json_stream
-from fctncalling.evaluation.source_literals import source_of
+from fctncalling.evaluation.accepted_answers import source_of
 
 QUESTION = [[{"role": "user", "content": "Add 1 and 2."}]]
 DOC = {

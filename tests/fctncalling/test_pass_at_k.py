@@ -15,9 +15,9 @@ from test_run import MULTI, dataset, lines, run
 
 from evaluate_fctncalling import main
 from fctncalling.algorithms.run.evaluation import Evaluation
-from fctncalling.evaluation.evaluation_uncertainty import evaluation_uncertainty
 from fctncalling.evaluation.pass_at_k import (
     SampledTasks,
+    evaluation_uncertainty,
     interval_of_mean,
     pass_at_k,
     pass_hat_k,

@@ -16,7 +16,7 @@ from fctncalling.algorithms.policy.weight_sync import load_policy_state, policy_
 from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.training.load_policy import load_policy
 from fctncalling.training.rollouts.ray.ray_rollout import connect_ray
-from fctncalling.training.rollouts.ray.rollout_worker import RolloutWorker
+from fctncalling.training.rollouts.ray.worker_pool import RolloutWorker
 from fctncalling.training.rollouts.rollout_backends import LocalRollout, RolloutRound
 from fctncalling.training.run_config import RunConfig
 

@@ -24,7 +24,7 @@ from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.envs.rewards import ClarifyReward
 from fctncalling.envs.users.rule_user import REGISTERS
 from fctncalling.evaluation.accepted_answers import render_calls
-from fctncalling.evaluation.agents.scripted import PolicyPlayer
+from fctncalling.evaluation.agents.agent import PolicyPlayer
 from fctncalling.evaluation.canary_policies import DONE, placeholder, policies
 from fctncalling.evaluation.episode_log import play_episode
 from fctncalling.evaluation.lint_rules import lint_task

@@ -13,7 +13,7 @@ from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.envs.team import TeamEnv
 from fctncalling.envs.teams.parcels import parcel_tasks
-from fctncalling.envs.teams.team_file import parse_team
+from fctncalling.envs.teams.team import parse_team
 
 ALL_TASKS = load_tasks(embedded_path("held_out"))
 BFCL_TASKS = ALL_TASKS[::10]

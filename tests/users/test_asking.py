@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fctncalling.checkers.said_values import is_said, words_of
+from fctncalling.checkers.clarify import is_said, words_of
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs.users import RuleUser

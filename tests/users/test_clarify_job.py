@@ -17,7 +17,7 @@ from fctncalling.cli.train import main as train
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import Message
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.evaluation.agents.scripted import PolicyPlayer
+from fctncalling.evaluation.agents.agent import PolicyPlayer
 from fctncalling.evaluation.canary_policies import always_ask
 from fctncalling.evaluation.episode_log import episode_json, logged_user, play_episode
 

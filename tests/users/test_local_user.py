@@ -6,7 +6,7 @@ import pytest
 
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.envs.users import RuleUser
-from fctncalling.evaluation.local_user import LocalCompletion, user_named
+from fctncalling.evaluation.agents.local_model import LocalCompletion, user_named
 
 
 def test_names_of_users_include_local_models() -> None:

@@ -13,8 +13,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fctncalling.envs.handlers.handler import DecodeError
-from fctncalling.envs.handlers.source.source_calls import SourceCalls, named_once, plain_call
-from fctncalling.envs.handlers.source.tree_sitter import encoded, require_grammar, root_of
+from fctncalling.envs.handlers.source.source_calls import (
+    SourceCalls,
+    encoded,
+    named_once,
+    plain_call,
+    require_grammar,
+    root_of,
+)
 
 if TYPE_CHECKING:
     from tree_sitter import Node

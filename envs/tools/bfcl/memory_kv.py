@@ -18,7 +18,7 @@ from fctncalling.envs.tools.bfcl.memory import (
     shown,
 )
 from fctncalling.envs.tools.bfcl.memory_replay import keys, notes, overview
-from fctncalling.envs.tools.bm25 import ranked
+from fctncalling.envs.tools.local_corpus import ranked
 
 # BFCL's pattern ends in "$", which lets one line break pass.
 _KEY = re.compile(r"[a-z]+(_[a-z0-9]+)*\n?")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fctncalling.data.neutral_mark import broken_mark
+from fctncalling.data.unsafe_text import broken_mark
 from fctncalling.envs.tools.python_executor.result import cut
 
 TAGS = (

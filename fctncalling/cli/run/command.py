@@ -35,17 +35,19 @@ from fctncalling.checkers.leaderboard import (
     SIZES,
     WEB_SEARCH,
 )
-from fctncalling.cli.run.output_file import OutputFile, Totals
-from fctncalling.cli.run.result_tree import write_result_tree
+from fctncalling.cli.run.output_file import OutputFile, Totals, write_result_tree
 from fctncalling.cli.run.runner import Runner
-from fctncalling.cli.shared.dataset_flag import add_dataset_argument
 from fctncalling.cli.shared.jsonl_records import InputError
-from fctncalling.cli.shared.missing_tools import MISSING
 from fctncalling.cli.shared.text_table import aligned, interval_text, percent, sampled_rows
-from fctncalling.cli.shared.tool_flags import add_mcp_arguments, add_tool_arguments
+from fctncalling.cli.shared.tool_flags import (
+    MISSING,
+    add_dataset_argument,
+    add_mcp_arguments,
+    add_tool_arguments,
+)
 from fctncalling.data.errors import TaskError
 from fctncalling.data.format_sensitivity import CATEGORY
-from fctncalling.envs.dialogue.task_form import FORMS
+from fctncalling.envs.dialogue.dialogue import FORMS
 from fctncalling.envs.prompting.compact import PROMPT_STYLES
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.users.user_names import NAMES

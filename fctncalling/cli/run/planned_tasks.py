@@ -9,17 +9,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from fctncalling.cli.shared.category_files import category_file, tasks_of
 from fctncalling.cli.shared.jsonl_records import InputError, use_sibling_tables
-from fctncalling.cli.shared.missing_tools import MISSING
-from fctncalling.cli.shared.tool_flags import TaskTools
+from fctncalling.cli.shared.task_finder import category_file, tasks_of
+from fctncalling.cli.shared.tool_flags import MISSING, TaskTools
 from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.paths import official_data_folder
 from fctncalling.data.types import Task
-from fctncalling.envs.dialogue.task_form import task_for_form
+from fctncalling.envs.dialogue.dialogue import task_for_form
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers.registry import handler_for
-from fctncalling.evaluation.local_user import user_named
+from fctncalling.evaluation.agents.local_model import user_named
 
 IsDone = Callable[[str, str, int], bool]
 """(category, task id, number of the sample) -> whether the output holds the episode already."""

@@ -16,18 +16,23 @@ from fctncalling.cli.run.planned_tasks import PlannedTask, RunTasks
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
 from fctncalling.cli.shared.tool_flags import TaskTools
 from fctncalling.data.format_sensitivity import CATEGORY
-from fctncalling.data.replaced_file import is_stream
+from fctncalling.data.paths import is_stream
 from fctncalling.data.types import Task, Verdict
 from fctncalling.envs.judging.judge import judge
-from fctncalling.evaluation.agents.agent import Agent, AgentSetupError, PlayedEpisode
+from fctncalling.evaluation.agents.agent import (
+    SCRIPTED,
+    Agent,
+    AgentSetupError,
+    PlayedEpisode,
+    ScriptedAgent,
+    as_tool_calls,
+)
 from fctncalling.evaluation.agents.endpoint import EndpointAgent, EndpointSettings
 from fctncalling.evaluation.agents.local_model import (
     LocalModel,
     LocalSettings,
     require_model_folder,
 )
-from fctncalling.evaluation.agents.scripted import SCRIPTED, ScriptedAgent
-from fctncalling.evaluation.agents.tool_call_answers import as_tool_calls
 from fctncalling.evaluation.episode_log import (
     as_json,
     episode_json,

@@ -30,11 +30,11 @@ from fctncalling.checkers.leaderboard import (
 )
 from fctncalling.cli.score.extra_metrics import ExtraMetrics
 from fctncalling.cli.score.results import Results
-from fctncalling.cli.shared.category_files import folder_name, folder_of
+from fctncalling.cli.shared.task_finder import folder_name, folder_of
 from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
 from fctncalling.data.format_sensitivity import VARIANTS, parse_id
-from fctncalling.data.surrogates import json_text
 from fctncalling.data.types import Task, Verdict
+from fctncalling.data.unsafe_text import json_text
 
 _BYTES = array("d").itemsize
 _READ = 1024  # numbers read at once

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fctncalling.cli.shared.dataset_flag import USUAL_TASKS, add_dataset_argument
 from fctncalling.cli.shared.jsonl_records import (
     InputError,
     Line,
@@ -19,7 +18,12 @@ from fctncalling.cli.shared.jsonl_records import (
     with_progress_bar,
     write_records,
 )
-from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
+from fctncalling.cli.shared.tool_flags import (
+    USUAL_TASKS,
+    TaskTools,
+    add_dataset_argument,
+    add_tool_arguments,
+)
 from fctncalling.data.errors import TaskError
 
 

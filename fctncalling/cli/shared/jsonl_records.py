@@ -12,7 +12,7 @@ from typing import IO, Any, NamedTuple, TypeVar
 
 from fctncalling.data.bfcl import resolve_task_path
 from fctncalling.data.json_stream import LongLineError, bounded_lines
-from fctncalling.data.replaced_file import replaced_file
+from fctncalling.data.paths import replaced_file
 
 Record = dict[str, Any]
 Item = TypeVar("Item")

@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.cli.shared.jsonl_records import InputError
+from fctncalling.data.paths import official_data_folder
 from fctncalling.data.types import Task
+from fctncalling.envs.errors import MissingExtra
+from fctncalling.envs.tools.bfcl.long_context import LongContextError
 from fctncalling.envs.tools.box.mcp import TIMEOUT_S, with_scheme
 from fctncalling.envs.tools.box.toolbox import ToolBox
+from fctncalling.envs.tools.local_corpus import CorpusError
 
 
 def add_tool_arguments(parser: argparse._ActionsContainer) -> None:
@@ -121,3 +125,25 @@ def _parse_tool(text: str) -> tuple[str, str]:
     if not isinstance(found, type):
         raise InputError(f"--tools {text}: expected a class, found {found!r:.60}")
     return name, target
+
+
+USUAL_TASKS = f"those that the record names, else {official_data_folder()} and the embedded tasks"
+"""What a command that reads records takes where no tasks are named."""
+
+
+def add_dataset_argument(
+    parser: argparse._ActionsContainer, default: str = "", *, many: bool = True
+) -> None:
+    """Declare the flag and its former name --data_dir; `default` says what is taken without it.
+
+    Not `many`: one path each time the flag is given, for commands with words of their own.
+    """
+    several: dict[str, Any] = {"nargs": "+", "action": "extend"} if many else {"action": "append"}
+    shared: dict[str, Any] = {"dest": "dataset_path", "type": Path, "metavar": "PATH", **several}
+    text = f"task files, or folders of BFCL's; default: {default or official_data_folder()}"
+    parser.add_argument("--dataset_path", **shared, help=text)
+    parser.add_argument("--data_dir", **shared, help=argparse.SUPPRESS)
+
+
+MISSING = (MissingExtra, CorpusError, LongContextError)
+"""What a category's tools need is not there: told once, for all its tasks would fail alike."""

@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from fctncalling.data.surrogates import encodable_value
 from fctncalling.data.types import Message, Task
+from fctncalling.data.unsafe_text import encodable_value
 from fctncalling.envs.dialogue.conversations import (
     CONVERSATIONS,
     content_of,
@@ -30,8 +30,14 @@ from fctncalling.evaluation.agents.agent import (
     ContextOverflow,
     Player,
 )
-from fctncalling.evaluation.agents.http_post import BadAddress, HttpPoster, Reply, RequestFailed
-from fctncalling.evaluation.agents.redaction import Redactor, without_credentials
+from fctncalling.evaluation.agents.http_post import (
+    BadAddress,
+    HttpPoster,
+    Redactor,
+    Reply,
+    RequestFailed,
+    without_credentials,
+)
 
 
 class Endpoint(Protocol):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import re
 import socket
 import threading
 import zlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 MAX_ANSWER_BYTES = 16 * 2**20  # a message of a model has some thousand
 CONNECT_S = 10.0  # until a connection stands
@@ -157,3 +160,84 @@ class _Connection:
         if self._socket is not None:
             with contextlib.suppress(OSError, ValueError):
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+
+# Redaction of secrets.
+#
+# API keys and URL credentials never reach results, logs or error messages.
+
+REDACTED = "[redacted]"
+_LEAST_IN_ERRORS, _LEAST_IN_ANSWERS = 4, 6
+"""Shortest secret that is searched for: a placeholder such as "none" may be a word of an answer."""
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s?#\"'<>]+@")
+
+
+class Redactor:
+    """Replaces known secrets, however an endpoint writes them back."""
+
+    def __init__(self, key: str, url: str) -> None:
+        secrets = {key, *_credentials(url)} - {""}
+        self._in_errors = _pattern(secrets, _LEAST_IN_ERRORS)
+        self._in_answers = _pattern(secrets, _LEAST_IN_ANSWERS)
+
+    def error(self, text: str) -> str:
+        """Return an error text without secrets and without the credentials of any URL."""
+        return _CREDENTIALS.sub(f"{REDACTED}@", _replaced(self._in_errors, text))
+
+    def answer(self, value: Any) -> Any:
+        """Return a JSON value without secrets; RecursionError if it nests too deep."""
+        if isinstance(value, str):
+            return _replaced(self._in_answers, value)
+        if isinstance(value, Mapping):
+            return {self.answer(key): self.answer(item) for key, item in value.items()}
+        return [self.answer(item) for item in value] if isinstance(value, list) else value
+
+
+def without_credentials(url: str) -> str:
+    """Return a URL as it may be shown: without user, password and query."""
+    return _CREDENTIALS.sub("", url).partition("?")[0]
+
+
+def _credentials(url: str) -> set[str]:
+    """Return the password of a URL, and user and password together as HTTP sends them."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return set()
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    if not user and not password:
+        return set()
+    pair = f"{user}:{password}"
+    own = {password, pair} if password else {user}  # a token alone
+    return {*own, _base64(pair)}
+
+
+def _pattern(secrets: set[str], least: int) -> re.Pattern[str] | None:
+    long_enough = {secret for secret in secrets if len(secret) >= least}
+    forms = {*long_enough, *map(_base64, long_enough)}
+    longest_first = sorted(forms, key=len, reverse=True)
+    return re.compile("|".join(map(_however_written, longest_first))) if forms else None
+
+
+def _base64(secret: str) -> str:
+    return base64.b64encode(secret.encode()).decode().rstrip("=")
+
+
+def _however_written(secret: str) -> str:
+    r"""Return the pattern of a text whose characters may be escaped.
+
+    By backslashes, as JSON in JSON has them, as \u005c, or as %5C.
+    """
+    return "".join(map(_character, secret))
+
+
+def _character(char: str) -> str:
+    plain = char if char.isalnum() else rf"\\*{re.escape(char)}"
+    units = char.encode("utf-16-be").hex()
+    escaped = "".join(rf"\\+u{units[at : at + 4]}" for at in range(0, len(units), 4))
+    percent = "".join(f"%{byte:02x}" for byte in char.encode())
+    return f"(?:{plain}|(?i:{escaped}|{percent}))"
+
+
+def _replaced(pattern: re.Pattern[str] | None, text: str) -> str:
+    return text if pattern is None else pattern.sub(REDACTED, text)

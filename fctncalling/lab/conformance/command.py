@@ -21,11 +21,10 @@ from typing import Any
 
 from fctncalling import __version__
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
-from fctncalling.cli.shared.missing_tools import MISSING
 from fctncalling.cli.shared.text_table import aligned
+from fctncalling.cli.shared.tool_flags import MISSING
 from fctncalling.data.errors import TaskError
-from fctncalling.data.paths import official_data_folder
-from fctncalling.data.replaced_file import replaced_file
+from fctncalling.data.paths import official_data_folder, replaced_file
 from fctncalling.lab.conformance.agreement import Agreement, ExpectedVerdict, rate_of
 from fctncalling.lab.conformance.made_answers import (
     ANSWERS_A_TASK,

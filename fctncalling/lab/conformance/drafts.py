@@ -11,8 +11,7 @@ from fctncalling.data.types import Call, Task
 from fctncalling.envs.judging.judge import judge
 from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.envs.python_source.render import literal
-from fctncalling.evaluation.accepted_answers import render_calls
-from fctncalling.evaluation.source_literals import STYLES, source_of
+from fctncalling.evaluation.accepted_answers import STYLES, render_calls, source_of
 
 Literal = Callable[[Any], str]
 

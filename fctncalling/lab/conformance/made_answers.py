@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fctncalling.cli.shared.category_files import category_file, tasks_of
 from fctncalling.cli.shared.jsonl_records import InputError, use_sibling_tables
+from fctncalling.cli.shared.task_finder import category_file, tasks_of
 from fctncalling.data.categories import AST, MULTI_TURN, RELEVANCE, language_of
 from fctncalling.data.types import Task, Verdict
 from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.handlers import DecodeError
 from fctncalling.envs.handlers.registry import handler_for
-from fctncalling.envs.handlers.source.tree_sitter import require_grammar
+from fctncalling.envs.handlers.source.source_calls import require_grammar
 from fctncalling.envs.judging.judge import judge
 from fctncalling.lab.conformance.argument_mutations import ARGUMENT_MUTATIONS
 from fctncalling.lab.conformance.call_mutations import (

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fctncalling.cli.shared.category_files import category_file
 from fctncalling.cli.shared.jsonl_records import InputError
+from fctncalling.cli.shared.task_finder import category_file
 from fctncalling.lab.conformance.made_answers import MadeAnswer, answers_of
 
 FILE = Path(__file__).with_name("recorded_verdicts.json")

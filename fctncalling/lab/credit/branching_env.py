@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from fctncalling.envs.episode.state_hash import content_hash
+from fctncalling.envs.episode.state import content_hash
 
 
 class Snapshot(NamedTuple):

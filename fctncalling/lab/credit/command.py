@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.cli.shared.text_table import aligned
-from fctncalling.data.replaced_file import replaced_file
+from fctncalling.data.paths import replaced_file
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 # Before torch: spinning threads cost more than they bring.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-from fctncalling.checkers.clarify import missing_parameters
-from fctncalling.checkers.said_values import words_of
+from fctncalling.checkers.clarify import missing_parameters, words_of
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv

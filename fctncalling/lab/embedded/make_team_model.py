@@ -24,7 +24,7 @@ from fctncalling.envs.team import TeamEnv
 from fctncalling.envs.teams.parcels import parcel_tasks
 from fctncalling.lab.embedded.make_model import learn, loaded_tokenizer, new_model, write_hashes
 from fctncalling.lab.embedded.team_demonstrator import TeamDemonstrator
-from fctncalling.training.teams.team_envs import TABLE_SIZE
+from fctncalling.training.teams import TABLE_SIZE
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.episodes import EpisodeRecord

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers.call_spans import closing_index
+from fctncalling.envs.handlers.lenient import closing_index
 from fctncalling.envs.python_source.parse import parse_expression
 
 MAX_SCANNED_CHARS = 30_000

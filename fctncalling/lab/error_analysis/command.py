@@ -21,18 +21,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fctncalling.cli.score.extra_metrics import steps_of
-from fctncalling.cli.score.responses import response_of
 from fctncalling.cli.score.results import (
     GROUPS,
     Results,
     model_category_form,
     official_id,
     official_results,
+    response_of,
 )
-from fctncalling.cli.shared.dataset_flag import USUAL_TASKS, add_dataset_argument
 from fctncalling.cli.shared.jsonl_records import InputError, Line, read_records, with_progress_bar
 from fctncalling.cli.shared.task_finder import TaskFinder
-from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
+from fctncalling.cli.shared.tool_flags import (
+    USUAL_TASKS,
+    TaskTools,
+    add_dataset_argument,
+    add_tool_arguments,
+)
 from fctncalling.data.categories import ALIASES, UnsupportedCategory
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task

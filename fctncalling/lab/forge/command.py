@@ -29,7 +29,7 @@ from fctncalling.cli.shared.jsonl_records import (
     use_sibling_tables,
     with_progress_bar,
 )
-from fctncalling.cli.shared.missing_tools import MISSING
+from fctncalling.cli.shared.tool_flags import MISSING
 from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import official_data_folder, user_data_folder
 from fctncalling.envs.tools.bfcl.long_context import LongContextError, long_context_path

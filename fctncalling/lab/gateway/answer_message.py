@@ -8,10 +8,10 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fctncalling.data.surrogates import encodable
 from fctncalling.data.types import Call, Message
-from fctncalling.envs.handlers.auto import FORMS_BY_MARK
+from fctncalling.data.unsafe_text import encodable
 from fctncalling.envs.handlers.handler import DecodeError, Handler
+from fctncalling.envs.handlers.registry import FORMS_BY_MARK
 from fctncalling.lab.gateway.chat_messages import canonical_arguments, message_key
 
 _MARK = re.compile("|".join(map(re.escape, FORMS_BY_MARK)))

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from fctncalling.data.surrogates import encodable
 from fctncalling.data.types import Message
+from fctncalling.data.unsafe_text import encodable
 from fctncalling.lab.gateway.gateway_error import GatewayError
 
 ROLES = {"developer": "system", "function": "tool"}

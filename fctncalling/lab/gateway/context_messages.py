@@ -11,8 +11,8 @@ from jinja2.exceptions import TemplateError
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.data.types import Call, FunctionDoc, Message
 from fctncalling.envs.handlers import get_handler
-from fctncalling.envs.handlers.auto import FORMS_BY_MARK, PROMPTING
 from fctncalling.envs.handlers.handler import Handler
+from fctncalling.envs.handlers.registry import FORMS_BY_MARK, PROMPTING
 from fctncalling.envs.prompting.prompts import instructions
 
 _NAME = "fctnprobecall"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.data.surrogates import encodable
+from fctncalling.data.unsafe_text import encodable
 from fctncalling.lab.gateway.action_forest import SampledAction
 from fctncalling.lab.gateway.answer_message import AnswerMessage, token_logprobs
 from fctncalling.lab.gateway.completion_request import CompletionRequest

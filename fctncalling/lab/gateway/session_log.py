@@ -8,7 +8,7 @@ from typing import Any
 
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.run.logs import episode_json, write_json
-from fctncalling.data.surrogates import json_text
+from fctncalling.data.unsafe_text import json_text
 from fctncalling.lab.gateway.action_forest import kept_actions, row_versions
 from fctncalling.lab.gateway.gateway_session import GatewaySession
 

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.cli.shared.jsonl_records import InputError, use_sibling_tables
-from fctncalling.cli.shared.missing_tools import MISSING
-from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
+from fctncalling.cli.shared.tool_flags import MISSING, TaskTools, add_tool_arguments
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task

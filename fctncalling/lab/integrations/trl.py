@@ -17,7 +17,7 @@ from fctncalling.data.types import FunctionDoc, Task, Verdict
 from fctncalling.envs.dialogue import Dialogue, opening, score
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.evaluation.play_episodes import play_episodes
+from fctncalling.evaluation.episode_log import play_episodes
 
 ANNOTATIONS: Mapping[str, type[Any]] = {
     "string": str,

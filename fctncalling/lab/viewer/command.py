@@ -21,10 +21,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fctncalling.cli.shared.dataset_flag import USUAL_TASKS, add_dataset_argument
 from fctncalling.cli.shared.jsonl_records import InputError, Line, use_sibling_tables
 from fctncalling.cli.shared.task_finder import TaskFinder
-from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
+from fctncalling.cli.shared.tool_flags import (
+    USUAL_TASKS,
+    TaskTools,
+    add_dataset_argument,
+    add_tool_arguments,
+)
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task

@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from fctncalling.data.replaced_file import replaced_file
+from fctncalling.data.paths import replaced_file
 
 SCRIPTS = (
     *("state", "elements", "numbers", "theme", "lanes", "curve", "formula", "environment"),

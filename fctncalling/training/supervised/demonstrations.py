@@ -19,7 +19,7 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout.collect import collect
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
-from fctncalling.evaluation.agents.scripted import PolicyPlayer
+from fctncalling.evaluation.agents.agent import PolicyPlayer
 from fctncalling.evaluation.canary_policies import DONE, PolicyInput, oracle
 from fctncalling.training.announce import announce, is_first_process
 from fctncalling.training.run_config import RunConfig

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from fctncalling.data.surrogates import encodable_value
+from fctncalling.data.unsafe_text import encodable_value
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.tools.box.callables import DEFAULT_OUTPUT_LENGTH, Tool, ToolDefinitionError
 from fctncalling.envs.tools.box.mcp.address import START_TIMEOUT_S, TIMEOUT_S, McpAddress

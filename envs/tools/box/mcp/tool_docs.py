@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fctncalling.data.surrogates import encodable
 from fctncalling.data.types import FunctionDoc
+from fctncalling.data.unsafe_text import encodable
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.tools.box.output_text import TAGS, neutralise
 from fctncalling.envs.tools.python_executor.result import cut

@@ -9,8 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 from fctncalling.checkers import check
-from fctncalling.checkers.clarify import GUESSED, NEEDLESS_QUESTION, ClarifyRecord
-from fctncalling.checkers.said_values import is_said, words_of
+from fctncalling.checkers.clarify import (
+    GUESSED,
+    NEEDLESS_QUESTION,
+    ClarifyRecord,
+    is_said,
+    words_of,
+)
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.envs.users.known_values import known_values

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fctncalling.checkers.said_values import words_of
+from fctncalling.checkers.clarify import words_of
 from fctncalling.lab.forge.single_turn.made_functions import MadeParameter
 from fctncalling.lab.forge.single_turn.value_kinds import (
     NUMBER_WORDS,

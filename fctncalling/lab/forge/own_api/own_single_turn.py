@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from fctncalling.checkers.said_values import is_said
+from fctncalling.checkers.clarify import is_said
 from fctncalling.lab.forge.own_api.askable_api import AskableApi
 from fctncalling.lab.forge.own_api.drawn_call import DrawnCall, drawn_call, drawn_frame, truth_of
 from fctncalling.lab.forge.own_api.own_draft import OwnDraft

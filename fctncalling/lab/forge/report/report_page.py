@@ -12,7 +12,7 @@ from typing import Any
 
 from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.errors import TaskError
-from fctncalling.data.replaced_file import replaced_file
+from fctncalling.data.paths import replaced_file
 from fctncalling.data.types import Task
 from fctncalling.lab.forge.forged_entry import user_texts
 from fctncalling.lab.forge.multi_turn.fidelity import Fidelity, divergence, measure

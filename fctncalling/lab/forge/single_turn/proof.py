@@ -10,7 +10,7 @@ from fctncalling.checkers import check
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers.registry import get_handler
 from fctncalling.envs.judging.oracle import OMITTED, oracle_calls
-from fctncalling.evaluation.source_literals import source_of
+from fctncalling.evaluation.accepted_answers import source_of
 
 Record = list[dict[str, dict[str, Any]]]
 

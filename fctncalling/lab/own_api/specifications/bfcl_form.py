@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fctncalling.data.surrogates import encodable
 from fctncalling.data.types import FunctionDoc
+from fctncalling.data.unsafe_text import encodable
 
 MAX_DESCRIPTION = 2_000
 TYPES = {"object": "dict", "number": "float"}

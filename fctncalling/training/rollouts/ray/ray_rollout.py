@@ -16,8 +16,7 @@ from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.weight_sync import Weights, policy_state
 from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.envs.errors import MissingExtra, extra_module
-from fctncalling.training.rollouts.ray.rollout_worker import RolloutWorker
-from fctncalling.training.rollouts.ray.worker_pool import Job, WorkerLost, WorkerPool
+from fctncalling.training.rollouts.ray.worker_pool import Job, RolloutWorker, WorkerLost, WorkerPool
 from fctncalling.training.rollouts.rollout_backends import OnEpisode, RolloutResult, RolloutRound
 from fctncalling.training.run_config import RunConfig
 

@@ -1,9 +1,4 @@
-"""Surrogate code points: what models write as `\\ud83d\\ude00`, and no UTF-8 can hold.
-
-A text keeps them while it is read, executed and judged, for BFCL's results depend on them. At each
-border they go: what a model, a tokenizer or an endpoint is shown has pairs joined and lone halves
-replaced; JSON files escape them.
-"""
+"""Text that is not safe to pass on: lone surrogates, marks that a template would read."""
 
 from __future__ import annotations
 
@@ -51,3 +46,12 @@ def json_text(
 
 def _character(pair: re.Match[str]) -> str:
     return pair[0].encode("utf-16", "surrogatepass").decode("utf-16")
+
+
+WORD_JOINER = "\u2060"
+"""No tag and no special token contains it, and no line breaks at it: the text reads the same."""
+
+
+def broken_mark(mark: str) -> str:
+    """Return a mark of two characters or more that no parser and no tokenizer takes for one."""
+    return mark[0] + WORD_JOINER + mark[1:]

@@ -1,0 +1,282 @@
+"""Calls within a message, such as tags and code blocks: where to pause, what goes behind them."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+from fctncalling.data.types import Call
+from fctncalling.envs.handlers.call_format import (
+    CallFormat,
+    Record,
+    calls_of,
+    named_call,
+    parse_json,
+)
+from fctncalling.envs.handlers.handler import DecodeError, require_readable
+from fctncalling.envs.handlers.json_calls import HermesCalls
+
+_RESULT = re.compile(r"\b[Rr]esult[ \t]*=[ \t]*")
+
+
+class CallBlock(NamedTuple):
+    """One closed block of a text that is meant as a call."""
+
+    start: int
+    end: int  # behind its closing mark
+    record: dict[Any, Any] | None  # {name: {parameter: value}}; None where the block is no call
+    complaint: str = ""  # why it is none
+
+
+MessageOutcome = Literal["answer", "continue", "end", "step_limit"]
+
+
+class Pause(NamedTuple):
+    """State of an unfinished message where generation paused.
+
+    call: its block is closed, the result is due. submit: the policy is done. open: generation
+    paused at a mark that means nothing here, as inside a block that is still open, and goes on.
+    end: the policy stopped without a call.
+    """
+
+    kind: Literal["call", "submit", "open", "end"]
+    block: CallBlock | None = None
+
+    def outcome(self, *, calls_left: bool, pauses_left: bool) -> MessageOutcome:
+        """Return how the message goes on: the rule of every environment with inline calls.
+
+        A call is answered while the limit of calls allows it, a pause that means nothing goes on
+        while that of pauses does; the policy's own end is no limit's.
+        """
+        if self.kind == "call":
+            return "answer" if calls_left else "step_limit"
+        if self.kind == "open":
+            return "continue" if pauses_left else "step_limit"
+        return "end"
+
+
+class InlineCalls(CallFormat):
+    """Base class of inline call syntaxes; they read the policy's own text alone, never a tool's.
+
+    A block reaches from its opening mark to the first closing mark behind it, so code that holds
+    its own closing mark cannot be written: `render` refuses it.
+    """
+
+    continuation = "text"  # what the environment answers is appended raw to the unfinished message
+    stop: tuple[str, ...]  # strings at which generation pauses
+    tags: tuple[
+        str, ...
+    ]  # marks that only the policy and the environment may write: broken in what tools say
+    submit: str = ""  # the mark that ends the episode; "" where the end of the message does
+    usage: str  # one line for the model: how to call
+    _opening: re.Pattern[str]
+    _closing: re.Pattern[str]
+
+    @abstractmethod
+    def respond(self, result: str) -> str:
+        """Return what is appended to the message behind a call."""
+
+    @abstractmethod
+    def _block(self, start: int, end: int, inside: str) -> CallBlock:
+        """Return what stands between an opening and a closing mark."""
+
+    def pause(self, text: str, start: int = 0) -> Pause:
+        """Return the state of the policy's text since the last result.
+
+        Its last action begins at `start`.
+        """
+        opened = self._opening.search(text)
+        submitted = text.find(self.submit) if self.submit else -1
+        if submitted >= 0 and (opened is None or submitted < opened.start()):
+            return Pause("submit")
+        block = next(self.blocks(text), None)
+        if block is not None:
+            return Pause("call", block)
+        return Pause("open" if any(stop in text[start:] for stop in self.stop) else "end")
+
+    def blocks(self, text: str) -> Iterator[CallBlock]:
+        """Yield the closed blocks of a text in order."""
+        end = 0
+        while opened := self._opening.search(text, end):
+            closed = self._closing.search(text, opened.end())
+            if closed is None:
+                return
+            end = closed.end()
+            yield self._block(opened.start(), end, text[opened.end() : closed.start()])
+
+    def text_without_calls(self, text: str) -> str:
+        """Return the text of a message outside its calls, an open one included."""
+        parts, end = [], 0
+        for block in self.blocks(text):
+            parts.append(text[end : block.start])
+            end = block.end
+        rest = text[end:]
+        opened = self._opening.search(rest)
+        return "".join([*parts, rest if opened is None else rest[: opened.start()]])
+
+    def answer(self, text: str) -> str:
+        """Return the final answer: the submitted text, or the part of it behind `Result =`."""
+        words = self.text_without_calls(text)
+        if self.submit:
+            words = words.partition(self.submit)[0]
+        results = _RESULT.split(words)
+        return results[-1].strip()
+
+    def recognises(self, text: str) -> bool:
+        """Whether a block opens in the text."""
+        return self._opening.search(text) is not None
+
+    def decode_ast(self, text: str) -> Record:
+        """Return the calls of the closed blocks of a message.
+
+        Raises DecodeError where a block is none.
+        """
+        require_readable(text)
+        record: Record = []
+        for block in self.blocks(text):
+            if block.record is None:
+                raise DecodeError("shape", block.complaint)
+            record.append(block.record)
+        calls_of(record)
+        return record
+
+
+EXECUTOR, CODE = "python_executor", "code"  # the tool and its parameter
+
+
+class CodeBlocks(InlineCalls):
+    """Base class of code blocks: code between two marks is a call of the Python executor."""
+
+    _begin: str  # as it is written
+    _end: str
+
+    def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
+        """Yield the blocks, one below the other."""
+        if any(call.name != EXECUTOR or list(call.arguments) != [CODE] for call in calls):
+            raise ValueError(
+                f"a code block calls {EXECUTOR} with {CODE}; got {[call.name for call in calls]}"
+            )
+        yield "\n".join(f"{self._begin}\n{call.arguments[CODE]}\n{self._end}" for call in calls)
+
+    def _block(self, start: int, end: int, inside: str) -> CallBlock:
+        code = inside.strip()
+        record: dict[Any, Any] | None = {EXECUTOR: {CODE: code}} if code else None
+        return CallBlock(start, end, record, "" if code else "the block holds no code")
+
+
+class PythonBlocks(CodeBlocks):
+    """OpenRLHF's <PYTHON> tags."""
+
+    name = "python_block"
+    stop = ("</PYTHON>",)
+    tags = ("<PYTHON>", "</PYTHON>", "<PYTHON-OUTPUT>", "</PYTHON-OUTPUT>")
+    usage = "<PYTHON>code</PYTHON> runs Python and shows what it prints."
+    _begin, _end = "<PYTHON>", "</PYTHON>"
+    _opening, _closing = re.compile(_begin), re.compile(_end)
+
+    def respond(self, result: str) -> str:
+        """Return the output between its tags."""
+        return f"\n<PYTHON-OUTPUT>\n{result}\n</PYTHON-OUTPUT>\n"
+
+
+class MarkdownBlocks(CodeBlocks):
+    """Fenced blocks, as ToolGRPO's models write them; blocks of other languages are no calls."""
+
+    name = "markdown_block"
+    stop = ("\n```\n",)
+    tags = ("```",)
+    usage = "A fenced block of python code is run, and what it prints follows it."
+    _begin, _end = "```python", "```"
+    _opening = re.compile(r"^```(?:python|py)[ \t]*$", re.MULTILINE)
+    _closing = re.compile(r"^```[ \t]*(?:\n|\Z)", re.MULTILINE)
+
+    def respond(self, result: str) -> str:
+        """Return the output as a fenced block of its own."""
+        return f"```output\n{result}\n```\n"
+
+
+_HERMES = HermesCalls()
+
+
+class HermesText(InlineCalls):
+    """One JSON object of name and arguments between tags; several arguments, of any JSON type."""
+
+    name = "hermes_text"
+    stop = ("</tool_call>",)
+    tags = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
+    usage = '<tool_call>{"name": ..., "arguments": {...}}</tool_call> calls a tool.'
+    _opening, _closing = re.compile("<tool_call>"), re.compile("</tool_call>")
+
+    def respond(self, result: str) -> str:
+        """Return the result between its tags."""
+        return f"\n<tool_response>\n{result}\n</tool_response>\n"
+
+    def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
+        """Yield what Hermes' handler of whole messages yields."""
+        return _HERMES.candidate_texts(calls)
+
+    def _block(self, start: int, end: int, inside: str) -> CallBlock:
+        try:
+            return CallBlock(start, end, named_call(parse_json(inside), "arguments"))
+        except DecodeError as error:
+            return CallBlock(start, end, None, error.message)
+
+
+# TRL's call syntax.
+#
+# `<request><Tool>query<call>`, answered by `result<response>`, ended by `<submit>`.
+
+REQUEST, CALL, RESPONSE, SUBMIT = "<request>", "<call>", "<response>", "<submit>"
+QUERY = "query"
+"""The argument that a request's text becomes; the environment gives it to the tool's parameter,
+whatever its name.
+"""
+
+_TOOL = re.compile(r"\s*<([^<>\n]+)>")
+
+
+class RequestCalls(InlineCalls):
+    """TRL's requests: a tool's name, and one text for it. The four marks can be changed."""
+
+    name = "request_call"
+
+    def __init__(
+        self,
+        request: str = REQUEST,
+        call: str = CALL,
+        response: str = RESPONSE,
+        submit: str = SUBMIT,
+    ) -> None:
+        self.tags = (request, call, response, submit)
+        if len(set(self.tags)) < 4 or min(map(len, self.tags)) < 2:
+            raise ValueError(
+                f"the marks are {self.tags}: expected four different texts of two characters or "
+                "more"
+            )
+        self.stop = (call, submit)
+        self.submit = submit
+        self.usage = f"{request}<tool>query{call} calls a tool, Result=answer{submit} ends."
+        self._opening = re.compile(re.escape(request))
+        self._closing = re.compile(re.escape(call))
+
+    def respond(self, result: str) -> str:
+        """Return the result and the mark behind it."""
+        return f"{result}{self.tags[2]}"
+
+    def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
+        """Yield the requests, one behind the other."""
+        if any(list(call.arguments) != [QUERY] for call in calls):
+            raise ValueError(
+                f"a request has one argument, {QUERY}; got "
+                f"{[dict(call.arguments) for call in calls]}"
+            )
+        request, end = self.tags[:2]
+        yield "".join(f"{request}<{call.name}>{call.arguments[QUERY]}{end}" for call in calls)
+
+    def _block(self, start: int, end: int, inside: str) -> CallBlock:
+        tool = _TOOL.match(inside)
+        if tool is None:
+            return CallBlock(start, end, None, f"expected {self.tags[0]}<tool>query{self.tags[1]}")
+        return CallBlock(start, end, {tool[1]: {QUERY: inside[tool.end() :]}})

@@ -1,1 +1,0 @@
-"""Handlers of calls in the middle of a message."""

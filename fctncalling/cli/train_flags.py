@@ -1,0 +1,264 @@
+"""--config FILE: settings from a YAML or JSON file, or from the config.json of a run."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.config.config_fields import Flag, SettingError, format_value
+from fctncalling.algorithms.config.idle_flags import Rule, apply_rules
+from fctncalling.envs.tool_text.presets import JOBS
+from fctncalling.training.run_config import RunConfig
+
+DESCRIPTION_KEYS = ("command", "machine", "num_processes", "resolved", "versions")
+"""Entries of a run's config.json that are no settings."""
+
+
+MAX_CHARS = 1 << 18
+MAX_DEPTH = 8
+
+
+def read_config_file(path: Path, known: Sequence[Flag]) -> dict[str, Any]:
+    """Return the settings of a file: flag name (or an alias of it) -> value.
+
+    Raises SettingError, naming file and setting, for what cannot be read, for unknown names and
+    for values out of range.
+    """
+    entries = _entries(path)
+    by_name = {name: flag for flag in known for name in (flag.name, *flag.aliases)}
+    settings = {}
+    for name, value in entries.items():
+        if name in DESCRIPTION_KEYS or (name == "resume" and "command" in entries):
+            continue  # that a run was resumed is no setting of another one
+        if name not in by_name:
+            near = difflib.get_close_matches(str(name), by_name, n=1, cutoff=0.75)
+            hint = f"; is {near[0]} meant?" if near else ""
+            raise SettingError(f"--config {path}: no setting is called {name!r}{hint}")
+        flag = by_name[name]
+        settings[flag.name] = _value(path, str(name), value, flag)
+    return settings
+
+
+def _entries(path: Path) -> Mapping[Any, Any]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(MAX_CHARS + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        raise SettingError(f"--config {path}: cannot be read: {reason}") from None
+    if len(text) > MAX_CHARS:
+        raise SettingError(f"--config {path}: has more than {MAX_CHARS:,} characters")
+    try:
+        entries = json.loads(text) if path.suffix == ".json" else _yaml(text)
+    except (ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split())
+        raise SettingError(f"--config {path}: cannot be parsed: {reason}") from None
+    if not isinstance(entries, Mapping):
+        raise SettingError(
+            f"--config {path}: expected settings by name, such as lr: 1e-5, got "
+            f"{type(entries).__name__}"
+        )
+    return entries
+
+
+def _yaml(text: str) -> Any:
+    import yaml
+
+    try:
+        depth = 0
+        for event in yaml.parse(text, yaml.SafeLoader):
+            if isinstance(event, yaml.AliasEvent):  # a few lines of them stand for gigabytes
+                raise ValueError("aliases (*name) are not read: write the values out")
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > MAX_DEPTH:
+                raise ValueError("it is nested too deep")
+        return yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from None
+
+
+def _value(path: Path, name: str, value: Any, flag: Flag) -> Any:
+    """Return a value as the command line would have it: YAML reads 1e-5 as text, say."""
+    if flag.many and isinstance(value, list):
+        value = flag.separator.join(map(str, value))
+    if value is None and flag.base is float and not flag.optional:
+        value = "inf"  # for which JSON has no number
+    plain = value is None or isinstance(value, bool)
+    try:
+        return flag.parse(str(value).lower() if plain else str(value))
+    except argparse.ArgumentTypeError:
+        raise SettingError(
+            f"--config {path}: {name}: got {format_value(value)}, expected "
+            f"{flag.expected}{flag.suggestion(value)}"
+        ) from None
+
+
+_BY_FLAG = {
+    "lr": "learning_rate actor_learning_rate actor_lr policy_lr",
+    "critic_lr": "critic_learning_rate value_lr vf_lr",
+    "episodes_per_update": "batch_size train_batch_size rollout_batch_size num_episodes",
+    "num_mini_batch": "mini_batch_size num_minibatches num_mini_batches ppo_mini_batch_size",
+    "max_microbatch_tokens": "per_device_train_batch_size micro_train_batch_size micro_batch_size",
+    "ppo_epoch": "num_train_epochs num_epochs ppo_epochs num_ppo_epochs update_epochs "
+    "num_iterations",
+    "num_updates": "max_steps total_timesteps total_steps total_episodes num_train_steps",
+    "group_size": "num_generations n_samples_per_prompt num_samples rollout_n",
+    "max_new_tokens": "max_completion_length generate_max_len max_response_length response_length",
+    "max_episode_tokens": "max_length max_seq_length max_seq_len max_model_len context_length",
+    "results_dir": "output_dir save_path logging_dir",
+    "experiment_name": "run_name exp_name",
+    "dataset_path": "dataset dataset_name train_file prompt_data data_path",
+    "eval_dataset_path": "eval_dataset eval_file test_file",
+    "model_name_or_path": "model_path pretrain base_model",
+    "save_interval": "save_steps save_freq",
+    "eval_interval": "eval_steps eval_freq test_freq",
+    "resume": "resume_from_checkpoint load_checkpoint",
+    "kl_coef": "beta init_kl_coef kl_coeff kl_penalty",
+    "clip_low": "cliprange clip_range clip_eps clip_coef clip_ratio epsilon eps_clip",
+    "clip_high": "epsilon_high clip_ratio_high",
+    "value_clip": "cliprange_value clip_range_vf",
+    "value_coef": "vf_coef vf_coeff value_loss_coef",
+    "entropy_coef": "ent_coef entropy_coeff",
+    "lam": "gae_lambda lambda lambd",
+    "gamma": "discount discount_factor",
+    "lora_r": "lora_rank peft_rank",
+    "lora_targets": "lora_target_modules target_modules",
+    "warmup_updates": "warmup_steps num_warmup_steps warmup_ratio lr_warmup_steps",
+    "lr_schedule": "lr_scheduler_type lr_scheduler",
+    "adam_eps": "adam_epsilon",
+    "weight_decay": "wd",
+    "algorithm_name": "algo algorithm advantage_estimator adv_estimator",
+    "env_name": "env_id environment",
+    "num_envs": "n_envs num_actors",
+    "compute_dtype": "bf16 fp16 mixed_precision",
+    "base_dtype": "torch_dtype model_dtype",
+    "wandb": "report_to use_wandb",
+    "torch_threads": "num_threads",
+    "loss_aggregation": "loss_type loss_agg_mode",
+    "rollout_engine": "use_vllm",
+    "overlong": "mask_truncated_completions overlong_filter",
+    "whiten_advantages": "whiten_rewards normalize_advantages",
+    "target_kl": "kl_target",
+    "preset": "recipe",
+}
+NAMES_ELSEWHERE = {name: flag for flag, names in _BY_FLAG.items() for name in names.split()}
+"""A flag's name in another trainer -> its name here; neither with dashes."""
+
+
+OUR_ENV = "fctncalling_env"
+TEAM = "team"
+CLARIFY = "clarify"  # the same environment, over tasks made for questions
+
+
+def _has_no_workers(_: TrainConfig, run_config: RunConfig) -> bool:
+    return not run_config.num_rollout_workers
+
+
+def _samples_locally(config: TrainConfig, _: RunConfig) -> bool:
+    return config.rollout_engine == "local"
+
+
+def _samples_on_server(config: TrainConfig, _: RunConfig) -> bool:
+    return config.rollout_engine == "vllm"
+
+
+def _is_other_env(config: TrainConfig, _: RunConfig) -> bool:
+    return config.env_name != OUR_ENV
+
+
+def _is_no_preset(config: TrainConfig, _: RunConfig) -> bool:
+    return config.env_name not in JOBS
+
+
+def _is_registered_env(config: TrainConfig, _: RunConfig) -> bool:
+    return config.env_name not in (OUR_ENV, CLARIFY, TEAM, *JOBS)
+
+
+def _has_no_bfcl_tasks(config: TrainConfig, _: RunConfig) -> bool:
+    return config.env_name not in (OUR_ENV, CLARIFY)
+
+
+def _has_no_price(config: TrainConfig, _: RunConfig) -> bool:
+    return config.env_name != CLARIFY
+
+
+def _is_no_team(config: TrainConfig, _: RunConfig) -> bool:
+    return config.env_name != TEAM
+
+
+def _has_no_roles(config: TrainConfig, _: RunConfig) -> bool:
+    return config.env_name in (OUR_ENV, CLARIFY, *JOBS)
+
+
+def _plays_no_bfcl_tasks(config: TrainConfig, _: RunConfig) -> bool:
+    return config.env_name not in (OUR_ENV, CLARIFY, TEAM)
+
+
+def _has_no_executor(config: TrainConfig, _: RunConfig) -> bool:
+    return config.env_name not in (OUR_ENV, CLARIFY, *JOBS)
+
+
+RULES = (
+    Rule(("user",), _has_no_bfcl_tasks, f"--env_name {OUR_ENV}, {CLARIFY}"),
+    Rule(("question_cost",), _has_no_price, f"--env_name {CLARIFY}"),
+    Rule(("team",), _is_no_team, f"--env_name {TEAM}"),
+    Rule(
+        ("frozen_roles",),
+        _has_no_roles,
+        f"--env_name {TEAM}, or an environment of your own whose info names roles",
+    ),
+    Rule(("reward",), _is_other_env, f"--env_name {OUR_ENV}: other environments have their own"),
+    Rule(("ray_address", "rollout_worker_gpus"), _has_no_workers, "--num_rollout_workers above 0"),
+    Rule(
+        ("vllm_url", "vllm_adapter_dir", "vllm_patience_s", "vllm_logprob_tolerance"),
+        _samples_locally,
+        "--rollout_engine vllm",
+    ),
+    Rule(
+        ("max_cache_tokens",),
+        _samples_on_server,
+        "--rollout_engine local: the server has its own cache",
+        refused=False,
+    ),
+    Rule(
+        ("corrective_feedback", "allow_task_tools", "prompt_style"),
+        _plays_no_bfcl_tasks,
+        f"--env_name {OUR_ENV}, {CLARIFY}, {TEAM}",
+        refused=False,
+    ),
+    Rule(
+        ("mcp", "mcp_timeout_s"),
+        _has_no_bfcl_tasks,
+        f"--env_name {OUR_ENV}, {CLARIFY}",
+        refused=False,
+    ),
+    Rule(("prompt_path",), _is_no_preset, f"--env_name {', '.join(JOBS)}", refused=False),
+    Rule(
+        ("dataset_path", "eval_dataset_path", "handler", "max_steps_per_turn"),
+        _is_registered_env,
+        f"--env_name {OUR_ENV}, {CLARIFY}, {TEAM}, {', '.join(JOBS)}",
+        refused=False,
+    ),
+    Rule(
+        ("enable_tool_use", "num_tool_executors", "tool_config_path"),
+        _has_no_executor,
+        f"--env_name {OUR_ENV}, {CLARIFY}, {', '.join(JOBS)}",
+        refused=False,
+    ),
+)
+
+
+def idle_run_flag_notes(
+    config: TrainConfig, run_config: RunConfig, given: Collection[str]
+) -> list[str]:
+    """Return a line for each kind of given flags that is harmless and idle.
+
+    SettingError for one that misleads. given: as of `idle_flag_notes`.
+    """
+    return apply_rules(RULES, given, config, run_config)
