@@ -31,8 +31,7 @@ def embedded_batch(num_tasks: int) -> list[EpisodeRecord]:
 
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
     from fctncalling.data.bfcl import load_tasks
-    from fctncalling.lab.embedded.demonstrations import demonstrations
-    from fctncalling.lab.embedded.demonstrator import Demonstrator
+    from fctncalling.lab.embedded.demonstrator import Demonstrator, demonstrations
 
     tasks = load_tasks(embedded_path("train"))
     tasks = random.Random(0).sample(tasks, num_tasks)

@@ -272,8 +272,7 @@ def test_padding_stays_below_a_tenth_on_the_embedded_tasks_and_is_told() -> None
 
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
     from fctncalling.data.bfcl import embedded_path, load_tasks
-    from fctncalling.lab.embedded.demonstrations import demonstrations
-    from fctncalling.lab.embedded.demonstrator import Demonstrator
+    from fctncalling.lab.embedded.demonstrator import Demonstrator, demonstrations
 
     tasks = load_tasks(embedded_path("train"))
     tasks = tasks[:: len(tasks) // 96]  # of every category

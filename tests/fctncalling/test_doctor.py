@@ -22,8 +22,8 @@ from fctncalling.algorithms.config import SettingError
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.lab.doctor import HealthCheck, exit_code, logprob_findings, server_findings
+from fctncalling.lab.doctor.command import markdown, terminal_text
 from fctncalling.lab.doctor.examine import Examination, examine
-from fctncalling.lab.doctor.report_text import markdown, terminal_text
 from fctncalling.training.model_checks.template_findings import template_findings
 from fctncalling.training.start_checks import check_template
 

@@ -271,7 +271,7 @@ def test_the_model_tells_functions_that_are_offered_from_one_that_is_withheld(
     from transformers import LlamaForCausalLM
 
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
-    from fctncalling.lab.embedded.demonstrations import demonstrations
+    from fctncalling.lab.embedded.demonstrator import demonstrations
 
     tasks = [t for t in splits["held_out"] if t.category == "multi_turn_miss_func"][:24]
     model = LlamaForCausalLM.from_pretrained(embedded_path("model"))

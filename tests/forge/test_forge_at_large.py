@@ -23,8 +23,7 @@ from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.accepted_answers import accepted_answer
 from fctncalling.evaluation.lint_rules import lint_task
 from fctncalling.lab.forge.forge_categories import BFCL_CATEGORIES, LONG_CONTEXT
-from fctncalling.lab.forge.forge_run import ForgeRun
-from fctncalling.lab.forge.forge_settings import ForgeSettings
+from fctncalling.lab.forge.forge_run import ForgeRun, ForgeSettings
 from fctncalling.lab.forge.forged_entry import user_texts
 from fctncalling.lab.forge.multi_turn_entry import mentions_in_a_default_list
 from fctncalling.lab.forge.official_guard import OfficialGuard

@@ -42,8 +42,8 @@ from fctncalling.lab.forge.clarify.withheld_values import (
     uneven_fault,
     withheld_fault,
 )
+from fctncalling.lab.forge.forged_entry import NoSuchTask
 from fctncalling.lab.forge.report.discriminator import discriminate
-from fctncalling.lab.forge.single_turn.forged_task import NoSuchTask
 from fctncalling.lab.forge.single_turn.frames import ParameterFrame
 from fctncalling.lab.forge.single_turn.made_functions import MadeParameter
 from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue, ValueKind

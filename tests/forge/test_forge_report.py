@@ -14,7 +14,7 @@ import pytest
 from evaluate_fctncalling import main
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import FunctionDoc, Task
-from fctncalling.lab.forge.report.category_report import tell_apart
+from fctncalling.lab.forge.report.category_report import bars, tell_apart
 from fctncalling.lab.forge.report.discriminator import auc, discriminate
 from fctncalling.lab.forge.report.diversity import (
     Recurrence,
@@ -24,7 +24,6 @@ from fctncalling.lab.forge.report.diversity import (
     openings,
     self_bleu,
 )
-from fctncalling.lab.forge.report.svg_bars import bars
 from fctncalling.lab.forge.single_turn.measures import measure_single_turn
 
 

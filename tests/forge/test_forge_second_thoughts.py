@@ -13,8 +13,8 @@ from fctncalling.lab.forge.clarify.twin_tasks import (
     second_thoughts,
     twins_with_candidates,
 )
+from fctncalling.lab.forge.forged_entry import NoSuchTask
 from fctncalling.lab.forge.report.discriminator import discriminate, ngrams, words
-from fctncalling.lab.forge.single_turn.forged_task import NoSuchTask
 
 TERMS = (words, ngrams)
 

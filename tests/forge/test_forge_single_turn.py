@@ -16,9 +16,9 @@ from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.data.validation import is_function_doc, is_task
 from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.accepted_answers import possible_texts
+from fctncalling.lab.forge.forged_entry import NoSuchTask
 from fctncalling.lab.forge.single_turn import CATEGORIES, single_turn_entry
-from fctncalling.lab.forge.single_turn.category_profiles import PROFILES
-from fctncalling.lab.forge.single_turn.forged_task import NoSuchTask
+from fctncalling.lab.forge.single_turn.category_profiles import PROFILES, related_nouns
 from fctncalling.lab.forge.single_turn.frames import code_domains, domains
 from fctncalling.lab.forge.single_turn.made_calls import (
     MadeArgument,
@@ -41,7 +41,6 @@ from fctncalling.lab.forge.single_turn.measures import (
 )
 from fctncalling.lab.forge.single_turn.proof import proof_fault
 from fctncalling.lab.forge.single_turn.requests import request, with_articles
-from fctncalling.lab.forge.single_turn.table_files import related_nouns
 from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue, ValueKind, draw_value
 
 

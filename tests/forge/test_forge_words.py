@@ -15,16 +15,15 @@ from forge_sample_plans import sample_plans
 
 from fctncalling.data.function_docs import DOC_FILES
 from fctncalling.lab.forge.multi_turn.kinds import PARAMETER_KINDS
-from fctncalling.lab.forge.multi_turn.planner import make_plan
-from fctncalling.lab.forge.multi_turn.variants import (
+from fctncalling.lab.forge.multi_turn.make_plans import (
     with_foreign_request,
     without_function,
     without_value,
 )
+from fctncalling.lab.forge.multi_turn.planner import make_plan
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
 from fctncalling.lab.forge.words import faults_of, user_texts
-from fctncalling.lab.forge.words.grammar import FORMS, Choice, FrameSlot, Sequence
-from fctncalling.lab.forge.words.inflection import gerund, sentence
+from fctncalling.lab.forge.words.grammar import FORMS, Choice, FrameSlot, Sequence, gerund, sentence
 from fctncalling.lab.forge.words.literals import date_text, literal, parsed_date
 from fctncalling.lab.forge.words.persona import Persona
 from fctncalling.lab.forge.words.sentences import echoes, with_aim

@@ -14,10 +14,23 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import sys
+from collections.abc import Iterator, Sequence
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
-from fctncalling.training.model_checks.finding import exit_code
+from fctncalling.lab.doctor.episode_findings import Span
+from fctncalling.lab.doctor.examine import Diagnosed
+from fctncalling.training.model_checks.finding import (
+    FAULT,
+    NOTE,
+    SOUND,
+    UNCHECKED,
+    HealthCheck,
+    exit_code,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +65,6 @@ def run(args: argparse.Namespace) -> int:
     """Examine and print; return 0, 1 for a fault, 2 if something could not be checked."""
     try:
         from fctncalling.lab.doctor.examine import Examination, examine
-        from fctncalling.lab.doctor.report_text import as_json, markdown, terminal_text
 
         template = args.chat_template and args.chat_template.read_text(encoding="utf-8")
     except ImportError as error:
@@ -93,3 +105,112 @@ def _show_stage(stage: str) -> None:
     if sys.stderr.isatty():
         shown = f"examining: {stage} ..." if stage else ""
         print(f"\r\033[K{shown}", end="", file=sys.stderr, flush=True)
+
+
+LABELS = {SOUND: "ok", NOTE: "note", FAULT: "FAULT", UNCHECKED: "?"}
+_COLOURS = {SOUND: "32", NOTE: "33", FAULT: "1;31", UNCHECKED: "1;35"}
+_AUTHORS = {"context": "2", "action": "30;46", "end": "30;43"}
+_PACKAGES = ("fctncalling", "torch", "transformers", "tokenizers", "peft", "vllm")
+MAX_CONTEXT_CHARS = 320
+"""Of one context in the rendering of an episode: the middle of a longer one is left out."""
+
+
+def terminal_text(model: str, found: Diagnosed, *, coloured: bool) -> str:
+    """Return one screen: a line a check, then an episode with the trained tokens marked."""
+    lines = [f"{model}: {summary(found.findings)}"]
+    for each in found.findings:
+        label = _paint(f"{LABELS[each.level]:5}", _COLOURS[each.level], coloured=coloured)
+        lines.append(f"  {label} {each.check:17} {each.line}")
+    if found.spans:
+        lines += ["", *_rendering(found, coloured=coloured)]
+    return "\n".join(lines)
+
+
+def markdown(model: str, found: Diagnosed) -> str:
+    """Return a block to paste into an issue, versions included."""
+    lines = [f"**doctor** of `{model}`: {summary(found.findings)}", ""]
+    lines += ["| | check | |", "|---|---|---|"]
+    lines += [
+        f"| {LABELS[each.level]} | {each.check} | {_cell(each.line)} |" for each in found.findings
+    ]
+    lines += ["", ", ".join(f"{name} {version}" for name, version in versions().items())]
+    if found.spans:
+        episode = "\n".join(_rendering(found, coloured=False))
+        lines += ["", "<details><summary>An episode</summary>", "", f"````\n{episode}\n````", ""]
+        lines.append("</details>")
+    return "\n".join(lines)
+
+
+def as_json(model: str, found: Diagnosed) -> dict[str, Any]:
+    """Return everything that was found and measured."""
+    return {
+        "model": model,
+        "exit_code": exit_code(found.findings),
+        "findings": [
+            {
+                "check": each.check,
+                "level": each.level,
+                "message": each.message,
+                "cure": each.cure,
+                **({"figures": dict(each.figures)} if each.figures else {}),
+            }
+            for each in found.findings
+        ],
+        "episode": {
+            "task": found.task_id,
+            "spans": [each._asdict() for each in found.spans],
+        },
+        "versions": versions(),
+    }
+
+
+def summary(findings: Sequence[HealthCheck]) -> str:
+    """Return the outcome in a few words."""
+    counts = {level: sum(each.level == level for each in findings) for level in LABELS}
+    notes = f"{counts[NOTE]} note{'s' * (counts[NOTE] != 1)}"
+    if counts[FAULT]:
+        faults = f"{counts[FAULT]} fault{'s' * (counts[FAULT] != 1)} that spoil training"
+        return f"{faults}, {notes}"
+    if counts[UNCHECKED]:
+        return f"could not be checked ({counts[UNCHECKED]} of {len(findings)}), {notes}"
+    return f"sound, {notes}"
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that matter, where installed."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _rendering(found: Diagnosed, *, coloured: bool) -> Iterator[str]:
+    trained = sum(each.num_tokens for each in found.spans if each.author != "context")
+    total = sum(each.num_tokens for each in found.spans)
+    key = "coloured" if coloured else "between « and »"
+    share = f"{trained} of {total} tokens trained ({100 * trained / total:.1f} %), {key}"
+    yield f"The ground truth of {found.task_id} as the policy would have played it; {share}:"
+    yield "".join(_painted(each, coloured=coloured) for each in found.spans)
+
+
+def _painted(span: Span, *, coloured: bool) -> str:
+    text = span.text
+    if span.author == "context" and len(text) > MAX_CONTEXT_CHARS:
+        half = MAX_CONTEXT_CHARS // 2
+        text = f"{text[:half]} [... {len(text) - 2 * half} characters ...] {text[-half:]}"
+    text = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+    if coloured:
+        return _paint(text, _AUTHORS[span.author], coloured=True)
+    marks = {"context": ("", ""), "action": ("«", ""), "end": ("", "»")}[span.author]
+    return f"{marks[0]}{text}{marks[1]}"
+
+
+def _paint(text: str, code: str, *, coloured: bool) -> str:
+    return f"\033[{code}m{text}\033[0m" if coloured else text
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")

@@ -25,8 +25,7 @@ from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.lab.embedded.critical_tasks import LONG, SHORT, Errands, critical_entries
-from fctncalling.lab.embedded.demonstrations import signatures
-from fctncalling.lab.embedded.demonstrator import parse
+from fctncalling.lab.embedded.demonstrator import parse, signatures
 from fctncalling.lab.embedded.make_model import learn, loaded_tokenizer, new_model, write_hashes
 from fctncalling.lab.embedded.make_tasks import EMBEDDED
 from fctncalling.lab.embedded.vocabulary import render, wording

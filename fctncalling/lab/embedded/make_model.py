@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from fctncalling.data.types import Task
-from fctncalling.lab.embedded.demonstrations import (
+from fctncalling.lab.embedded.demonstrator import (
     MAX_POSITIONS,
+    Demonstrator,
     demonstrations,
     episode_texts,
     training_tasks,
 )
-from fctncalling.lab.embedded.demonstrator import Demonstrator
 from fctncalling.lab.embedded.make_tasks import EMBEDDED, SHARES
 from fctncalling.lab.embedded.multi_turn_tasks import EMBEDDED_LENGTH, Length
 

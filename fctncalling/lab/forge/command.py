@@ -40,8 +40,7 @@ from fctncalling.lab.forge.forge_categories import (
     LONG_CONTEXT,
 )
 from fctncalling.lab.forge.forge_files import ForgeFiles, OutputConflict
-from fctncalling.lab.forge.forge_run import ForgeFailure, ForgeRun
-from fctncalling.lab.forge.forge_settings import ForgeSettings
+from fctncalling.lab.forge.forge_run import ForgeFailure, ForgeRun, ForgeSettings
 from fctncalling.lab.forge.official_guard import OfficialGuard
 from fctncalling.lab.forge.own_api import add_own_arguments, run_own
 from fctncalling.lab.forge.report import write_report

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 
@@ -26,3 +27,18 @@ def user_texts(question: Any) -> Iterator[str]:
         for message in turn:
             if message["role"] == "user":
                 yield message["content"]
+
+
+class NoSuchTask(Exception):
+    """A draw that gives no task: another one is drawn."""
+
+
+@dataclass(frozen=True)
+class SingleTurnTask:
+    """What was drawn: a question, function docs and what is accepted."""
+
+    question: str
+    functions: list[dict[str, Any]]
+    ground_truth: list[dict[str, dict[str, list[Any]]]] | None
+    provenance: dict[str, Any]
+    system: str = ""  # a system message in front of the question

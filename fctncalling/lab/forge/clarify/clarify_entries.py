@@ -27,9 +27,8 @@ from fctncalling.lab.forge.clarify.twin_tasks import (
     twins_without_value,
 )
 from fctncalling.lab.forge.clarify.withheld_values import guess_chance, uneven_fault, withheld_fault
-from fctncalling.lab.forge.forged_entry import ForgedEntry
+from fctncalling.lab.forge.forged_entry import ForgedEntry, NoSuchTask, SingleTurnTask
 from fctncalling.lab.forge.single_turn.entries import UnprovenTask, difficulty
-from fctncalling.lab.forge.single_turn.forged_task import NoSuchTask, SingleTurnTask
 from fctncalling.lab.forge.single_turn.proof import proof_fault
 
 QUESTIONS = (

@@ -16,8 +16,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fctncalling.lab.forge.clarify.withheld_values import FEWEST_VALUES, guess_chance
+from fctncalling.lab.forge.forged_entry import NoSuchTask
 from fctncalling.lab.forge.single_turn.category_profiles import CategoryProfile, draw_number
-from fctncalling.lab.forge.single_turn.forged_task import NoSuchTask
 from fctncalling.lab.forge.single_turn.frames import Domain, default_value, domains
 from fctncalling.lab.forge.single_turn.made_calls import (
     MadeArgument,

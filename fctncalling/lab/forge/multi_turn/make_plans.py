@@ -2,20 +2,169 @@
 
 from __future__ import annotations
 
+import inspect
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
+from fctncalling.envs.tools import tool_class
 from fctncalling.lab.forge.multi_turn.dials import Dials
+from fctncalling.lab.forge.multi_turn.moves import CLASS_OF
 from fctncalling.lab.forge.multi_turn.planner import make_plan
 from fctncalling.lab.forge.multi_turn.proof import in_long_context, prove
-from fctncalling.lab.forge.multi_turn.variants import (
-    with_foreign_request,
-    without_function,
-    without_value,
-)
 from fctncalling.lab.forge.multi_turn.worlds.make_world import make_world
-from fctncalling.lab.forge.plan import Plan, PlannedCall
+from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Source, Value
+
+# Variants of plans, as BFCL has them.
+#
+# A function held back, a value left out, long context, and a request for what no offered function
+# does.
+
+BLANK_KINDS = frozenset(
+    {
+        "text", "title", "amount", "price", "share_count", "date", "city", "symbol", "contact",
+        "user_id", "ticket_id", "order_id", "tweet_id", "account", "number", "percent", "speed",
+        "miles", "gallons", "liters", "place", "new_file", "new_folder", "new_contact", "pattern",
+        "keyword", "temperature", "travel_class", "passport_number", "birth_date", "card_number",
+        "insurance_type", "priority", "file_name", "sector", "company",
+    }
+)  # fmt: skip
+"""Kinds of which nobody could guess the value that a request leaves out."""
+
+
+def without_function(plan: Plan, draw: random.Random) -> Plan | None:
+    """Return the plan with one function held back until after the turn that first needs it.
+
+    That turn calls nothing; a turn without words follows, in which the function is offered and the
+    calls are made. None where no turn has a function of its own.
+    """
+    used: set[str] = set()
+    places = []
+    for number, turn in enumerate(plan.turns):
+        fresh = [c.function for c in turn.calls if c.function not in used and c.purpose == "asked"]
+        if turn.role == "request" and fresh:
+            places.append((number, draw.choice(fresh)))
+        used.update(call.function for call in turn.calls)
+    if not places:
+        return None
+    number, function = draw.choice(places)
+    turn = plan.turns[number]
+    request = PlannedTurn((), "request_without_function", turn.requested)
+    calls = tuple(_said_earlier(call, number, ()) for call in _moved(turn, number).calls)
+    back = PlannedTurn(calls, "function_returns", calls)
+    turns = _inserted(plan, number, (request, back))
+    missed = {(t + 1 if t > number else t): names for t, names in plan.missed_functions.items()}
+    missed[number + 1] = (function,)
+    return replace(plan, turns=turns, variant="miss_func", missed_functions=missed)
+
+
+def without_value(plan: Plan, draw: random.Random) -> Plan | None:
+    """Return the plan with one value left out of a request and said in a turn of its own.
+
+    None where no request has a value that must be said.
+    """
+    places = [
+        (number, (index, name))
+        for number, turn in enumerate(plan.turns)
+        if turn.role == "request"
+        for index, call in enumerate(turn.calls)
+        for name, value in call.arguments.items()
+        if _must_be_said(turn, call, name, value)
+    ]
+    if not places:
+        return None
+    number, blank = draw.choice(places)
+    turn = plan.turns[number]
+    request = PlannedTurn((), "request_without_value", turn.requested, blank)
+    calls = tuple(
+        _said_earlier(call, number, (blank[1],) if index == blank[0] else ())
+        for index, call in enumerate(_moved(turn, number).calls)
+    )
+    answer = PlannedTurn(calls, "missing_value", calls, blank)
+    missed = {(t + 1 if t > number else t): names for t, names in plan.missed_functions.items()}
+    turns = _inserted(plan, number, (request, answer))
+    return replace(plan, turns=turns, variant="miss_param", missed_functions=missed)
+
+
+def with_foreign_request(plan: Plan, foreign: PlannedCall, draw: random.Random) -> Plan:
+    """Return the plan with one turn more, which asks for a call of a class that is not offered."""
+    number = draw.randint(0, len(plan.turns))
+    turn = PlannedTurn((), "request_out_of_scope", (foreign,))
+    before = plan.turns[:number]
+    after = tuple(
+        _shifted(each, lambda source: _later(source, number)) for each in plan.turns[number:]
+    )
+    return replace(plan, turns=(*before, turn, *after), variant="irrelevance")
+
+
+def _must_be_said(turn: PlannedTurn, call: PlannedCall, name: str, value: Value) -> bool:
+    if value.provenance != "said_now" or value.kind not in BLANK_KINDS:
+        return False
+    if isinstance(value.value, dict | list) or name in optional_parameters(call.function):
+        return False
+    same = [
+        each
+        for other in turn.calls
+        for each in other.arguments.values()
+        if each.value == value.value or each.said == value.value
+    ]
+    return len(same) == 1
+
+
+@lru_cache(maxsize=256)
+def optional_parameters(function: str) -> frozenset[str]:
+    """Return the parameters that a call may do without."""
+    method = getattr(tool_class(CLASS_OF[function]), function)
+    parameters = inspect.signature(method).parameters.values()
+    return frozenset(each.name for each in parameters if each.default is not each.empty)
+
+
+def _said_earlier(call: PlannedCall, turn: int, but: tuple[str, ...]) -> PlannedCall:
+    """Return a call whose values the words of an earlier turn have said."""
+    arguments = {
+        name: replace(value, provenance="said_before", source=Source(turn))
+        if value.provenance == "said_now" and name not in but
+        else value
+        for name, value in call.arguments.items()
+    }
+    return replace(call, arguments=arguments)
+
+
+def _inserted(plan: Plan, number: int, two: tuple[PlannedTurn, ...]) -> tuple[PlannedTurn, ...]:
+    """Return the turns with two in place of one: its words first, its calls a turn later."""
+    after = tuple(
+        _shifted(turn, lambda source: _later(source, number)) for turn in plan.turns[number + 1 :]
+    )
+    return (*plan.turns[:number], *two, *after)
+
+
+def _later(source: Source, number: int) -> Source:
+    """Return where a value is after a turn was put in: words of that turn stay, results move."""
+    moves = source.turn > number or (source.turn == number and source.call >= 0)
+    return replace(source, turn=source.turn + 1) if moves else source
+
+
+def _moved(turn: PlannedTurn, number: int) -> PlannedTurn:
+    """Return a turn whose calls are made one turn later."""
+    return _shifted(turn, lambda source: _later(source, number))
+
+
+def _shifted(turn: PlannedTurn, shift: Callable[[Source], Source]) -> PlannedTurn:
+    calls = tuple(_shifted_call(call, shift) for call in turn.calls)
+    requested = tuple(_shifted_call(call, shift) for call in turn.requested)
+    return replace(turn, calls=calls, requested=requested)
+
+
+def _shifted_call(call: PlannedCall, shift: Callable[[Source], Source]) -> PlannedCall:
+    arguments = {
+        name: replace(value, source=shift(value.source)) if value.source else value
+        for name, value in call.arguments.items()
+    }
+    depends = [shift(Source(turn, index)) for turn, index in call.depends_on]
+    places = tuple((source.turn, source.call) for source in depends)
+    return replace(call, arguments=arguments, depends_on=places)
+
 
 CATEGORIES = (
     "multi_turn_base",

@@ -13,13 +13,12 @@ from fctncalling.checkers.clarify import GUESSED, NEEDLESS_QUESTION, ClarifyReco
 from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.handlers.registry import get_handler
 from fctncalling.envs.users.rule_user import RuleUser
-from fctncalling.lab.forge.forged_entry import ForgedEntry
+from fctncalling.lab.forge.forged_entry import ForgedEntry, NoSuchTask, SingleTurnTask
 from fctncalling.lab.forge.own_api.askable_api import AskableApi
 from fctncalling.lab.forge.own_api.declined import declined
 from fctncalling.lab.forge.own_api.own_draft import OwnDraft
 from fctncalling.lab.forge.own_api.own_single_turn import missing_value, one_call, several_calls
 from fctncalling.lab.forge.single_turn.entries import difficulty
-from fctncalling.lab.forge.single_turn.forged_task import NoSuchTask, SingleTurnTask
 from fctncalling.lab.forge.single_turn.proof import proof_fault
 from fctncalling.lab.own_api.words.nouns import spaced
 

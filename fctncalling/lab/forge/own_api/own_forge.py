@@ -10,13 +10,13 @@ from pathlib import Path
 
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
 from fctncalling.lab.forge.forge_files import ForgeFiles
+from fctncalling.lab.forge.forged_entry import NoSuchTask
 from fctncalling.lab.forge.own_api.askable_api import AskableApi, askable_api
 from fctncalling.lab.forge.own_api.coverage import coverage_page
 from fctncalling.lab.forge.own_api.own_entries import OWN_CATEGORIES, own_entry
 from fctncalling.lab.forge.own_api.own_run import OwnForgeRun
 from fctncalling.lab.forge.own_api.own_settings import OwnForgeSettings
 from fctncalling.lab.forge.own_api.own_single_turn import can_be_open
-from fctncalling.lab.forge.single_turn.forged_task import NoSuchTask
 from fctncalling.lab.own_api.api import OwnApi
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.kinds.find import guess_note

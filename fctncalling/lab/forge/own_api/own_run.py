@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from fctncalling.lab.forge.forge_run import REPEATED, ForgeFailure, LedgerLine
+from fctncalling.lab.forge.forged_entry import NoSuchTask
 from fctncalling.lab.forge.official_guard import digest
 from fctncalling.lab.forge.own_api.askable_api import AskableApi
 from fctncalling.lab.forge.own_api.own_entries import own_entry
 from fctncalling.lab.forge.own_api.own_settings import OwnForgeSettings
-from fctncalling.lab.forge.single_turn.forged_task import NoSuchTask
 
 MAX_ATTEMPTS = 60
 

@@ -18,6 +18,8 @@ from fctncalling.lab.forge.forged_entry import user_texts
 from fctncalling.lab.forge.multi_turn.fidelity import Fidelity, divergence, measure
 from fctncalling.lab.forge.official_guard import call_sequence
 from fctncalling.lab.forge.report.category_report import (
+    FORGED_COLOR,
+    OFFICIAL_COLOR,
     Figures,
     ForgedCategoryReport,
     Measurer,
@@ -27,7 +29,6 @@ from fctncalling.lab.forge.report.category_report import (
     share_figure,
 )
 from fctncalling.lab.forge.report.diversity import Recurrence, openings, words_of
-from fctncalling.lab.forge.report.svg_bars import FORGED_COLOR, OFFICIAL_COLOR
 from fctncalling.lab.forge.single_turn.measures import SingleTurnFigures, measure_single_turn
 
 TYPE_WORDS = 20000  # at which the growth of types is read

@@ -10,13 +10,12 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from fctncalling.lab.forge.single_turn.category_profiles import draw_number
-from fctncalling.lab.forge.single_turn.forged_task import SingleTurnTask
+from fctncalling.lab.forge.forged_entry import SingleTurnTask
+from fctncalling.lab.forge.single_turn.category_profiles import draw_number, read_word_lists
 from fctncalling.lab.forge.single_turn.frames import FunctionFrame, ParameterFrame, code_domains
 from fctncalling.lab.forge.single_turn.made_calls import MadeArgument
 from fctncalling.lab.forge.single_turn.made_functions import MadeParameter
 from fctncalling.lab.forge.single_turn.requests import clauses
-from fctncalling.lab.forge.single_turn.table_files import read_word_lists
 from fctncalling.lab.forge.single_turn.value_kinds import (
     DrawnValue,
     ValueKind,

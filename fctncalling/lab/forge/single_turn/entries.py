@@ -7,9 +7,8 @@ import random
 from typing import Any
 
 from fctncalling.data.types import FunctionDoc, Task
-from fctncalling.lab.forge.forged_entry import ForgedEntry
+from fctncalling.lab.forge.forged_entry import ForgedEntry, NoSuchTask, SingleTurnTask
 from fctncalling.lab.forge.single_turn.code_tasks import LANGUAGES, code_task
-from fctncalling.lab.forge.single_turn.forged_task import NoSuchTask, SingleTurnTask
 from fctncalling.lab.forge.single_turn.irrelevant_tasks import irrelevant_task
 from fctncalling.lab.forge.single_turn.live_tasks import LIVE, live_task
 from fctncalling.lab.forge.single_turn.proof import proof_fault

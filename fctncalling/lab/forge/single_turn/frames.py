@@ -19,7 +19,7 @@ import re
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from fctncalling.lab.forge.single_turn.table_files import domain_tables, table_lines
+from fctncalling.lab.forge.single_turn.category_profiles import domain_tables, table_lines
 from fctncalling.lab.forge.single_turn.value_kinds import TYPES, ValueKind
 
 MODES = ("compute", "look", "find", "act", "code")

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 
-from fctncalling.lab.forge.single_turn.category_profiles import PROFILES
-from fctncalling.lab.forge.single_turn.forged_task import NoSuchTask, SingleTurnTask
+from fctncalling.lab.forge.forged_entry import NoSuchTask, SingleTurnTask
+from fctncalling.lab.forge.single_turn.category_profiles import PROFILES, read_word_lists
 from fctncalling.lab.forge.single_turn.frames import Domain, FunctionFrame, domains
 from fctncalling.lab.forge.single_turn.made_calls import MadeArgument, MadeCall, make_call
 from fctncalling.lab.forge.single_turn.made_functions import MadeParameter, make_function
@@ -24,7 +24,6 @@ from fctncalling.lab.forge.single_turn.python_tasks import (
     with_drawn_words,
 )
 from fctncalling.lab.forge.single_turn.requests import is_plural, request, with_articles
-from fctncalling.lab.forge.single_turn.table_files import read_word_lists
 from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue
 
 PROFILE = PROFILES["irrelevance"]

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from fctncalling.lab.forge.forged_entry import NoSuchTask, SingleTurnTask
 from fctncalling.lab.forge.single_turn.category_profiles import (
     PROFILES,
     CategoryProfile,
     draw_number,
+    read_word_lists,
 )
-from fctncalling.lab.forge.single_turn.forged_task import NoSuchTask, SingleTurnTask
 from fctncalling.lab.forge.single_turn.frames import FunctionFrame, domains
 from fctncalling.lab.forge.single_turn.made_calls import MadeCall, make_call
 from fctncalling.lab.forge.single_turn.made_functions import (
@@ -28,7 +29,6 @@ from fctncalling.lab.forge.single_turn.python_tasks import (
     with_drawn_words,
 )
 from fctncalling.lab.forge.single_turn.requests import body, request
-from fctncalling.lab.forge.single_turn.table_files import read_word_lists
 from fctncalling.lab.forge.single_turn.value_kinds import ValueKind, draw_value, enum_words
 
 LIVE = ("live_simple", "live_multiple", "live_relevance")

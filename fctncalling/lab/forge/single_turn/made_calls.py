@@ -10,10 +10,10 @@ from itertools import combinations, permutations
 from typing import Any
 
 from fctncalling.envs.judging.oracle import OMITTED
-from fctncalling.lab.forge.single_turn.forged_task import NoSuchTask
+from fctncalling.lab.forge.forged_entry import NoSuchTask
+from fctncalling.lab.forge.single_turn.category_profiles import other_units
 from fctncalling.lab.forge.single_turn.frames import ParameterFrame
 from fctncalling.lab.forge.single_turn.made_functions import MadeFunction, MadeParameter
-from fctncalling.lab.forge.single_turn.table_files import other_units
 from fctncalling.lab.forge.single_turn.value_kinds import (
     NUMBER_WORDS,
     DrawnValue,

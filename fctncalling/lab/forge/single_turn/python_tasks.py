@@ -8,19 +8,187 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+from fctncalling.lab.forge.forged_entry import NoSuchTask, SingleTurnTask
 from fctncalling.lab.forge.single_turn.category_profiles import (
     PROFILES,
     CategoryProfile,
     draw_number,
+    read_word_lists,
+    related_nouns,
 )
-from fctncalling.lab.forge.single_turn.forged_task import NoSuchTask, SingleTurnTask
-from fctncalling.lab.forge.single_turn.frames import Domain, FunctionFrame, domains
-from fctncalling.lab.forge.single_turn.made_calls import MadeCall, make_call
+from fctncalling.lab.forge.single_turn.frames import (
+    Domain,
+    FunctionFrame,
+    common_parameters,
+    domains,
+)
+from fctncalling.lab.forge.single_turn.made_calls import (
+    MadeArgument,
+    MadeCall,
+    draw_argument,
+    make_call,
+)
 from fctncalling.lab.forge.single_turn.made_functions import MadeFunction, make_function
-from fctncalling.lab.forge.single_turn.parallel_requests import parallel_request, separate_requests
-from fctncalling.lab.forge.single_turn.requests import request, with_articles
-from fctncalling.lab.forge.single_turn.table_files import read_word_lists, related_nouns
-from fctncalling.lab.forge.single_turn.value_kinds import word_list
+from fctncalling.lab.forge.single_turn.requests import (
+    body,
+    clauses,
+    order,
+    request,
+    sentence,
+    with_articles,
+)
+from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue, joined, word_list
+
+_NEXT = ("Also, ", "Then ", "After that, ", "Next, ", "In addition, ", "And ")
+_LAST = ("Finally, ", "Last, ", "And lastly, ", "At the end, ")
+_COUNTED = ("First, ", "Second, ", "Third, ", "Fourth, ")
+_AGAIN = ("Do the same {}.", "Then the same {}.", "I need the same {} too.", "And again {}.")
+_JOINTS = (", then ", ", and then ", ", and after that ", ", next ")
+_LAST_JOINTS = (" and ", ", and finally ", " and lastly ", ", and ")
+_BOTH = (" and ", ", and then ", " and also ", ", then ")
+_FURTHER = (", and ", " and also ", ", then ", ", and then ")
+
+LISTED_SHARE = 0.36  # of requests for calls that differ in one argument, where one can be listed
+ELLIPTIC_SHARE = 0.42  # of the others that say only what differs
+ONE_SENTENCE_SHARE = 0.75  # of those, in one sentence
+JOINED_SHARE = 0.35  # of requests for several things that are one sentence
+COUNTED_SHARE = 0.15  # of the others that are counted: first, second, ...
+SAME_SHARE = 0.8  # of the options (format, language, precision) that further calls have too
+
+
+def parallel_request(
+    function: MadeFunction,
+    num_calls: int,
+    question_share: float,
+    rng: random.Random,
+    said_share: float = 0.85,
+) -> tuple[list[MadeCall], str]:
+    """Return distinct calls of one function and the words that ask for them."""
+    first = make_call(function, rng, said_share)
+    listable = [
+        each
+        for each in first.arguments
+        if each.value is not None and _can_be_listed(each, function)
+    ]
+    if listable and rng.random() < LISTED_SHARE:
+        return _listed(first, rng.choice(listable), num_calls, question_share, rng)
+    calls = [first, *(_another(first, rng) for _ in range(num_calls - 1))]
+    if len({repr(call.ground_truth()) for call in calls}) < num_calls:
+        raise NoSuchTask("the same call twice")
+    if not all(call.is_sensible() for call in calls):
+        raise NoSuchTask("two arguments that name the same")
+    if rng.random() < ELLIPTIC_SHARE and not function.frame.slots:
+        return calls, _elliptic(calls, question_share, rng)
+    return calls, separate_requests(calls, question_share, rng)
+
+
+def separate_requests(calls: Sequence[MadeCall], question_share: float, rng: random.Random) -> str:
+    """Return a sentence for each call, in their order."""
+    if len({repr(call.ground_truth()) for call in calls}) < len(calls):
+        raise NoSuchTask("the same call twice")
+    if rng.random() < JOINED_SHARE:
+        return _one_sentence(calls, question_share, rng)
+    texts = [request(call, rng, question_share=question_share) for call in calls]
+    counted = len(calls) <= len(_COUNTED) and rng.random() < COUNTED_SHARE
+    said = ""
+    for index, text in enumerate(texts):
+        is_last = index == len(texts) - 1 and index > 1
+        opening = rng.choice(_LAST if is_last else _NEXT) if rng.random() < 0.75 else ""
+        opening = _COUNTED[index] if counted else opening if index else ""
+        said += f" {opening}{text if not opening or text.startswith('I') else _lower(text)}"
+    return said.strip()
+
+
+def _one_sentence(calls: Sequence[MadeCall], question_share: float, rng: random.Random) -> str:
+    """Return one sentence of orders: "Archive the file, then find ... and show me ..."."""
+    orders = [_lower(order(call, body(call, rng), rng)) for call in calls]
+    said = orders[0]
+    for index, text in enumerate(orders[1:], 1):
+        last = _LAST_JOINTS if index > 1 else _BOTH
+        said += rng.choice(last if index == len(orders) - 1 else _JOINTS) + text
+    if rng.random() < question_share:
+        return rng.choice(("Can you {}?", "Could you {}?", "Can you please {}?")).format(said)
+    return f"{said[0].upper()}{said[1:]}."
+
+
+def _can_be_listed(argument: MadeArgument, function: MadeFunction) -> bool:
+    """Whether several values of an argument can stand in its place: not beside an `and`."""
+    kind, slots = argument.parameter.frame.kind, function.frame.slots
+    if argument.parameter.frame.name in slots and len(slots) > 1:
+        return False
+    return kind.name in ("string", "enum", "int", "whole", "float", "rate", "date", "code", "time")
+
+
+def _listed(
+    first: MadeCall,
+    varied: MadeArgument,
+    num_calls: int,
+    question_share: float,
+    rng: random.Random,
+) -> tuple[list[MadeCall], str]:
+    """Return calls that differ in one argument, whose values one sentence lists."""
+    values: list[DrawnValue] = []
+    for _ in range(num_calls * 6):
+        value = draw_argument(varied.parameter, rng)
+        if len(values) < num_calls and all(value.value != other.value for other in values):
+            values.append(value)
+    if len(values) < num_calls:
+        raise NoSuchTask("too few values")
+    calls = [_with(first, varied, value) for value in values]
+    if not all(call.is_sensible() for call in calls):
+        raise NoSuchTask("two arguments that name the same")
+    shown = DrawnValue(None, joined([value.text for value in values]))
+    return calls, request(_with(first, varied, shown), rng, question_share=question_share)
+
+
+def _elliptic(calls: Sequence[MadeCall], question_share: float, rng: random.Random) -> str:
+    """Return one whole request, and of the other calls only what differs from it."""
+    first, *others = calls
+    said = body(first, rng)
+    further = [_difference(first, call, rng) for call in others]
+    if rng.random() < ONE_SENTENCE_SHARE:
+        for index, text in enumerate(further):
+            is_last = index == len(further) - 1
+            said += rng.choice(_LAST_JOINTS if is_last and index else _FURTHER) + text
+        return sentence(first, said, rng, question_share=question_share)
+    whole = sentence(first, said, rng, question_share=question_share)
+    return " ".join([whole, *(rng.choice(_AGAIN).format(text) for text in further)])
+
+
+def _difference(first: MadeCall, call: MadeCall, rng: random.Random) -> str:
+    """Return the clauses of the arguments that differ between two calls."""
+    before = first.said()
+    differing = [each for name, each in call.said().items() if each.value != before[name].value]
+    said = clauses(differing, rng).strip(" ,")
+    return f"for {said[3:]}" if said[:3] == "of " else said
+
+
+def _another(call: MadeCall, rng: random.Random) -> MadeCall:
+    """Return a call of the same function with other values of the same arguments.
+
+    What only says how (a format, a precision) mostly stays the same.
+    """
+    options = {each.name for each in common_parameters(call.function.frame)}
+    arguments = tuple(
+        each
+        if each.value is None
+        or (each.parameter.frame.name in options and rng.random() < SAME_SHARE)
+        else MadeArgument(each.parameter, draw_argument(each.parameter, rng))
+        for each in call.arguments
+    )
+    return MadeCall(call.function, arguments)
+
+
+def _with(call: MadeCall, varied: MadeArgument, value: DrawnValue) -> MadeCall:
+    arguments = tuple(
+        MadeArgument(each.parameter, value) if each is varied else each for each in call.arguments
+    )
+    return MadeCall(call.function, arguments)
+
+
+def _lower(text: str) -> str:
+    return text[0].lower() + text[1:]
+
 
 SAME_DOMAIN = 0.7  # of the functions offered besides the right one
 MODE_WEIGHTS = {"look": 0.5, "find": 0.8, "act": 0.9}

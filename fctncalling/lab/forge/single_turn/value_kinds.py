@@ -8,7 +8,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from fctncalling.lab.forge.single_turn.table_files import further_forms, read_word_lists
+from fctncalling.lab.forge.single_turn.category_profiles import further_forms, read_word_lists
 
 NUMBER_WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 MONTHS = [

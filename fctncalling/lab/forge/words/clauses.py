@@ -20,9 +20,8 @@ from fctncalling.lab.forge.words.grammar import (
 )
 from fctncalling.lab.forge.words.literals import unmarked
 from fctncalling.lab.forge.words.noun_phrases import NounPhrases
-from fctncalling.lab.forge.words.plan_facts import arguments_of
 from fctncalling.lab.forge.words.tables import frames, patterns, table
-from fctncalling.lab.forge.words.turn_check import says_value
+from fctncalling.lab.forge.words.turn_check import arguments_of, says_value
 from fctncalling.lab.forge.words.views import slot_text
 
 _MAY_STAY_UNSAID = frozenset({"access_token"})

@@ -20,8 +20,8 @@ from fctncalling.lab.forge.words.literals import (
     parsed_date,
     quoted,
 )
-from fctncalling.lab.forge.words.plan_facts import PlanFacts, place_in_result, result_key
 from fctncalling.lab.forge.words.tables import KindWords, ResultWords, kind_words, result_words
+from fctncalling.lab.forge.words.turn_check import PlanFacts, place_in_result, result_key
 
 _CAPITAL = re.compile(r"([A-Z]+)")
 

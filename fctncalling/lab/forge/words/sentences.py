@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from fctncalling.lab.forge.words.clauses import Clause, lexical, worded
-from fctncalling.lab.forge.words.grammar import Phrase, Sequence, expanded
-from fctncalling.lab.forge.words.inflection import carriers, gerund_phrase
+from fctncalling.lab.forge.words.grammar import Phrase, Sequence, carriers, expanded, gerund_phrase
 from fctncalling.lab.forge.words.tables import patterns
 
 REGISTERS = ("curt", "plain", "polite")

@@ -10,14 +10,20 @@ from random import Random
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
 from fctncalling.lab.forge.words.clauses import filled, lexical
 from fctncalling.lab.forge.words.discourse import Discourse
-from fctncalling.lab.forge.words.grammar import Frame, Phrase, expanded
-from fctncalling.lab.forge.words.inflection import carriers, sentence, with_correction, with_slip
+from fctncalling.lab.forge.words.grammar import (
+    Frame,
+    Phrase,
+    carriers,
+    expanded,
+    sentence,
+    with_correction,
+    with_slip,
+)
 from fctncalling.lab.forge.words.literals import unmarked
 from fctncalling.lab.forge.words.noun_phrases import NounPhrases
 from fctncalling.lab.forge.words.persona import Persona
-from fctncalling.lab.forge.words.plan_facts import PlanFacts
 from fctncalling.lab.forge.words.tables import kind_words, patterns
-from fctncalling.lab.forge.words.turn_check import faults_of
+from fctncalling.lab.forge.words.turn_check import PlanFacts, faults_of
 from fctncalling.lab.forge.words.turn_wording import TurnWording
 from fctncalling.lab.forge.words.views import value_phrase
 

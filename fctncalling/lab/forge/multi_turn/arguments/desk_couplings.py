@@ -14,7 +14,7 @@ from fctncalling.lab.forge.multi_turn.arguments.drafter import (
     inferred,
     said,
 )
-from fctncalling.lab.forge.multi_turn.worlds import pools
+from fctncalling.lab.forge.multi_turn.worlds import inventory
 from fctncalling.lab.forge.plan import Value
 
 Arguments = dict[str, Value]
@@ -36,7 +36,7 @@ def _short(text: Any) -> bool:
 def send_message(drafter: Drafter) -> Arguments:
     return {
         "receiver_id": _receiver(drafter),
-        "message": own_text(drafter, pools.short_message),
+        "message": own_text(drafter, inventory.short_message),
     }
 
 
@@ -86,16 +86,16 @@ def _keyword(drafter: Drafter, texts: list[str]) -> Value:
 
 def post_tweet(drafter: Drafter) -> Arguments:
     draw = drafter.draw
-    arguments = {"content": own_text(drafter, pools.tweet)}
+    arguments = {"content": own_text(drafter, inventory.tweet)}
     if draw.random() < 0.6:
-        topics = draw.sample(pools.TOPICS, draw.choice((1, 1, 2)))
+        topics = draw.sample(inventory.TOPICS, draw.choice((1, 1, 2)))
         tags = [f"#{topic}" for topic in topics]
         if draw.random() < 0.2 * drafter.dials.inferred:
             arguments["tags"] = inferred("hashtag", tags, "hashtag", topics, "topic")
         else:
             arguments["tags"] = said("hashtag", tags)
     if draw.random() < 0.3:
-        names = [pools.account(draw) for _ in range(draw.choice((1, 1, 2)))]
+        names = [inventory.account(draw) for _ in range(draw.choice((1, 1, 2)))]
         mentions = [f"@{name}" for name in names]
         if draw.random() < 0.5:
             arguments["mentions"] = said("mention", mentions)
@@ -105,13 +105,13 @@ def post_tweet(drafter: Drafter) -> Arguments:
 
 
 def mention(drafter: Drafter) -> Arguments:
-    names = [pools.account(drafter.draw) for _ in range(drafter.draw.choice((1, 1, 2)))]
+    names = [inventory.account(drafter.draw) for _ in range(drafter.draw.choice((1, 1, 2)))]
     return {"tweet_id": drafter.value("tweet_id"), "mentioned_usernames": said("account", names)}
 
 
 def comment(drafter: Drafter) -> Arguments:
     text = said("text", f"{drafter.draw.choice(('Great news', 'Well done', 'Good to know'))}! "
-                f"{pools.sentence(drafter.draw)}")  # fmt: skip
+                f"{inventory.sentence(drafter.draw)}")  # fmt: skip
     return {"tweet_id": drafter.value("tweet_id"), "comment_content": text}
 
 
@@ -130,7 +130,7 @@ def own_account(drafter: Drafter) -> Arguments:
 
 
 def follow_user(drafter: Drafter) -> Arguments:
-    return {"username_to_follow": said("account", pools.account(drafter.draw))}
+    return {"username_to_follow": said("account", inventory.account(drafter.draw))}
 
 
 def unfollow_user(drafter: Drafter) -> Arguments:
@@ -140,9 +140,9 @@ def unfollow_user(drafter: Drafter) -> Arguments:
 
 def create_ticket(drafter: Drafter) -> Arguments:
     draw = drafter.draw
-    arguments = {"title": said("title", pools.title(draw))}
+    arguments = {"title": said("title", inventory.title(draw))}
     if draw.random() < 0.85:
-        arguments["description"] = own_text(drafter, pools.complaint)
+        arguments["description"] = own_text(drafter, inventory.complaint)
     if draw.random() < 0.75:
         priority = draw.randint(1, 5)
         arguments["priority"] = (
@@ -158,7 +158,7 @@ def resolve_ticket(drafter: Drafter) -> Arguments:
     text = known if known and drafter.draw.random() < 0.35 else None
     return {
         "ticket_id": drafter.value("ticket_id"),
-        "resolution": text or said("text", pools.resolution(drafter.draw)),
+        "resolution": text or said("text", inventory.resolution(drafter.draw)),
     }
 
 
@@ -172,7 +172,7 @@ def edit_ticket(drafter: Drafter) -> Arguments:
     values: dict[str, Any] = {
         "priority": draw.randint(1, 5),
         "status": draw.choice(("In Progress", "Pending", "On Hold")),
-        "title": pools.title(draw),
+        "title": inventory.title(draw),
     }
     return {
         "ticket_id": drafter.value("ticket_id"),

@@ -12,7 +12,7 @@ from typing import Any
 
 from fctncalling.lab.forge.multi_turn.dials import Dials
 from fctncalling.lab.forge.multi_turn.knowledge import Fact, Knowledge, source_of
-from fctncalling.lab.forge.multi_turn.worlds import inventory, make_world, pools
+from fctncalling.lab.forge.multi_turn.worlds import inventory, make_world
 from fctncalling.lab.forge.plan import Source, Value
 
 # Fmt: skip.
@@ -44,15 +44,15 @@ NUMERIC_KINDS = (
     "temperature",
 )
 _FRESH: dict[str, Callable[[random.Random], Any]] = {
-    "new_folder": lambda draw: draw.choice(pools.FOLDERS),
-    "new_file": pools.file_name,
-    "text": pools.sentence,
-    "title": pools.title,
-    "keyword": lambda draw: draw.choice(pools.TOPICS),
-    "new_contact": lambda draw: draw.choice(pools.FIRST_NAMES),
-    "account": pools.account,
-    "username": pools.account,
-    "password": pools.password,
+    "new_folder": lambda draw: draw.choice(inventory.FOLDERS),
+    "new_file": inventory.file_name,
+    "text": inventory.sentence,
+    "title": inventory.title,
+    "keyword": lambda draw: draw.choice(inventory.TOPICS),
+    "new_contact": lambda draw: draw.choice(inventory.FIRST_NAMES),
+    "account": inventory.account,
+    "username": inventory.account,
+    "password": inventory.password,
     "priority": lambda draw: draw.randint(1, 5),
     "amount": lambda draw: float(draw.randint(4, 240) * 25),
     "price": lambda draw: float(draw.randint(10, 400)),
@@ -62,12 +62,12 @@ _FRESH: dict[str, Callable[[random.Random], Any]] = {
     "travel_class": lambda draw: draw.choice(("economy", "business", "first")),
     "insurance_type": lambda draw: draw.choice(("comprehensive", "basic", "travel", "medical")),
     "client_id": lambda draw: f"client_{draw.randint(100, 9999)}",
-    "client_secret": lambda draw: f"secret_{pools.code(draw, 6)}",
-    "refresh_token": lambda draw: f"refresh_{pools.code(draw, 6)}",
+    "client_secret": lambda draw: f"secret_{inventory.code(draw, 6)}",
+    "refresh_token": lambda draw: f"refresh_{inventory.code(draw, 6)}",
     "grant_type": lambda draw: draw.choice(("read_write", "read", "booking")),
     "card_number": lambda draw: str(draw.randint(4 * 10**15, 5 * 10**15)),
     "expiry_date": lambda draw: f"{draw.randint(1, 12):02d}/{draw.randint(2027, 2033)}",
-    "person_name": pools.full_name,
+    "person_name": inventory.full_name,
     "card_verification_number": lambda draw: draw.randint(100, 999),
     "birth_date": lambda draw: (
         f"{draw.randint(1950, 2002)}-{draw.randint(1, 12):02d}-{draw.randint(1, 28):02d}"
@@ -79,11 +79,11 @@ _FRESH: dict[str, Callable[[random.Random], Any]] = {
     "miles": lambda draw: float(draw.randint(4, 160) * 5),
     "gallons": lambda draw: float(draw.randint(4, 24)),
     "liters": lambda draw: draw.randint(3, 16) * 5,
-    "place": pools.address,
+    "place": inventory.address,
     "number": lambda draw: draw.choice((draw.randint(2, 900), round(draw.uniform(1, 500), 2))),
     "precision": lambda draw: draw.randint(1, 5),
-    "first_name": lambda draw: draw.choice(pools.FIRST_NAMES),
-    "last_name": lambda draw: draw.choice(pools.LAST_NAMES),
+    "first_name": lambda draw: draw.choice(inventory.FIRST_NAMES),
+    "last_name": lambda draw: draw.choice(inventory.LAST_NAMES),
     "speed": lambda draw: float(draw.randrange(40, 121, 5)),
     "meters": lambda draw: float(draw.randrange(30, 150, 10)),
     "ticket_status": lambda draw: draw.choice(("Open", "Closed", "Resolved")),

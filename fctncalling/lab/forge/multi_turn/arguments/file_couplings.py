@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fctncalling.lab.forge.multi_turn.arguments.desk_couplings import Arguments, Draft, own_text
 from fctncalling.lab.forge.multi_turn.arguments.drafter import Drafter, flag, inferred, said
-from fctncalling.lab.forge.multi_turn.worlds import inventory, pools
+from fctncalling.lab.forge.multi_turn.worlds import inventory
 from fctncalling.lab.forge.plan import Value
 
 
@@ -73,7 +73,7 @@ def transfer(drafter: Drafter) -> Arguments:
             "destination": replace(drafter.value("folder"), kind="destination"),
         }
     stem, dot, ending = str(source.value).rpartition(".")
-    new = drafter.draw.choice(pools.FILE_STEMS)
+    new = drafter.draw.choice(inventory.FILE_STEMS)
     new_name = f"{new}.{ending}" if stem and dot else new
     if new_name in {*inventory.files(drafter.state), *places}:
         raise LookupError("destination")
@@ -95,7 +95,7 @@ def echo(drafter: Drafter) -> Arguments:
             "file_name", [n for n in inventory.files(drafter.state) if n not in empty]
         )
     )
-    content = own_text(drafter, pools.sentence)
+    content = own_text(drafter, inventory.sentence)
     if content.value == inventory.files(drafter.state)[name.value].content:
         raise LookupError("text")  # it says so already
     return {"content": content, "file_name": name}

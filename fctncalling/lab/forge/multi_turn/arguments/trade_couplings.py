@@ -11,7 +11,7 @@ from fctncalling.lab.forge.multi_turn.arguments.drafter import (
     said,
     spoken_date,
 )
-from fctncalling.lab.forge.multi_turn.worlds import inventory, make_world, pools
+from fctncalling.lab.forge.multi_turn.worlds import inventory, make_world
 from fctncalling.lab.forge.plan import Source, Value
 
 
@@ -202,7 +202,7 @@ def exchange(drafter: Drafter) -> Arguments:
 def support(drafter: Drafter) -> Arguments:
     return {
         "booking_id": drafter.value("booking_id"),
-        "message": said("text", pools.inquiry(drafter.draw)),
+        "message": said("text", inventory.inquiry(drafter.draw)),
     }
 
 

@@ -1,4 +1,4 @@
-"""Worlds: initial states of BFCL's eight classes, drawn from typed pools.
+"""Worlds: initial states of BFCL's eight classes, drawn from typed inventory.
 
 Each maker returns one class's entry of `initial_config`, as the tools load it. Everything a request
 may need to know is in there or can be said; two worlds rarely agree in any name.
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fctncalling.envs.tools import bfcl_table
-from fctncalling.lab.forge.multi_turn.worlds import pools
+from fctncalling.lab.forge.multi_turn.worlds import inventory
 
 World = dict[str, Any]
 
@@ -23,12 +23,12 @@ _SEEDS = 1_000_000
 
 def make_world(draw: random.Random, classes: Sequence[str]) -> dict[str, World]:
     """Return an `initial_config` of the classes. One person owns it all."""
-    owner = (draw.choice(pools.FIRST_NAMES), draw.choice(pools.LAST_NAMES))
+    owner = (draw.choice(inventory.FIRST_NAMES), draw.choice(inventory.LAST_NAMES))
     return {name: _MAKERS[name](draw, owner) for name in classes}
 
 
 def _files(draw: random.Random, owner: tuple[str, str]) -> World:
-    names = draw.sample(pools.FOLDERS, 7)
+    names = draw.sample(inventory.FOLDERS, 7)
     contents: dict[str, Any] = {}
     for name in names[: draw.randint(1, 3)]:
         folder = _folder(draw, draw.randint(1, 4))
@@ -36,20 +36,20 @@ def _files(draw: random.Random, owner: tuple[str, str]) -> World:
         if draw.random() < 0.35:
             folder["contents"][names.pop()] = _folder(draw, draw.choice((0, 0, 1, 2)))
     for _ in range(draw.randint(1, 4)):
-        contents[pools.file_name(draw)] = _file(draw)
+        contents[inventory.file_name(draw)] = _file(draw)
     if draw.random() < 0.15:
-        contents[f".{draw.choice(pools.FILE_STEMS)}"] = _file(draw)
+        contents[f".{draw.choice(inventory.FILE_STEMS)}"] = _file(draw)
     home = draw.choice((owner[0].lower(), "workspace", "home", "projects", "desk"))
     return {"root": {home: {"type": "directory", "contents": contents}}}
 
 
 def _folder(draw: random.Random, files: int) -> World:
-    entries = {pools.file_name(draw): _file(draw) for _ in range(files)}
+    entries = {inventory.file_name(draw): _file(draw) for _ in range(files)}
     return {"type": "directory", "contents": entries}
 
 
 def _file(draw: random.Random) -> World:
-    return {"type": "file", "content": pools.text(draw, draw.choice((1, 2, 3, 3, 4, 6, 12)))}
+    return {"type": "file", "content": inventory.text(draw, draw.choice((1, 2, 3, 3, 4, 6, 12)))}
 
 
 def _mathematics(draw: random.Random, owner: tuple[str, str]) -> World:
@@ -57,11 +57,13 @@ def _mathematics(draw: random.Random, owner: tuple[str, str]) -> World:
 
 
 def _messages(draw: random.Random, owner: tuple[str, str]) -> World:
-    names = [owner[0], *draw.sample([n for n in pools.FIRST_NAMES if n != owner[0]], 6)]
+    names = [owner[0], *draw.sample([n for n in inventory.FIRST_NAMES if n != owner[0]], 6)]
     names = names[: draw.randint(4, 7)]
     users = {name: f"USR{number:03d}" for number, name in enumerate(names, 1)}
     others = list(users.values())[1:]
-    inbox = [{draw.choice(others): pools.short_message(draw)} for _ in range(draw.randint(0, 4))]
+    inbox = [
+        {draw.choice(others): inventory.short_message(draw)} for _ in range(draw.randint(0, 4))
+    ]
     return {
         "random_seed": draw.randrange(_SEEDS),
         "user_count": len(users),
@@ -73,23 +75,23 @@ def _messages(draw: random.Random, owner: tuple[str, str]) -> World:
 
 
 def _posts(draw: random.Random, owner: tuple[str, str]) -> World:
-    me = f"{owner[0].lower()}_{draw.choice((owner[1].lower(), draw.choice(pools.TOPICS)))}"
-    friends = [pools.account(draw) for _ in range(draw.randint(1, 4))]
+    me = f"{owner[0].lower()}_{draw.choice((owner[1].lower(), draw.choice(inventory.TOPICS)))}"
+    friends = [inventory.account(draw) for _ in range(draw.randint(1, 4))]
     first = draw.randint(0, 60)
     tweets = {}
     for number in range(first, first + draw.randint(1, 4)):
         author = me if draw.random() < 0.5 else draw.choice(friends)
-        tags = [f"#{tag}" for tag in draw.sample(pools.TOPICS, draw.randint(0, 2))]
+        tags = [f"#{tag}" for tag in draw.sample(inventory.TOPICS, draw.randint(0, 2))]
         tweets[str(number)] = {
             "id": number,
             "username": author,
-            "content": pools.tweet(draw),
+            "content": inventory.tweet(draw),
             "tags": tags,
             "mentions": [],
         }
     return {
         "username": me,
-        "password": pools.password(draw),
+        "password": inventory.password(draw),
         "authenticated": draw.random() < 0.72,
         "tweets": tweets,
         "comments": {},
@@ -107,11 +109,11 @@ def _tickets(draw: random.Random, owner: tuple[str, str]) -> World:
         queue.append(
             {
                 "id": number,
-                "title": pools.title(draw),
-                "description": pools.complaint(draw),
+                "title": inventory.title(draw),
+                "description": inventory.complaint(draw),
                 "status": "Open",
                 "priority": draw.randint(1, 5),
-                "created_by": me if draw.random() < 0.7 else pools.full_name(draw),
+                "created_by": me if draw.random() < 0.7 else inventory.full_name(draw),
             }
         )
         number += draw.choice((1, 1, 2, 7))
@@ -123,7 +125,7 @@ def _trading(draw: random.Random, owner: tuple[str, str]) -> World:
     symbols = [*_SECTORS["Technology"], "TSLA", *draw.sample(_TRADED, 4)]
     if draw.random() < 0.6:
         symbols += _SECTORS["Automobile"]
-    symbols = list(dict.fromkeys([*symbols, *draw.sample(pools.TICKERS, draw.randint(2, 6))]))
+    symbols = list(dict.fromkeys([*symbols, *draw.sample(inventory.TICKERS, draw.randint(2, 6))]))
     stocks = {symbol: _stock(draw) for symbol in symbols}
     number = draw.randint(10_000, 90_000)
     orders = {}
@@ -185,7 +187,7 @@ def _travel(draw: random.Random, owner: tuple[str, str]) -> World:
         "random_seed": draw.randrange(_SEEDS),
         "credit_card_list": cards,
         "booking_record": bookings,
-        "access_token": pools.code(draw, draw.choice((8, 10, 12))),
+        "access_token": inventory.code(draw, draw.choice((8, 10, 12))),
         "token_type": "Bearer",
         "token_expires_in": 0 if expired else draw.choice((1800, 3600, 7200)),
         "token_scope": draw.choice(("read_write", "booking")),
