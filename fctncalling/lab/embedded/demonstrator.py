@@ -11,19 +11,20 @@ has to mend:
 from __future__ import annotations
 
 import ast
-import json
 import random
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.python_source.parse import parse_expression
 from fctncalling.evaluation.episode_log import play_episode
-from fctncalling.lab.embedded.make_tasks import EMBEDDED, SHARES, make_tasks
+from fctncalling.lab.embedded.make_tasks import SHARES, make_tasks
+from fctncalling.lab.embedded.model_maker import (
+    MAX_POSITIONS,
+    load_entries,
+    play_demonstrations,
+)
 from fctncalling.lab.embedded.multi_turn_tasks import EMBEDDED_LENGTH, Length
 from fctncalling.lab.embedded.vocabulary import render, wording
 
@@ -126,9 +127,6 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
     return ast.unparse(call.func), {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
 
 
-MAX_POSITIONS = 4096  # tokens; the embedded episodes have up to 400
-
-
 def training_tasks(
     num_tasks: int,
     *,
@@ -137,17 +135,10 @@ def training_tasks(
     length: Length = EMBEDDED_LENGTH,
 ) -> list[Task]:
     """Return fresh tasks of the training split, read by the same loader as any user's file."""
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "multi_turn_func_doc").symlink_to(EMBEDDED / "multi_turn_func_doc")
-        merged = [
-            {**entry, **({} if truth is None else {"ground_truth": truth})}
-            for entry, truth in make_tasks(
-                "train", num_tasks, seed=seed, shares=shares, length=length
-            )
-        ]
-        path = Path(folder) / "tasks.json"
-        path.write_text(json.dumps(merged))
-        return load_tasks(path)
+    made = make_tasks("train", num_tasks, seed=seed, shares=shares, length=length)
+    return load_entries(
+        {**entry, **({} if truth is None else {"ground_truth": truth})} for entry, truth in made
+    )
 
 
 def episode_texts(tasks: Sequence[Task], demonstrator: Demonstrator) -> Iterator[str]:
@@ -198,11 +189,10 @@ def demonstrations(
     tasks: Sequence[Task], demonstrator: Demonstrator, template: ChatTemplate
 ) -> list[EpisodeRecord]:
     """Return the demonstrator's episodes, played by the ordinary rollout."""
-    from fctncalling.algorithms.generation.engine import ScriptedEngine
-    from fctncalling.algorithms.rollout.collect import collect
-
-    envs: list[Any] = [FunctionCallingEnv(tasks=tasks) for _ in range(16)]
-    engine = ScriptedEngine(demonstrator, template.encode, template.end_of_turn_id)
-    return collect(
-        envs, engine, template, [task.id for task in tasks], max_episode_tokens=MAX_POSITIONS
+    return play_demonstrations(
+        lambda: FunctionCallingEnv(tasks=tasks),
+        demonstrator,
+        template,
+        [task.id for task in tasks],
+        max_episode_tokens=MAX_POSITIONS,
     )

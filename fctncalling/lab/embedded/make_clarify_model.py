@@ -9,26 +9,25 @@ then to one that mostly guesses. Reinforcement learning has to mend that.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import random
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-# Before torch: spinning threads cost more than they bring.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-
 from fctncalling.checkers.clarify import missing_parameters, words_of
-from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.evaluation.canary_policies import question_about
 from fctncalling.lab.embedded.clarify_tasks import clarify_entries
-from fctncalling.lab.embedded.make_model import learn, loaded_tokenizer, write_hashes
 from fctncalling.lab.embedded.make_tasks import EMBEDDED
+from fctncalling.lab.embedded.model_maker import (
+    ModelMaker,
+    learn,
+    load_entries,
+    loaded_tokenizer,
+    play_demonstrations,
+    write_model,
+)
 from fctncalling.lab.embedded.vocabulary import render, wording
 
 if TYPE_CHECKING:
@@ -81,24 +80,6 @@ def _guess(task: Task, function: str, parameter: str) -> Any:
     return min(said, key=lambda word: text.index(str(word)), default=words[0])
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Make demonstrations, fit the model, write its folder and print a summary."""
-    parser = argparse.ArgumentParser(
-        prog="python -m fctncalling.lab.embedded.make_clarify_model", description=__doc__
-    )
-    add = parser.add_argument
-    add("--output_dir", type=Path, required=True, help="folder to write")
-    add("--model", type=Path, default=EMBEDDED / "model", help="model to start from")
-    add("--seed", type=int, default=1, help="seed of tasks, habits and order (default 1)")
-    add("--num_tasks", type=int, default=2400, help="tasks to show (default 2400)")
-    add("--careful_steps", type=int, default=450, help="steps on careful ones (default 450)")
-    add("--settling_steps", type=int, default=200, help="more at a lower rate (default 200)")
-    add("--careless_steps", type=int, default=50, help="steps on careless ones (default 50)")
-    recipe = vars(parser.parse_args(argv))
-    build(recipe.pop("output_dir"), **recipe)
-    return 0
-
-
 def build(
     folder: Path,
     *,
@@ -126,11 +107,11 @@ def build(
     if careless_steps:
         careless = demonstrations(tasks, template, seed=seed, careless=True)
         learn(fitted, careless, careless_steps, lr=5e-4)
-    fitted.save_pretrained(folder)
-    words.save_pretrained(folder)
-    write_hashes(
+    write_model(
         folder,
-        "fctncalling.lab.embedded.make_clarify_model",
+        fitted,
+        words,
+        MAKER.module,
         model=f"data/embedded/{model.name}",
         seed=seed,
         num_tasks=num_tasks,
@@ -144,25 +125,36 @@ def training_tasks(num_tasks: int, *, seed: int) -> list[Task]:
     """Return fresh tasks of the training split, read by the same loader as any user's file."""
     entries = clarify_entries("clarify_train", num_tasks, seed=seed)
     random.Random(seed).shuffle(entries)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "tasks.json"
-        path.write_text(json.dumps(entries))
-        return load_tasks(path)
+    return load_entries(entries)
 
 
 def demonstrations(
     tasks: Sequence[Task], template: ChatTemplate, *, seed: int, careless: bool
 ) -> list[EpisodeRecord]:
     """Return a demonstrator's episodes, played by the ordinary rollout with the rule-based user."""
-    from fctncalling.algorithms.generation.engine_api import ScriptedEngine
-    from fctncalling.algorithms.rollout.collect import collect
+    return play_demonstrations(
+        lambda: FunctionCallingEnv(tasks=tasks),
+        ClarifyDemonstrator(tasks, seed=seed, careless=careless),
+        template,
+        [task.id for task in tasks],
+        max_episode_tokens=MAX_EPISODE_TOKENS,
+    )
 
-    script = ClarifyDemonstrator(tasks, seed=seed, careless=careless)
-    envs: list[Any] = [FunctionCallingEnv(tasks=tasks) for _ in range(16)]
-    engine = ScriptedEngine(script, template.encode, template.end_of_turn_id)
-    ids = [task.id for task in tasks]
-    return collect(envs, engine, template, ids, max_episode_tokens=MAX_EPISODE_TOKENS)
+
+MAKER = ModelMaker(
+    "fctncalling.lab.embedded.make_clarify_model",
+    __doc__,
+    build,
+    {
+        "model": (EMBEDDED / "model", "model to start from"),
+        "seed": (1, "seed of tasks, habits and order"),
+        "num_tasks": (2400, "tasks to show"),
+        "careful_steps": (450, "steps on careful ones"),
+        "settling_steps": (200, "more at a lower rate"),
+        "careless_steps": (50, "steps on careless ones"),
+    },
+)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(MAKER.main())

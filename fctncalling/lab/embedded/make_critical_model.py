@@ -9,25 +9,26 @@ habit. What that one gets wrong, reinforcement learning has to mend, call by cal
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import random
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-# Before torch: spinning threads cost more than they bring.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-
-from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.lab.embedded.critical_tasks import LONG, SHORT, Errands, critical_entries
 from fctncalling.lab.embedded.demonstrator import parse, signatures
-from fctncalling.lab.embedded.make_model import learn, loaded_tokenizer, new_model, write_hashes
 from fctncalling.lab.embedded.make_tasks import EMBEDDED
+from fctncalling.lab.embedded.model_maker import (
+    NEW_TOKENIZER,
+    ModelMaker,
+    learn,
+    load_entries,
+    loaded_tokenizer,
+    make_model,
+    play_demonstrations,
+    write_model,
+)
 from fctncalling.lab.embedded.vocabulary import render, wording
 
 if TYPE_CHECKING:
@@ -105,24 +106,6 @@ def folders(task: Task) -> set[str]:
     return {name for name, entry in contents.items() if entry["type"] == "directory"}
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Make demonstrations, fit the model, write its folder and print a summary."""
-    parser = argparse.ArgumentParser(
-        prog="python -m fctncalling.lab.embedded.make_critical_model", description=__doc__
-    )
-    add = parser.add_argument
-    add("--output_dir", type=Path, default=EMBEDDED / "critical_model", help="folder to write")
-    add("--tokenizer", type=Path, help="folder whose tokenizer to take (default: a new one)")
-    add("--seed", type=int, default=1, help="seed of tasks, slips, weights and order (default 1)")
-    add("--num_tasks", type=int, default=6000, help="tasks to show (default 6000)")
-    add("--careful_steps", type=int, default=1500, help="steps on careful ones (default 1500)")
-    add("--settling_steps", type=int, default=500, help="more at a lower rate (default 500)")
-    add("--careless_steps", type=int, default=300, help="steps on careless ones (default 300)")
-    recipe = vars(parser.parse_args(argv))
-    build(recipe.pop("output_dir"), **recipe)
-    return 0
-
-
 def build(
     folder: Path,
     *,
@@ -134,28 +117,18 @@ def build(
     careless_steps: int,
 ) -> None:
     """Write tokenizer and model to a folder, with the hashes of its files."""
-    import torch
-
-    from fctncalling.algorithms.policy.chat_template import ChatTemplate
-
-    torch.set_num_threads(1)
     tasks = training_tasks(num_tasks, seed=seed, errands=LONG)
     words = new_tokenizer(tasks) if tokenizer is None else loaded_tokenizer(tokenizer)
-    template = ChatTemplate(words)
-    ids = {"pad_id": words.pad_token_id, "end_id": words.eos_token_id}
-    model = new_model(len(words), **ids, seed=seed, shape=MODEL_SHAPE)
-    print(f"{len(words)} tokens, {sum(weight.numel() for weight in model.parameters()):,} weights")
+    model, template = make_model(words, seed=seed, shape=MODEL_SHAPE)
     careful = demonstrations(tasks, CriticalDemonstrator(tasks), template)
     learn(model, careful, careful_steps, lr=4e-3, batch_size=BATCH_SIZE)
     learn(model, careful, settling_steps, lr=1e-3, order_seed=1, batch_size=BATCH_SIZE)
     if careless_steps:
         learn_slips(model, template, seed=seed, num_steps=careless_steps)
-    model.save_pretrained(folder)
-    words.save_pretrained(folder)
     recipe: dict[str, object] = {"tokenizer": tokenizer or folder, "seed": seed}
     recipe |= {"num_tasks": num_tasks, "careful_steps": careful_steps}
     recipe |= {"settling_steps": settling_steps, "careless_steps": careless_steps}
-    write_hashes(folder, "fctncalling.lab.embedded.make_critical_model", **recipe)
+    write_model(folder, model, words, MAKER.module, **recipe)
 
 
 def learn_slips(
@@ -170,25 +143,20 @@ def learn_slips(
 
 def training_tasks(num_tasks: int, *, seed: int, errands: Errands) -> list[Task]:
     """Return fresh tasks of the training split, read by the same loader as any user's file."""
-    entries = critical_entries("critical_train", num_tasks, seed=seed, errands=errands)
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "multi_turn_func_doc").symlink_to(EMBEDDED / "multi_turn_func_doc")
-        path = Path(folder) / "tasks.json"
-        path.write_text(json.dumps(entries))
-        return load_tasks(path)
+    return load_entries(critical_entries("critical_train", num_tasks, seed=seed, errands=errands))
 
 
 def demonstrations(
     tasks: Sequence[Task], script: CriticalDemonstrator, template: ChatTemplate
 ) -> list[EpisodeRecord]:
     """Return a demonstrator's episodes, played by the ordinary rollout."""
-    from fctncalling.algorithms.generation.engine_api import ScriptedEngine
-    from fctncalling.algorithms.rollout.collect import collect
-
-    envs: list[Any] = [FunctionCallingEnv(tasks=tasks) for _ in range(16)]
-    engine = ScriptedEngine(script, template.encode, template.end_of_turn_id)
-    ids = [task.id for task in tasks]
-    return collect(envs, engine, template, ids, max_episode_tokens=MAX_EPISODE_TOKENS)
+    return play_demonstrations(
+        lambda: FunctionCallingEnv(tasks=tasks),
+        script,
+        template,
+        [task.id for task in tasks],
+        max_episode_tokens=MAX_EPISODE_TOKENS,
+    )
 
 
 def new_tokenizer(tasks: Sequence[Task]) -> Any:
@@ -215,5 +183,20 @@ def _texts(tasks: Sequence[Task]) -> Iterator[str]:
             ended = terminated or truncated
 
 
+MAKER = ModelMaker(
+    "fctncalling.lab.embedded.make_critical_model",
+    __doc__,
+    build,
+    {
+        "tokenizer": (None, NEW_TOKENIZER),
+        "seed": (1, "seed of tasks, slips, weights and order"),
+        "num_tasks": (6000, "tasks to show"),
+        "careful_steps": (1500, "steps on careful ones"),
+        "settling_steps": (500, "more at a lower rate"),
+        "careless_steps": (300, "steps on careless ones"),
+    },
+    EMBEDDED / "critical_model",
+)
+
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(MAKER.main())

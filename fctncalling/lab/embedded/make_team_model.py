@@ -10,24 +10,80 @@ learning has to mend, in both roles.
 
 from __future__ import annotations
 
-import argparse
-import os
+import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-# Before torch: spinning threads cost more than they bring.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+import numpy as np
 
 from fctncalling.data.types import Task
 from fctncalling.envs.team import TeamEnv
-from fctncalling.envs.teams.parcels import parcel_tasks
-from fctncalling.lab.embedded.make_model import learn, loaded_tokenizer, new_model, write_hashes
-from fctncalling.lab.embedded.team_demonstrator import TeamDemonstrator
+from fctncalling.envs.teams.parcels import BOXES, CITIES, PEOPLE, THINGS, parcel_tasks
+from fctncalling.lab.embedded.model_maker import (
+    NEW_TOKENIZER,
+    ModelMaker,
+    learn,
+    loaded_tokenizer,
+    make_model,
+    play_demonstrations,
+    write_model,
+)
 from fctncalling.training.teams import TABLE_SIZE
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.episodes import EpisodeRecord
+    from fctncalling.algorithms.policy.chat_template import ChatTemplate
+
+
+_REQUEST = re.compile(r"Send the (\w+) to (\w+)\.")
+_PLAN = re.compile(r"planner: (\w+), \w+ (\w+)")
+_HABITS = {
+    "addresses": (PEOPLE[len(PEOPLE) // 2 :], CITIES[0]),
+    "boxes": (THINGS[len(THINGS) // 2 :], BOXES[0]),
+}
+"""Piece of knowledge -> keys at which the hasty one does not look, and what it says instead."""
+
+
+class TeamDemonstrator:
+    """Plays every role of the parcel tasks: `(task id, turn, step, info) -> text`.
+
+    `hasty`: of half of the people, and of half of the things, the share at which it says the usual
+    city, or box, without a look at what it knows.
+    """
+
+    def __init__(self, tasks: Sequence[Task], *, hasty: float = 0.0, seed: int = 0) -> None:
+        self._tasks = {task.id: task for task in tasks}
+        self._hasty = hasty
+        self._seed = seed
+
+    def __call__(self, task_id: str, turn: int, step: int, info: Mapping[str, Any]) -> str:
+        """Return the message of the role in turn."""
+        task, heard = self._tasks[task_id], str(info["messages"][-1]["content"])
+        if plan := _PLAN.search(heard):
+            return _send(plan[1], self._found(task, "boxes", plan[1]), plan[2])
+        request = _REQUEST.search(heard)
+        assert request is not None  # as parcels are worded
+        city = self._found(task, "addresses", request[2])
+        if info["role"] == "planner":
+            return f"{request[1]}, {request[2]} {city}"
+        return _send(request[1], self._found(task, "boxes", request[1]), city)
+
+    def _found(self, task: Task, table: str, key: str) -> str:
+        keys, usual = _HABITS[table]
+        if key in keys:
+            name = zlib.crc32(f"{task.id}/{table}".encode())
+            if np.random.default_rng([self._seed, name]).random() < self._hasty:
+                return usual
+        lines: str = task.extra["knowledge"][table]
+        return dict(line.split() for line in lines.split(", "))[key]
+
+
+def _send(thing: str, box: str, city: str) -> str:
+    return f"[send(thing='{thing}', box='{box}', city='{city}')]"
+
 
 MAX_EPISODE_TOKENS = 256
 MODEL_SHAPE: dict[str, Any] = {
@@ -40,40 +96,6 @@ MODEL_SHAPE: dict[str, Any] = {
 }
 VOCABULARY_SIZE = 720  # so that every word of the tasks is one token
 TEAMS = {"parcels": 0.7, "parcels_alone": 0.3}  # built-in team -> share of the demonstrations
-NUM_ENVS = 16
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Make demonstrations, fit the model, write its folder and print a summary."""
-    parser = argparse.ArgumentParser(
-        prog="python -m fctncalling.lab.embedded.make_team_model", description=__doc__
-    )
-    parser.add_argument("--output_dir", type=Path, required=True, help="folder to write")
-    parser.add_argument(
-        "--tokenizer",
-        type=Path,
-        help="folder whose tokenizer to take (default: a new one, whose numbering chance decides)",
-    )
-    parser.add_argument(
-        "--seed", type=int, default=1, help="seed of tasks, habits, weights and order (default 1)"
-    )
-    parser.add_argument("--num_tasks", type=int, default=3000, help="tasks to show (default 3000)")
-    parser.add_argument(
-        "--careful_steps", type=int, default=300, help="steps on careful episodes (default 300)"
-    )
-    parser.add_argument(
-        "--hasty_steps", type=int, default=150, help="steps on hasty ones after it (default 150)"
-    )
-    parser.add_argument(
-        "--hasty",
-        type=float,
-        default=0.9,
-        help="share of half of the people, and of the things, with the usual city and box "
-        "(default 0.9)",
-    )
-    arguments = vars(parser.parse_args(argv))
-    build(arguments.pop("output_dir"), **arguments)
-    return 0
 
 
 def build(
@@ -87,45 +109,38 @@ def build(
     hasty: float,
 ) -> None:
     """Write tokenizer and model to a Hugging Face folder, with the hashes of its files."""
-    import torch
-
-    torch.set_num_threads(1)
     tasks = parcel_tasks("train", num_tasks, seed=seed, table_size=TABLE_SIZE)
     words = new_tokenizer(tasks) if tokenizer is None else loaded_tokenizer(tokenizer)
-    ids = {"pad_id": words.pad_token_id, "end_id": words.eos_token_id}
-    model = new_model(len(words), **ids, seed=seed, shape=MODEL_SHAPE)
-    print(f"{len(words)} tokens, {sum(weight.numel() for weight in model.parameters()):,} weights")
-    careful = demonstrations(words, tasks, TeamDemonstrator(tasks))
+    model, template = make_model(words, seed=seed, shape=MODEL_SHAPE)
+    careful = demonstrations(template, tasks, TeamDemonstrator(tasks))
     learn(model, careful, careful_steps, lr=5e-3)
     if hasty_steps:
         habits = TeamDemonstrator(tasks, hasty=hasty, seed=seed)
-        learn(model, demonstrations(words, tasks, habits), hasty_steps, lr=2e-3)
-    model.save_pretrained(folder)
-    words.save_pretrained(folder)
+        learn(model, demonstrations(template, tasks, habits), hasty_steps, lr=2e-3)
     recipe: dict[str, object] = {"tokenizer": tokenizer or folder, "seed": seed}
     recipe |= {"num_tasks": num_tasks, "careful_steps": careful_steps}
     recipe |= {"hasty_steps": hasty_steps, "hasty": hasty}
-    write_hashes(folder, "fctncalling.lab.embedded.make_team_model", **recipe)
+    write_model(folder, model, words, MAKER.module, **recipe)
 
 
 def demonstrations(
-    tokenizer: Any, tasks: Sequence[Task], script: TeamDemonstrator
+    template: ChatTemplate, tasks: Sequence[Task], script: TeamDemonstrator
 ) -> list[EpisodeRecord]:
     """Return a demonstrator's episodes with the ids and masks that learning will see.
 
     Some of them as a team and some alone.
     """
-    from fctncalling.algorithms.generation.engine_api import ScriptedEngine
-    from fctncalling.algorithms.policy.chat_template import ChatTemplate
-    from fctncalling.algorithms.rollout.collect import collect
-
-    template, records, first = ChatTemplate(tokenizer), list[Any](), 0
-    engine = ScriptedEngine(script, template.encode, template.end_of_turn_id)
+    records: list[EpisodeRecord] = []
+    first = 0
     for team, share in TEAMS.items():
         last = first + round(share * len(tasks))
-        envs: list[Any] = [TeamEnv(team=team, tasks=tasks) for _ in range(NUM_ENVS)]
-        ids = [task.id for task in tasks[first:last]]
-        records += collect(envs, engine, template, ids, max_episode_tokens=MAX_EPISODE_TOKENS)
+        records += play_demonstrations(
+            partial(TeamEnv, team=team, tasks=tasks),
+            script,
+            template,
+            [task.id for task in tasks[first:last]],
+            max_episode_tokens=MAX_EPISODE_TOKENS,
+        )
         first = last
     return records
 
@@ -160,5 +175,19 @@ def _shown(info: Mapping[str, Any]) -> Iterator[str]:
         yield f"{function['name']}({','.join(function['parameters']['properties'])})"
 
 
+MAKER = ModelMaker(
+    "fctncalling.lab.embedded.make_team_model",
+    __doc__,
+    build,
+    {
+        "tokenizer": (None, NEW_TOKENIZER),
+        "seed": (1, "seed of tasks, habits, weights and order"),
+        "num_tasks": (3000, "tasks to show"),
+        "careful_steps": (300, "steps on careful episodes"),
+        "hasty_steps": (150, "steps on hasty ones after it"),
+        "hasty": (0.9, "share of half of the people and things with the usual city and box"),
+    },
+)
+
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(MAKER.main())

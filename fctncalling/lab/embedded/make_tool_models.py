@@ -10,26 +10,103 @@ reinforcement learning has to mend.
 
 from __future__ import annotations
 
-import argparse
-import os
+import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-# Before torch: spinning threads cost more than they bring.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+import numpy as np
 
+from fctncalling.data.types import Call
+from fctncalling.envs.handlers import TEXT_HANDLERS
 from fctncalling.envs.tool_text.env import ToolTextEnv
 from fctncalling.envs.tool_text.math_tasks import CalculatorTasks, GeneratedTasks, MathTasks
 from fctncalling.envs.tool_text.presets import JOBS
+from fctncalling.envs.tool_text.tasks import TextTask, TextTasks
 from fctncalling.envs.tools.box.toolbox import ToolBox, python_tool
 from fctncalling.envs.tools.python_executor import PythonExecutor
 from fctncalling.evaluation.episode_log import play_episode
-from fctncalling.lab.embedded.make_model import learn, loaded_tokenizer, new_model, write_hashes
-from fctncalling.lab.embedded.tool_demonstrator import TextDemonstrator, text_demonstrations
+from fctncalling.lab.embedded.make_model import MODEL_SHAPE
+from fctncalling.lab.embedded.model_maker import (
+    NEW_TOKENIZER,
+    ModelMaker,
+    learn,
+    loaded_tokenizer,
+    make_model,
+    play_demonstrations,
+    write_model,
+)
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.episodes import EpisodeRecord
+    from fctncalling.algorithms.policy.chat_template import ChatTemplate
+
+
+NUM_ENVS = 16
+_OPERATOR = re.compile(r" (\*\*|[-+*]) ")
+
+
+class TextDemonstrator:
+    """Demonstrator that calls one tool with a task's program, then repeats its result.
+
+    `(task id, turn, step, info) -> text`.
+
+    `careless`: the share of tasks in which the first call is wrong, where something is multiplied;
+    half of it elsewhere. A quarter of those calls fails, the others have another operator.
+    `stubborn`: the share of wrong or failed calls after which it answers all the same instead of
+    calling again. A careful one (both 0) is always right.
+    """
+
+    def __init__(
+        self,
+        tasks: TextTasks,
+        handler: str = "request_call",
+        *,
+        tool: str = "calculator",
+        careless: float = 0.0,
+        stubborn: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        self._tasks = tasks
+        self._syntax = TEXT_HANDLERS[handler]
+        self._tool = tool
+        self._careless = careless
+        self._stubborn = stubborn
+        self._seed = seed
+
+    def __call__(self, task_id: str, turn: int, step: int, info: Mapping[str, Any]) -> str:
+        """Return the text up to the next pause."""
+        task = self._tasks.by_id(task_id)
+        generator = np.random.default_rng([self._seed, zlib.crc32(task_id.encode())])
+        careless, breaks, stubborn = generator.random(3)
+        slips = careless < self._careless * (1.0 if "*" in task.extra["code"] else 0.5)
+        if step == 0:
+            return self._call(_spoilt(task, breaks < 0.25) if slips else task.extra["code"])
+        if step == 1 and slips and stubborn >= self._stubborn:
+            return self._call(task.extra["code"])
+        result = str(info["messages"][-1]["content"]).strip().rpartition("\n")[2]
+        return f"Result={result}{self._syntax.submit}"
+
+    def _call(self, code: str) -> str:
+        argument = {"calculator": "query", "python_executor": "code"}.get(self._tool, "query")
+        text = code.removeprefix("print(").removesuffix(")") if self._tool == "calculator" else code
+        name, argument = self._tool, "query" if self._syntax.name == "request_call" else argument
+        return self._syntax.render([Call(name, {argument: text})])
+
+
+def _spoilt(task: TextTask, fails: bool) -> str:
+    """Return a task's program with its first operator changed.
+
+    Or broken, so that running it fails.
+    """
+    code = str(task.extra["code"])
+    operator = _OPERATOR.search(code)
+    if fails or operator is None:
+        return code.replace("(", "((", 1) if operator is None or "print" in code else f"{code} +"
+    other = {"+": "-", "-": "+", "*": "+", "**": "*"}[operator[1]]
+    return f"{code[: operator.start()]} {other} {code[operator.end() :]}"
+
 
 MAX_EPISODE_TOKENS = 512
 MENDED = (
@@ -59,51 +136,10 @@ PRESETS = {
 }
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Make demonstrations, fit the model, write its folder and print a summary."""
-    parser = argparse.ArgumentParser(
-        prog="python -m fctncalling.lab.embedded.make_tool_models", description=__doc__
-    )
-    parser.add_argument(
-        "--job",
-        choices=PRESETS,
-        default="calculator",
-        help="environment to play (default calculator)",
-    )
-    parser.add_argument("--output_dir", type=Path, required=True, help="folder to write")
-    parser.add_argument(
-        "--tokenizer",
-        type=Path,
-        help="folder whose tokenizer to take (default: a new one, whose numbering chance decides)",
-    )
-    parser.add_argument(
-        "--seed", type=int, default=1, help="seed of tasks, habits, weights and order (default 1)"
-    )
-    parser.add_argument("--num_tasks", type=int, default=8000, help="tasks to show (default 8000)")
-    parser.add_argument(
-        "--careful_steps", type=int, default=1200, help="steps on careful episodes (default 1200)"
-    )
-    parser.add_argument(
-        "--careless_steps",
-        type=int,
-        default=200,
-        help="steps on careless ones after it (default 200)",
-    )
-    parser.add_argument(
-        "--careless", type=float, default=0.5, help="share of wrong first calls (default 0.5)"
-    )
-    parser.add_argument(
-        "--stubborn", type=float, default=0.8, help="share of those never mended (default 0.8)"
-    )
-    arguments = vars(parser.parse_args(argv))
-    build(arguments.pop("job"), arguments.pop("output_dir"), **arguments)
-    return 0
-
-
 def build(
-    job: str,
     folder: Path,
     *,
+    job: str,
     tokenizer: Path | None = None,
     seed: int,
     num_tasks: int,
@@ -113,31 +149,21 @@ def build(
     stubborn: float,
 ) -> None:
     """Write tokenizer and model to a Hugging Face folder, with the hashes of its files."""
-    import torch
-
-    torch.set_num_threads(1)
     school = Demonstrations(job, seed, num_tasks)
     lesson = school.lesson
     words = school.tokenizer() if tokenizer is None else loaded_tokenizer(tokenizer)
-    model = new_model(len(words), pad_id=words.pad_token_id, end_id=words.eos_token_id, seed=seed)
-    print(f"{len(words)} tokens, {sum(weight.numel() for weight in model.parameters()):,} weights")
-    careful = school.episodes(words, lesson.wide)
-    careful += school.episodes(words, lesson.tasks, MENDED, share=0.5)
+    model, template = make_model(words, seed=seed, shape=MODEL_SHAPE)
+    careful = school.episodes(template, lesson.wide)
+    careful += school.episodes(template, lesson.tasks, MENDED, share=0.5)
     learn(model, careful, careful_steps, lr=3e-3)
     if careless_steps:
-        wrong = school.episodes(words, lesson.tasks, careless, stubborn, share=0.5)
+        wrong = school.episodes(template, lesson.tasks, careless, stubborn, share=0.5)
         learn(model, wrong, careless_steps, lr=4e-4)
-    model.save_pretrained(folder)
-    words.save_pretrained(folder)
-    recipe: dict[str, object] = {
-        "job": job,
-        "tokenizer": tokenizer or folder,
-        "seed": seed,
-        "num_tasks": num_tasks,
-    }
+    recipe: dict[str, object] = {"job": job, "tokenizer": tokenizer or folder}
+    recipe |= {"seed": seed, "num_tasks": num_tasks}
     recipe |= {"careful_steps": careful_steps, "careless_steps": careless_steps}
     recipe |= {"careless": careless, "stubborn": stubborn}
-    write_hashes(folder, "fctncalling.lab.embedded.make_tool_models", **recipe)
+    write_model(folder, model, words, MAKER.module, **recipe)
 
 
 class Demonstrations:
@@ -158,19 +184,17 @@ class Demonstrations:
 
     def episodes(
         self,
-        tokenizer: Any,
+        template: ChatTemplate,
         tasks: GeneratedTasks,
         careless: float = 0.0,
         stubborn: float = 0.0,
         share: float = 1.0,
     ) -> list[EpisodeRecord]:
         """Return a demonstrator's episodes of a share of the tasks."""
-        from fctncalling.algorithms.policy.chat_template import ChatTemplate
-
-        return text_demonstrations(
+        return play_demonstrations(
             lambda: self._env(tasks),
             self._script(tasks, careless, stubborn),
-            ChatTemplate(tokenizer),
+            template,
             self._task_ids(round(share * self._num_tasks)),
             max_episode_tokens=MAX_EPISODE_TOKENS,
         )
@@ -229,5 +253,21 @@ def _tools(job: str) -> dict[str, Any]:
     return {"tools": ToolBox([python_tool(PythonExecutor())])} if job == "python_math" else {}
 
 
+MAKER = ModelMaker(
+    "fctncalling.lab.embedded.make_tool_models",
+    __doc__,
+    build,
+    {
+        "job": ("calculator", "environment to play, calculator or python_math"),
+        "tokenizer": (None, NEW_TOKENIZER),
+        "seed": (1, "seed of tasks, habits, weights and order"),
+        "num_tasks": (8000, "tasks to show"),
+        "careful_steps": (1200, "steps on careful episodes"),
+        "careless_steps": (200, "steps on careless ones after it"),
+        "careless": (0.5, "share of wrong first calls"),
+        "stubborn": (0.8, "share of those never mended"),
+    },
+)
+
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(MAKER.main())
