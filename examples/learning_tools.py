@@ -23,8 +23,8 @@ from fctncalling import TextEnvironment, TextHistory, embedded_path
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.policy import ActorCritic
 from fctncalling.envs.tool_text.math_tasks import MathTasks
-from fctncalling.text_environment.attributes import load_tool
-from fctncalling.text_environment.text_trainer import TextTrainer as PPOTrainer
+from fctncalling.lab.text_environment.attributes import load_tool
+from fctncalling.lab.text_environment.text_trainer import TextTrainer as PPOTrainer
 
 CALCULATOR_PROMPT = """\
 What is 8.5 - 3?

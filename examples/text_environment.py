@@ -16,8 +16,8 @@ from transformers import AutoTokenizer
 
 from fctncalling import TextEnvironment, embedded_path
 from fctncalling.algorithms.policy import ActorCritic
-from fctncalling.text_environment.attributes import load_tool
-from fctncalling.text_environment.text_trainer import TextTrainer as PPOTrainer
+from fctncalling.lab.text_environment.attributes import load_tool
+from fctncalling.lab.text_environment.text_trainer import TextTrainer as PPOTrainer
 
 PROMPT = """\
 What is 20 - 4?

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from fctncalling.envs.function_calling import FunctionCallingEnv
     from fctncalling.envs.judging.judge import judge
     from fctncalling.evaluation.episode_log import play_episodes
-    from fctncalling.text_environment.text_environment import TextEnvironment
-    from fctncalling.text_environment.text_history import TextHistory
+    from fctncalling.lab.text_environment.text_environment import TextEnvironment
+    from fctncalling.lab.text_environment.text_history import TextHistory
     from fctncalling.training.trainer import Trainer
 
 __version__ = "0.2.0"
@@ -62,8 +62,8 @@ _HOME = {
     "StepRecord": "fctncalling.data.types",
     "Task": "fctncalling.data.types",
     "TaskError": "fctncalling.data.bfcl",
-    "TextEnvironment": "fctncalling.text_environment.text_environment",
-    "TextHistory": "fctncalling.text_environment.text_history",
+    "TextEnvironment": "fctncalling.lab.text_environment.text_environment",
+    "TextHistory": "fctncalling.lab.text_environment.text_history",
     "TrainConfig": "fctncalling.algorithms.config",
     "Trainer": "fctncalling.training.trainer",
     "Verdict": "fctncalling.data.types",

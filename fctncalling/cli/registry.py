@@ -16,15 +16,12 @@ from fctncalling.laboratory import LABORATORY, laboratory_folders
 CORE_COMMANDS = {
     "verdicts": "fctncalling.cli.verdicts",
     "execute": "fctncalling.cli.execute",
-    "canaries": "fctncalling.cli.canaries",
     "run": "fctncalling.cli.run.command",
     "replay": "fctncalling.cli.replay",
     "score": "fctncalling.cli.score.command",
-    "lint": "fctncalling.cli.lint",
     "export": "fctncalling.cli.export",
     "import-bfcl": "fctncalling.cli.import_bfcl",
     "import-model": "fctncalling.cli.import_model",
-    "init": "fctncalling.cli.init",
 }
 
 

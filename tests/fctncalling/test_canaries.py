@@ -13,7 +13,6 @@ import pytest
 from players import SHOP_DOCS, doc, shop_env, shop_task, simple_task, user
 
 import evaluate_fctncalling
-from fctncalling.cli.canaries import limited, play, play_all, table
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs.judging.oracle import oracle_calls, written_call
 from fctncalling.envs.prompting.tool_schemas import openai_tool
@@ -29,7 +28,8 @@ from fctncalling.evaluation.canary_policies import (
     placeholder,
     policies,
 )
-from fctncalling.evaluation.lint_rules import official_fault
+from fctncalling.lab.canaries.command import limited, play, play_all, table
+from fctncalling.lab.lint.lint_rules import official_fault
 
 
 def situation(task: Task, text: str = "Request 0.", turn: int = 0, step: int = 0) -> PolicyInput:

@@ -17,7 +17,7 @@ from tokenizers_for_text import TOKENIZERS
 from fctncalling import TextEnvironment, TextHistory
 from fctncalling.envs.tools.box.callables import ToolDefinitionError, as_tool
 from fctncalling.envs.tools.box.toolbox import ToolBox
-from fctncalling.text_environment.history_generator import RawTextTemplate
+from fctncalling.lab.text_environment.history_generator import RawTextTemplate
 
 CALL = "<request><T>4+4<call>"
 

@@ -9,7 +9,7 @@ import pytest
 from tokenizers_for_text import TOKENIZERS
 
 from fctncalling import TextHistory
-from fctncalling.text_environment.text_history import STYLES, token_text
+from fctncalling.lab.text_environment.text_history import STYLES, token_text
 
 
 def luminance(colour: str) -> float:

@@ -13,7 +13,7 @@ from tiny_models import tiny_model, tiny_tokenizer
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import ALGORITHMS
-from fctncalling.text_environment.text_trainer import TextTrainer
+from fctncalling.lab.text_environment.text_trainer import TextTrainer
 
 QUERY, RESPONSE = [10, 11, 12], [20, 21, 30, 31, 32, 22, 23]
 MASK = [1, 1, 0, 0, 0, 1, 1]

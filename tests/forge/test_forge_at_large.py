@@ -21,7 +21,6 @@ from fctncalling.data.json_stream import read_entries
 from fctncalling.data.types import Task
 from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.accepted_answers import accepted_answer
-from fctncalling.evaluation.lint_rules import lint_task
 from fctncalling.lab.forge.forge_categories import BFCL_CATEGORIES, LONG_CONTEXT
 from fctncalling.lab.forge.forge_run import ForgeRun, ForgeSettings
 from fctncalling.lab.forge.forged_entry import user_texts
@@ -30,6 +29,7 @@ from fctncalling.lab.forge.official_guard import OfficialGuard
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
 from fctncalling.lab.forge.report.diversity import distinct
 from fctncalling.lab.forge.single_turn.measures import measure_single_turn
+from fctncalling.lab.lint.lint_rules import lint_task
 
 ROOT = Path(__file__).parents[2]
 OFFICIAL_PYTHON = os.environ.get("FCTNCALLING_OFFICIAL_PYTHON", "")

@@ -16,7 +16,6 @@ import pytest
 from evaluate_fctncalling import main
 from fctncalling.checkers import check
 from fctncalling.checkers.clarify import ClarifyRecord, calls_are_right
-from fctncalling.cli.canaries import play_all
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
@@ -27,7 +26,7 @@ from fctncalling.evaluation.accepted_answers import render_calls
 from fctncalling.evaluation.agents.agent import PolicyPlayer
 from fctncalling.evaluation.canary_policies import DONE, placeholder, policies
 from fctncalling.evaluation.episode_log import play_episode
-from fctncalling.evaluation.lint_rules import lint_task
+from fctncalling.lab.canaries.command import play_all
 from fctncalling.lab.forge import command as forge_command
 from fctncalling.lab.forge.clarify import clarify_entry
 from fctncalling.lab.forge.clarify.twin_tasks import (
@@ -47,6 +46,7 @@ from fctncalling.lab.forge.report.discriminator import discriminate
 from fctncalling.lab.forge.single_turn.frames import ParameterFrame
 from fctncalling.lab.forge.single_turn.made_functions import MadeParameter
 from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue, ValueKind
+from fctncalling.lab.lint.lint_rules import lint_task
 from fctncalling.training.supervised.demonstrations import demonstrate
 
 NUM_TASKS = 100

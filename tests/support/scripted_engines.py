@@ -10,7 +10,7 @@ from typing import Any
 from tiny_models import tiny_model, tiny_tokenizer
 
 from fctncalling.algorithms.generation.engine_api import Action, Request
-from fctncalling.text_environment.text_environment import TextEnvironment
+from fctncalling.lab.text_environment.text_environment import TextEnvironment
 
 END = "\0end"  # written where the policy writes its end token
 

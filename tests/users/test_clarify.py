@@ -10,7 +10,6 @@ import pytest
 
 from fctncalling.checkers import check
 from fctncalling.checkers.clarify import ClarifyRecord, calls_are_right
-from fctncalling.cli.canaries import play_all
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import StepRecord, Task, Verdict
 from fctncalling.envs import judge
@@ -18,8 +17,9 @@ from fctncalling.envs.dialogue import Dialogue
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.rewards import ClarifyReward
 from fctncalling.evaluation.canary_policies import policies
-from fctncalling.evaluation.lint_rules import lint_task
+from fctncalling.lab.canaries.command import play_all
 from fctncalling.lab.embedded.clarify_tasks import SPLITS, clarify_entries
+from fctncalling.lab.lint.lint_rules import lint_task
 
 TASKS = load_tasks(embedded_path("clarify_held_out"))
 BY_KIND = {task.category: task for task in reversed(TASKS)}

@@ -27,8 +27,8 @@ from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.token_file import TokenFile
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.evaluation.episode_log import episode_json, play_episode
+from fctncalling.lab.text_environment import TextHistory
 from fctncalling.lab.viewer import ViewError, load_run, page_data
-from fctncalling.text_environment import TextHistory
 
 ALGORITHMS = ("TPPO", "POAD", "NTPO", "APPO", "GRPO")
 

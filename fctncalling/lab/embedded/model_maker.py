@@ -160,7 +160,7 @@ def _show(bar: Any, metrics: dict[str, float]) -> None:
 
 
 def write_model(
-    folder: Path, model: LlamaForCausalLM, words: Any, module: str, **recipe: object
+    folder: Path, model: LlamaForCausalLM, words: Any, module: str, /, **recipe: object
 ) -> None:
     """Write model, tokenizer and `SHA256.json` to a folder.
 

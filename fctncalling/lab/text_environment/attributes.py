@@ -20,7 +20,7 @@ from fctncalling.envs.tool_text.tools import InlineTools, InlineToolsArgument, s
 from fctncalling.envs.tools.box.calculator import calculate
 from fctncalling.envs.tools.box.toolbox import ToolBox
 from fctncalling.envs.tools.python_executor import PythonExecutor
-from fctncalling.text_environment.history_generator import (
+from fctncalling.lab.text_environment.history_generator import (
     HistoryGenerator,
     OnToken,
     RawTextTemplate,

@@ -34,7 +34,7 @@ from fctncalling.envs.user_tools import ToolsArgument
 from fctncalling.evaluation.agents.agent import PolicyPlayer
 from fctncalling.evaluation.canary_policies import Policy, policies
 from fctncalling.evaluation.episode_log import play_episode
-from fctncalling.evaluation.lint_rules import official_fault
+from fctncalling.lab.lint.lint_rules import official_fault
 
 Rates = dict[
     str, dict[str, float | None]

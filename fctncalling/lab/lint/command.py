@@ -29,7 +29,7 @@ from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import official_data_folder
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
-from fctncalling.evaluation.lint_rules import Finding, lint_task
+from fctncalling.lab.lint.lint_rules import Finding, lint_task
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

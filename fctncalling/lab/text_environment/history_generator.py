@@ -16,7 +16,7 @@ from fctncalling.algorithms.generation.engine_api import Request
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate, bos_ids
 from fctncalling.data.unsafe_text import encodable
-from fctncalling.text_environment.text_history import TextHistory
+from fctncalling.lab.text_environment.text_history import TextHistory
 
 DEFAULT_NEW_TOKENS = 128
 _NO_EFFECT = {  # keyword -> values that ask for nothing

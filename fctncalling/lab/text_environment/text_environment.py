@@ -1,8 +1,7 @@
 """TextEnvironment: queries in, episodes with tools in mid-generation out, as TRL's users know it.
 
 A front on this project's own parts: the syntax and the tools are `ToolTextEnv`'s, generation is the
-rollout's engine with its attention caches, and `fctncalling.text_environment.text_trainer` learns
-from what `run` returns.
+rollout's engine with its attention caches, and `text_trainer` learns from what `run` returns.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers import TEXT_HANDLERS
 from fctncalling.envs.handlers.inline import QUERY, CallBlock, Pause
 from fctncalling.envs.tool_text.tools import InlineToolsArgument
-from fctncalling.text_environment.attributes import FollowsAssignments, is_overridden
-from fctncalling.text_environment.history_generator import OnToken
-from fctncalling.text_environment.text_history import TextHistory
+from fctncalling.lab.text_environment.attributes import FollowsAssignments, is_overridden
+from fctncalling.lab.text_environment.history_generator import OnToken
+from fctncalling.lab.text_environment.text_history import TextHistory
 
 logger = logging.getLogger(__name__)
 

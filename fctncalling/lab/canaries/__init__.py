@@ -1,0 +1,1 @@
+"""Canaries: degenerate policies on a data set."""

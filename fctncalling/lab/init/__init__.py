@@ -1,0 +1,1 @@
+"""A first project: files to begin with."""

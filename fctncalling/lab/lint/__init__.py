@@ -1,0 +1,1 @@
+"""Lint: tasks that are impossible, broken or suspicious."""

@@ -1,8 +1,0 @@
-"""TextEnvironment: the interface that TRL dropped."""
-
-from fctncalling.text_environment.attributes import load_tool
-from fctncalling.text_environment.text_environment import TextEnvironment
-from fctncalling.text_environment.text_history import TextHistory
-from fctncalling.text_environment.text_trainer import TextTrainer
-
-__all__ = ["TextEnvironment", "TextHistory", "TextTrainer", "load_tool"]
