@@ -26,9 +26,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.episodes import FIELDS, EpisodeRecord, TokenRecord
 from fctncalling.algorithms.minibatches import microbatches, plan_minibatches
-from fctncalling.algorithms.packed_row import FIELDS
 from fctncalling.algorithms.policy import token_logprobs
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.sparse_forward import supports_sparse_forward

@@ -18,7 +18,7 @@ import numpy as np
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.generation.engine_api import Engine
 from fctncalling.algorithms.run.logs import episode_json
-from fctncalling.data.replaced_file import replaced_file
+from fctncalling.data.paths import replaced_file
 from fctncalling.lab.credit.estimators import by_the_trainer, by_values, group_values
 from fctncalling.lab.credit.fitted_critics import fitted_critics
 from fctncalling.lab.credit.grades import (
