@@ -8,6 +8,7 @@ from typing import Any
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.config.config_fields import BASIC, Flag, flags, format_value
 from fctncalling.algorithms.config.model_presets import PRESETS
+from fctncalling.cli.train_flags import CONFIG_SETTINGS
 from fctncalling.training.run_config import ENV_DEFAULTS, RunConfig
 
 MARK = "::: settings"  # the line of the page that gives way to the tables
@@ -36,6 +37,7 @@ def tables() -> Iterator[str]:
 
 def _row(flag: Flag) -> str:
     names = " ".join(f"`--{name}`" for name in (flag.name, *flag.aliases))
+    names += " (of `--config`)" if flag.name in CONFIG_SETTINGS else ""
     expected = f" Expected: {flag.expected}." if flag.choices or flag.base is not str else ""
     sentence = (flag.sentence + expected).replace("|", r"\|").replace("<", "&lt;")
     return f"| {names} | `{shown(flag.default)}` | {sentence} |"

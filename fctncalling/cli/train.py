@@ -21,7 +21,13 @@ from fctncalling.algorithms.config.idle_flags import idle_flag_notes
 from fctncalling.algorithms.config.model_presets import PRESETS
 from fctncalling.cli.shared.parser import BasicHelpAction, OneLineParser, missing_library
 from fctncalling.cli.shared.standard_streams import standard_streams
-from fctncalling.cli.train_flags import NAMES_ELSEWHERE, idle_run_flag_notes, read_config_file
+from fctncalling.cli.train_flags import (
+    CONFIG_SETTINGS,
+    NAMES_ELSEWHERE,
+    config_setting_notes,
+    idle_run_flag_notes,
+    read_config_file,
+)
 from fctncalling.data.bfcl import TaskError
 from fctncalling.envs.named_tools import find_modules_here
 from fctncalling.laboratory import laboratory_part
@@ -110,6 +116,7 @@ def _start(namespace: argparse.Namespace, words: Sequence[str]) -> int:
         )
         given = given_flags(words)
         notes = idle_flag_notes(config, given) + idle_run_flag_notes(config, run_config, given)
+        notes += config_setting_notes(given)
         if run_config.plan != "off":
             return _print_plan(config, run_config)
         announce(*(f"Note: {note}." for note in notes))
@@ -194,7 +201,7 @@ def build_parser() -> argparse.ArgumentParser:
         default=argparse.SUPPRESS,
         help="Show the basic settings.",
     )
-    parser.add_argument("--help-all", action="help", help="Show every setting.")
+    parser.add_argument("--help-all", action="help", help="Show every flag.")
     parser.add_argument(
         "--config",
         metavar="FILE",
@@ -203,6 +210,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add_arguments(parser)
     config_fields.add_arguments(parser, RunConfig)
+    for action in parser._actions:
+        if action.dest in CONFIG_SETTINGS:
+            action.help = argparse.SUPPRESS
     return parser
 
 
