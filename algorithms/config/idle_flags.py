@@ -45,7 +45,7 @@ RULES = (
     Rule(
         (
             *("critic", "critic_head", "team_critic", "group_baseline"),
-            *("critic_layers", "value_bins"),
+            *("critic_layers", "critic_sees", "value_bins"),
         ),
         _is_grpo,
         "a critic, which GRPO has none of",

@@ -106,9 +106,10 @@ def _check_roles(config: Settings) -> None:
         flags.append("--role_adapters")
         if not config.lora_r:
             raise SettingError("--role_adapters: needs --lora_r of at least 1, their rank")
-    if config.team_critic == "central" and config.critic == "head":
+    if config.critic_reads_apart and config.critic == "head":
+        flag = "--critic_sees truth" if config.critic_sees == "truth" else "--team_critic central"
         raise SettingError(
-            "--team_critic central: reads other rows than the policy does, which needs --critic "
+            f"{flag}: reads other rows than the policy does, which needs --critic "
             "full, or lora with --lora_r"
         )
     if flags and config.has_supervised_stage:
@@ -165,6 +166,11 @@ class TrainConfig(
     def frozen(self) -> tuple[str, ...]:
         """The roles that learn nothing."""
         return tuple(self.frozen_roles.split(",")) if self.frozen_roles else ()
+
+    @property
+    def critic_reads_apart(self) -> bool:
+        """Whether the critic reads rows of its own: a team's conversation, or the truth before."""
+        return self.team_critic == "central" or self.critic_sees == "truth"
 
     @property
     def roles_apart(self) -> bool:

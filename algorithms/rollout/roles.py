@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, RowArrays, TokenRecord
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
@@ -22,9 +22,19 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate
 def add_joint_rows(
     episodes: Sequence[EpisodeRecord], config: TrainConfig, template: ChatTemplate
 ) -> None:
-    """With --team_critic central, give each row its joint row, in place; a role has one row."""
-    for episode in episodes if config.team_critic == "central" else ():
-        state = template.encode_untrusted(episode.state)
+    """Give each row what a critic of --team_critic central or --critic_sees truth reads, in place.
+
+    A role has one row.
+    """
+    truth = config.critic_sees == "truth"
+    if truth and all(episode.ground_truth is None for episode in episodes):
+        raise SettingError(
+            f"--critic_sees truth: the info of {len(episodes)} episodes has no ground_truth at "
+            "their end; leave it out, or let the environment give one"
+        )
+    for episode in episodes if config.critic_reads_apart else ():
+        known = f"{episode.ground_truth or []}\n" if truth else ""
+        state = template.encode_untrusted(episode.state + known)
         _add(episode, state[: config.max_episode_tokens])
 
 

@@ -24,6 +24,7 @@ FIXED_SETTINGS = (
     "critic_head",
     "critic_hidden",
     "critic_layers",
+    "critic_sees",
     "value_bins",
     "value_low",
     "value_high",

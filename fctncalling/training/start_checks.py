@@ -64,19 +64,21 @@ def check_prompt_style(style: str, template: ChatTemplate) -> None:
 def check_central_critic(
     config: TrainConfig, policy: ActorCritic, template: ChatTemplate, num_roles: int
 ) -> None:
-    """Raise SettingError where --team_critic central could not read the team's conversation."""
-    if config.team_critic != "central":
+    """Raise SettingError where a critic could not read rows of its own."""
+    if not config.critic_reads_apart:
         return
+    flag = "--critic_sees truth" if config.critic_sees == "truth" else "--team_critic central"
+    num_roles = max(num_roles, 1)
     if not template.append_only:
         raise SettingError(
-            "--team_critic central: this model's chat template rewrites its history, so that no "
+            f"{flag}: this model's chat template rewrites its history, so that no "
             "one conversation can be read in order of time; give --chat_template FILE that does not"
         )
     longest = (num_roles + 1) * config.max_episode_tokens  # each role's row, and the state
     positions = getattr(policy.model.config, "max_position_embeddings", None)
     if positions is not None and positions < longest:
         raise SettingError(
-            f"--team_critic central: reads up to {longest} tokens, {num_roles + 1} times "
+            f"{flag}: reads up to {longest} tokens, {num_roles + 1} times "
             f"--max_episode_tokens, the model {positions} at most; lower --max_episode_tokens"
         )
 

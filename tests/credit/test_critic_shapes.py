@@ -1,4 +1,4 @@
-"""Shapes of the value head: several layers as its input, and bins of returns as its output."""
+"""What the critic reads and says: several layers, the truth in front, bins of returns."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import pytest
 import torch
 from token_worlds import CPU, episode, gradient, settings, some_episodes, tiny_policy
 from torch import Tensor, nn
+from transformers import AutoTokenizer
 
 from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.losses import binned_value_loss
+from fctncalling.algorithms.minibatches import prepare_passes
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing
+from fctncalling.algorithms.rollout.roles import add_joint_rows
+from fctncalling.data.bfcl import embedded_path
 
 CENTRES = [0.0, 0.25, 0.5, 0.75, 1.0]
 
@@ -95,3 +100,31 @@ def test_bins_need_a_range() -> None:
     for wrong in ({"value_bins": 1}, {"value_bins": 5, "value_high": 0.0}):
         with pytest.raises(SettingError, match="--value_bins"):
             TrainConfig(**wrong)
+
+
+def test_a_critic_of_its_own_reads_the_truth_in_front_and_the_policy_does_not() -> None:
+    template = ChatTemplate(AutoTokenizer.from_pretrained(str(embedded_path("model"))))
+    policy = tiny_policy(critic_head="linear").eval()
+    policy.model.resize_token_embeddings(len(template.tokenizer))
+    nn.init.normal_(policy.value_head.out.weight)
+    policy.add_critic_model()
+    config = settings(critic="full", critic_sees="truth")
+    record = episode([(2, 0.0), (1, 1.0)], terminated=True)
+    row = record.rows[0]
+    plain = policy(*build_experience([record], CPU).batch([0])[0])
+    with pytest.raises(SettingError, match="has no ground_truth"):
+        add_joint_rows([record], config, template)
+    record.ground_truth = [["cd(folder='a')"]]
+    add_joint_rows([record], config, template)
+    truth = template.encode_untrusted("[[\"cd(folder='a')\"]]\n")
+    batch = prepare_passes(build_experience([record], CPU), policy, config).batch([0])[0]
+    outputs = policy(*batch)
+    read = torch.tensor([truth + list(row.ids)])
+    assert policy.critic_model is not None
+    states = policy.critic_model(input_ids=read).last_hidden_state[0]
+    before = torch.tensor(row.acted).nonzero().squeeze(1) - 1
+    assert torch.allclose(outputs.values, policy.value_head(states[before + len(truth)]), atol=1e-5)
+    assert torch.equal(outputs.logprobs, plain.logprobs)
+    assert not torch.allclose(outputs.values, plain.values, atol=1e-3)
+    with pytest.raises(SettingError, match="--critic_sees truth: reads other rows"):
+        TrainConfig(critic_sees="truth")

@@ -25,6 +25,12 @@ class CriticSettings:
         "have read and said so far.",
         choices=("shared", "per_role", "central"),
     )
+    critic_sees: str = field(
+        "episode",
+        "What the critic reads: the episode as the policy does, or a row of its own with the "
+        "task's truth (info ground_truth) in front, which the policy never sees.",
+        choices=("episode", "truth"),
+    )
     critic_warmup_episodes: int = field(
         0,
         "Episodes of as many distinct tasks, as far as there are so many, that the start policy "

@@ -30,6 +30,9 @@ def trainer_estimators(config: TrainConfig) -> dict[str, TrainConfig]:
         kl_coef=0.0,
         permute_advantages=False,
         group_credit="episode",
+        critic_warmup_episodes=0,
+        critic_window_updates=0,
+        init_critic_from=None,
     )
     found = {
         name: replace(plain, algorithm_name=name)

@@ -17,6 +17,7 @@ import numpy as np
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.generation.engine_api import Engine
+from fctncalling.algorithms.rollout.roles import add_joint_rows
 from fctncalling.algorithms.run.logs import episode_json
 from fctncalling.data.paths import replaced_file
 from fctncalling.lab.credit.estimators import by_the_trainer, by_values, group_values
@@ -79,6 +80,7 @@ def grade_run(
     truth = measure_truth(run.player, run.task_ids, progress)
     truth.cpu_seconds = time.process_time() - started
     progress("estimators")
+    add_joint_rows(truth.episodes, run.config, run.player.template)
     estimates, critic = by_the_trainer(run.policy, truth, run.config)
     values = group_values(truth)
     values["critic"] = critic
@@ -166,7 +168,8 @@ def checkpoint_of(folder: Path, update: int | None) -> Path:
     there = sorted(int(path.name[7:]) for path in checkpoints.glob("update_*"))
     listed = ", ".join(map(str, there)) or "none"
     raise CreditError(
-        f"--update {update}: {folder} has no such checkpoint; there: {listed} "
+        f"{'' if update is None else f'--update {update}: '}{folder} has no such checkpoint; "
+        f"there: {listed} "
         "(--save_interval says which are saved; the newest two stay, and the best)"
     )
 
@@ -174,7 +177,7 @@ def checkpoint_of(folder: Path, update: int | None) -> Path:
 def _single(player: BranchPlayer) -> BranchPlayer:
     """Return a player of one episode a task: critics lack distinct tasks, not episodes."""
     single = replace(player.settings, group_size=1, seed=player.settings.seed + 7)
-    return BranchPlayer(player._make_env, player._open_engine, player._template, single)
+    return BranchPlayer(player._make_env, player._open_engine, player.template, single)
 
 
 def _table(

@@ -113,7 +113,7 @@ class BranchPlayer:
         self.settings = settings
         self._make_env = make_env
         self._open_engine = open_engine
-        self._template = template
+        self.template = template
 
     def play(
         self, origins: Mapping[str, Any], seed: int, group_size: int = 1
@@ -127,7 +127,7 @@ class BranchPlayer:
                 episodes = collect(
                     envs,
                     engine,
-                    self._template,
+                    self.template,
                     list(origins),
                     max_episode_tokens=self.settings.max_episode_tokens,
                     seed=seed,
