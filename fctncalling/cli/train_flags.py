@@ -256,14 +256,14 @@ RULES = (
 
 # No recipe, benchmark or example gives these as flags. Until version 0.4 they work, unlisted.
 CONFIG_SETTINGS = (
-    *("adam_beta1", "adam_beta2", "adam_eps", "agent_timeout_s", "base_dtype"),
-    *("cast_lm_head_to_fp32", "critic_hidden", "cut_patience", "dual_clip"),
-    *("entropy_coef_step", "eval_samples", "huber_delta", "kl_mode", "lam_value"),
-    *("lora_targets", "loss_token_divisor", "normalize_rewards", "overlong_buffer"),
-    *("overlong_penalty", "replay_arrivals", "reward_scale", "sft_final_lr_share"),
-    *("sft_save_interval", "sft_warmup_share", "tool_deadline_s"),
-    *("truncation_bootstrap", "vllm_logprob_tolerance", "vllm_patience_s"),
-    *("wait_for_tools"),
+    *("adam_beta1", "adam_beta2", "adam_eps", "agent_timeout_s"),
+    *("base_dtype", "cast_lm_head_to_fp32", "critic_hidden", "cut_patience"),
+    *("dual_clip", "entropy_coef_step", "eval_samples", "huber_delta"),
+    *("kl_mode", "lam_value", "lora_targets", "loss_token_divisor"),
+    *("normalize_rewards", "overlong_buffer", "overlong_penalty", "replay_arrivals"),
+    *("reward_scale", "sft_final_lr_share", "sft_save_interval", "sft_warmup_share"),
+    *("tool_deadline_s", "truncation_bootstrap"),
+    *("vllm_logprob_tolerance", "vllm_patience_s", "wait_for_tools"),
 )
 """Settings of --config alone, in Python fields of TrainConfig or RunConfig like the others."""
 
