@@ -6,7 +6,7 @@ files; where those need more than Python, in an environment of its own:
   pip download --no-deps tinker-cookbook==0.6.1 && unzip -q tinker_cookbook*.whl -d /tmp/tinker
   git clone https://github.com/rllm-org/rllm /tmp/rllm        # 9beb6e0f
   python -m venv /tmp/inspect && /tmp/inspect/bin/pip install inspect-ai==0.3.285
-  /tmp/inspect/bin/pip install --no-deps inspect-evals==0.28.0 bfcl-eval==2026.3.23 mpmath==1.3.0
+  /tmp/inspect/bin/pip install --no-deps inspect-evals==0.26.0 bfcl-eval==2026.3.23 mpmath==1.3.0
   git clone https://github.com/qiancheng0/ToolRL /tmp/toolrl  # 8cee13ec
 
   fctncalling conformance --category simple_python --scorer \\
@@ -31,6 +31,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -110,22 +111,19 @@ def toolrl(root: str) -> Valid:
 
 def inspect(root: str) -> Valid:
     """inspect_evals: tool calls; in several turns what they return when they are made."""
-    from inspect_ai.model import ChatMessageAssistant
-    from inspect_ai.tool import ToolCall
-
-    scorer = loaded(root, "inspect_evals/bfcl/score/scorer.py")
-    turns = loaded(root, "inspect_evals/bfcl/score/multi_turn_scorer.py")
-    from inspect_evals.bfcl import backends
-    from inspect_evals.bfcl.utils.task_categories import CATEGORIES
-
+    model, tool = import_module("inspect_ai.model"), import_module("inspect_ai.tool")
+    backends = import_module("inspect_evals.bfcl.backends")
+    scorer = import_module("inspect_evals.bfcl.score.scorer")
+    turns = import_module("inspect_evals.bfcl.score.multi_turn_scorer")
+    kinds = import_module("inspect_evals.bfcl.utils.task_categories").CATEGORIES
     backends.setup_backend_classes(official_tools(Path(root)))
 
     def single(line: dict[str, Any], how: str) -> bool:
         calls = [
-            ToolCall(id=str(index), function=each["name"], arguments=each["arguments"])
+            tool.ToolCall(id=str(index), function=each["name"], arguments=each["arguments"])
             for index, each in enumerate(line["answer"]["calls"] or ())
         ]
-        message = ChatMessageAssistant(content=line["answer"]["text"], tool_calls=calls)
+        message = model.ChatMessageAssistant(content=line["answer"]["text"], tool_calls=calls)
         metadata = {
             "tools": line["task"]["function"],
             "parsed_ground_truth": line["task"]["ground_truth"] or [],
@@ -133,7 +131,7 @@ def inspect(root: str) -> Valid:
         state = SimpleNamespace(messages=[message], metadata=metadata)
         if how in ("relevance", "irrelevance"):
             return bool(getattr(scorer, f"{how}_match")(state, None).value)
-        return bool(scorer.ast_match(state, None, CATEGORIES[line["category"]]).value)
+        return bool(scorer.ast_match(state, None, kinds[line["category"]]).value)
 
     def several(line: dict[str, Any]) -> bool:
         task, is_long = line["task"], "long_context" in line["category"]
@@ -158,7 +156,7 @@ def inspect(root: str) -> Valid:
         return bool(turns.multi_turn_match(SimpleNamespace(metadata=metadata), None).value)
 
     def valid(line: dict[str, Any]) -> bool:
-        how = CATEGORIES[line["category"]].matching_function
+        how = kinds[line["category"]].matching_function
         return several(line) if how == "multi_turn" else single(line, how)
 
     return valid
@@ -173,7 +171,7 @@ def made(methods: dict[str, Any], call: dict[str, Any]) -> Any:
 
 
 def official_tools(packages: Path) -> Path:
-    """Return a folder with the official tools of an installed bfcl-eval, as inspect_evals has them."""
+    """Return a folder of an installed bfcl-eval's tools, as inspect_evals lays them out."""
     inside = "bfcl_eval.eval_checker.multi_turn_eval.func_source_code."
     folder = Path(tempfile.mkdtemp())
     for file in (packages / inside.replace(".", "/")).glob("*.py"):

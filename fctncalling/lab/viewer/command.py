@@ -2,8 +2,8 @@
 
 RUN is the folder of a training run, also of one that is going on or has crashed, the output of
 `run` (JSON Lines), one file of a run's episodes, or text histories. Token lanes need the run's
-token files (fctncalling train --log_tokens_interval). The page loads nothing and needs no
-server. Exit code 0, or 2 if RUN cannot be read.
+token files (fctncalling train --log_tokens_interval). --format reads the rollout dumps of another
+trainer. The page loads nothing and needs no server. Exit code 0, or 2 if RUN cannot be read.
 
 example:
   fctncalling view results/check/embedded/embedded/TPPO --worst 32
@@ -32,9 +32,17 @@ from fctncalling.cli.shared.tool_flags import (
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task
-from fctncalling.lab.viewer import ViewError, compared_runs, load_run, page_data, write_page
+from fctncalling.lab.viewer import (
+    ViewError,
+    compared_runs,
+    load_dump,
+    load_run,
+    page_data,
+    write_page,
+)
 from fctncalling.lab.viewer.page_data import MAX_EPISODES
-from fctncalling.lab.viewer.run_files import runs_below
+from fctncalling.lab.viewer.rollout_dumps import FORMATS
+from fctncalling.lab.viewer.run_files import LoadedRun, runs_below
 
 COMMAND = "view"
 
@@ -53,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder of a training run, or .jsonl[.gz] file; several, or a folder of runs, are "
         "compared, and the page is of the first (in a folder the newest)",
     )
+    add("--format", choices=FORMATS, help="RUN is that trainer's rollout dump, or a folder of them")
     add("--update", type=int, metavar="N", help="default: the last one with a token file")
     add(
         "--worst",
@@ -87,15 +96,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _make(args: argparse.Namespace, output: Path) -> None:
-    paths = [run for path in args.run for run in runs_below(path)]
-    loaded = load_run(paths[0], args.update)
+    paths = args.run if args.format else [run for path in args.run for run in runs_below(path)]
+    loaded = _loaded(args, paths[0], args.update)
     task_of = _TaskOfEpisode(args, loaded.config)
     data = page_data(loaded, task_of, args.worst)
-    if loaded.kind != "histories":
+    if loaded.kind in ("training", "answers"):
         files = ["--input", str(loaded.episodes_file.resolve())]
         data["replay"] = shlex.join(["fctncalling", "replay", *files, *task_of.replay_flags()])
     if len(paths) > 1:
-        data["compared"] = compared_runs([loaded, *(load_run(path) for path in paths[1:])])
+        data["compared"] = compared_runs([loaded, *(_loaded(args, path) for path in paths[1:])])
     size = write_page(output, data)
     for note in loaded.notes:
         print(f"note: {note}", file=sys.stderr)
@@ -104,6 +113,10 @@ def _make(args: argparse.Namespace, output: Path) -> None:
         print(json.dumps({"page": str(output), "episodes": count, "bytes": size}), flush=True)
         return
     print(f"{output}: {count} episodes, {math.ceil(size / 1000):,} kB", flush=True)
+
+
+def _loaded(args: argparse.Namespace, path: Path, update: int | None = None) -> LoadedRun:
+    return load_dump(path, args.format, update) if args.format else load_run(path, update)
 
 
 def _follow(args: argparse.Namespace, output: Path) -> None:
@@ -123,7 +136,7 @@ def _follow(args: argparse.Namespace, output: Path) -> None:
 
 def _state(paths: Sequence[Path], output: Path) -> list[tuple[str, int, int]]:
     """Return size and time of each file that a page is made of."""
-    parts = ("episodes/*.jsonl", "tokens/*.npz", "*.jsonl", "*.json")
+    parts = ("episodes/*.jsonl", "tokens/*.npz", "*.jsonl", "*.json", "*.parquet")
     runs = [run for path in paths for run in runs_below(path)]
     files = [run for run in runs if not run.is_dir()]
     files += [each for part in parts for run in runs for each in run.glob(part)]

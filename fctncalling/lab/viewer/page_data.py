@@ -112,7 +112,7 @@ def page_data(run: LoadedRun, find_task: FindTask, worst: int | None = None) -> 
         "metrics": [_metrics(line) for line in run.metrics],
         "alarms": run.alarms,
         "notes": run.notes,
-        "checks": checks,
+        "checks": checks or run.checks,
         "pieces": run.tokens.header["pieces"] if run.tokens else {},
         "episodes": list(seen.chosen.values()),
         "members": seen.members,

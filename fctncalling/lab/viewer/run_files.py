@@ -11,9 +11,10 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO, cast
 
 from fctncalling.data.token_file import (
     TokenFile,
@@ -21,6 +22,7 @@ from fctncalling.data.token_file import (
     read_token_file,
     token_file_path,
 )
+from fctncalling.lab.viewer.parquet_lines import parquet_lines
 
 Record = dict[str, Any]
 MAX_LINE = 1 << 26
@@ -41,36 +43,38 @@ class Expected(NamedTuple):
     fields: Mapping[str, Expected] | None = None  # of each object of a list
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether a value of JSON is a number that a page can show."""
     return isinstance(value, float) or (isinstance(value, int) and abs(value) < 1e15)
 
 
-def _list_of(test: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def list_of(test: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Return the test of a list by that of its members."""
     return lambda value: isinstance(value, list) and all(map(test, value))
 
 
 def _is_span(value: Any) -> bool:
-    return _list_of(lambda each: isinstance(each, int))(value) and len(value) == 2
+    return list_of(lambda each: isinstance(each, int))(value) and len(value) == 2
 
 
 def _is_verdict(value: Any) -> bool:
     turns = value.get("per_turn") or [] if isinstance(value, dict) else None
-    return _list_of(lambda each: isinstance(each, bool))(turns) and isinstance(
+    return list_of(lambda each: isinstance(each, bool))(turns) and isinstance(
         value.get("error_type"), str | None
     )
 
 
 _TEXT = Expected("a text", lambda value: isinstance(value, str))
-_NUMBER = Expected("a number", _is_number)
+_NUMBER = Expected("a number", is_number)
 _NUMBERS = Expected(
     "an object of numbers",
-    lambda value: isinstance(value, dict) and all(map(_is_number, value.values())),
+    lambda value: isinstance(value, dict) and all(map(is_number, value.values())),
 )
 _INDEX = Expected("a number from 0", lambda value: type(value) is int and 0 <= value < 1e6)
 _LIST = Expected("a list", lambda value: isinstance(value, list))
-_OBJECTS = Expected("a list of objects", _list_of(lambda each: isinstance(each, dict)))
-_CALLS = Expected("a list of calls", _list_of(lambda each: isinstance(each, str | dict)))
-_INTEGERS = Expected("a list of integers", _list_of(lambda each: type(each) is int))
+_OBJECTS = Expected("a list of objects", list_of(lambda each: isinstance(each, dict)))
+_CALLS = Expected("a list of calls", list_of(lambda each: isinstance(each, str | dict)))
+_INTEGERS = Expected("a list of integers", list_of(lambda each: type(each) is int))
 _STEP_TYPES = {
     "turn": _INDEX,
     "calls": _CALLS,
@@ -94,7 +98,7 @@ EPISODE_TYPES = {
 }
 """Fields of an episode that a page takes apart."""
 HISTORY_TYPES = {
-    "text_spans": Expected("a list of (first, end)", _list_of(_is_span), required=True),
+    "text_spans": Expected("a list of (first, end)", list_of(_is_span), required=True),
     "system_spans": _LIST,
     "reward": _NUMBER,
 }
@@ -125,7 +129,7 @@ class LoadedRun:
     """What a page is made of: one update's episodes, and the run around them."""
 
     path: Path  # as given
-    kind: str  # "training", "answers" (output of `run`) or "histories" (of a TextEnvironment)
+    kind: str  # "training", "answers" (output of `run`), "histories" (of text), "verl", "trl"
     episodes: Iterable[Record]  # in the order of their file, each with its "line", from 1
     episodes_file: Path
     update: int | None = None
@@ -134,6 +138,7 @@ class LoadedRun:
     metrics: list[Record] = field(default_factory=list)
     alarms: list[Record] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    checks: list[Record] = field(default_factory=list)  # of a file without tokens
 
     @property
     def folder(self) -> Path | None:
@@ -223,9 +228,10 @@ def _record(text: str, types: Mapping[str, Expected]) -> tuple[Record, str]:
 
 def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield each line that is not blank with its number; of an endless one, more than MAX_LINE."""
-    opened = gzip.open if path.suffix == ".gz" else open
+    if path.exists() and not path.is_file():  # a device has no end
+        raise ViewError(f"{path}: expected a file")
     try:
-        with opened(path, "rt", encoding="utf-8") as file:
+        with _opened(path) as file:
             number = 0
             while text := file.readline(MAX_LINE + 1):
                 number += 1
@@ -236,6 +242,13 @@ def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
                     yield number, text
     except (OSError, EOFError, UnicodeError, zlib.error) as error:
         raise ViewError(f"{path}: cannot be read ({error})") from None
+
+
+def _opened(path: Path) -> AbstractContextManager[TextIO]:
+    if path.suffix == ".parquet":
+        return parquet_lines(path)
+    opened = gzip.open if path.suffix == ".gz" else open
+    return cast(TextIO, opened(path, "rt", encoding="utf-8"))
 
 
 def episode_files(folder: Path) -> list[tuple[str, int, Path]]:

@@ -1,0 +1,247 @@
+"""Do tool tokens move the credit of other trainers? Their own functions on the credit vectors.
+
+  pip download --no-deps verl==0.9.1 areal==1.0.4 && unzip -q verl*.whl -d /tmp/verl  # and so on
+  git clone https://github.com/NVIDIA-NeMo/RL /tmp/nemo_rl    # 7ea279abf
+  git clone https://github.com/THUDM/slime /tmp/slime         # 624b824a8
+  git clone https://github.com/radixark/miles /tmp/miles      # 31f1ca961
+  git clone https://github.com/NovaSky-AI/SkyRL /tmp/skyrl    # a9564572e
+
+  python benchmarks/peers/others_credit.py verl=/tmp/verl areal=/tmp/areal nemo_rl=/tmp/nemo_rl \\
+      miles=/tmp/miles slime=/tmp/slime skyrl=/tmp/skyrl
+
+prints two tables: what one tool token does (docs/conformance.md has it), and in which convention
+each function is exact. torch is the only package that the others' files need; whitening is off.
+TRL 1.16 has no critic and publishes no such function.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from others_file import loaded
+
+from fctncalling.algorithms.advantages import decomposed_gae
+from fctncalling.cli.shared.text_table import aligned
+from fctncalling.lab.conformance.credit_vectors import FILE
+
+Vector = dict[str, Any]
+Advantages = Callable[[Vector], torch.Tensor]
+TORCH = ("torch", "numpy")
+NUMBERS = ("rewards", "values", "written")
+
+
+def inputs_of(vector: Vector) -> list[torch.Tensor]:
+    """Return rewards, values and the mask of what the policy wrote, as numbers."""
+    nan = float("nan")
+    return [
+        torch.tensor(
+            [[nan if each is None else float(each) for each in row] for row in vector[key]]
+        )
+        for key in NUMBERS
+    ]
+
+
+def not_whitened(advantages: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Return advantages as they are."""
+    return advantages
+
+
+def ours(root: str) -> Advantages:
+    """TPPO: time passes between actions."""
+
+    def advantages(vector: Vector) -> torch.Tensor:
+        rewards, values, _ = inputs_of(vector)
+        masks = [torch.tensor(vector[key]) for key in ("written", "ends_action", "bootstrap")]
+        factors = {"gamma": vector["gamma"], "lam": vector["lam"]}
+        return decomposed_gae(rewards, values, *masks, **factors)[0]
+
+    return advantages
+
+
+def verl(root: str) -> Advantages:
+    """compute_gae_advantage_return."""
+    file = loaded(root, "verl/trainer/ppo/core_algos.py", TORCH)
+    file.verl_F.masked_whiten = not_whitened
+
+    def advantages(vector: Vector) -> torch.Tensor:
+        rewards, values, written = inputs_of(vector)
+        factors = (torch.tensor(vector["gamma"]), torch.tensor(vector["lam"]))
+        return file.compute_gae_advantage_return(rewards, values, written, *factors)[0]
+
+    return advantages
+
+
+def skyrl(root: str) -> Advantages:
+    """compute_gae_advantage_return."""
+    file = loaded(root, "skyrl/backends/skyrl_train/utils/ppo_utils.py", TORCH)
+    file.masked_whiten = not_whitened
+
+    def advantages(vector: Vector) -> torch.Tensor:
+        rewards, values, written = inputs_of(vector)
+        factors = (vector["gamma"], vector["lam"])
+        return file.compute_gae_advantage_return(rewards, values, written, *factors)[0]
+
+    return advantages
+
+
+def nemo_rl(root: str) -> Advantages:
+    """GeneralizedAdvantageEstimator's recursion, which takes a reward a token."""
+    file = loaded(root, "nemo_rl/algorithms/advantage_estimator.py", TORCH)
+
+    def advantages(vector: Vector) -> torch.Tensor:
+        own = SimpleNamespace(gae_gamma=vector["gamma"], gae_lambda=vector["lam"])
+        return file.GeneralizedAdvantageEstimator._compute_gae(own, *inputs_of(vector))[0]
+
+    return advantages
+
+
+def areal(root: str) -> Advantages:
+    """PPOActor's advantages: a prompt token before, an end behind; KL carries the tokens' rewards.
+
+    A row whose mask is full was cut: the value at its last token is the one after it.
+    """
+    file = loaded(root, "areal/trainer/ppo/actor.py", TORCH)
+
+    def advantages(vector: Vector) -> torch.Tensor:
+        rewards, values, written = inputs_of(vector)
+        none = torch.zeros(len(rewards), 1)
+        config = SimpleNamespace(
+            overlong_reward_penalty=False, use_decoupled_loss=True, recompute_logprob=False
+        )
+        actor = SimpleNamespace(
+            config=config,
+            reward_bias=0.0,
+            reward_scaling=1.0,
+            reward_clip=1.0,
+            reward_norm=None,
+            adv_norm=None,
+            kl_ctl=-1.0,
+            kl_estimator=lambda *_: torch.cat([rewards, none, none], 1),
+            mask_no_eos_with_zero=False,
+            discount=vector["gamma"],
+            gae_lambda=vector["lam"],
+        )
+        ids = torch.zeros(len(rewards), rewards.shape[1] + 2)
+        attended = torch.ones_like(ids)
+        after = torch.tensor(vector["bootstrap"])[:, None]
+        attended[:, -1:] = after != 0
+        data = {
+            "input_ids": ids,
+            "rewards": torch.zeros(len(rewards)),
+            "loss_mask": torch.cat([none, written, none], 1),
+            "logprobs": ids,
+            "attention_mask": attended,
+            "values": torch.cat([values, none, after], 1),
+        }
+        found = file.PPOActor._compute_advantages(actor, data)["advantages"]
+        return found[:, : rewards.shape[1]]
+
+    return advantages
+
+
+def slime(root: str) -> Advantages:
+    """vanilla_gae, which knows no mask."""
+    file = loaded(root, "slime/utils/ppo_utils.py", TORCH)
+
+    def advantages(vector: Vector) -> torch.Tensor:
+        rewards, values, _ = inputs_of(vector)
+        return file.vanilla_gae(rewards, values, vector["gamma"], vector["lam"])[0]
+
+    return advantages
+
+
+def miles(root: str) -> Advantages:
+    """get_advantages_and_returns_batch."""
+    file = loaded(root, "miles/backends/training_utils/loss_hub/math_utils.py", TORCH)
+    file.get_parallel_state = lambda: SimpleNamespace(cp=SimpleNamespace(size=1))
+
+    def advantages(vector: Vector) -> torch.Tensor:
+        rewards, values, written = inputs_of(vector)
+        lengths = [rewards.shape[1]] * len(rewards)
+        rows, _ = file.get_advantages_and_returns_batch(
+            lengths,
+            lengths,
+            list(values),
+            list(rewards),
+            [0.0] * len(rewards),
+            "thd",
+            None,
+            list(written),
+            vector["gamma"],
+            vector["lam"],
+            chunked=False,
+        )
+        return torch.stack(rows)
+
+    return advantages
+
+
+TRAINERS = {each.__name__: each for each in (ours, verl, areal, nemo_rl, miles, slime, skyrl)}
+
+
+def is_exact(vector: Vector, found: torch.Tensor, convention: str) -> bool:
+    """Whether advantages of written tokens are a convention's."""
+    rows = zip(found.tolist(), vector["expected"][convention], strict=True)
+    pairs = [pair for each in rows for pair in zip(*each, strict=True)]
+    return all(known is None or abs(given - known) < 1e-4 for given, known in pairs)
+
+
+def rows_of_tool_tokens(vectors: dict[str, Vector], advantages: Advantages) -> list[str]:
+    """Return what tool tokens do to the credit of the first action."""
+    written = torch.tensor(vectors["plain"]["written"])
+    plain = advantages(vectors["plain"])
+    more = advantages(vectors["tool_tokens"])
+    valued = advantages(vectors["tool_value"])
+    spread = advantages(vectors["tool_nan"])[written].isnan().any()
+    written_more = torch.tensor(vectors["tool_tokens"]["written"])
+    moved = (plain[written] - more[written_more]).abs().max().item()
+    leaked = (valued - plain)[written].abs().max().item()
+    worded = advantages(vectors["long_wording"])[0, 0].item()
+    return [
+        f"{moved:.2f}",
+        f"{leaked:.1f}",
+        "yes" if spread else "no",
+        f"{worded:.3f}",
+    ]
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(description="Credit of other trainers.")
+    parser.add_argument("trainer", nargs="*", metavar="NAME=FOLDER", help=", ".join(TRAINERS))
+    chosen = dict(each.split("=", 1) for each in parser.parse_args().trainer)
+    functions = {name: TRAINERS[name](root) for name, root in {"ours": "", **chosen}.items()}
+    made = json.loads(Path(FILE).read_text("utf-8"))["tokens"]
+    vectors = {each["name"]: each for each in made}
+    columns = [rows_of_tool_tokens(vectors, each) for each in functions.values()]
+    claims = (
+        "8 more tool tokens move credit by",
+        "a value of 100 on a tool token leaks",
+        "a NaN there spreads",
+        "credit of token 1 where both actions have 10 tokens",
+    )
+    rows = [[claim, *row] for claim, row in zip(claims, zip(*columns, strict=True), strict=True)]
+    print(aligned([["", *functions], *rows]), end="\n\n")
+    exact = []
+    for name, vector in vectors.items():
+        found = [each(vector) for each in functions.values()]
+        cells = [
+            "/".join(
+                each.removeprefix("between_")
+                for each in vector["expected"]
+                if is_exact(vector, rows, each)
+            )
+            for rows in found
+        ]
+        exact.append([name, *(cell or "neither" for cell in cells)])
+    print(aligned([["exact between", *functions], *exact]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,246 @@
+"""Rollout dumps of other trainers as episodes: verl's and TRL's.
+
+verl (`trainer.rollout_data_dir`) writes STEP.jsonl: prompt and response as text, and a score. TRL
+(`log_completions`) writes completions_STEP.parquet: prompt and completion, a column a reward
+function, the advantage. Neither has token ids, masks or values: a page of them has no lanes of
+tokens, and the checks are those that scores and advantages allow.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fctncalling.lab.viewer.run_files import (
+    Expected,
+    LoadedRun,
+    Record,
+    ViewError,
+    is_number,
+    list_of,
+    read_lines,
+)
+
+MAX_CHECKED = 100_000
+"""Episodes of which scores and advantages are compared."""
+TOLERANCE = 1e-3  # of TRL's advantages, in deviations
+_STEP_FILE = re.compile(r"(?:completions_)?(\d+)\.(?:jsonl|parquet)$")
+_BETWEEN = re.compile(r"\n(?:user|tool|ipython)\n(.*?)\n(?:assistant\n|$)", re.DOTALL)
+
+_TEXT = Expected("a text", lambda value: isinstance(value, str), required=True)
+_SAID = Expected(
+    "a text or a list of messages",
+    lambda value: isinstance(value, str) or list_of(lambda each: isinstance(each, dict))(value),
+    required=True,
+)
+_NUMBER = Expected("a number", is_number)
+
+
+class DumpFormat(NamedTuple):
+    """How one trainer's dump is read."""
+
+    types: dict[str, Expected]
+    episode: Callable[[Record], Record]
+
+
+def load_dump(path: Path, form: str, update: int | None = None) -> LoadedRun:
+    """Return a file of a dump, of a folder that of step `update` or the last one, as a run.
+
+    Raises ViewError for what holds no episode.
+    """
+    if not path.exists():
+        raise ViewError(f"{path}: there is no such file or folder")
+    if path.is_dir():
+        path = _step_file(path, update)
+    elif update is not None:
+        raise ViewError(f"--update {update}: {path} is a file; steps are those of a folder")
+    notes: list[str] = []
+    checks: list[Record] = []
+    episodes = DumpEpisodes(path, form, notes, checks)
+    if next(iter(episodes), None) is None:
+        fault = "; ".join([f"{path}: there is no episode in it", *notes[:1]])
+        raise ViewError(f"{fault}; expected a rollout dump of {form}")
+    return LoadedRun(path, form, episodes, path, notes=notes, checks=checks)
+
+
+def _step_file(folder: Path, update: int | None) -> Path:
+    found = {
+        int(match[1]): each for each in folder.iterdir() if (match := _STEP_FILE.match(each.name))
+    }
+    if not found or (update is not None and update not in found):
+        steps = ", ".join(map(str, sorted(found)[:20])) or "none"
+        raise ViewError(
+            f"{folder}: expected STEP.jsonl or completions_STEP.parquet"
+            f"{'' if update is None else f' of step {update}'}; there are: {steps}"
+        )
+    return found[max(found) if update is None else update]
+
+
+class DumpEpisodes:
+    """Episodes of a dump, read anew at each pass, whose end fills notes and checks."""
+
+    def __init__(self, path: Path, form: str, notes: list[str], checks: list[Record]) -> None:
+        self._path, self._form = path, form
+        self._notes, self._checks = notes, checks
+
+    def __iter__(self) -> Iterator[Record]:
+        types, episode = FORMATS[self._form]
+        self._notes.clear()
+        judged: list[_Judged] = []
+        for row in read_lines(self._path, self._notes, types):
+            record = {**episode(row), "line": row["line"], "category": self._form}
+            if len(judged) < MAX_CHECKED:
+                judged.append(_judged(record, row.get("advantage")))
+            yield record
+        self._notes.append(f"{self._form}'s dumps have texts and numbers, but no tokens to draw")
+        found = {"judged": _unjudged, "scores": _two_scores}
+        if any(each.advantage is not None for each in judged):
+            found["baseline"] = _no_baseline
+        stem = self._path.name.split(".")[0]
+        self._checks[:] = [
+            {
+                "check": name,
+                "findings": [
+                    {"check": name, "episode": f"{stem}:{line}", "token": None, "message": message}
+                    for line, message in check(judged)
+                ],
+            }
+            for name, check in found.items()
+        ]
+
+
+class _Judged(NamedTuple):
+    line: int
+    group: tuple[str, Any]  # prompt and step
+    answer: int  # a hash
+    score: float | None
+    advantage: float | None
+
+
+def _judged(record: Record, advantage: Any) -> _Judged:
+    texts = json.dumps([step["text"] for step in record["steps"]])
+    return _Judged(
+        record["line"],
+        (record["task_id"], record["seed"]),
+        zlib.crc32(texts.encode()),
+        record["return"],
+        None if record["invalid"] else advantage,
+    )
+
+
+def _unjudged(judged: Sequence[_Judged]) -> Iterator[tuple[int, str]]:
+    """Each episode has a finite score."""
+    for each in judged:
+        if each.score is None:
+            yield each.line, "no score: nobody judged it"
+
+
+def _two_scores(judged: Sequence[_Judged]) -> Iterator[tuple[int, str]]:
+    """One answer to one prompt has one score."""
+    first: dict[tuple[Any, int], _Judged] = {}
+    for each in judged:
+        other = first.setdefault((each.group, each.answer), each)
+        if None not in (each.score, other.score) and each.score != other.score:
+            yield (
+                each.line,
+                f"score {each.score:g}; line {other.line} says the same for {other.score:g}",
+            )
+
+
+def _no_baseline(judged: Sequence[_Judged]) -> Iterator[tuple[int, str]]:
+    """Advantages of a group sum to zero, and are zero where all scores are equal."""
+    groups: dict[tuple[str, Any], list[_Judged]] = {}
+    for each in judged:
+        if each.advantage is not None and each.score is not None:
+            groups.setdefault(each.group, []).append(each)
+    for members in groups.values():
+        advantages = [each.advantage or 0.0 for each in members]
+        largest = max(map(abs, advantages))
+        if abs(sum(advantages)) > TOLERANCE * max(1.0, largest) * len(members):
+            yield members[0].line, f"advantages of its group sum to {sum(advantages):.4g}, not to 0"
+        elif len({each.score for each in members}) == 1 and largest > TOLERANCE:
+            yield members[0].line, f"all of its group have one score, and advantage {largest:.4g}"
+
+
+def _verl_episode(row: Record) -> Record:
+    """Return an episode of verl: the response split where the template's role lines are left."""
+    parts = _BETWEEN.split(row["output"])
+    steps = [
+        {"turn": 0, "text": text, "calls": [], "results": parts[at + 1 : at + 2]}
+        for at, text in enumerate(parts)
+        if at % 2 == 0 and (text or at == 0)
+    ]
+    opening = [{"role": "user", "content": row["input"]}]
+    return _episode(row["input"], opening, steps, row.get("score"), row)
+
+
+def _trl_episode(row: Record) -> Record:
+    """Return an episode of TRL: its return is the sum of the columns that are numbers."""
+    opening, said = (
+        [{"role": role, "content": each}] if isinstance(each, str) else each
+        for role, each in (("user", row["prompt"]), ("assistant", row["completion"]))
+    )
+    steps: list[Record] = []
+    asked: list[Record] = []
+    for message in said:
+        role, text = message.get("role"), _text(message.get("content"))
+        if role == "assistant":
+            made = message.get("tool_calls")
+            listed = made if isinstance(made, list) else []
+            calls = [_call(each) for each in listed if isinstance(each, dict)]
+            steps.append({"turn": 0, "text": text, "calls": calls, "results": []})
+            if asked:
+                steps[-1]["messages"], asked = asked, []
+        elif role == "tool" and steps:
+            steps[-1]["results"].append(text)
+        else:
+            asked.append({"role": str(role), "content": text})
+    own = {"step", "advantage", "line"}
+    numbers = [value for key, value in row.items() if key not in own and _is_score(value)]
+    return _episode(_text(row["prompt"]), opening, steps, sum(numbers) if numbers else None, row)
+
+
+def _call(made: Record) -> Record:
+    function = made.get("function")
+    inside = function if isinstance(function, dict) else made
+    return {"name": str(inside.get("name")), "arguments": inside.get("arguments")}
+
+
+def _text(said: Any) -> str:
+    return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
+
+
+def _is_score(value: Any) -> bool:
+    return not isinstance(value, bool) and is_number(value) and math.isfinite(value)
+
+
+def _episode(
+    prompt: str, opening: list[Record], steps: list[Record], score: Any, row: Record
+) -> Record:
+    known = float(score) if _is_score(score) else None
+    step = row.get("step")
+    lines = [line for line in prompt.strip().splitlines() if line.strip()] or [""]
+    return {
+        "task_id": f"{lines[-1][:60]} #{zlib.crc32(prompt.encode('utf-8', 'replace')):08x}",
+        "seed": step if isinstance(step, int) else None,
+        "messages": opening,
+        "steps": steps,
+        "return": known,
+        "success": known is not None and known > 0,
+        "invalid": known is None,
+        "invalid_reason": "it has no score" if known is None else None,
+        "ground_truth": row.get("gts"),
+        "terminated": True,
+    }
+
+
+FORMATS = {
+    "verl": DumpFormat({"input": _TEXT, "output": _TEXT, "score": _NUMBER}, _verl_episode),
+    "trl": DumpFormat({"prompt": _SAID, "completion": _SAID, "advantage": _NUMBER}, _trl_episode),
+}
+"""Name -> how that trainer's dumps are read."""
