@@ -85,8 +85,10 @@ class DumpEpisodes:
     """Episodes of a dump, read anew at each pass, whose end fills notes and checks."""
 
     def __init__(self, path: Path, form: str, notes: list[str], checks: list[Record]) -> None:
-        self._path, self._form = path, form
-        self._notes, self._checks = notes, checks
+        self._path = path
+        self._form = form
+        self._notes = notes
+        self._checks = checks
 
     def __iter__(self) -> Iterator[Record]:
         types, episode = FORMATS[self._form]
