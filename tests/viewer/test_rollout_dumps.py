@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from fctncalling.cli.command import main
-from fctncalling.lab.viewer import load_dump, page_data, page_file
+from fctncalling.lab.viewer import page_data, page_file
+from fctncalling.lab.viewer.rollout_dumps import load_dump
 
 RESPONSE = (
     '<tool_call>\n{"name": "get", "arguments": {"x": 1}}\n</tool_call>\nuser\n<tool_response>\n'
