@@ -18,7 +18,7 @@ from fctncalling.cli.train import main as train
 
 ESTIMATORS = {"TPPO", "APPO", "POAD", "NTPO", "GRPO", "state_matched", "leave_one_out"}
 VALUES = {"constant", "siblings", "state", "critic"} | {
-    f"critic_{name}" for name in ("last", "layers", "truth", "head", "bins", "body")
+    f"critic_{name}" for name in ("last", "layers", "truth", "mistakes", "head", "bins", "body")
 }
 
 
@@ -61,7 +61,11 @@ def test_the_grades_keep_their_contract(run: Path, tmp_path: Path) -> None:
     for row in grades["estimators"].values():
         assert {"sign", "spearman"} <= set(row)
     assert all(isinstance(each, int | float) and math.isfinite(each) for each in numbers(grades))
-    assert grades["truth"]["same_token_prefix"] == grades["truth"]["states"]
+    truth = grades["truth"]
+    assert truth["same_token_prefix"] == truth["states"]
+    assert truth["cpu_ms_a_branch"] > 0
+    depths = truth["standard_error_by_action"]
+    assert list(depths) == [str(depth) for depth in range(len(depths))]
     assert (run / "credit" / "last.png").stat().st_size > 10_000
 
 

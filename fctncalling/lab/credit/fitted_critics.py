@@ -34,6 +34,7 @@ from fctncalling.lab.credit.ruler import (
 PENALTIES = (1.0, 10.0, 100.0, 1e3, 1e4)
 ROWS_A_PASS = 64
 BINS = 51
+MISTAKES = slice(3, 6)  # of the progress features: are former turns, this turn's calls right
 BODY_LR, EPISODES_A_STEP = 3e-4, 16
 Matrix = NDArray[np.float64]
 Features = Callable[[BranchedTruth], list[Matrix]]
@@ -50,9 +51,10 @@ def fitted_critics(
     """Return critic -> values at the actions of the graded episodes.
 
     last: the last layer's state before the action; layers: all layers'; truth: all layers' and how
-    far the agent is along the ground truth, which no critic of an honest policy may read. These are
-    ridge regressions. head and bins: the value head that --critic_warmup_episodes fits, without and
-    with --value_bins. body: a copy of the policy's layers, trained as --critic full is.
+    far the agent is along the ground truth, which no critic of an honest policy may read; mistakes:
+    of that alone whether the calls so far are right. These are ridge regressions. head and bins:
+    the value head that --critic_warmup_episodes fits, without and with --value_bins. body: a copy
+    of the policy's layers, trained as --critic full is.
     """
     own, others = hidden_states(policy, graded), hidden_states(policy, fitting)
     size = own[0].shape[-1] // _num_layers(policy)
@@ -61,10 +63,11 @@ def fitted_critics(
         "critic_layers": (others, own),
     }
     progress = [progress_features(truth, ground_truths) for truth in (fitting, graded)]
-    views["critic_truth"] = (
-        [np.hstack(pair) for pair in zip(others, progress[0], strict=True)],
-        [np.hstack(pair) for pair in zip(own, progress[1], strict=True)],
-    )
+    for name, known in (("critic_truth", slice(None)), ("critic_mistakes", MISTAKES)):
+        views[name] = (
+            [np.hstack((at, row[:, known])) for at, row in zip(others, progress[0], strict=True)],
+            [np.hstack((at, row[:, known])) for at, row in zip(own, progress[1], strict=True)],
+        )
     returns = [returns_to_go(rewards, fitting.discount) for rewards in fitting.rewards]
     tasks = [episode.task_id for episode in fitting.episodes]
     found = {
