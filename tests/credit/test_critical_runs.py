@@ -9,14 +9,25 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks/jobs"))
-from critical import ARMS, KEPT, RATES, TUNED, numbers, paired_gains, read_runs, table
+from critical import ARMS, KEPT, RATES, TUNED, mean, numbers, paired_gains, read_runs, table
 
 PAGE = (Path(__file__).parents[2] / "docs/credit.md").read_text(encoding="utf-8")
 
 
+CEILING = read_runs(KEPT.with_name("ceiling.jsonl"))
+
+
 def test_the_page_has_the_table_of_the_kept_runs() -> None:
-    for line in table(read_runs(KEPT)).splitlines():
+    for line in table([*read_runs(KEPT), *CEILING]).splitlines():
         assert line in PAGE
+
+
+def test_the_ceiling_is_as_far_above_as_the_page_says() -> None:
+    runs = [*read_runs(KEPT), *CEILING]
+    assert sorted(run.seed for run in CEILING) == [1, 2, 3]
+    gains = [100 * mean(paired_gains(runs, "ceiling", arm)) for arm in ("GRPO", "TPPO")]
+    told = f"gains {gains[0]:.1f} points of area on GRPO and {gains[1]:.1f} on its own credit"
+    assert told in PAGE.replace("\n", " ")
 
 
 def test_arms_have_the_same_seeds_and_nearly_the_same_steps() -> None:
