@@ -362,6 +362,23 @@ def test_a_critic_is_fitted_before_the_first_update_by_the_policy_that_starts(
     assert after["critic/values_mean"] != 0 == before["critic/values_mean"]
 
 
+def test_a_window_holds_all_that_the_last_updates_collected(model: Path, tmp_path: Path) -> None:
+    """Also the groups that dynamic sampling leaves out of the update."""
+    InterruptedEnv.generous = True
+    more = ["--group_size=2", "--dynamic_sampling=2", "--critic_window_updates=2"]
+    assert main(flags(model, tmp_path, *more, "--log_episodes_interval=1", updates=3)) == 0
+    folder = run_folder(tmp_path)
+    acted = []
+    for path in sorted((folder / "episodes").glob("train_*.jsonl")):
+        rows = [json.loads(line)["tokens"] for line in path.read_text().splitlines()]
+        acted.append(sum(sum(row["runs"][1::2]) for (row,) in rows))
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    updates = [line for line in lines if "critic_fit/tokens" in line]
+    wanted = [acted[0], acted[0] + acted[1], acted[1] + acted[2]]
+    assert [line["critic_fit/tokens"] for line in updates] == wanted
+    assert any(line["env/episodes"] > line["env/episodes_learned_from"] for line in updates)
+
+
 def test_every_option_of_the_update_resumes_to_the_same_end(model: Path, tmp_path: Path) -> None:
     InterruptedEnv.generous = True
     grouped = [
