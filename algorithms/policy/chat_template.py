@@ -155,7 +155,7 @@ class ChatTemplate:
         # A chat template writes BOS itself, where the model knows one; the plain one does not.
         self.opening_ids: list[int] = bos_ids(tokenizer) if self.source == PLAIN_TEMPLATE else []
         self._escaper = MarkerEscaper(())
-        self._tails: dict[tuple[tuple[str, str, str], ...], list[int]] = {}
+        self._tails: dict[str, list[int]] = {}
         self.tool_role = False
         self.system_role = False
         self.merges_users = False
@@ -200,14 +200,13 @@ class ChatTemplate:
         the closing was sampled already is left out, so an action cut before its end token is closed
         here.
         """
-        key = tuple((str(m["role"]), str(m.get("content")), str(m.get("name"))) for m in messages)
-        ids = None if any(m.get("tools") for m in messages) else self._tails.get(key)
+        key = repr(messages)  # with every field: calls and tools are shown too
+        ids = self._tails.get(key)
         if ids is None:
             ids = self.encode(self._tail(self._escaper.escape_messages(messages)))
             if len(self._tails) >= 8192:
                 self._tails.clear()
-            if not any(m.get("tools") for m in messages):
-                self._tails[key] = ids
+            self._tails[key] = ids
         ended = last_id is None or last_id == self.end_of_turn_id
         skipped = len(self._closing)
         return ids[skipped:] if ended and skipped and ids[:skipped] == self._closing else list(ids)

@@ -63,6 +63,23 @@ def test_a_cut_action_is_closed_and_an_ended_one_is_not_closed_twice() -> None:
     assert template.end_of_turn_id not in ended[:1]
 
 
+def test_a_delta_has_the_calls_and_the_tools_that_its_messages_have() -> None:
+    written = (
+        "{% for c in m.tool_calls or m.tools or [] %}<call>{{ c | tojson }}</call>{% endfor %}"
+    )
+    source = "{% for m in messages %}<|im_start|>{{ m.role }} {{ m.content }}" + written
+    source += "<|im_end|>{% endfor %}{% if add_generation_prompt %}<|im_start|>{% endif %}"
+    template = ChatTemplate(tiny_tokenizer(source))
+    for field in ("tool_calls", "tools"):
+        for number in (1, 2):
+            message = {"role": "assistant", "content": "", field: [{"a": number}]}
+            told = template.spell(template.render_delta([message]))
+            assert (
+                told
+                == f'<|im_start|>assistant <call>{{"a": {number}}}</call><|im_end|><|im_start|>'
+            )
+
+
 def test_sampled_ids_that_no_encoder_would_write_are_kept() -> None:
     # Two byte tokens of one two-byte character, cut between: encoding the decoded text would give
     # other ids.

@@ -47,15 +47,24 @@ ROOT = RowEnd(0, None)
 
 @dataclass
 class ActionForest:
-    """Actions in order of time, and which go on from which."""
+    """Actions in order of time, and which go on from which.
+
+    Of what was sampled twice behind the same tokens (a retry, two of `n` choices) the first is gone
+    on from.
+    """
 
     actions: list[SampledAction] = field(default_factory=list)
     children: dict[int | None, list[int]] = field(default_factory=dict)
+    firsts: dict[int, int] = field(default_factory=dict)  # action -> the first with its tokens
 
     def add(self, action: SampledAction) -> None:
         """Append an action; its number is its place in the list."""
+        siblings = self.choices(PromptPosition(action.parent, action.context))
+        same = [each.number for each in siblings if each.ids == action.ids]
         self.actions.append(action)
-        self.children.setdefault(action.parent, []).append(action.number)
+        self.firsts[action.number] = same[0] if same else action.number
+        if not same:
+            self.children.setdefault(action.parent, []).append(action.number)
 
     def path(self, number: int | None) -> list[int]:
         """Return the ids of a row up to the end of an action; none for None."""
@@ -89,7 +98,7 @@ class ActionForest:
         return PromptPosition(best.number, tuple(prompt[best.offset :]))
 
     def choices(self, place: PromptPosition) -> list[SampledAction]:
-        """Return the actions that followed the same tokens."""
+        """Return the actions that followed the same tokens, each text once."""
         found = (self.actions[number] for number in self.children.get(place.parent, ()))
         return [action for action in found if action.context == place.context]
 

@@ -12,6 +12,7 @@ from fctncalling.lab.gateway.gateway_error import GatewayError
 
 ROLES = {"developer": "system", "function": "tool"}
 """Roles of newer and older interfaces -> the role that chat templates know."""
+_NO_DOC: dict[str, Any] = {"description": "", "parameters": {"type": "object", "properties": {}}}
 KNOWN_ROLES = ("system", "user", "assistant", "tool")
 
 
@@ -69,7 +70,10 @@ def _checked(value: Any, where: str) -> Message:
 
 
 def checked_tools(value: Any, where: str = "tools") -> list[Any]:
-    """Return the tools of a request; GatewayError for one of another shape than OpenAI's."""
+    """Return the tools of a request, with what they may leave out.
+
+    GatewayError for one of another shape than OpenAI's.
+    """
     if value is None:
         return []
     if not isinstance(value, list):
@@ -82,7 +86,12 @@ def checked_tools(value: Any, where: str = "tools") -> list[Any]:
                 f'{where}[{index}]: expected {{"type": "function", "function": {{"name": ...}}}}}}',
                 param=f"{where}[{index}]",
             )
-    return value
+    return [{**each, "function": _documented(each["function"])} for each in value]
+
+
+def _documented(function: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a function with all that chat templates read of one; its order of fields stays."""
+    return {**function, **{k: v for k, v in _NO_DOC.items() if function.get(k) is None}}
 
 
 def _text(value: Any, where: str) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import signal
 import sys
 import threading
@@ -131,7 +132,13 @@ def _serve(args: argparse.Namespace) -> int:
     gateway = Gateway(
         template, sampler, settings, form=ContextForm(template, args.handler), score=score
     )
-    server = GatewayServer(gateway, args.host, args.port)  # refused before weights are read
+    try:  # refused before weights are read
+        server = GatewayServer(gateway, args.host, args.port)
+    except OSError as error:
+        raise ValueError(
+            f"--host {args.host} --port {args.port}: {error.strerror or error}; give another, such "
+            "as --port 0 for a free one"
+        ) from None
     engine = _engine(args, folder, template)
     log = None
     if args.output is not None:
@@ -174,6 +181,10 @@ def _check(args: argparse.Namespace) -> None:
     """Raise ValueError for a setting that nothing could be served with."""
     if args.model is not None and (missing := missing_model(args.model)):
         raise ValueError(f"--model {args.model}: {missing}")
+    if args.missing_reward is not None and not math.isfinite(args.missing_reward):
+        raise ValueError(f"--missing_reward: got {args.missing_reward}, expected a number")
+    if not args.session_timeout_s > 0:
+        raise ValueError(f"--session_timeout_s: got {args.session_timeout_s:g}, expected seconds")
     for name, low in (("max_new_tokens", 1), ("parallel", 1), ("max_episode_tokens", 2)):
         value = getattr(args, name)
         if value is not None and value < low:

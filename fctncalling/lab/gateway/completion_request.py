@@ -22,8 +22,14 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "repetition_penalty": (1,),
     "logit_bias": ({},),
     "response_format": ({"type": "text"},),
+    "parallel_tool_calls": (True,),
+    "functions": ([],),
+    "function_call": ("none",),
+    "best_of": (1,),
+    "echo": (False,),
+    "suffix": ("",),
 }
-"""What would change the distribution that is sampled from -> values that change nothing."""
+"""What would change what is sampled or answered, and has no effect -> values that say nothing."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +160,7 @@ def _stops(value: Any) -> tuple[str, ...]:
 
 
 def _ignored(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the fields that would change what is sampled from, and do not."""
+    """Return the fields that would change an answer, and do not."""
     return tuple(
         name
         for name, neutral in _NEUTRAL.items()

@@ -164,7 +164,7 @@ class Gateway:
                 one = session.record(number, prompt.ids, action, text)
                 message = answer_message(text, handler, session.id, one.number, action.stop)
                 if request.is_chat:
-                    session.answer(one.number, message)
+                    session.answer(one.number, message, prompt.conversation)
                 sampled.append(one)
                 messages.append(message)
             session.conversation = [*request.as_sent, messages[0].message]

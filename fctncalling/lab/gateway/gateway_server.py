@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from fctncalling.data.surrogates import encodable_value
 from fctncalling.lab.gateway.completion_request import (
     CompletionRequest,
     chat_request,
@@ -35,6 +36,8 @@ from fctncalling.lab.gateway.openai_answers import (
 from fctncalling.lab.gateway.text_stream import TextStream
 
 MAX_BODY_BYTES = 8 << 20
+LEAST_BODY_BYTES = 1 << 20  # that are read however short the context is
+BYTES_A_TOKEN = 256  # of the context, beyond which a body is not read
 MAX_CONNECTIONS = 512
 IDLE_CONNECTION_S = 120.0  # that a client may say nothing on an open connection
 SESSION_HEADER = "X-Session"
@@ -56,6 +59,8 @@ class GatewayServer(ThreadingHTTPServer):
                 f"--host {host}: whoever reaches that address could sample; give --token, which "
                 "opens sessions, or leave --host out"
             )
+        context = BYTES_A_TOKEN * gateway.settings.max_episode_tokens
+        self.max_body_bytes = min(MAX_BODY_BYTES, max(LEAST_BODY_BYTES, context))
         self._connections = threading.Semaphore(MAX_CONNECTIONS)
         super().__init__((host, port), GatewayHandler)
 
@@ -108,6 +113,12 @@ class GatewayHandler(BaseHTTPRequestHandler):
         """Answer a POST."""
         self._answered(self._post)
 
+    def handle_expect_100(self) -> bool:
+        """Ask for a large body at once; what is written else waits for the answer."""
+        super().handle_expect_100()
+        self.wfile.flush()
+        return True
+
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Refuse what is no HTTP request, or none that is served, in OpenAI's form too."""
         self.close_connection = True
@@ -141,17 +152,13 @@ class GatewayHandler(BaseHTTPRequestHandler):
 
     def _report(self, session_id: str) -> None:
         gateway = self._owner.gateway
-        if self._has_ended(session_id):
-            self._send(200, gateway.ended[session_id][1])
-            return
-        session = gateway.session(session_id, self._key(), opens=False)
-        with session.lock:
-            self._send(200, session.report())
+        report = self._ended_report(session_id)
+        self._send(200, report or gateway.session(session_id, self._key(), opens=False).report())
 
-    def _has_ended(self, session_id: str) -> bool:
-        """Whether the session of this key is over."""
-        ended = self._owner.gateway.ended.get(session_id)
-        return ended is not None and secrets.compare_digest(ended[0].encode(), self._key().encode())
+    def _ended_report(self, session_id: str) -> dict[str, Any] | None:
+        """Return the report of the session of this key; None where it is not over."""
+        key, report = self._owner.gateway.ended.get(session_id, ("", None))
+        return report if secrets.compare_digest(key.encode(), self._key().encode()) else None
 
     def _post(self) -> None:
         body = self._body()
@@ -165,9 +172,10 @@ class GatewayHandler(BaseHTTPRequestHandler):
             session = gateway.session(session_id, self._key(), opens=False)
             self._success(session, body)
             gateway.reward(session, body.get("reward"))
-            report = gateway.end(session) if body.get("end") is True else session.report()
+            ends = body.get("end") is True
+            report = gateway.end(session) if ends else session.report()
             self._send(200, report)
-        elif rest == "/end" and self._has_session() and self._has_ended(session_id):
+        elif rest == "/end" and self._has_session() and self._ended_report(session_id):
             self._report(session_id)  # asked once more: nothing changes
         elif rest == "/end" and self._has_session():
             session = gateway.session(session_id, self._key(), opens=False)
@@ -247,12 +255,8 @@ class GatewayHandler(BaseHTTPRequestHandler):
             else:
                 sent = [text.sent for text in texts]
                 answered = answer.result()
-                chunks = (
-                    chat_chunks(answered, gateway.template, sent)
-                    if request.is_chat
-                    else text_chunks(answered, sent)
-                )
-                for chunk in chunks:
+                chunks = chat_chunks if request.is_chat else text_chunks
+                for chunk in chunks(answered, gateway.template, sent):
                     self._event({**chunk, "id": head["id"]})
         self._write_chunk(b"data: [DONE]\n\n")
         self._write_chunk(b"")
@@ -289,13 +293,15 @@ class GatewayHandler(BaseHTTPRequestHandler):
         told = self.headers.get("Content-Length")
         if told is None or not told.isdecimal():
             raise GatewayError(411, "Content-Length: expected a number of bytes")
-        if int(told) > MAX_BODY_BYTES:
+        if int(told) > (limit := self._owner.max_body_bytes):
             raise GatewayError(
-                413, f"the body has {told} bytes, of which at most {MAX_BODY_BYTES} are read"
+                413,
+                f"the body has {told} bytes, of which at most {limit} are read: shorten it, or "
+                "raise --max_episode_tokens",
             )
         data = self.rfile.read(int(told))
         try:
-            body = json.loads(data or b"{}")
+            body = encodable_value(json.loads(data or b"{}"))
         except (ValueError, RecursionError) as error:
             raise GatewayError(400, f"the body is no JSON: {error}") from None
         if not isinstance(body, dict):

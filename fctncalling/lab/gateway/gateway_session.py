@@ -41,7 +41,7 @@ class SessionTask:
 
 @dataclass
 class GatewaySession:
-    """State of a session; methods are called under its lock."""
+    """State of a session; methods are called under its lock, which `report` takes itself."""
 
     id: str
     key: str  # who may use it: the bearer token of its requests; "": whoever has none
@@ -109,9 +109,9 @@ class GatewaySession:
         self.calls.append(())
         return sampled
 
-    def answer(self, number: int, answer: AnswerMessage) -> None:
-        """Remember the message that an action was sent as."""
-        self.answered.remember(number, answer)
+    def answer(self, number: int, answer: AnswerMessage, conversation: int) -> None:
+        """Remember the message that an action was sent as, and to which messages."""
+        self.answered.remember(number, answer, conversation)
         self.calls[number] = answer.calls
 
     def reward(self, value: float) -> None:
@@ -182,19 +182,20 @@ class GatewaySession:
 
     def report(self) -> dict[str, Any]:
         """Return what is known of the session, as JSON."""
-        kept = kept_actions(self.forest, self.referred)
-        return {
-            "session": self.id,
-            "requests": self.num_requests,
-            "actions": len(self.forest.actions),
-            "kept_actions": kept,
-            "rows": len(row_versions(self.forest, kept)),
-            "reward": sum(value for _, value in self.rewards) if self.rewards else None,
-            "ended": self.ended,
-            "invalid_reason": self.invalid_reason,
-            "drift": [each._asdict() for each in self.drift],
-            "ignored": self.ignored,
-        }
+        with self.lock:
+            kept = kept_actions(self.forest, self.referred)
+            return {
+                "session": self.id,
+                "requests": self.num_requests,
+                "actions": len(self.forest.actions),
+                "kept_actions": kept,
+                "rows": len(row_versions(self.forest, kept)),
+                "reward": sum(value for _, value in self.rewards) if self.rewards else None,
+                "ended": self.ended,
+                "invalid_reason": self.invalid_reason,
+                "drift": [each._asdict() for each in self.drift],
+                "ignored": dict(self.ignored),
+            }
 
 
 def _after_last_answer(messages: Sequence[Message]) -> list[Message]:

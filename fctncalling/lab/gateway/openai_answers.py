@@ -98,11 +98,17 @@ def chat_chunks(
         yield {**answered.head(kind), "choices": [], "usage": answered.usage()}
 
 
-def text_chunks(answered: AnsweredRequest, sent: Sequence[str]) -> Iterator[dict[str, Any]]:
+def text_chunks(
+    answered: AnsweredRequest, template: ChatTemplate, sent: Sequence[str]
+) -> Iterator[dict[str, Any]]:
     """Yield the last chunks of a stream of raw text."""
-    for index, answer in enumerate(answered.messages):
-        rest = {"text": answer.message["content"][len(sent[index]) :], "logprobs": None}
-        yield _chunk(answered, "text_completion", index, rest, answered.finish_reason(index))
+    kind = "text_completion"
+    for index, (action, answer) in enumerate(zip(answered.actions, answered.messages, strict=True)):
+        rest = {"text": answer.message["content"][len(sent[index]) :]}
+        rest["logprobs"] = _text_logprobs(answered, action, template)
+        yield _chunk(answered, kind, index, rest, answered.finish_reason(index))
+    if answered.request.include_usage:
+        yield {**answered.head(kind), "choices": [], "usage": answered.usage()}
 
 
 def text_chunk(head: dict[str, Any], index: int, text: str, *, first: bool) -> dict[str, Any]:

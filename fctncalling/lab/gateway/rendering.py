@@ -6,7 +6,7 @@ the prompt, never its text encoded again. What the agent changed is text like an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -38,6 +38,7 @@ class RenderedPrompt(NamedTuple):
     ids: list[int]
     referred: set[int]  # actions that stand in it, as they were or changed
     drift: list[Drift]
+    conversation: int = 0  # hash of the messages
 
 
 @dataclass
@@ -46,10 +47,12 @@ class AnsweredMessages:
 
     by_key: dict[str, list[int]] = field(default_factory=dict)
     by_call: dict[str, int] = field(default_factory=dict)
+    by_conversation: dict[int, list[int]] = field(default_factory=dict)
     keys: dict[int, str] = field(default_factory=dict)
 
-    def remember(self, number: int, answer: AnswerMessage) -> None:
-        """Remember what an action was answered as."""
+    def remember(self, number: int, answer: AnswerMessage, conversation: int) -> None:
+        """Remember what an action was answered as, and to which messages."""
+        self.by_conversation.setdefault(conversation, []).append(number)
         self.by_key.setdefault(answer.key, []).append(number)
         self.keys[number] = answer.key
         self.by_call |= dict.fromkeys(answer.call_ids, number)
@@ -110,55 +113,57 @@ class _Walk:
         self.end = ROOT  # of the last action in `ids` that goes on from those before it
         self.segment: list[Message] = []  # context that is not in `ids` yet
         self.referred: set[int] = set()
-        self.found: list[tuple[int, Drift]] = []  # with the place in `ids`
+        self.conversation = 0  # hash of the messages before
+        self.found: list[tuple[int, Callable[[], Drift]]] = []  # with the place in `ids`
 
     def appended(self) -> RenderedPrompt:
         """Return ids that are put together piece by piece: context, action, context, ..."""
-        for index, message in enumerate(self.messages):
-            candidates = self.answered.echoed(message) if message["role"] == "assistant" else []
+        for index, message, candidates in self._read():
             if candidates and (self.ids or self.segment):
                 self.ids += self._segment_ids()
                 self.segment = []
                 self._take(index, candidates)
                 continue
-            if message["role"] == "assistant" and self.forest.actions:
-                self._note_unknown(index, message)
             self.segment.append(self.form.shown(message))
         self.ids += self._segment_ids()
         covered = len(self.ids) - len(self.forest.locate(self.ids, self.end).context)
-        return RenderedPrompt(
-            self.ids, self.referred, [drift for at, drift in self.found if at >= covered]
-        )
+        return self._prompt(self.ids, covered)
 
     def rewritten(self) -> RenderedPrompt:
         """Return the ids of a template that renders a history anew, sampled texts as they were."""
         history: list[Message] = []
         echoes: dict[int, int] = {}
-        for index, message in enumerate(self.messages):
-            candidates = self.answered.echoed(message) if message["role"] == "assistant" else []
+        for index, message, candidates in self._read():
             if candidates:
                 echoes[index] = candidates[-1]
                 text = self.template.decode(self.forest.actions[candidates[-1]].ids)
                 history.append({"role": "assistant", "content": text})
                 continue
-            if message["role"] == "assistant" and self.forest.actions:
-                self._note(index, *self._unknown(message, self.answered.referred_by_call(message)))
             history.append(self.form.shown(message))
-        self.referred |= set(echoes.values())
+        self.referred |= {self.forest.firsts[number] for number in echoes.values()}
         if echoes:
             ids = self.template.render_full(history, *self.opening, trusted=sorted(echoes))
         else:
             ids = self.template.render_prompt(history, *self.opening)
         last = max(echoes, default=None)
-        if last is not None and self.forest.locate(ids).parent != echoes[last]:
-            row = self.forest.path(echoes[last])
-            agree = _num_common(ids, row)
-            self._note(
-                last,
-                "rewritten",
-                f"the chat template renders the history anew: {agree} of {len(row)} tokens agree",
-            )
-        return RenderedPrompt(ids, self.referred, [drift for _, drift in self.found])
+        if last is not None and self.forest.locate(ids).parent != self.forest.firsts[echoes[last]]:
+            row, why = self.forest.path(echoes[last]), "the chat template renders the history anew"
+            self._note(last, "rewritten", lambda: f"{why}: {_agreement(ids, row)}")
+        return self._prompt(ids, 0)
+
+    def _read(self) -> Iterator[tuple[int, Message, list[int]]]:
+        """Yield each message with the actions that it may be; note what was not sampled so."""
+        for index, message in enumerate(self.messages):
+            candidates = self.answered.echoed(message) if message["role"] == "assistant" else []
+            if message["role"] == "assistant" and not candidates and self.forest.actions:
+                self._note_unknown(index, message)
+            yield index, message, candidates
+            self.conversation = hash((self.conversation, message["role"], message_key(message)))
+
+    def _prompt(self, ids: list[int], covered: int) -> RenderedPrompt:
+        """Return the prompt; what drifted in the row that it goes on was told before."""
+        drift = [tell() for at, tell in self.found if at >= covered]
+        return RenderedPrompt(ids, self.referred, drift, self.conversation)
 
     def _segment_ids(self) -> list[int]:
         """Return the ids of the open segment and of the opening of an assistant message."""
@@ -170,42 +175,47 @@ class _Walk:
         """Append the ids of the action that a message is: one sampled right here, if there is."""
         position = self.forest.locate(self.ids, self.end)
         here = {action.number for action in self.forest.choices(position)}
-        number = next((each for each in reversed(candidates) if each in here), candidates[-1])
+        firsts = [self.forest.firsts[each] for each in reversed(candidates)]
+        number = next((each for each in firsts if each in here), firsts[0])
         action = self.forest.actions[number]
         self.referred.add(number)
+        at = len(self.ids)
         if number in here:
-            self.end = RowEnd(len(self.ids) + len(action.ids), number)
+            self.end = RowEnd(at + len(action.ids), number)
         else:
-            prompt = self.forest.prompt(number)
-            agree = _num_common(self.ids, prompt)
+            why = "it was sampled after another history"
             self._note(
                 index,
                 "moved",
-                f"it was sampled after another history: {agree} of {len(prompt)} tokens agree",
+                lambda: f"{why}: {_agreement(self.ids[:at], self.forest.prompt(number))}",
             )
         self.ids += action.ids
 
     def _note_unknown(self, index: int, message: Message) -> None:
         """Note an assistant message that was not sampled so: edited, or from elsewhere."""
         named = self.answered.referred_by_call(message)
-        if not named and (self.ids or self.segment):
-            choices = self.forest.choices(self.forest.locate([*self.ids, *self._segment_ids()]))
-            named = [choices[0].number] if len(choices) == 1 else []
-            if len(choices) > 1:
-                self._note(index, "edited", "it is none of the choices that were sampled here")
-                return
-        self._note(index, *self._unknown(message, named))
+        choices = named[-1:] or self.answered.by_conversation.get(self.conversation, ())
+        actions = sorted({self.forest.firsts[number] for number in choices})
+        if not actions:
+            self._note(index, "foreign", lambda: "no action of this session is this message")
+        elif len(actions) > 1:
+            self._note(index, "edited", lambda: "it is none of the choices that were sampled here")
+        else:
+            self.referred.add(actions[0])
+            self._note(index, "edited", lambda: self._edit(actions[0], message))
 
-    def _unknown(self, message: Message, named: Sequence[int]) -> tuple[str, str]:
-        if not named:
-            return "foreign", "no action of this session is this message"
-        self.referred.add(named[-1])
-        return "edited", f"action {named[-1]} was sampled otherwise: " + _difference(
-            self.answered.keys.get(named[-1], ""), message_key(message)
-        )
+    def _edit(self, number: int, message: Message) -> str:
+        """Return how a message differs from the action that it was."""
+        difference = _difference(self.answered.keys.get(number, ""), message_key(message))
+        return f"action {number} was sampled otherwise: {difference}"
 
-    def _note(self, index: int, kind: str, why: str) -> None:
-        self.found.append((len(self.ids), Drift(self.request, index, kind, why)))
+    def _note(self, index: int, kind: str, why: Callable[[], str]) -> None:
+        """Note a drift; why: told only where it is new."""
+        self.found.append((len(self.ids), lambda: Drift(self.request, index, kind, why())))
+
+
+def _agreement(ids: Sequence[int], sampled: Sequence[int]) -> str:
+    return f"{_num_common(ids, sampled)} of {len(sampled)} tokens agree"
 
 
 def _difference(sampled: str, sent: str) -> str:
@@ -224,9 +234,11 @@ def continued_text(
     prompt: str, template: ChatTemplate, forest: ActionForest
 ) -> tuple[SampledAction | None, str]:
     """Return the action whose row a raw prompt goes on, and the text behind it."""
-    best: tuple[SampledAction | None, str] = (None, prompt)
+    ends: dict[int | None, int] = {None: 0}  # action -> where its row ends, in tokens
     for action in forest.actions:
+        ends[action.number] = ends[action.parent] + len(action.context) + len(action.ids)
+    for action in sorted(forest.actions, key=lambda each: -ends[each.number]):
         row = template.spell(forest.path(action.number))
-        if prompt.startswith(row) and len(prompt) - len(row) < len(best[1]):
-            best = (action, prompt[len(row) :])
-    return best
+        if prompt.startswith(row):
+            return forest.actions[forest.firsts[action.number]], prompt[len(row) :]
+    return None, prompt
