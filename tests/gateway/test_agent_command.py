@@ -48,8 +48,8 @@ TASKS = tuple(candidate.id for candidate in SETUP.candidates[:9])
 SCRIPT = """
 import json, os, sys, time, urllib.request
 
-def complete(told, text="hello"):
-    body = {{"messages": [{{"role": "user", "content": text}}]}}
+def complete(told, messages=None):
+    body = {{"messages": messages or [{{"role": "user", "content": "hello"}}], "temperature": 0.5}}
     headers = {{"Authorization": "Bearer " + told["api_key"]}}
     request = urllib.request.Request(told["base_url"] + "/chat/completions",
                                      json.dumps(body).encode(), headers)
@@ -175,6 +175,20 @@ say(told, reward=1.0, success=False)"""
     ]
     assert [record.success for record in records] == [False] * 9
     assert [record.episode_return for record in records][-1] == 1.0
+
+
+def test_a_round_tells_where_the_agent_left_what_was_sampled(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = """first = complete(told)
+messages = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "I said so"}]
+complete(told, messages=[*messages, {"role": "user", "content": "go on"}])
+say(told, reward=1)"""
+    records = played(scripted(tmp_path, body), 3)
+    assert [len(record.rows) for record in records] == [2, 2, 2]
+    text = caplog.text
+    assert f"3 edited; such as task {TASKS[0]}, request 1, message 1: action 0 was" in text
+    assert text.count("agent: it asks for temperature, which has no effect") == 1
 
 
 def test_an_agent_that_dies_is_started_again(tmp_path: Path) -> None:

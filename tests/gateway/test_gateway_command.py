@@ -129,6 +129,15 @@ def test_good_sessions_are_demonstrations(recorded: Path) -> None:
     assert [token for token, own in zip(row.ids, row.acted, strict=True) if own] == sampled
 
 
+def test_another_runs_folder_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.json").write_text('{"seed": 1}')
+    assert main(["gateway", "--output", str(tmp_path)]) == 2
+    assert "it holds another run; give a folder of its own" in capsys.readouterr().err
+    assert (tmp_path / "config.json").read_text() == '{"seed": 1}'
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -139,6 +148,9 @@ def test_good_sessions_are_demonstrations(recorded: Path) -> None:
         (["--reward", "nowhere:score"], "--reward nowhere:score: cannot be imported"),
         (["--handler", "nobody"], 'no handler is called "nobody"'),
         (["--port", "99999"], "port must be 0-65535"),
+        (["--host", "192.0.2.1", "--token", "x"], "give another, such as --port 0 for a free one"),
+        (["--missing_reward", "nan"], "--missing_reward: got nan, expected a number"),
+        (["--session_timeout_s", "-1"], "--session_timeout_s: got -1, expected seconds"),
         (["--vllm_url", "http://127.0.0.1:9"], "http://127.0.0.1:9: no vLLM server answers there"),
     ],
 )

@@ -16,7 +16,7 @@ from tiny_models import CHATML, tiny_tokenizer
 from fctncalling.algorithms.generation.engine_api import Action
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.lab.gateway.gateway import Gateway, GatewaySettings
-from fctncalling.lab.gateway.gateway_server import MAX_BODY_BYTES, GatewayServer
+from fctncalling.lab.gateway.gateway_server import LEAST_BODY_BYTES, GatewayServer
 from fctncalling.lab.gateway.sampler import Sampler
 
 TEMPLATE = ChatTemplate(tiny_tokenizer(CHATML))
@@ -66,6 +66,13 @@ def events(client: GatewayClient, **fields: Any) -> list[Any]:
     return [json.loads(line) for line in lines[:-1]]
 
 
+def raw_lines(gateway: RunningGateway, body: Any) -> list[str]:
+    """Return the lines that answer a request of a stream of raw text."""
+    connection = gateway.client("a")._connection
+    connection.request("POST", "/s/a/v1/completions", json.dumps(body).encode())
+    return [line for line in connection.getresponse().read().decode().split("\n\n") if line]
+
+
 def test_an_answer_has_openais_form(gateway: RunningGateway) -> None:
     body = {"messages": HELLO, "logprobs": True, "return_token_ids": True, "model": "any"}
     answer = gateway.client("a").post("/v1/chat/completions", **body)
@@ -110,6 +117,40 @@ def test_a_stream_with_calls_has_them_in_one_piece(gateway: RunningGateway) -> N
     chunks = events(gateway.client("a"), tools=[TOOL])
     assert [len(each["choices"][0]["delta"].get("tool_calls", ())) for each in chunks] == [2, 0]
     assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
+
+
+def test_a_raw_stream_has_the_log_probabilities_that_were_asked_for(
+    gateway: RunningGateway,
+) -> None:
+    body = {
+        "prompt": "once",
+        "stream": True,
+        "logprobs": 1,
+        "stream_options": {"include_usage": True},
+    }
+    chunks = [json.loads(line[6:]) for line in raw_lines(gateway, body)[:-1]]
+    assert chunks[0]["choices"][0]["logprobs"]["token_logprobs"][:2] == [-0.5, -1.5]
+    assert chunks[-1]["usage"]["completion_tokens"] == 5
+
+
+def test_tools_may_leave_out_what_openais_may(gateway: RunningGateway) -> None:
+    whole = {"name": "f", "description": "", "parameters": {"type": "object", "properties": {}}}
+    tools = [{"type": "function", "function": each} for each in (whole, {"name": "f"})]
+    for tool in tools:
+        gateway.client("a").chat(HELLO, tools=[tool])
+    contexts = [action.context for action in gateway.session("a").forest.actions]
+    assert contexts[0] == contexts[1]
+
+
+def test_halves_of_a_surrogate_pair_are_replaced_wherever_they_stand(
+    gateway: RunningGateway,
+) -> None:
+    half = "\ud800"
+    tool = {"type": "function", "function": {"name": half, "description": half}}
+    gateway.client("a").chat([{"role": "user", "content": half}], tools=[tool], stop=[half])
+    gateway.client("a").post("/v1/completions", prompt=half)
+    spelled = TEMPLATE.spell(gateway.session("a").forest.actions[0].context)
+    assert spelled.count("\ufffd") == 3
 
 
 BAD_BODIES: dict[str, Any] = {
@@ -161,7 +202,7 @@ def test_bad_bodies_are_refused_in_one_line_and_harm_nothing(gateway: RunningGat
 def test_bodies_and_paths_are_bounded(gateway: RunningGateway) -> None:
     host, port = gateway.server.address.removeprefix("http://").split(":")
     for head, status in (
-        (f"Content-Length: {MAX_BODY_BYTES + 1}", b" 413 "),
+        (f"Content-Length: {LEAST_BODY_BYTES + 1}", b" 413 "),  # the context is short here
         ("Content-Length: -5", b" 411 "),
         ("Transfer-Encoding: chunked", b" 411 "),
         (f"X: {'x' * 70_000}", b" 431 "),
@@ -176,6 +217,16 @@ def test_bodies_and_paths_are_bounded(gateway: RunningGateway) -> None:
     assert error_of(gateway.client(), "/v1/responses", {"input": "x"})[0] == 404
     assert error_of(gateway.client(), "/s/%2e%2e%2f/v1/completions", {"prompt": "x"})[0] == 400
     assert error_of(gateway.client(), "/s", {"id": "a" * 65})[0] == 400
+
+
+def test_a_client_that_asks_first_sends_its_body_at_once(gateway: RunningGateway) -> None:
+    host, port = gateway.server.address.removeprefix("http://").split(":")
+    head = b"POST /v1/completions HTTP/1.1\r\nContent-Length: 30\r\nExpect: 100-continue\r\n\r\n"
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(head)
+        assert b" 100 " in connection.recv(1000)
+        connection.sendall(b'{"prompt": "x", "max_tokens":5}'[:30])
+        assert b" 400 " in connection.recv(1000)
 
 
 def test_a_fault_of_the_server_costs_a_request_alone(
@@ -299,8 +350,8 @@ def test_rewards_are_numbers_behind_an_action(gateway: RunningGateway) -> None:
 
 def test_what_would_change_the_distribution_is_told(gateway: RunningGateway) -> None:
     client = gateway.client("a")
-    client.chat(HELLO, tools=[TOOL], top_p=0.9, presence_penalty=0)
-    assert client.ask("GET", "/s/a")[1]["ignored"] == {"top_p": 1}
+    client.chat(HELLO, tools=[TOOL], top_p=0.9, presence_penalty=0, parallel_tool_calls=False)
+    assert client.ask("GET", "/s/a")[1]["ignored"] == {"top_p": 1, "parallel_tool_calls": 1}
 
 
 def test_sessions_and_connections_are_bounded(gateway: RunningGateway) -> None:

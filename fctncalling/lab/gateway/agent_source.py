@@ -6,6 +6,7 @@ import logging
 import queue
 import secrets
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -32,6 +33,7 @@ from fctncalling.lab.gateway.gateway import Gateway, GatewaySettings
 from fctncalling.lab.gateway.gateway_error import GatewayError
 from fctncalling.lab.gateway.gateway_server import GatewayServer
 from fctncalling.lab.gateway.gateway_session import NO_REWARD, GatewaySession, SessionTask
+from fctncalling.lab.gateway.rendering import Drift
 from fctncalling.lab.gateway.sampler import Sampler
 from fctncalling.training.rollouts.rollout_backends import OnEpisode, RolloutRound
 from fctncalling.training.run_config import RunConfig
@@ -95,6 +97,8 @@ class AgentSource:
             token=self._token,
             opens_on_use=False,
         )
+        self._drift: list[tuple[str, Drift]] = []  # with the task, since the last round
+        self._ignored: set[str] = set()  # fields of requests, since the start
         self._sampler = Sampler(num_parallel)
         self.gateway = Gateway(template, self._sampler, settings, form=form)
         self._server = GatewayServer(self.gateway)
@@ -133,7 +137,21 @@ class AgentSource:
                 self.agent.close()
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise
+        self._tell_drift()
         return _checked([each.result() for each in played])
+
+    def _tell_drift(self) -> None:
+        """Say how often, and where first, the agent left what was sampled in this round."""
+        drift, self._drift = self._drift, []
+        if drift:
+            kinds = Counter(each.kind for _, each in drift)
+            counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+            task, first = drift[0]
+            logger.warning(
+                "agent: rows begin anew where it leaves what was sampled: %s; such as task %s, "
+                "request %d, message %d: %s",
+                *(counts, task, first.request, first.message, first.why),
+            )
 
     def close(self) -> None:
         """End the agent and the server."""
@@ -168,6 +186,10 @@ class AgentSource:
         reason = reason or self._judged(session)
         self.gateway.end(session, reason)
         self.gateway.ended.clear()  # nobody asks for reports
+        self._drift += [(task_id, each) for each in session.drift]
+        if new := session.ignored.keys() - self._ignored:
+            self._ignored |= new
+            logger.warning("agent: it asks for %s, which has no effect", ", ".join(sorted(new)))
         record = session.to_record()
         if record.invalid:
             logger.warning("task %s: %s; the episode is invalid", task_id, record.invalid_reason)

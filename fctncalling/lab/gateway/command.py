@@ -142,7 +142,7 @@ def _serve(args: argparse.Namespace) -> int:
     engine = _engine(args, folder, template)
     log = None
     if args.output is not None:
-        log = SessionLog(args.output, template, {"command": "gateway", "model": folder})
+        log = SessionLog(args.output, template, {"model": folder})
         gateway.on_end = log.write
 
     def stop(*_: Any) -> None:
@@ -179,8 +179,12 @@ def _started(args: argparse.Namespace, model: str, address: str) -> str:
 
 def _check(args: argparse.Namespace) -> None:
     """Raise ValueError for a setting that nothing could be served with."""
+    from fctncalling.lab.gateway.session_log import holds_another_run
+
     if args.model is not None and (missing := missing_model(args.model)):
         raise ValueError(f"--model {args.model}: {missing}")
+    if args.output is not None and holds_another_run(args.output):
+        raise ValueError(f"--output {args.output}: it holds another run; give a folder of its own")
     if args.missing_reward is not None and not math.isfinite(args.missing_reward):
         raise ValueError(f"--missing_reward: got {args.missing_reward}, expected a number")
     if not args.session_timeout_s > 0:

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -145,6 +145,10 @@ class Gateway:
         self, session: GatewaySession, request: CompletionRequest, on_token: OnToken | None = None
     ) -> AnsweredRequest:
         """Sample the choices of a request and record them; GatewayError where that fails."""
+        given = (None, self.settings.temperature)
+        if self.settings.fixed_temperature and request.temperature not in given:
+            ignored = (*request.ignored, "temperature")
+            request = replace(request, temperature=None, ignored=ignored)
         with session.lock:
             self._require_open(session)
             prompt = self._prompt(session, request)
@@ -296,7 +300,7 @@ class Gateway:
         if request.seed is not None:
             stream = torch.Generator().manual_seed((request.seed + choice) % 2**63)
         temperature = request.temperature
-        if temperature is None or settings.fixed_temperature:
+        if temperature is None:
             temperature = settings.temperature
         room = settings.max_episode_tokens - len(ids)
         return SamplingJob(

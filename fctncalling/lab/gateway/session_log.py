@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ class SessionLog:
     def __init__(self, folder: Path, template: ChatTemplate, config: dict[str, Any]) -> None:
         self.path = folder / EPISODES
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(folder / "config.json", config)
+        write_json(folder / "config.json", {"command": "gateway", **config})
         self._template = template
         self._file = self.path.open("a", encoding="utf-8")
         self._lock = threading.Lock()
@@ -57,7 +58,19 @@ class SessionLog:
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        with self._lock:
+            self._file.close()
+
+
+def holds_another_run(folder: Path) -> bool:
+    """Whether a folder has what something else than a gateway wrote; a gateway's goes on."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return (folder / EPISODES).exists()
+    except ValueError:
+        return True
+    return not isinstance(config, dict) or config.get("command") != "gateway"
 
 
 def session_line(session: GatewaySession, template: ChatTemplate) -> dict[str, Any]:
