@@ -211,6 +211,8 @@ def test_bodies_and_paths_are_bounded(gateway: RunningGateway) -> None:
             with contextlib.suppress(OSError):
                 connection.sendall(f"POST /v1/completions HTTP/1.1\r\n{head}\r\n\r\n".encode())
             assert status in connection.recv(1000), head
+    status, error = error_of(gateway.client(), "/v1/completions", b" " * 3_000_000)
+    assert (status, "shorten it" in error["message"]) == (413, True)
     for method in ("PUT", "OPTIONS"):
         status, answer = gateway.client().ask(method, "/v1/completions")
         assert (status, answer["error"]["type"]) == (501, "invalid_request_error")

@@ -10,6 +10,7 @@ import re
 import secrets
 import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
@@ -40,6 +41,7 @@ LEAST_BODY_BYTES = 1 << 20  # that are read however short the context is
 BYTES_A_TOKEN = 256  # of the context, beyond which a body is not read
 MAX_CONNECTIONS = 512
 IDLE_CONNECTION_S = 120.0  # that a client may say nothing on an open connection
+LINGER_S = 2.0  # that a client may go on sending what is refused
 SESSION_HEADER = "X-Session"
 _PATH = re.compile(r"(?:/s/(?P<session>[^/]+))?(?P<rest>/.*)?")
 _CHUNKED = object()  # end of a stream's tokens
@@ -281,12 +283,23 @@ class GatewayHandler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
-        if status in (401, 411, 413):  # what was sent behind the headers is not read
+        unread = status in (411, 413)
+        if unread or self.close_connection:
             self.send_header("Connection", "close")
             self.close_connection = True
         self.end_headers()
         self.wfile.write(data)
         self.wfile.flush()
+        if unread:
+            self._discard()
+
+    def _discard(self) -> None:
+        """Read what the client still sends: a connection that is reset takes the answer along."""
+        until = time.monotonic() + LINGER_S
+        self.connection.settimeout(LINGER_S)
+        self.connection.shutdown(socket.SHUT_WR)
+        while time.monotonic() < until and self.connection.recv(1 << 16):
+            pass
 
     def _body(self) -> dict[str, Any]:
         """Return the JSON object that was sent; its length must be told, and bounded."""
