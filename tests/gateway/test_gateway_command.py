@@ -32,66 +32,52 @@ class _Address:
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a gateway that served two sessions, and was interrupted."""
     folder = tmp_path_factory.mktemp("recorded")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "fctncalling", "gateway", "--port", "0", "--output", str(folder)],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    command = ["fctncalling", "gateway", "--port", "0", "--json", "--output", str(folder)]
+    process = subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    line = process.stdout.readline()
-    server: Any = _Address(re.search(r"http://[\d.:]+", line)[0])  # type: ignore[index]
+    started = json.loads(process.stdout.readline())
+    server: Any = _Address(started["address"].removesuffix("/v1"))
     client = GatewayClient(server, "one")
     message = client.chat([ASK], tools=[TOOL])["message"]
     client.chat([ASK, message, {"role": "user", "content": "thanks"}], tools=[TOOL])
     client.post("/reward", reward=1, end=True)
     GatewayClient(server, "two").chat([ASK])
     process.send_signal(signal.SIGINT)
-    told = process.communicate(timeout=30)[0]
+    counts = json.loads(process.communicate(timeout=30)[0])
     assert process.returncode == 0
-    assert "1 sessions with a reward, 1 invalid" in told
-    assert "1 invalid: the gateway closed before the session ended" in told
+    closed = "the gateway closed before the session ended"
+    assert counts == {"valid": 1, "invalid": {closed: 1}, "drift": {}}
     return folder
 
 
-def test_json_tells_the_address_and_the_counts(tmp_path: Path) -> None:
-    command = ["fctncalling", "gateway", "--port", "0", "--json", "--output", str(tmp_path)]
-    process = subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    started = json.loads(process.stdout.readline())
-    server: Any = _Address(started["address"].removesuffix("/v1"))
-    client = GatewayClient(server, "one")
-    client.chat([ASK], tools=[TOOL])
-    client.post("/reward", reward=1, end=True)
-    process.send_signal(signal.SIGINT)
-    counts = json.loads(process.communicate(timeout=30)[0])
-    assert counts == {"valid": 1, "invalid": {}, "drift": {}}
+def test_a_vllm_server_that_tells_other_log_probabilities_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = save_tiny(tmp_path)
+    with vllm_stub(model, processed_logprobs=False) as stub:
+        assert main(["gateway", "--model", str(model), "--vllm_url", stub.url, "--port", "0"]) == 2
+    assert "--logprobs-mode processed_logprobs" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("processed", [True, False])
-def test_a_vllm_server_answers(processed: bool, tmp_path: Path) -> None:
+def test_a_vllm_server_answers(tmp_path: Path) -> None:
     model, output = save_tiny(tmp_path / "tiny"), tmp_path / "out"
     tiny_tokenizer(CHATML).save_pretrained(model)
-    with vllm_stub(model, processed_logprobs=processed) as stub:
+    with vllm_stub(model) as stub:
         flags = ["--model", str(model), "--vllm_url", stub.url, "--port", "0", "--temperature=0.7"]
         process = subprocess.Popen(
             [sys.executable, "-m", "fctncalling", "gateway", *flags, "--output", str(output)],
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
             text=True,
         )
         assert process.stdout is not None
         line = process.stdout.readline()
-        if not processed:
-            assert "--logprobs-mode processed_logprobs" in process.communicate(timeout=30)[1]
-            assert process.returncode == 2
-            return
         server: Any = _Address(re.search(r"http://[\d.:]+", line)[0])  # type: ignore[index]
         client = GatewayClient(server, "one")
         message = client.chat([ASK], max_tokens=5)["message"]
         client.chat([ASK, message, {"role": "user", "content": "thanks"}], max_tokens=5)
         client.post("/reward", reward=1, end=True)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        assert "1 sessions with a reward, 0 invalid" in process.communicate(timeout=30)[0]
         asked = [body for body in stub.bodies if body["max_tokens"] > 1]
     assert process.returncode == 0
     [told] = recorded_lines(output)
