@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from fctncalling.data.surrogates import encodable_value
+from fctncalling.data.unsafe_text import encodable_value
 from fctncalling.lab.gateway.completion_request import (
     CompletionRequest,
     chat_request,
