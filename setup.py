@@ -1,5 +1,6 @@
 """Packaging: the rooms stay on top of the tree and are imported as `fctncalling.<room>`."""
 
+import os
 import re
 import sys
 from contextlib import suppress
@@ -31,14 +32,23 @@ def packages() -> list[str]:
     return [*top, *(f"fctncalling.{name}" for room in ROOMS for name in subpackages(room))]
 
 
-def long_description() -> str:
-    """Return the README as package pages show it.
+VERSION = "0.2.0"
 
-    No tree of files is beside it there, so pictures are left out and links within the tree become
-    their paths.
+HOME = os.environ.get("FCTNCALLING_HOME", "").rstrip("/")
+"""Where the tree is published, https://github.com/OWNER/fctncalling say: set it to publish."""
+
+
+def long_description() -> str:
+    """Return the README as package pages show it, where no tree of files is beside it.
+
+    Links and pictures within the tree become absolute ones of the version's tag at HOME. Without
+    HOME pictures are left out, and links become their paths.
     """
     readme = Path("README.md")
     text = readme.read_text(encoding="utf-8") if readme.exists() else ""
+    if HOME:
+        text = re.sub(r"(!\[[^\]]*\])\((?!https?:)", rf"\1({HOME}/raw/{VERSION}/", text)
+        return re.sub(r"(?<!!)(\[[^\]!]*\])\((?!https?:|#)", rf"\1({HOME}/blob/{VERSION}/", text)
     text = re.sub(r"!\[[^\]]*\]\((?!https?:)[^)]*\)\n*", "", text)
     return re.sub(r"\[([^\]]*)\]\((?!https?:|#)([^)]*)\)", r"\1 (`\2`)", text)
 
@@ -105,7 +115,10 @@ TOGETHER = {  # [all]: what one environment can hold
 LOOPS = {  # of fctncalling.lab.integrations; OpenRLHF is installed by hand, without GPU libraries
     "trl": ["trl>=1.16,<2"],
     "inspect": ["inspect-ai>=0.3.285"],
-    "openenv": ["openenv>=0.10"],
+    "openenv": ["openenv>=0.10,<0.11"],
+    "skyrl": ["skyrl-gym>=0.4,<0.5"],
+    "lm-eval": ["lm_eval>=0.4.13,<0.5"],
+    "harbor": ["harbor>=0.26,<0.27; python_version >= '3.12'"],
     "verifiers": ["verifiers>=0.4,<0.5"],
     "nemo-gym": ["nemo-gym>=0.4; python_version >= '3.12'"],
     "smolagents": ["smolagents>=1.26,<2"],
@@ -131,12 +144,18 @@ DEV = [
 
 setup(
     name="fctncalling",
-    version="0.2.0",
+    version=VERSION,
     description="A Gymnasium environment for multi-turn function calling, and an actor-critic "
     "trainer for it",
     long_description=long_description(),
     long_description_content_type="text/markdown",
     author="The fctncalling authors",
+    url=HOME or None,
+    project_urls={
+        "Benchmark (BFCL)": "https://gorilla.cs.berkeley.edu/leaderboard.html",
+        "Paper (BAD)": "https://arxiv.org/abs/2405.15821",
+        **({"Changes": f"{HOME}/blob/{VERSION}/CHANGELOG.md"} if HOME else {}),
+    },
     keywords="function-calling tool-use BFCL gymnasium reinforcement-learning TPPO LLM",
     classifiers=[
         "Development Status :: 4 - Beta",
@@ -148,6 +167,7 @@ setup(
         "Programming Language :: Python :: 3",
         "Programming Language :: Python :: 3.11",
         "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
         "Typing :: Typed",
     ],

@@ -15,6 +15,8 @@ import sys
 import zipfile
 from email import message_from_string
 from email.message import Message
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import metadata as metadata_of
 from pathlib import Path
 
 import gymnasium
@@ -140,7 +142,13 @@ def test_type_checkers_and_the_interpreter_see_the_same_public_names() -> None:
 
 
 def test_the_versions_agree() -> None:
-    assert f'version="{fctncalling.__version__}"' in (ROOT / "setup.py").read_text()
+    version = fctncalling.__version__
+    assert f'VERSION = "{version}"' in (ROOT / "setup.py").read_text()
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    package = ROOT / "examples/openenv_package"
+    assert f"\nversion: {version}\n" in (package / "openenv.yaml").read_text()
+    assert f'\nversion = "{version}"\n' in (package / "pyproject.toml").read_text()
+    assert (ROOT / "CHANGELOG.md").read_text().split("\n## ")[2].startswith(f"{version}\n")
 
 
 @pytest.fixture(scope="module")
@@ -262,6 +270,7 @@ def test_pinned_versions_cover_and_satisfy_the_ranges() -> None:
             "mkdocs",
             "mkdocs-material",
             *("trl", "inspect-ai", "openenv", "verifiers", "nemo-gym", "smolagents"),
+            *("skyrl-gym", "lm_eval", "harbor"),
         ):  # extras no fast test needs
             assert numbers(pins[name]) >= numbers(least), text
 
@@ -290,6 +299,59 @@ def test_the_metadata_says_who_what_and_how_and_shows_nothing_that_is_not_there(
     assert re.findall(r"!\[|\]\((?!https?:|#)", str(text)) == []
 
 
+def test_a_home_makes_pictures_and_links_of_the_long_description_absolute(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FCTNCALLING_HOME", "https://example.org/fctncalling/")
+    run("setup.py", "-q", "egg_info", "--egg-base", str(tmp_path), cwd=ROOT)
+    [file] = tmp_path.glob("*/PKG-INFO")
+    found = message_from_string(file.read_text())
+    text, home = str(found.get_payload()), "https://example.org/fctncalling"
+    tag = f"{home}/raw/{fctncalling.__version__}"
+    shown = re.findall(r"!\[[^\]]*\]\(([^)]*)\)", text)
+    own = re.findall(r"!\[[^\]]*\]\(([^)]*)\)", (ROOT / "README.md").read_text())
+    assert shown == [f"{tag}/{path}" for path in own] != []
+    assert re.findall(r"\]\((?!https?:|#)", text) == []
+    assert f"({home}/blob/{fctncalling.__version__}/docs/start.md)" in text
+    assert any(line.startswith("Changes, ") for line in found.get_all("Project-URL", []))
+
+
+PERMISSIVE = (
+    "MIT",
+    "BSD",
+    "Apache",
+    "ISC",
+    "PSF",
+    "Python Software Foundation",
+    "MPL",
+    "Unlicense",
+)
+
+
+def test_what_is_installed_with_the_package_has_licences_that_let_it_be_used() -> None:
+    """Of the distributions that the core and [train] bring, as far as they are installed here."""
+    seen: set[str] = set()
+    waiting = [*re.findall(r'"([\w-]+)[>=][^"]*"', (ROOT / "setup.py").read_text())]
+    faults = []
+    while waiting:
+        name = waiting.pop()
+        if name.lower() in seen or name in ("nvidia", "setuptools"):
+            continue
+        seen.add(name.lower())
+        try:
+            found = metadata_of(name)
+        except PackageNotFoundError:
+            continue
+        classified = [each for each in found.get_all("Classifier", []) if "License" in each]
+        told = [found["License-Expression"] or "", (found["License"] or "")[:200], *classified]
+        if not any(word in text for word in PERMISSIVE for text in told):
+            faults.append((name, told))
+        lines = [line for line in found.get_all("Requires-Dist", []) if "extra ==" not in line]
+        waiting += [re.match(r"[\w.-]+", line)[0] for line in lines]  # type: ignore[index]
+    assert {"numpy", "gymnasium", "jsonschema", "mpmath"} <= seen
+    assert faults == []
+
+
 def test_every_extra_of_one_environment_is_in_all(metadata: Message) -> None:
     needed: dict[str, set[str]] = {}
     for line in metadata.get_all("Requires-Dist", []):
@@ -297,6 +359,7 @@ def test_every_extra_of_one_environment_is_in_all(metadata: Message) -> None:
         needed.setdefault(extra.rstrip('"'), set()).add(name.partition(";")[0].strip())
     apart = {"", "all", "dev", "docs", "browser"}
     loops = {"trl", "inspect", "openenv", "verifiers", "nemo-gym", "smolagents"}
+    loops |= {"skyrl", "lm-eval", "harbor"}
     assert loops <= set(needed)
     together = {name: extra for name, extra in needed.items() if name not in apart | loops}
     assert "train" in together

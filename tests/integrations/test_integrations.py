@@ -173,13 +173,16 @@ def openenv(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_openenv_is_told_what_no_episode_can_answer_and_counts_every_step(
     openenv: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    env = openenv.ChatEnvironment(FIRST)
+    env = openenv.ChatEnvironment({"test": FIRST})
     with pytest.raises(openenv.NotPlayable, match="call reset first") as caught:
         env.step(openenv.ChatAction(content="?"))
     assert caught.value.status == 409
     with pytest.raises(openenv.NotPlayable, match="'nope': no such task") as caught:
         env.reset(task_id="nope")
     assert caught.value.status == 404
+    for asked in ({"split": "nope"}, {"index": -1}, {"index": len(FIRST)}, {"index": "0"}):
+        with pytest.raises(openenv.NotPlayable, match="expected"):
+            env.reset(**asked)
     env.reset(task_id=FIRST[0].id)
 
     def fails(*_: Any) -> Any:
@@ -189,6 +192,26 @@ def test_openenv_is_told_what_no_episode_can_answer_and_counts_every_step(
     with pytest.raises(RuntimeError):
         env.step(openenv.ChatAction(tool_calls=[{}]))
     assert env.state.step_count == 1
+
+
+def test_the_task_api_of_openenv_names_what_reset_plays_and_no_answers(openenv: Any) -> None:
+    splits = {"train": FIRST[:3], "test": FIRST[3:]}
+    env = openenv.ChatEnvironment(splits)
+    assert env.list_splits() == ["train", "test"]
+    for split, tasks in splits.items():
+        entries = env.list_tasks(split)
+        assert [entry["id"] for entry in entries] == [task.id for task in tasks]
+        assert env.num_tasks(split) == len(tasks)
+        assert env.get_task_range(split, 1, -1) == entries[1:-1]
+        for index, task in enumerate(tasks):
+            assert env.get_task(split, index) == entries[index]
+            assert set(entries[index]) == {"id", "split", "index", "category", "num_turns"}
+            assert env.reset(split=split, index=index).info["task_id"] == task.id
+    for split, index in (("train", 3), ("train", -1), ("nope", 0)):
+        with pytest.raises(IndexError):
+            env.get_task(split, index)
+    with pytest.raises(ValueError, match="needs a task in each split"):
+        openenv.openenv_app({"train": FIRST, "test": []})
 
 
 @pytest.mark.parametrize("kind", ["http", "websocket"])
@@ -302,10 +325,13 @@ def test_an_example_runs_with_the_real_library(example: Path, tmp_path: Path) ->
         "TRL": "step 2: reward",
         "INSPECT": "accuracy 0.8",
         "SMOLAGENTS": "answer: 184756",
-        "OPENENV": "multi_turn_base_1 1.0 True",
+        "OPENENV": "the oracle earns 1 in 24 of 24 episodes",
         "OPENRLHF": "multi_turn_base_1: reward 1.0",
         "MCP": '"timezone": "Europe/Oslo"',
         "NEMO": "multi_turn_base_0: reward 1.0, valid True",
+        "SKYRL": "multi_turn_base_1 1.0 True",
+        "LMEVAL": "valid: 0.5 of 28 tasks",
+        "HARBOR": "multi_turn_base_3: reward 1.0",
         "VERIFIERS": "multi_turn_base_0: reward 1.0, valid 1.0, 4 messages",
     }
     assert expected[library] in printed
@@ -314,7 +340,8 @@ def test_an_example_runs_with_the_real_library(example: Path, tmp_path: Path) ->
 
 @pytest.mark.prove
 @pytest.mark.parametrize(
-    "library", ["score", "trl", "inspect", "openenv", "verifiers", "openrlhf", "nemo"]
+    "library",
+    ["score", "openai", "trl", "inspect", "openenv", "verifiers", "openrlhf", "nemo", "skyrl"],
 )
 def test_200_answers_get_the_same_verdict_through_a_library(library: str, tmp_path: Path) -> None:
     """Right, wrong and malformed ones of 8 categories, drawn by a seed from the embedded tasks."""
@@ -324,6 +351,22 @@ def test_200_answers_get_the_same_verdict_through_a_library(library: str, tmp_pa
     assert (len(expected), len({answer.task.category for answer in given})) == (200, 8)
     assert 60 <= sum(expected) <= 140
     assert through(library, tmp_path) == expected
+
+
+@pytest.mark.prove
+def test_50_answers_get_the_same_verdict_as_folders_of_harbor(tmp_path: Path) -> None:
+    expected = [valid(answer, "prompting") for answer in answers()[::4]]
+    assert len(expected) == 50
+    assert 10 < sum(expected) < 40
+    assert through("harbor", tmp_path) == expected
+
+
+@pytest.mark.prove
+def test_80_answers_of_one_turn_get_the_same_verdict_through_lm_eval(tmp_path: Path) -> None:
+    rows = through("lmeval", tmp_path)
+    assert (len(rows), len({category for category, _, _ in rows})) == (80, 8)
+    assert 20 <= sum(expected for _, _, expected in rows) <= 60
+    assert [row for row in rows if row[1] != row[2]] == []
 
 
 @pytest.mark.prove

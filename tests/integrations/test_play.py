@@ -86,5 +86,13 @@ def _broken(**_: Any) -> Any:
 
 
 def test_the_page_needs_at_most_five_lines() -> None:
-    [block] = re.findall(r"```\n([^`]*\bplay\([^`]*)```", PAGE.read_text(encoding="utf-8"))
-    assert 0 < len([line for line in block.splitlines() if line.strip()]) <= MOST_GLUE
+    page = PAGE.read_text(encoding="utf-8")
+    [block] = re.findall(r"```\n([^`]*\bplay\([^`]*)```", page)
+    glue = {"play": block}
+    for name in ("OpenEnv", "SkyRL-Gym", "lm-eval", "Harbor"):
+        section = page.split(f"## {name} in a few lines\n")[1].split("\n## ")[0]
+        glue[name] = "".join(
+            re.findall(r"^```(?:python)?\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
+        )
+    lines = {name: [x for x in text.splitlines() if x.strip()] for name, text in glue.items()}
+    assert {name: len(each) for name, each in lines.items() if not 0 < len(each) <= MOST_GLUE} == {}

@@ -41,9 +41,14 @@ def answers(seed: int = 0) -> list[ScriptedAnswer]:
     for task in load_tasks(embedded_path("held_out")):
         by_category.setdefault(task.category, []).append(task)
     drawn = [task for tasks in by_category.values() for task in draw.sample(tasks, EACH)]
+    return answers_to(drawn, draw)
+
+
+def answers_to(tasks: Sequence[Task], draw: random.Random) -> list[ScriptedAnswer]:
+    """Return an answer to each task: right, wrong, malformed and so on."""
     return [
         ScriptedAnswer(task, kind, _turns(task, kind, draw))
-        for number, task in enumerate(drawn)
+        for number, task in enumerate(tasks)
         for kind in (KINDS[number % len(KINDS)],)
     ]
 

@@ -6,9 +6,13 @@ PYTHON_OF_THE_LIBRARY tests/support/verdicts_through.py verifiers
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import importlib
 import json
 import logging
 import os
+import random
+import shlex
 import sys
 import tempfile
 import threading
@@ -16,10 +20,11 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import takewhile, zip_longest
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from integration_answers import ScriptedAnswer, answers, chat_messages
+from integration_answers import ScriptedAnswer, answers, answers_to, chat_messages, valid
 
 from fctncalling import Task, embedded_path, opening, score
 from fctncalling.envs.errors import InfrastructureError
@@ -105,8 +110,7 @@ def through_openenv() -> Verdicts:
 
 def through_openrlhf() -> Verdicts:
     """OpenRLHF's executor, with a script in vLLM's place and calls in the text."""
-    sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../examples/integrations"))
-    import openrlhf_agent  # imports the part of the library that needs no GPU
+    openrlhf_agent = example("openrlhf_agent")  # imports the part that needs no GPU
 
     from fctncalling.lab.integrations.openrlhf import agent_instance, dataset_rows
 
@@ -155,12 +159,9 @@ def traces_of_verifiers(
 
 def through_verifiers() -> Verdicts:
     """Whole evaluations."""
-    alike: dict[str, list[Task]] = {}
-    for task in TASKS:
-        alike.setdefault(_beginning(opening(task).messages), []).append(task)
     verdicts: dict[str, bool] = {}
-    for tasks in zip_longest(*alike.values()):
-        for trace in traces_of_verifiers([task for task in tasks if task], {}):
+    for tasks in _begun_differently():
+        for trace in traces_of_verifiers(tasks, {}):
             assert trace.reward == trace.metrics["valid"]
             verdicts[trace.task.data.id] = trace.metrics["valid"] == 1.0
     return [verdicts[task.id] for task in TASKS]
@@ -215,6 +216,104 @@ def through_nemo() -> Verdicts:
 
     rows = dataset_rows(TASKS, "prompting")
     return [asyncio.run(play(answer, row)) for answer, row in zip(ANSWERS, rows, strict=True)]
+
+
+def through_openai() -> Verdicts:
+    """`play` with OpenAI's client and `aplay` with its asynchronous one, over HTTP."""
+    from openai import AsyncOpenAI, OpenAI
+
+    from fctncalling import aplay, play
+
+    async def together(tasks: Sequence[Task], client: Any) -> list[bool]:
+        played = await asyncio.gather(*(aplay(task, client, "script") for task in tasks))
+        return [each.verdict.valid for each in played]
+
+    verdicts: dict[str, bool] = {}
+    for tasks in _begun_differently():
+        scripts = {_beginning(opening(task).messages): MESSAGES[task.id] for task in tasks}
+        where = {"base_url": serve(scripts), "api_key": "none"}
+        alone = [play(task, OpenAI(**where), "script").verdict.valid for task in tasks]
+        assert alone == asyncio.run(together(tasks, AsyncOpenAI(**where)))
+        verdicts |= dict(zip((task.id for task in tasks), alone, strict=True))
+    return [verdicts[task.id] for task in TASKS]
+
+
+def through_skyrl() -> Verdicts:
+    """Environments made by SkyRL-Gym's registry from rows; calls in the text."""
+    from skyrl_gym.envs.registration import register
+
+    from fctncalling.lab.integrations.skyrl import dataset_rows, text_env
+
+    register(id="bfcl", entry_point=text_env(TASKS))
+    play = example("skyrl_env").play
+    verdicts = []
+    for answer, row in zip(ANSWERS, dataset_rows(TASKS, "bfcl"), strict=True):
+        texts = [each["content"] for each in chat_messages(answer, "prompting")]
+        reward, verdict = play(row, texts)
+        assert reward == float(verdict)
+        verdicts.append(bool(verdict))
+    return verdicts
+
+
+def through_lmeval() -> list[list[Any]]:
+    """A whole evaluation of forged tasks of one turn: [category, through the harness, ours]."""
+    from fctncalling import load_tasks
+    from fctncalling.cli.command import main
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = f"{folder}/forged.jsonl"
+        words = ["forge", "--num_tasks", "80", "--output", file, "--category", *ONE_TURN]
+        with contextlib.redirect_stdout(None):
+            main(words)
+        tasks = load_tasks(file)
+        (Path(folder) / "lmeval.py").write_text(
+            "from fctncalling import load_tasks\n"
+            "from fctncalling.lab.integrations.lm_eval import harness_task\n"
+            f"Bfcl = harness_task(load_tasks({file!r}))\n"
+        )
+        (Path(folder) / "bfcl.yaml").write_text("task: bfcl\nclass: !function lmeval.Bfcl\n")
+        given = answers_to(tasks, random.Random(0))
+        texts = {each.task.id: chat_messages(each, "prompting")[0]["content"] for each in given}
+        samples = example("lmeval_tasks").evaluate(folder, texts)["samples"]["bfcl"]
+    found = {each["doc"]["id"]: bool(each["valid"]) for each in samples}
+    return [[a.task.category, found[a.task.id], valid(a, "prompting")] for a in given]
+
+
+def through_harbor() -> Verdicts:
+    """Jobs of Harbor whose oracle says what the answers do: every fourth, as a trial takes a
+    second.
+    """
+    from fctncalling.lab.integrations.harbor import write_tasks
+
+    some = ANSWERS[::4]
+    with tempfile.TemporaryDirectory() as folder:
+        written = write_tasks([answer.task for answer in some], f"{folder}/tasks")
+        for answer, home in zip(some, written, strict=True):
+            texts = [each["content"] for each in chat_messages(answer, "prompting")]
+            said = " ".join(shlex.quote(text) for text in texts)
+            (home / "solution/solve.sh").write_text(f"#!/bin/bash\nepisode {said}\n")
+        found = example("harbor_tasks").rewards(Path(folder, "tasks"), Path(folder, "jobs"))
+    return [found[answer.task.id.lower()] == 1.0 for answer in some]
+
+
+ONE_TURN = (
+    *("simple_python", "multiple", "parallel", "parallel_multiple", "irrelevance"),
+    *("live_simple", "live_multiple", "live_relevance"),
+)
+
+
+def example(name: str) -> Any:
+    """Return the module of an example."""
+    sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../examples/integrations"))
+    return importlib.import_module(name)
+
+
+def _begun_differently() -> list[list[Task]]:
+    """Return the tasks in lists in which no two begin alike."""
+    alike: dict[str, list[Task]] = {}
+    for task in TASKS:
+        alike.setdefault(_beginning(opening(task).messages), []).append(task)
+    return [[task for task in tasks if task] for tasks in zip_longest(*alike.values())]
 
 
 def _beginning(messages: Iterable[Mapping[str, Any]]) -> str:

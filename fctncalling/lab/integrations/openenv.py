@@ -1,15 +1,14 @@
-"""OpenEnv (tested with openenv 0.10 and openenv-core 0.3).
+"""OpenEnv (tested with 0.10): an environment server of chat messages with a Task API; its client.
 
-An environment server of chat messages, and its client.
-
-`app = openenv_app(load_tasks(...))` is a FastAPI application; `uvicorn module:app` serves it.
+`app = openenv_app({"train": load_tasks(...), "test": load_tasks(...)})` is a FastAPI application;
+`uvicorn module:app` serves it. `examples/openenv_package` is a package with its manifest.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -56,13 +55,18 @@ class NotPlayable(ValueError):
 
 
 class ChatEnvironment(Environment[ChatAction, ChatObservation, State]):
-    """One episode after another of the given tasks; `reset(task_id=...)` names the task."""
+    """One episode after another of the given tasks, and the Task API over their splits.
+
+    `reset(task_id=...)` or `reset(split=..., index=...)` names the task.
+    """
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
-    def __init__(self, tasks: Sequence[Task], form: str = "tool_call", **keywords: Any) -> None:
+    def __init__(
+        self, splits: Mapping[str, Sequence[Task]], form: str = "tool_call", **keywords: Any
+    ) -> None:
         super().__init__()
-        self._tasks = {task.id: task for task in tasks}
+        self._splits = splits
         self._form = form
         self._keywords = keywords
         self._state = State(episode_id=None, step_count=0)
@@ -73,15 +77,61 @@ class ChatEnvironment(Environment[ChatAction, ChatObservation, State]):
         seed: int | None = None,
         episode_id: str | None = None,
         task_id: str | None = None,
+        split: str | None = None,
+        index: int | None = None,
         **_: Any,
     ) -> ChatObservation:
-        """Begin a task: the one named, or that of the seed's number."""
-        chosen = task_id or list(self._tasks)[(seed or 0) % len(self._tasks)]
-        if chosen not in self._tasks:
-            raise NotPlayable(404, f"task_id {chosen!r}: no such task")
-        self._dialogue = Dialogue(self._tasks[chosen], form=self._form, **self._keywords)
+        """Begin a task: the one named, or that of the seed's number in the (first) split."""
+        task = self._chosen(task_id, split, index, seed or 0)
+        self.close()
+        self._dialogue = Dialogue(task, form=self._form, **self._keywords)
         self._state = State(episode_id=episode_id or uuid.uuid4().hex, step_count=0)
         return self._observation(self._dialogue.open(seed), None)
+
+    def _chosen(self, task_id: str | None, split: str | None, index: Any, seed: int) -> Task:
+        if split is not None and split not in self._splits:
+            raise NotPlayable(404, f"split {split!r}: expected one of {', '.join(self._splits)}")
+        tasks = self._splits[split or next(iter(self._splits))]
+        if task_id is not None:
+            searched = [tasks] if split else self._splits.values()
+            found = [task for each in searched for task in each if task.id == task_id]
+            if not found:
+                raise NotPlayable(404, f"task_id {task_id!r}: no such task")
+            return found[0]
+        index = seed % len(tasks) if index is None else index
+        if not isinstance(index, int) or not 0 <= index < len(tasks):
+            raise NotPlayable(404, f"index {index!r}: expected 0 to {len(tasks) - 1}")
+        return tasks[index]
+
+    def list_splits(self) -> list[str]:
+        """Return the names of the splits."""
+        return list(self._splits)
+
+    def list_tasks(self, split: str) -> list[dict[str, Any]]:
+        """Return what may be known of a split's tasks before they are played."""
+        return self.get_task_range(split)
+
+    def num_tasks(self, split: str) -> int:
+        """Return the number of tasks of a split."""
+        return len(self._tasks(split))
+
+    def get_task(self, split: str, index: int) -> dict[str, Any]:
+        """Return one task's entry; IndexError where there is none."""
+        if not 0 <= index < self.num_tasks(split):
+            raise IndexError(index)
+        return _entry(split, index, self._tasks(split)[index])
+
+    def get_task_range(
+        self, split: str, start: int | None = None, stop: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the entries of a slice."""
+        tasks = self._tasks(split)
+        return [_entry(split, index, tasks[index]) for index in range(len(tasks))[start:stop]]
+
+    def _tasks(self, split: str) -> Sequence[Task]:
+        if split not in self._splits:
+            raise IndexError(split)  # answered 400
+        return self._splits[split]
 
     def step(self, action: ChatAction, timeout_s: float | None = None, **_: Any) -> ChatObservation:
         """Play the assistant's message."""
@@ -99,6 +149,11 @@ class ChatEnvironment(Environment[ChatAction, ChatObservation, State]):
         answers = self._dialogue.reply(message)
         invalid = bool(self._dialogue.info.get("invalid"))
         return self._observation(answers, None if invalid else self._dialogue.reward - before)
+
+    def close(self) -> None:
+        """End the processes of an episode's tools."""
+        if self._dialogue is not None:
+            self._dialogue.close()
 
     @property
     def state(self) -> State:
@@ -126,6 +181,12 @@ class ChatEnvironment(Environment[ChatAction, ChatObservation, State]):
         )
 
 
+def _entry(split: str, index: int, task: Task) -> dict[str, Any]:
+    """Return a task's entry in the Task API, without its answer."""
+    about = {"category": task.category, "num_turns": len(task.question)}
+    return {"id": task.id, "split": split, "index": index, **about}
+
+
 class ChatClient(EnvClient[ChatAction, ChatObservation, State]):
     """Client of a server of `openenv_app`."""
 
@@ -142,7 +203,7 @@ class ChatClient(EnvClient[ChatAction, ChatObservation, State]):
 
 
 def openenv_app(
-    tasks: Sequence[Task],
+    tasks: Mapping[str, Sequence[Task]] | Sequence[Task],
     *,
     max_concurrent_envs: int = 64,
     allowed_hosts: Sequence[str] = (),
@@ -150,14 +211,19 @@ def openenv_app(
 ) -> Any:
     """Return the FastAPI application of an environment server; keywords as for `Dialogue`.
 
-    It answers at addresses (127.0.0.1) and localhost, and at the names of `allowed_hosts` ("*":
-    any), so that pages of other sites cannot play through a browser on this machine.
+    tasks: by split, or of one split, "test". The server answers at addresses (127.0.0.1) and
+    localhost, and at the names of `allowed_hosts` ("*": any), so that pages of other sites cannot
+    play through a browser on this machine.
     """
+    splits = tasks if isinstance(tasks, Mapping) else {"test": tasks}
+    if not splits or not all(splits.values()):
+        raise ValueError(f"openenv_app needs a task in each split, and got {len(splits)} splits")
     app = create_fastapi_app(
-        partial(ChatEnvironment, tasks, **keywords),
+        partial(ChatEnvironment, splits, **keywords),
         ChatAction,
         ChatObservation,
         max_concurrent_envs=max_concurrent_envs,
+        env_name="fctncalling",
     )
     app.add_exception_handler(NotPlayable, _refusal)
     app.add_middleware(HostCheck, allowed_hosts=allowed_hosts)

@@ -1,0 +1,73 @@
+"""The oracle: plays tasks of a running server by their truths, and prints each reward.
+
+python solution/oracle.py http://127.0.0.1:8000 8    # 8 tasks of each category
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from fctncalling import embedded_path, load_tasks
+from fctncalling.data.types import Task
+from fctncalling.envs import oracle_calls
+from fctncalling.lab.integrations.openenv import ChatAction, ChatClient
+
+
+def actions(task: Task) -> list[dict[str, Any]]:
+    """Return the messages that solve a task: the calls of each turn, then a text."""
+    played: list[dict[str, Any]] = []
+    for calls in oracle_calls(task):
+        functions = [
+            {"name": _offered(task, each.name), "arguments": json.dumps(dict(each.arguments))}
+            for each in calls
+        ]
+        tool_calls = [
+            {"id": f"c{len(played)}_{number}", "type": "function", "function": function}
+            for number, function in enumerate(functions)
+        ]
+        played += [{"content": None, "tool_calls": tool_calls}] if calls else []
+        played += (
+            [{"content": "Done.", "tool_calls": []}] if task.executes_calls or not calls else []
+        )
+    return played
+
+
+def _offered(task: Task, name: str) -> str:
+    return name if task.executes_calls else name.replace(".", "_")
+
+
+def play(client: Any, index: int, said: list[dict[str, Any]]) -> float:
+    """Return the reward of an episode of the test split in which these messages are said."""
+    result = client.reset(split="test", index=index)
+    total = 0.0
+    for message in said:
+        if not result.done:
+            result = client.step(ChatAction(**message))
+            total += result.reward or 0.0
+    return total
+
+
+def chosen(tasks: list[Task], each: int) -> list[int]:
+    """Return the indices of the first tasks of each category."""
+    seen: dict[str, int] = {}
+    indices = []
+    for index, task in enumerate(tasks):
+        seen[task.category] = seen.get(task.category, 0) + 1
+        indices += [index] if seen[task.category] <= each else []
+    return indices
+
+
+def main(url: str = "http://127.0.0.1:8000", each: str = "8") -> None:
+    """Print a line for each task."""
+    tasks = load_tasks(embedded_path("held_out"))
+    with ChatClient(base_url=url).sync() as client:
+        for index in chosen(tasks, int(each)):
+            print(
+                json.dumps({"index": index, "reward": play(client, index, actions(tasks[index]))})
+            )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,171 @@
+"""Harbor (tested with 0.26): tasks as folders that it runs, and the `episode` in its containers.
+
+`write_tasks(load_tasks(...), folder)` makes a folder a task: the agent answers the user by the
+command `episode`, the oracle by the same command, and the verifier plays what was said again, with
+the truth, which the agent's container never holds. `episode` is this module:
+
+  python -m fctncalling.lab.integrations.harbor '[ls()]' 'These are the files.'
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fctncalling import __version__
+from fctncalling.data.types import FunctionDoc, Message, Task
+from fctncalling.envs.dialogue import Dialogue, score
+from fctncalling.envs.handlers.registry import get_handler
+from fctncalling.envs.judging.oracle import oracle_calls
+
+FORM = "prompting"
+RECORD = "logs/artifacts/episode.json"  # what was said: a list of texts
+ENDED = "The task has ended."
+IMAGE = f"fctncalling:{__version__}"
+IMAGE_FILE = f"""# Beside fctncalling-{__version__}-py3-none-any.whl: docker build -t {IMAGE} .
+FROM python:3.12-slim
+COPY fctncalling-*.whl /tmp/
+RUN pip install --no-cache-dir /tmp/fctncalling-*.whl
+RUN printf '#!/bin/sh\\ncd / && exec python -m fctncalling.lab.integrations.harbor "$@"\\n' \\
+    > /usr/bin/episode && chmod +x /usr/bin/episode
+"""
+INSTRUCTION = """You talk to a user and call functions for them, by the command `episode`.
+
+- `episode` prints the conversation so far. Run it first: it says which functions there are, and
+  how calls are written.
+- `episode 'MESSAGE'` is your next message. A list of calls, such as `episode '[ls(a=True)]'`,
+  prints their results. A text without calls ends your turn and prints what the user says next.
+
+Go on until `episode` prints "{ended}" Use nothing but `episode`.
+"""
+CONFIG = """schema_version = "1.4"
+
+[task]
+name = "fctncalling/{name}"
+description = "A task of the Berkeley Function Calling Leaderboard's format, judged by its rules."
+keywords = ["function-calling", "{category}"]
+
+[metadata]
+category = "{category}"
+
+[agent]
+timeout_sec = 1800.0
+
+[verifier]
+timeout_sec = 300.0
+
+[environment]
+cpus = 1
+memory_mb = 1024
+"""
+TEST = """#!/bin/bash
+# /tests/test.sh: plays what was said again, with the truth; without a reward, the tools failed.
+cd "$(dirname "$0")/.." && episode --judge tests/task.json > reward.new \\
+ && mkdir -p logs/verifier && mv reward.new logs/verifier/reward.txt
+"""
+
+
+def write_tasks(tasks: Sequence[Task], folder: str | Path) -> list[Path]:
+    """Write a folder for each task, and `image/Dockerfile` of the image that all of them are from.
+
+    Raises ValueError for tasks whose tools or users are no part of the image.
+    """
+    written = [_write_task(task, Path(folder)) for task in tasks]
+    _write(Path(folder) / "image/Dockerfile", IMAGE_FILE)
+    return written
+
+
+def oracle_messages(task: Task) -> list[str]:
+    """Return the texts that solve a task."""
+    texts = []
+    for calls in oracle_calls(task):
+        texts += [get_handler("python_calls").render(calls)] if calls else []
+        texts += ["Done."] if task.executes_calls or not calls else []
+    return texts
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Play messages, or judge (`--judge FILE`), in the current folder; return 0, 2 if refused."""
+    record = Path(os.environ.get("EPISODE_RECORD", RECORD))
+    said = json.loads(record.read_text(encoding="utf-8")) if record.exists() else []
+    if list(arguments[:1]) == ["--judge"]:
+        messages = [{"role": "assistant", "content": text} for text in said]
+        print(int(score(messages, read_task(Path(arguments[1])), form=FORM).valid))
+        return 0
+    answers, done = _played(read_task(Path("task.json")), said)
+    shown = [] if arguments else answers
+    for text in arguments:
+        if done:
+            print(f"error: {ENDED} No further message counts.", file=sys.stderr)
+            return 2
+        said.append(text)
+        before = len(answers)
+        answers, done = _played(read_task(Path("task.json")), said)
+        shown += answers[before + 1 :]
+    record.parent.mkdir(parents=True, exist_ok=True)
+    record.write_text(json.dumps(said), encoding="utf-8")
+    for message in shown:
+        print(f"[{message['role']}]\n{message['content']}\n")
+    if done:
+        print(ENDED)
+    return 0
+
+
+def read_task(file: Path) -> Task:
+    """Return a task that `write_tasks` wrote."""
+    fields: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    fields["functions"] = [FunctionDoc(**each) for each in fields["functions"]]
+    held_out: Mapping[str, Sequence[str]] = fields["missed_functions"]
+    fields["missed_functions"] = {int(turn): names for turn, names in held_out.items()}
+    return Task(**fields)
+
+
+def _played(task: Task, said: Sequence[str]) -> tuple[list[Message], bool]:
+    """Return the conversation after these messages, and whether it has ended."""
+    dialogue = Dialogue(task, form=FORM)
+    dialogue.open()
+    if not task.executes_calls:  # one message, which nothing answers
+        spoken = [{"role": "assistant", "content": text} for text in said]
+        return [*dialogue.messages, *spoken], bool(said)
+    for text in said:
+        dialogue.reply(text)
+    return dialogue.messages, dialogue.done
+
+
+def _write_task(task: Task, folder: Path) -> Path:
+    if task.tool_paths or task.kind in ("agentic", "clarify"):
+        raise ValueError(
+            f'task "{task.id}" of {task.category}: its tools or user are not in the image; '
+            "write_tasks takes single-turn and multi-turn tasks of BFCL's own tools"
+        )
+    home = folder / task.id.lower()
+    blank: list[Any] | None = [[] for _ in task.question] if task.is_multi_turn else None
+    shown = dataclasses.replace(task, ground_truth=blank, extra={}, difficulty=None)
+    said = " ".join(shlex.quote(text) for text in oracle_messages(task))
+    for name, text in {
+        "task.toml": CONFIG.format(name=task.id.lower(), category=task.category),
+        "instruction.md": INSTRUCTION.format(ended=ENDED),
+        "environment/Dockerfile": f"FROM {IMAGE}\nCOPY task.json /task.json\n",
+        "environment/task.json": json.dumps(dataclasses.asdict(shown)),
+        "solution/solve.sh": f"#!/bin/bash\nepisode {said}\n",
+        "tests/task.json": json.dumps(dataclasses.asdict(task)),
+        "tests/test.sh": TEST,
+    }.items():
+        _write(home / name, text)
+    return home
+
+
+def _write(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    file.chmod(0o755 if file.suffix == ".sh" else 0o644)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,105 @@
+"""lm-evaluation-harness (tested with 0.4.13): tasks of one turn, judged as BFCL does.
+
+A Python file of yours has `Bfcl = harness_task(load_tasks(...))`; a YAML file beside it names it:
+`task: bfcl` and `class: !function my_file.Bfcl` (docs/integrations.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from lm_eval.api.instance import Instance
+from lm_eval.api.metrics import mean
+from lm_eval.api.task import Task as HarnessTask
+
+from fctncalling.data.types import Task
+from fctncalling.envs.dialogue import opening
+from fctncalling.envs.judging.judge import judge
+
+FORM = "prompting"  # the harness passes texts: schemas are in the prompt, calls in the answer
+
+
+class JudgedTask(HarnessTask):
+    """Task of the harness whose documents are a subclass's tasks, asked for without examples."""
+
+    VERSION = 1
+    tasks: ClassVar[Mapping[str, Task]]
+    max_gen_toks: ClassVar[int]
+
+    def __init__(self, config: dict[str, Any] | None = None) -> None:
+        super().__init__(config={k: it for k, it in (config or {}).items() if k != "class"})
+
+    def download(self, *_: Any, **__: Any) -> None:
+        """Fetch nothing."""
+
+    def has_training_docs(self) -> bool:
+        """Say no."""
+        return False
+
+    has_validation_docs = has_training_docs
+
+    def has_test_docs(self) -> bool:
+        """Say yes."""
+        return True
+
+    def test_docs(self) -> list[dict[str, Any]]:
+        """Return id and opening messages of each task."""
+        opened = ((task.id, opening(task, FORM)) for task in self.tasks.values())
+        return [{"id": name, "messages": each.messages} for name, each in opened]
+
+    def doc_to_text(self, doc: dict[str, Any]) -> str:
+        """Return the messages as one text, for models without a chat template."""
+        return "\n\n".join(each["content"] for each in doc["messages"]) + "\n\n"
+
+    def doc_to_target(self, doc: dict[str, Any]) -> str:
+        """Return nothing: an answer may be right in many ways."""
+        return ""
+
+    def fewshot_context(
+        self,
+        doc: dict[str, Any],
+        num_fewshot: int,
+        apply_chat_template: bool = False,
+        chat_template: Callable[[list[Any]], str] | None = None,
+        **_: Any,
+    ) -> str:
+        """Return the prompt, by the model's chat template if the harness is told to apply it."""
+        if apply_chat_template and chat_template is not None:
+            return chat_template(doc["messages"])
+        return self.doc_to_text(doc)
+
+    def construct_requests(
+        self, doc: dict[str, Any], ctx: str, metadata: Any = None, **_: Any
+    ) -> Instance:
+        """Return the one request."""
+        settings = {"until": [], "do_sample": False, "max_gen_toks": self.max_gen_toks}
+        return Instance("generate_until", doc, (ctx, settings), 0, metadata)
+
+    def process_results(self, doc: dict[str, Any], results: list[str]) -> dict[str, float]:
+        """Return the verdict."""
+        return {"valid": float(judge(self.tasks[doc["id"]], results[0], FORM).valid)}
+
+    def aggregation(self) -> dict[str, Callable[[list[float]], float]]:
+        """Return the mean, as the share of valid answers."""
+        return {"valid": mean}
+
+    def higher_is_better(self) -> dict[str, bool]:
+        """Say so."""
+        return {"valid": True}
+
+
+def harness_task(tasks: Sequence[Task], *, max_gen_toks: int = 512) -> type[JudgedTask]:
+    """Return the harness's class of a task whose documents are these tasks.
+
+    It generates greedily; its metric is the share of valid answers. Raises ValueError for tasks
+    that take more than one message: the harness asks once.
+    """
+    for task in tasks:
+        if task.executes_calls or len(task.question) > 1:
+            raise ValueError(
+                f'task "{task.id}" takes several messages, and lm-eval asks for one: play it with '
+                "`fctncalling run`, or with `play`."
+            )
+    by_id = {task.id: task for task in tasks}
+    return type("Bfcl", (JudgedTask,), {"tasks": by_id, "max_gen_toks": max_gen_toks})
