@@ -34,7 +34,7 @@ from fctncalling.algorithms.targets import flat_estimate
 
 MOST_EPOCHS, PATIENCE = 200, 10
 EPOCHS_WITHOUT_HELD_OUT = 20
-TOKENS_A_STEP = 512
+TOKENS_A_STEP = 128
 
 
 class CriticSamples(NamedTuple):

@@ -33,7 +33,7 @@ from fctncalling.lab.credit.ruler import (
 
 PENALTIES = (1.0, 10.0, 100.0, 1e3, 1e4)
 ROWS_A_PASS = 64
-BINS = 51
+BINS = 11
 MISTAKES = slice(3, 6)  # of the progress features: are former turns, this turn's calls right
 BODY_LR, EPISODES_A_STEP = 3e-4, 16
 Matrix = NDArray[np.float64]
