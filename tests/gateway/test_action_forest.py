@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +13,7 @@ from gateways import RunningGateway, TokenScript, running_gateway
 from tiny_models import CHATML, FORGETS_THOUGHTS, tiny_tokenizer
 
 from fctncalling.algorithms.episodes import TokenRecord, check_token_record
+from fctncalling.algorithms.generation.engine_api import Action, Request
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.lab.gateway.action_forest import (
     ActionForest,
@@ -153,6 +156,49 @@ def test_a_retry_takes_the_place_of_what_was_asked_before(played: ScriptedSessio
     assert played.rows() == [["retried"]]
     played.ask([*messages, answer, user("2")], "b")
     assert played.rows() == [["retried", "b"]]
+
+
+class LateFirst(TokenScript):
+    """Answers its first request after all others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: list[Request] = []
+        self.wanted = threading.Event()
+
+    def submit(self, request: Request) -> None:
+        if self.first:
+            super().submit(request)
+        else:
+            self.first.append(request)
+
+    def advance(self) -> list[tuple[int, Action]]:
+        time.sleep(0.001)
+        if self.wanted.is_set():
+            self.wanted.clear()
+            super().submit(self.first[0])
+        return super().advance()
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_an_answer_that_comes_after_its_retry_is_not_trained(goes_on: bool) -> None:
+    engine, messages = LateFirst(), [SYSTEM, user("1")]
+    with running_gateway(engine, TEMPLATE) as gateway:
+        played = ScriptedSession(gateway, engine)
+        hasty = gateway.client("x")
+        hasty._connection.timeout = 0.2
+        with pytest.raises(TimeoutError):
+            hasty.chat(messages)
+        hasty.close()
+        answer, expected = played.ask(messages, "retried"), ["retried"]
+        if goes_on:
+            played.ask([*messages, answer, user("2")], "b")
+            expected.append("b")
+        engine.answers.append([*TEMPLATE.encode("late"), TEMPLATE.end_of_turn_id])
+        engine.wanted.set()
+        while "late" not in gateway.session("x").texts:
+            time.sleep(0.001)
+        assert played.rows() == [expected]
 
 
 def test_a_retry_that_says_the_same_is_trained_once(played: ScriptedSession) -> None:
