@@ -194,7 +194,7 @@ class _Walk:
     def _note_unknown(self, index: int, message: Message) -> None:
         """Note an assistant message that was not sampled so: edited, or from elsewhere."""
         named = self.answered.referred_by_call(message)
-        choices = named[-1:] or self.answered.by_conversation.get(self.conversation, ())
+        choices = named[-1:] or self.answered.by_conversation.get(self.conversation, [])
         actions = sorted({self.forest.firsts[number] for number in choices})
         if not actions:
             self._note(index, "foreign", lambda: "no action of this session is this message")
