@@ -161,6 +161,8 @@ class RunningEpisode:
         messages = _messages(info, observation)
         self.messages = [list(messages)]
         self._show(messages)
+        if prompt := info.get("prompt_ids"):  # a branch begins with the tokens of its episode
+            self.view.new_ids = list(prompt)
         self.in_slot = self.view
         self._check_budget()
 

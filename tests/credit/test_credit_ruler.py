@@ -11,9 +11,11 @@ import gymnasium
 import numpy as np
 import pytest
 from tiny_models import tiny_tokenizer
+from transformers import AutoTokenizer
 
 from fctncalling.algorithms.generation.engine_api import Engine, ScriptedEngine
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.data.bfcl import embedded_path
 from fctncalling.lab.credit import RulerSettings, measure_truth
 from fctncalling.lab.credit.estimators import group_values
 from fctncalling.lab.credit.ruler import BranchedTruth, BranchPlayer
@@ -55,8 +57,16 @@ def true_value(height: int, number: int, discount: float) -> float:
     return wins * discount ** (left - 1)
 
 
-def ladder_player(settings: RulerSettings) -> BranchPlayer:
-    template = ChatTemplate(tiny_tokenizer())
+def ladder_player(settings: RulerSettings, template: ChatTemplate | None = None) -> BranchPlayer:
+    """Return a player that writes letter by letter where it is given a template."""
+    tokenizer = template and template.tokenizer
+
+    def letters(text: str) -> list[int]:
+        pieces = [text[0], *(f"##{letter}" for letter in text[1:])]
+        return [int(piece) for piece in tokenizer.convert_tokens_to_ids(pieces)]
+
+    own = letters if template else None
+    template = template or ChatTemplate(tiny_tokenizer())
     generator = np.random.default_rng(5)
 
     @contextlib.contextmanager
@@ -64,7 +74,7 @@ def ladder_player(settings: RulerSettings) -> BranchPlayer:
         def policy(*_: Any) -> str:
             return "up" if generator.random() < CLIMBS else "stay"
 
-        yield ScriptedEngine(policy, template.encode, template.end_of_turn_id)
+        yield ScriptedEngine(policy, own or template.encode, template.end_of_turn_id)
 
     return BranchPlayer(Ladder, engine, template, settings)
 
@@ -104,6 +114,14 @@ def test_advantages_are_the_closed_form(truth: BranchedTruth) -> None:
 
 def test_every_branch_begins_with_the_tokens_of_its_episode(truth: BranchedTruth) -> None:
     assert truth.same_prefixes == truth.num_states > STEPS
+
+
+def test_a_branch_keeps_tokens_that_the_template_would_not_write() -> None:
+    template = ChatTemplate(AutoTokenizer.from_pretrained(str(embedded_path("model"))))
+    assert len(template.encode("stay")) < len("stay")
+    settings = RulerSettings(group_size=2, min_branches=2, max_branches=2)
+    found = measure_truth(ladder_player(settings, template), ["climb"])
+    assert found.same_prefixes == found.num_states >= STEPS
 
 
 def test_a_histories_value_is_measured_once(truth: BranchedTruth) -> None:

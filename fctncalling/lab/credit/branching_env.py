@@ -24,8 +24,8 @@ class BranchingEnv:
 
     Episodes are named by keys: `origins` says for each what it starts from, a task id or a
     Snapshot. `trace` takes, for each key, the snapshots before its actions. A branch is shown the
-    whole conversation as its first messages, so its token prefix is that of the original episode
-    where the chat template is append-only; `measure_truth` compares the two.
+    whole conversation as its first messages, and begins with the tokens that its snapshot's info
+    names as `prompt_ids`; `measure_truth` compares them with the episode's.
     """
 
     def __init__(self, env: Any, origins: Mapping[str, Any], trace: dict[str, list[Snapshot]]):

@@ -187,6 +187,9 @@ def sample_groups(player: BranchPlayer, task_ids: Sequence[str]) -> BranchedTrut
     ]
     if not kept:
         raise CreditError("no valid episode was played: nothing can be graded")
+    for episode, snapshots in kept:
+        for step, snapshot in enumerate(snapshots):
+            snapshot.info["prompt_ids"] = _tokens_before(episode, step)
     return BranchedTruth(
         episodes=[episode for episode, _ in kept],
         snapshots=[snapshots for _, snapshots in kept],
@@ -263,16 +266,16 @@ def _same_prefix(truth: BranchedTruth, key: _Key, branch: Any) -> bool:
         return False
     for number, step, other in _keys(truth):
         if other == key:
-            rows = truth.episodes[number].rows
-            if len(rows) > 1:
-                row, starts = rows[step], [rows[step].acted.index(True)]
-                step = 0
-            else:
-                row = rows[0]
-                starts = action_starts(row)
             own = list(branch.ids[: branch.acted.index(True)])
-            return list(row.ids[: starts[step]]) == own
+            return _tokens_before(truth.episodes[number], step) == own
     return False
+
+
+def _tokens_before(episode: EpisodeRecord, step: int) -> list[int]:
+    """Return what the policy had read and written before an action."""
+    apart = len(episode.rows) > 1  # one row an action
+    row = episode.rows[step if apart else 0]
+    return list(row.ids[: action_starts(row)[0 if apart else step]])
 
 
 def action_starts(row: Any) -> list[int]:
