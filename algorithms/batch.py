@@ -20,7 +20,7 @@ from fctncalling.algorithms.episodes import (
     cut_flags,
     words_of_actions,
 )
-from fctncalling.algorithms.policy.critic_rows import CriticRows
+from fctncalling.algorithms.policy.actor_critic import CriticRows
 from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing, PrefixTree
 
 

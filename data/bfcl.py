@@ -25,20 +25,22 @@ from fctncalling.data.categories import (
     category_of,
     named_category,
 )
-from fctncalling.data.entry_fields import (
-    ACCEPT,
-    check_accepted_calls,
-    check_ground_truth_turns,
-    missed_functions,
-    named_classes,
-    with_accepted_values,
-)
 from fctncalling.data.errors import Location, TaskError, TaskWarning
 from fctncalling.data.function_docs import DocSource, FunctionDocs, function_doc
 from fctncalling.data.json_stream import read_entries
 from fctncalling.data.paths import official_data_folder, user_data_folder
 from fctncalling.data.types import FunctionDoc, Task
-from fctncalling.data.validation import explain, is_answer, is_task
+from fctncalling.data.validation import (
+    ACCEPT,
+    check_accepted_calls,
+    check_ground_truth_turns,
+    explain,
+    is_answer,
+    is_task,
+    missed_functions,
+    named_classes,
+    with_accepted_values,
+)
 
 AnswerSource = str | Path | Mapping[str, Sequence[Any] | Mapping[str, Any]]
 """A folder of answer files, one answer file, or a mapping of entry id to its ground truth (or its

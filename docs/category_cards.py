@@ -20,7 +20,7 @@ from card_tasks import CARDS, FURTHER_ERRORS, Card
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Verdict
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.envs.tool_text.presets import JOBS
+from fctncalling.envs.tool_text.env import JOBS
 
 DOCS = Path(__file__).parent
 PAGE, SCORES = DOCS / "categories.md", DOCS / "canaries.json"

@@ -31,9 +31,8 @@ from torch import Tensor
 from fctncalling.algorithms.generation.block_tree import States
 from fctncalling.algorithms.generation.decoder import DecoderOutput
 from fctncalling.algorithms.generation.fused_linear import FusedLinear
-from fctncalling.algorithms.generation.kv_cache import KVCache
+from fctncalling.algorithms.generation.kv_cache import KVCache, TokenBlock
 from fctncalling.algorithms.generation.prefix_cache import PrefixKVCache, append_states
-from fctncalling.algorithms.generation.token_block import TokenBlock
 from fctncalling.algorithms.policy.precision import pass_dtypes, without_autocast
 
 

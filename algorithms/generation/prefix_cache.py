@@ -17,8 +17,12 @@ import torch
 from torch import Tensor
 
 from fctncalling.algorithms.generation.block_tree import States
-from fctncalling.algorithms.generation.kv_cache import KVCache, whole_lines
-from fctncalling.algorithms.generation.token_block import PrefixGroups, TokenBlock
+from fctncalling.algorithms.generation.kv_cache import (
+    KVCache,
+    PrefixGroups,
+    TokenBlock,
+    whole_lines,
+)
 from fctncalling.algorithms.generation.transformers_cache import next_capacity
 
 

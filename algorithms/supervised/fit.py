@@ -21,7 +21,7 @@ from fctncalling.algorithms.policy.shared_prefixes import (
     prefix_sharing_of,
     tree_states_at,
 )
-from fctncalling.algorithms.policy.token_logprobs import model_logit_scaling
+from fctncalling.algorithms.policy.sparse_forward import model_logit_scaling
 
 _LOGIT_CHANGERS = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
 

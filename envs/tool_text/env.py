@@ -22,7 +22,7 @@ from fctncalling.envs.errors import InfrastructureError, extra_module
 from fctncalling.envs.handlers import TEXT_HANDLERS
 from fctncalling.envs.handlers.inline import InlineCalls, Pause
 from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText, cut_text
-from fctncalling.envs.tool_text.math_tasks import CalculatorTasks
+from fctncalling.envs.tool_text.math_tasks import CalculatorTasks, MathTasks
 from fctncalling.envs.tool_text.tasks import TaskList, TextTask, TextTasks, load_text_tasks
 from fctncalling.envs.tool_text.tools import InlineTools, InlineToolsArgument
 
@@ -287,3 +287,38 @@ def _check_choices(handler: str, reward: str | TextReward, render_mode: str | No
         )
     if not callable(reward) and reward not in REWARDS:
         raise ValueError(f"reward={reward!r}: expected one of {', '.join(REWARDS)}, or a callable.")
+
+
+def calculator(**keywords: Any) -> ToolTextEnv:
+    """Return TRL's "learning to use a calculator".
+
+    Generated sums, its call syntax, reward 1 for the right result.
+
+    Keywords are ToolTextEnv's, and win.
+    """
+    defaults = {"handler": "request_call", "tools": ("calculator",), "reward": "numeric"}
+    return ToolTextEnv(**_with_tasks(CalculatorTasks, {**defaults, **keywords}))
+
+
+def python_math(**keywords: Any) -> ToolTextEnv:
+    """Return ToolGRPO's job: problems with whole answers from 0 to 999, solved by writing Python.
+
+    Keywords are ToolTextEnv's, and win: handler="markdown_block" takes fenced blocks,
+    "request_call" several tools.
+    """
+    defaults = {"handler": "python_block", "tools": ("python_executor",), "reward": "aime"}
+    return ToolTextEnv(**_with_tasks(MathTasks, {**defaults, **keywords}))
+
+
+JOBS: dict[str, Callable[..., ToolTextEnv]] = {
+    "calculator": calculator,
+    "python_math": python_math,
+    "tool_text": ToolTextEnv,
+}
+"""`--env_name` -> what makes the environment."""
+
+
+def _with_tasks(maker: Callable[[], Any], keywords: dict[str, Any]) -> dict[str, Any]:
+    if keywords.get("tasks") is None and keywords.get("dataset_path") is None:
+        keywords["tasks"] = maker()
+    return keywords

@@ -12,7 +12,7 @@ from typing import Any
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.config.config_fields import Flag, SettingError, format_value
 from fctncalling.algorithms.config.idle_flags import Rule, apply_rules
-from fctncalling.envs.tool_text.presets import JOBS
+from fctncalling.envs.tool_text.env import JOBS
 from fctncalling.training.run_config import RunConfig
 
 DESCRIPTION_KEYS = ("command", "machine", "num_processes", "resolved", "versions")

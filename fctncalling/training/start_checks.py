@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.run.trackers import check_wandb
+from fctncalling.algorithms.run.logs import check_wandb
 from fctncalling.model_import import is_gguf
 from fctncalling.model_import.model_folder import missing_model
 from fctncalling.training.load_policy import ModelError, critic_kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -12,26 +13,130 @@ from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.data.bfcl import TaskError
 from fctncalling.data.categories import WITHOUT_ANSWER
 from fctncalling.data.types import Task
+from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.handlers import TEXT_HANDLERS, get_handler
 from fctncalling.envs.named_tools import named_by_path
 from fctncalling.envs.rewards import ClarifyReward, UserReward
 from fctncalling.envs.task_set import TaskSet
-from fctncalling.envs.tool_text.env import ToolTextEnv
-from fctncalling.envs.tool_text.presets import JOBS
+from fctncalling.envs.tool_text.env import JOBS, ToolTextEnv
 from fctncalling.envs.tool_text.tasks import TaskList
+from fctncalling.envs.tool_text.tools import search_tool
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
+from fctncalling.envs.tools.box.mcp import TIMEOUT_S, with_scheme
+from fctncalling.envs.tools.box.toolbox import MAX_CALLS, ToolBox, calculator_tool, python_tool
+from fctncalling.envs.tools.python_executor import (
+    ConfigError,
+    ExecutorConfig,
+    PythonExecutor,
+    SandboxUnavailable,
+    load_config,
+)
 from fctncalling.envs.user_tools import UserTools
 from fctncalling.envs.users.user_names import User
 from fctncalling.evaluation.agents.local_model import user_named
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_split import load_bfcl_tasks, load_question_tasks
 from fctncalling.training.teams import parcels_of_run, team_envs
-from fctncalling.training.tool_setup import make_inline_toolbox, make_toolbox
 from fctncalling.training.user_code import load_reward, parse_tool_classes
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.rollout.task_sampler import Candidate
     from fctncalling.envs.tools.box.toolbox import ToolBox
+
+
+def make_toolbox(
+    *,
+    enabled: bool,
+    num_executors: int | None,
+    config_path: str | None,
+    mcp: str | None = None,
+    mcp_timeout_s: float = TIMEOUT_S,
+) -> ToolBox | None:
+    """Return the tools that a configuration file in OpenRLHF's form enables.
+
+    Without a file the Python executor and the calculator; and the tools of the MCP servers of `mcp`
+    (an address a line). None without any.
+
+    All environments of a run share the box: its limits on calls at once hold for all of them
+    together. `num_executors`, where given, wins over the file's.
+
+    Raises SettingError naming the flag, and the file and key where it is the configuration's fault.
+    """
+    if enabled:
+        try:
+            config = _configured(num_executors, config_path)
+            tools = _tools(config, config_path)
+        except ConfigError as error:
+            raise SettingError(
+                f"--{'tool_config_path' if config_path else 'enable_tool_use'}: {error}"
+            ) from error
+        except SandboxUnavailable as error:
+            raise SettingError(f"--enable_tool_use: {error}") from error
+        max_calls = config.max_tools_per_generation or MAX_CALLS
+        return _box(
+            tools, mcp, mcp_timeout_s, num_processes=config.max_running, max_calls=max_calls
+        )
+    for name, value in (("num_tool_executors", num_executors), ("tool_config_path", config_path)):
+        if value is not None:
+            raise SettingError(f"--{name}: has no effect without --enable_tool_use")
+    return _box([], mcp, mcp_timeout_s) if mcp else None
+
+
+def _box(tools: list[Any], mcp: str | None, mcp_timeout_s: float, **limits: Any) -> ToolBox:
+    """Return a box with the tools and the MCP servers.
+
+    SettingError for a server that cannot be had.
+    """
+    addresses = map(with_scheme, (mcp or "").splitlines())
+    try:
+        return ToolBox([*tools, *addresses], mcp_timeout_s=mcp_timeout_s, **limits)
+    except (ToolDefinitionError, MissingExtra) as error:
+        raise SettingError(f"--mcp: {error}") from error
+
+
+def make_inline_toolbox(
+    *, num_executors: int | None, config_path: str | None
+) -> tuple[ToolBox, int | None]:
+    """Return the tools of a job that calls them in mid-generation, and the calls it allows.
+
+    They are the executor, the calculator and, where what ranks pages is installed, the local
+    search; those that a configuration file enables, where there is one. Raises SettingError naming
+    the flag.
+    """
+    try:
+        config = _configured(num_executors, config_path)
+        tools = _tools(config, config_path)
+    except ConfigError as error:
+        raise SettingError(
+            f"--{'tool_config_path' if config_path else 'num_tool_executors'}: {error}"
+        ) from error
+    except SandboxUnavailable as error:
+        raise SettingError(f"--env_name: its tools need the Python executor: {error}") from error
+    if config_path is None:
+        with contextlib.suppress(MissingExtra):  # an extra: the other tools do without it
+            tools.append(search_tool())
+    return ToolBox(tools, num_processes=config.max_running), config.max_tools_per_generation
+
+
+def _configured(num_executors: int | None, config_path: str | None) -> ExecutorConfig:
+    config = ExecutorConfig() if config_path is None else load_config(config_path)
+    return config.with_keywords(num_executors=num_executors)
+
+
+def _tools(config: ExecutorConfig, config_path: str | None) -> list[Any]:
+    tools: list[Any] = []
+    if config.enabled:
+        tools.append(python_tool(PythonExecutor(config)))
+    if config.calculator:
+        tools.append(calculator_tool())
+    if not tools:
+        where = "--enable_tool_use" if config_path is None else config_path
+        raise ConfigError(
+            f"{where}: tools enables no tool; expected python_executor or calculator, or no tool "
+            "use"
+        )
+    return tools
+
 
 CLARIFY_JOB = "clarify"  # --env_name
 GENERATED_TASKS = 20_000  # questions that are made before the first comes again

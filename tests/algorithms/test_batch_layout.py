@@ -28,7 +28,7 @@ from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import FIELDS, EpisodeRecord, TokenRecord
 from fctncalling.algorithms.minibatches import microbatches, plan_minibatches
-from fctncalling.algorithms.policy import token_logprobs
+from fctncalling.algorithms.policy import sparse_forward
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.sparse_forward import supports_sparse_forward
 from fctncalling.algorithms.ppo import make_optimisers, update
@@ -190,7 +190,7 @@ def test_leaving_out_what_nobody_asks_for_changes_nothing(
     assert asked in passed
     assert set(passed) <= {asked, cut}  # the value at a cut episode's end is asked for too
     monkeypatch.setattr(
-        "fctncalling.algorithms.policy.decoder_states.supports_sparse_forward", lambda *_: False
+        "fctncalling.algorithms.policy.actor_critic.supports_sparse_forward", lambda *_: False
     )
     for got, wanted in zip(lean, learned_from(policy, episodes, settings()), strict=True):
         assert torch.allclose(got, wanted, atol=1e-5)
@@ -212,7 +212,7 @@ def test_an_onlooker_at_the_model_still_sees_its_passes() -> None:
 def test_logits_are_made_of_acted_tokens_alone_and_in_chunks(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_logprobs, "MAX_LOGITS", 7 * VOCABULARY)
+    monkeypatch.setattr(sparse_forward, "MAX_LOGITS", 7 * VOCABULARY)
     policy = judging(kind)
     episodes = some_episodes(policy_with_values(), 10)
     positions: list[int] = []

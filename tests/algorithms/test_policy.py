@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from fctncalling.algorithms.batch import make_batch
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import TokenRecord
-from fctncalling.algorithms.policy import token_logprobs
+from fctncalling.algorithms.policy import sparse_forward
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.value_head import ValueHead
 from fctncalling.training.load_policy import load_policy
@@ -144,7 +144,7 @@ def test_chunks_of_logits_change_neither_outputs_nor_gradients(
     batch = make_batch(rows_of_several_lengths())
     results = []
     for max_logits in (2**24, 3 * VOCABULARY):
-        monkeypatch.setattr(token_logprobs, "MAX_LOGITS", max_logits)
+        monkeypatch.setattr(sparse_forward, "MAX_LOGITS", max_logits)
         policy = tiny_policy().eval()
         outputs = policy(*batch, entropy_gradient=True)
         (outputs.logprobs.sum() + outputs.entropies.sum()).backward()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fctncalling.algorithms.config import SettingError
-from fctncalling.algorithms.run.trackers import Trackers
+from fctncalling.algorithms.run.logs import Trackers
 
 # Stands for wandb: it keeps what it is told.
 STAND_IN = """

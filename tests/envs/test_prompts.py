@@ -19,8 +19,7 @@ from fctncalling.data.types import Call, FunctionDoc, StepRecord, Task
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.prompting import prompts
 from fctncalling.envs.prompting.compact import compact_docs
-from fctncalling.envs.prompting.task_prompt import TaskPrompt
-from fctncalling.envs.prompting.tool_schemas import JSON_TYPES, json_schema, openai_tool
+from fctncalling.envs.prompting.task_prompt import JSON_TYPES, TaskPrompt, json_schema, openai_tool
 
 SOLD = [Call("sell", {"item": "a"})]
 CATEGORIES = [

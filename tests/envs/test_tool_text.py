@@ -18,9 +18,8 @@ import fctncalling  # noqa: F401 - registers the environments
 from fctncalling.data.errors import TaskError
 from fctncalling.data.unsafe_text import WORD_JOINER
 from fctncalling.envs.task_set import UnknownTask
-from fctncalling.envs.tool_text.env import ToolTextEnv
+from fctncalling.envs.tool_text.env import ToolTextEnv, calculator, python_math
 from fctncalling.envs.tool_text.math_tasks import MAKERS, MAX_ANSWER, CalculatorTasks, MathTasks
-from fctncalling.envs.tool_text.presets import calculator, python_math
 from fctncalling.envs.tool_text.tasks import TextTask, load_text_tasks
 from fctncalling.envs.tools.box.callables import as_tool
 

@@ -27,7 +27,7 @@ from fctncalling.envs.tools.box.toolbox import (
 )
 from fctncalling.envs.tools.python_executor import PythonExecutor
 from fctncalling.envs.user_tools import UserTools
-from fctncalling.training.tool_setup import make_toolbox
+from fctncalling.training.task_setup import make_toolbox
 
 
 class Notes:

@@ -15,7 +15,7 @@ from players import SHOP_DOCS, doc, shop_env, shop_task, simple_task, user
 import evaluate_fctncalling
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs.judging.oracle import oracle_calls, written_call
-from fctncalling.envs.prompting.tool_schemas import openai_tool
+from fctncalling.envs.prompting.task_prompt import openai_tool
 from fctncalling.evaluation.canary_policies import (
     HistoryBlind,
     PolicyInput,

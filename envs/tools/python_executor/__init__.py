@@ -3,8 +3,7 @@
 Unix only: Windows cannot confine them.
 """
 
-from fctncalling.envs.tools.python_executor.config import ConfigError, ExecutorConfig
-from fctncalling.envs.tools.python_executor.config_file import load_config
+from fctncalling.envs.tools.python_executor.config import ConfigError, ExecutorConfig, load_config
 from fctncalling.envs.tools.python_executor.link import SandboxUnavailable
 from fctncalling.envs.tools.python_executor.pool import PythonExecutor
 from fctncalling.envs.tools.python_executor.result import STATUSES, ToolResult

@@ -29,8 +29,8 @@ from fctncalling.envs.tools.python_executor.config import (
     ExecutorConfig,
     check_seed,
     check_timeout,
+    load_config,
 )
-from fctncalling.envs.tools.python_executor.config_file import load_config
 from fctncalling.envs.tools.python_executor.confinement import LAYERS
 from fctncalling.envs.tools.python_executor.fresh import FreshLink
 from fctncalling.envs.tools.python_executor.link import SandboxUnavailable, ZygoteLink

@@ -12,7 +12,7 @@ from typing import Any
 from fctncalling.data.types import FunctionDoc
 from fctncalling.envs.handlers.registry import get_handler
 from fctncalling.envs.prompting.prompts import instructions
-from fctncalling.envs.prompting.tool_schemas import openai_tool
+from fctncalling.envs.prompting.task_prompt import openai_tool
 from fctncalling.lab.adapt.adapt_settings import AdaptSettings
 from fctncalling.lab.adapt.base_model import BaseModel
 from fctncalling.lab.adapt.report import AdaptReport, summary

@@ -20,9 +20,8 @@ import numpy as np
 
 from fctncalling.data.types import Call
 from fctncalling.envs.handlers import TEXT_HANDLERS
-from fctncalling.envs.tool_text.env import ToolTextEnv
+from fctncalling.envs.tool_text.env import JOBS, ToolTextEnv
 from fctncalling.envs.tool_text.math_tasks import CalculatorTasks, GeneratedTasks, MathTasks
-from fctncalling.envs.tool_text.presets import JOBS
 from fctncalling.envs.tool_text.tasks import TextTask, TextTasks
 from fctncalling.envs.tools.box.toolbox import ToolBox, python_tool
 from fctncalling.envs.tools.python_executor import PythonExecutor

@@ -7,7 +7,7 @@ activation, and a cast copy of the weights; no GPU was at hand to check those.
 from __future__ import annotations
 
 from fctncalling.algorithms.policy.gradient_checkpointing import BYTES_A_TRIM
-from fctncalling.algorithms.policy.token_logprobs import MAX_LOGITS
+from fctncalling.algorithms.policy.sparse_forward import MAX_LOGITS
 from fctncalling.lab.memory_plan.policy_sizes import BYTES_FP32, LayerSizes, PolicySizes
 
 ADAMW_MOMENTS = 2
