@@ -103,7 +103,7 @@ def episode(
     rng: random.Random, gateway: Gateway, engine: TokenScript, number: int
 ) -> tuple[GatewaySession, int, int]:
     """Play one episode; return its session, and how many messages had calls, and two of them."""
-    session = gateway.open("", f"e{number}")
+    session = gateway.open("")
     messages: list[Any] = [{"role": "user", "content": f"u{rng.random()}"}]
     row, with_calls, with_two = list[int](), 0, 0
     for step in range(rng.randrange(2, 5)):
@@ -128,10 +128,13 @@ def episode(
     return session, with_calls, with_two
 
 
-def test_calls_come_back_as_the_ids_that_were_sampled(sampling: tuple[Gateway, Any]) -> None:
+@pytest.mark.parametrize("episodes", [150, pytest.param(EPISODES, marks=pytest.mark.prove)])
+def test_calls_come_back_as_the_ids_that_were_sampled(
+    episodes: int, sampling: tuple[Gateway, Any]
+) -> None:
     rng, gateway, engine = random.Random(1), *sampling
     with_calls = with_two = other_ids = 0
-    for number in range(EPISODES):
+    for number in range(episodes):
         session, calls, two = episode(rng, gateway, engine, number)
         with_calls += calls
         with_two += two
@@ -145,6 +148,6 @@ def test_calls_come_back_as_the_ids_that_were_sampled(sampling: tuple[Gateway, A
             token for token in sampled if token != TEMPLATE.end_of_turn_id
         ]
         engine.prompts.clear()
-    assert other_ids > EPISODES // 2  # encoding the texts again would have missed them
-    assert with_two > EPISODES // 2
+    assert other_ids > episodes // 2  # encoding the texts again would have missed them
+    assert with_two > episodes // 2
     assert with_calls > with_two
