@@ -17,6 +17,7 @@ from fctncalling.lab.own_api.kinds.argument_kind import same
 from fctncalling.lab.own_api.words.frames import RequestFrame
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.nouns import singular, spaced
+from fctncalling.lab.own_api.words.unsaid import CHANGES
 
 _OPTIONAL_SHARE = 0.35
 _FLAG_SHARE = 0.25
@@ -24,7 +25,6 @@ _MOST_OPTIONAL = 3
 _BARE_SHARE = 0.1  # of calls without demanded values that have no value at all
 _OWN_PHRASES_SHARE = 0.75  # of the tasks of a function that the user gave phrases
 _DOC_SHARE = 0.12
-_CHANGES = frozenset("move update change edit set modify patch adjust reschedule amend".split())  # noqa: SIM905
 _PAIRS = (
     ("start", "end"),
     ("begin", "end"),
@@ -99,7 +99,7 @@ def _mentioned(words: FunctionWords, rng: Random) -> list[str]:
         if rng.random() < (_FLAG_SHARE if words.kinds[name].kind == "boolean" else _OPTIONAL_SHARE)
     ]
     chosen = rng.sample(chosen, min(len(chosen), _MOST_OPTIONAL))
-    changes = words.verb in _CHANGES and len(needed) < 2
+    changes = words.verb in CHANGES and len(needed) < 2
     bare = not needed and rng.random() >= _BARE_SHARE
     if (changes or bare) and optional and not chosen:
         chosen = [rng.choice(optional)]

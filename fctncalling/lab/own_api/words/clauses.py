@@ -14,6 +14,7 @@ from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.moments import ordinal
 from fctncalling.lab.own_api.words.nouns import PREPOSITIONS, spaced
 from fctncalling.lab.own_api.words.spoken_values import spoken, value_clauses
+from fctncalling.lab.own_api.words.unsaid import with_name
 from fctncalling.lab.own_api.words.word_tables import parted, word_table
 
 LABELLED = ("{l} {v}", "{l}: {v}", "with {l} {v}", "{l} is {v}")
@@ -154,6 +155,10 @@ def named_value(words: FunctionWords, name: str, value: Any, rng: Random) -> str
         return text
     nouns = words.thing_nouns() if name == words.primary else words.nouns(name)[:2]
     needs_noun = str(value).isdigit()
+    if nouns and not needs_noun:
+        named = with_name(words, nouns[0], text, rng)
+        if named != text:
+            return named
     if not nouns or (not needs_noun and rng.random() < 0.5):
         return text
     noun = rng.choice(nouns)

@@ -15,9 +15,11 @@ from fctncalling.lab.own_api.words.frames import SLOT, RequestFrame
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.nouns import articles_right
 from fctncalling.lab.own_api.words.spoken_values import joined, spoken
+from fctncalling.lab.own_api.words.unsaid import unsaid_remark
 from fctncalling.lab.own_api.words.word_tables import registers
 
 REGISTERS = ("plain", "plain", "polite", "terse", "chatty")
+BECAUSE_SHARE = 0.08
 _PLURAL = (
     (r" is\b", " are"),
     (r" was\b", " were"),
@@ -55,6 +57,8 @@ def said_call(
     if len(rest) > 2 and rng.random() < 0.12:
         return Said(f"{text}{_as_list(words, rest, arguments, rng)}", frame.mood, ())
     parts = [said_value(words, name, arguments[name], rng) for name in rest]
+    if remark := unsaid_remark(words, arguments, rng):
+        parts.append(SaidValue(remark, rng.random() < 0.4))
     return _assembled(text, frame.mood, parts, rng)
 
 
@@ -137,6 +141,8 @@ def wrapped(said: Said, register: str, rng: Random) -> str:
         starts = pattern.startswith("{p}") and "?" not in phrase
         phrase = f"{said.front}, {phrase}" if starts else f"{phrase} {said.front}"
     text = pattern.replace("{p}", phrase)
+    if rng.random() < BECAUSE_SHARE and not text.endswith(("?", "!", ".")):
+        text = f"{text}, {rng.choice(registers('frame')['because'])}"
     text = _ended(text, register, rng)
     for each in said.sentences:
         if rng.random() < 0.2 and not text.endswith(("?", "!")):
