@@ -221,6 +221,35 @@ def test_wrong_phrases_end_in_one_line(
     assert told in error.splitlines()[-1]
 
 
+def test_logged_requests_become_tasks_with_the_calls_that_were_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def talk(text: str, *calls: tuple[str, str]) -> str:
+        made = [{"function": {"name": name, "arguments": given}} for name, given in calls]
+        messages = [
+            {"role": "system", "content": "Help."},
+            {"role": "user", "content": text},
+            {"role": "assistant", "content": None, "tool_calls": made},
+        ]
+        return json.dumps({"messages": messages})
+
+    logs = tmp_path / "logs.jsonl"
+    sprinkle = ("water_zone", '{"zone": "lawn", "minutes": 20}')
+    lines = [talk("the lawn, 20 min", sprinkle), talk("the lawn, 20 min", sprinkle)]
+    lines += [talk("mow it", ("mow", "{}")), talk("hello")]
+    logs.write_text("\n".join(lines), encoding="utf-8")
+    forged(SPECS[2], tmp_path / "o.jsonl", "--from_logs", str(logs), num_tasks=40)
+    [task] = entries(tmp_path / "o.jsonl.from_logs.jsonl")
+    assert text_of(task) == "the lawn, 20 min"
+    assert task["id"] == "multiple_0"
+    assert task["ground_truth"][0]["water_zone"]["zone"] == ["lawn"]
+    [calls] = oracle_calls(task_of(task))
+    assert judge(task_of(task), get_handler("python_calls").render(calls)).valid
+    told = capsys.readouterr().err
+    assert "1 calls mow, which the API does not have" in told
+    assert "1 no user message that is answered by calls" in told
+
+
 def test_flags_of_an_own_api_need_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["forge", "--held_out", "3", "--output", str(tmp_path / "o")]) == 2
     assert "expected --api SPEC" in capsys.readouterr().err

@@ -143,7 +143,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _require_api(args: argparse.Namespace) -> None:
     """Raise InputError for a flag of one's own API without the API."""
-    for flag in ("scenarios", "kinds", "phrases", "write_phrases", "held_out"):
+    for flag in ("scenarios", "kinds", "phrases", "write_phrases", "held_out", "from_logs"):
         if getattr(args, flag):
             raise InputError(f"--{flag}: belongs to your own API: expected --api SPEC too")
 

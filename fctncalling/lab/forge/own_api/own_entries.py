@@ -58,8 +58,8 @@ def own_entry(api: AskableApi, category: str, seed: int, index: int, attempt: in
         except NoSuchTask as fault:
             thrown[str(fault)] += 1
             continue
-        entry = _entry(api, draft, category, index)
-        if why := _fault(entry, draft):
+        entry = draft_entry(api, draft, category, index)
+        if why := draft_fault(entry, draft):
             thrown[why] += 1
             continue
         return ForgedEntry(entry, _difficulty(draft, entry), _provenance(draft), thrown)
@@ -67,7 +67,8 @@ def own_entry(api: AskableApi, category: str, seed: int, index: int, attempt: in
     raise NoSuchTask(f"{category}: no task after {_TRIES} drafts ({most})")
 
 
-def _entry(api: AskableApi, draft: OwnDraft, category: str, index: int) -> dict[str, Any]:
+def draft_entry(api: AskableApi, draft: OwnDraft, category: str, index: int) -> dict[str, Any]:
+    """Return a draft as an entry of a file."""
     if draft.turns:
         name = str(api.api.tool_class).replace(":", ".")
         return {
@@ -108,7 +109,7 @@ def _task(entry: dict[str, Any]) -> Task:
     )
 
 
-def _fault(entry: dict[str, Any], draft: OwnDraft) -> str | None:
+def draft_fault(entry: dict[str, Any], draft: OwnDraft) -> str | None:
     """Return why a task is not proven; None where it is: see `proof_fault`."""
     task = _task(entry)
     if draft.calls and (fault := _plain_fault(task, draft)):

@@ -13,6 +13,7 @@ from fctncalling.lab.forge.forge_files import ForgeFiles
 from fctncalling.lab.forge.forged_entry import NoSuchTask
 from fctncalling.lab.forge.own_api.askable_api import AskableApi, askable_api
 from fctncalling.lab.forge.own_api.coverage import coverage_page
+from fctncalling.lab.forge.own_api.logged_requests import logged_tasks
 from fctncalling.lab.forge.own_api.own_entries import OWN_CATEGORIES, own_entry
 from fctncalling.lab.forge.own_api.own_run import OwnForgeRun
 from fctncalling.lab.forge.own_api.own_settings import OwnForgeSettings
@@ -40,6 +41,13 @@ def add_own_arguments(parser: argparse.ArgumentParser) -> None:
     add("--scenarios", type=Path, metavar="FILE", help="states of a Python class to begin from")
     add("--kinds", type=Path, metavar="FILE", help="kinds of values, where they are guessed wrong")
     add("--phrases", type=Path, metavar="FILE", help="phrases of your own, used beside ours")
+    add(
+        "--from_logs",
+        type=Path,
+        metavar="FILE",
+        help='conversations of your own, a line {"messages": [...]}: the requests that calls '
+        "answered go to FILE.from_logs.jsonl beside --output, for you to confirm",
+    )
     add("--write_phrases", type=Path, metavar="FILE", help="write our phrases for you to edit")
     add(
         "--held_out",
@@ -65,6 +73,8 @@ def run_own(args: argparse.Namespace) -> int:
         write_phrases(args.write_phrases, askable.frames)
         print(f"phrases: {args.write_phrases}", file=sys.stderr)
     report = [_made(args, api, askable, args.output, args.num_tasks)]
+    if args.from_logs:
+        _write_logged(args.from_logs, args.output, askable)
     if args.held_out:
         rest = askable_api(api, kinds, phrases, held_out=True)
         path = args.output.with_name(f"{args.output.name}.held_out.jsonl")
@@ -90,6 +100,15 @@ def _made(
     page.write_text(coverage_page(askable, files.ledger), encoding="utf-8")
     totals = files.summary()["totals"]
     return {"output": str(output), "coverage": str(page), **totals}
+
+
+def _write_logged(logs: Path, output: Path, askable: AskableApi) -> None:
+    tasks, left_out = logged_tasks(logs, askable)
+    path = output.with_name(f"{output.name}.from_logs.jsonl")
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in tasks), encoding="utf-8")
+    why = ", ".join(f"{count} {each}" for each, count in sorted(left_out.items())) or "none"
+    told = f"{len(tasks)} requests of {logs} in {path}, for you to confirm; left out: {why}"
+    print(told, file=sys.stderr)
 
 
 def _write(files: ForgeFiles, settings: OwnForgeSettings, askable: AskableApi) -> None:

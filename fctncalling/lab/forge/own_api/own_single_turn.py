@@ -170,8 +170,11 @@ def missing_value(api: AskableApi, rng: Random, function: str) -> OwnDraft:
     said = {name: value for name, value in call.arguments.items() if name != missing}
     if missing == words.primary:
         frame = drawn_frame(api, call, rng)
-        noun = words.thing_nouns()[0] if words.thing_nouns() else words.label(missing)
+        person = words.kinds[missing].kind == "person_name"
+        noun = words.noun_of_sentence if person else words.label(missing)
+        noun = words.thing_nouns()[0] if words.thing_nouns() else noun
         text = rng.choice((f"my {noun}", with_article(noun), f"one of the {plural(noun)}"))
+        text = rng.choice((text, "somebody")) if person else text
         frame = RequestFrame(
             frame.function, frame.mood, frame.text.replace(f"{{{missing}}}", text), frame.source
         )

@@ -18,7 +18,7 @@ from fctncalling.lab.own_api.words.unsaid import with_name
 from fctncalling.lab.own_api.words.word_tables import parted, word_table
 
 LABELLED = ("{l} {v}", "{l}: {v}", "with {l} {v}", "{l} is {v}")
-TEXTS = ("title", "reason", "note", "message", "problem", "query")
+ASKING = ("what", "who", "when", "where", "how", "why", "which")  # a label that is no noun
 
 
 class SaidValue(NamedTuple):
@@ -85,7 +85,11 @@ def said_value(words: FunctionWords, name: str, value: Any, rng: Random) -> Said
         return SaidValue(rng.choice(("{}", "for {}", "- {} -", "it's {}")).format(text), False)
     if labelled or row is None:
         forms: Sequence[str] = LABELLED[:3]
-        if kind.kind == "identifier":
+        if label in ASKING:
+            forms = ("- {v} -", "namely {v}", "I mean {v}")
+        elif kind.kind == "integer" and _is_counted(label):
+            forms = ("{v} {l}", "that is {v} {l}", "{v} {l} in all")
+        elif kind.kind == "identifier":
             forms = ("{lv}", "- {lv} -")
         elif kind.kind == "enum" and row is None:
             forms = ("{l} {v}", "with {l} {v}", "the {v} {l}", "{v} {l}", "{l}: {v}")
@@ -93,6 +97,10 @@ def said_value(words: FunctionWords, name: str, value: Any, rng: Random) -> Said
     sentence = bool(row.sentences) and rng.random() < 0.3
     form = rng.choice(row.sentences if sentence else row.forms)
     return _filled(words, name, value, form, sentence, rng, label)
+
+
+def _is_counted(label: str) -> bool:
+    return label.endswith("s") and not label.startswith(("min", "max"))
 
 
 def _of_listed_value(kind: ArgumentKind, value: Any, rng: Random) -> SaidValue | None:

@@ -135,7 +135,7 @@ def wrapped(said: Said, register: str, rng: Random) -> str:
     """Return a call's words in a register, with the sentences behind them."""
     pattern = rng.choice(registers(said.mood)[register])
     phrase = said.phrase
-    if "?" in phrase or phrase.endswith("please"):
+    if "?" in phrase or phrase.endswith("please") or _says_me_twice(pattern, phrase):
         pattern = "{p}"
     if said.front:
         starts = pattern.startswith("{p}") and "?" not in phrase
@@ -150,6 +150,10 @@ def wrapped(said: Said, register: str, rng: Random) -> str:
         else:
             text = f"{text} {_capital(each)}."
     return text
+
+
+def _says_me_twice(pattern: str, phrase: str) -> bool:
+    return "help me" in pattern and bool(re.match(r"\w+ me\b", phrase))
 
 
 def _ended(text: str, register: str, rng: Random) -> str:
