@@ -107,6 +107,19 @@ def pass_dtypes(model: Any) -> PassDtypes:
     return PassDtypes(weight.dtype, weight.dtype)
 
 
+def half_dtype(decoder: Any) -> torch.dtype | None:
+    """Return the half precision that a decoder computes in; None where it has fp32."""
+    dtype: torch.dtype | None = getattr(decoder, "_half_dtype", None)
+    return dtype
+
+
+def computing_in(dtype: torch.dtype | None, device: torch.device) -> Context:
+    """Return a context in which products are computed in a half precision; None: as they are."""
+    if dtype is None:
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, dtype=dtype)
+
+
 def set_compute_dtype(
     model: Any, dtype: torch.dtype, device: torch.device, *, fp32_head: bool = True
 ) -> None:
@@ -135,6 +148,7 @@ def _set_compute_dtype(module: nn.Module, dtype: torch.dtype, device: torch.devi
     """Make a module compute in dtype through hooks; a deep copy of the module has them too."""
     if dtype != torch.float32:
         _add_context_hooks(module, lambda this: torch.autocast(device.type, dtype=dtype))
+        module._half_dtype = dtype  # type: ignore[assignment]
         return
     _add_context_hooks(module, lambda this: without_autocast(device))
     module.register_forward_pre_hook(_fp32_inputs)

@@ -49,13 +49,15 @@ def supports_fused_decoder(model: Any) -> bool:
     )
 
 
-def supports_sparse_forward(model: Any, decoder: Any) -> bool:
+def supports_sparse_forward(model: Any, decoder: Any, *, known_hooks: int = 0) -> bool:
     """Whether `hidden_states_at` gives what this decoder's own forward gives.
 
     False with forward hooks on the decoder (autocast, a profiler's), which it would skip, and on
-    other devices than the CPU, where it is untested.
+    other devices than the CPU, where it is untested. known_hooks: of each sort, those that the
+    caller does the work of.
     """
-    if not supports_fused_decoder(model) or decoder._forward_pre_hooks or decoder._forward_hooks:
+    hooks = (decoder._forward_pre_hooks, decoder._forward_hooks)
+    if not supports_fused_decoder(model) or any(len(each) > known_hooks for each in hooks):
         return False
     weight: Tensor = decoder.embed_tokens.weight
     plain = (

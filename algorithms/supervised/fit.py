@@ -21,8 +21,10 @@ from fctncalling.algorithms.policy.shared_prefixes import (
     prefix_sharing_of,
     tree_states_at,
 )
+from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import common_lengths
 from fctncalling.algorithms.policy.sparse_forward import model_logit_scaling
 
+KEY_BLOCK = 64  # tokens of a prompt that are compared as one
 _LOGIT_CHANGERS = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
 
 
@@ -223,6 +225,22 @@ def row_batches(
         ]
         batches += [epoch[i] for i in torch.randperm(len(epoch), generator=generator).tolist()]
     return batches[: config.max_steps]
+
+
+def shared_beginnings(rows: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Return of each row the tokens that it shares with another, in whole blocks.
+
+    As keys of `row_batches` they bring rows of one prompt together and leave them mixed otherwise:
+    by all of its tokens a row would lie among those whose requests begin with the same words.
+    """
+    ids = [np.asarray(row, dtype=np.int64) for row in rows]
+    order = sorted(range(len(ids)), key=lambda row: ids[row].tobytes())
+    common = [*common_lengths([ids[row] for row in order]), 0]
+    keys: list[list[int]] = [[]] * len(ids)
+    for place, row in enumerate(order):
+        shared = max(common[place], common[place + 1])
+        keys[row] = list(rows[row][: shared // KEY_BLOCK * KEY_BLOCK or shared])
+    return keys
 
 
 def learning_rate_multiplier(step: int, num_steps: int, config: WarmStartConfig) -> float:

@@ -27,6 +27,7 @@ from fctncalling.algorithms.supervised.fit import (
     learning_rate_multiplier,
     pass_batches,
     row_batches,
+    shared_beginnings,
     trained_rows,
 )
 
@@ -56,7 +57,7 @@ class SupervisedLearner:
         self._settings = supervised_settings(config)
         self._rows = trained_rows(demonstrations)
         lengths, ids = [len(row.ids) for row in self._rows], [row.ids for row in self._rows]
-        sort_keys = ids if config.sft_group_by_prefix else lengths
+        sort_keys = shared_beginnings(ids) if config.sft_group_by_prefix else lengths
         self._batches = row_batches(sort_keys, self._settings)
         # Fused steps take no sharded weights on every device.
         fused = processes.sharding is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from dataclasses import replace
 from typing import Any
@@ -22,6 +23,7 @@ from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.minibatches import plan_minibatches, share_prefixes
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.precision import set_compute_dtype
 from fctncalling.algorithms.policy.shared_prefixes import (
     PrefixSharing,
     prefix_sharing,
@@ -30,6 +32,7 @@ from fctncalling.algorithms.policy.shared_prefixes import (
     tree_states_at,
 )
 from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import Ids, build_tree
+from fctncalling.algorithms.policy.shared_prefixes.tree_states import reads_by_segment
 from fctncalling.algorithms.policy.sparse_forward import supports_sparse_forward
 from fctncalling.algorithms.ppo import (
     ALGORITHMS,
@@ -157,6 +160,27 @@ def test_states_and_gradients_of_random_trees_are_those_of_separate_rows_in_floa
         gradient = weighted_gradient(model, found)
     assert torch.allclose(found, wanted, rtol=0.0, atol=1e-12)
     assert float((gradient - expected).norm()) <= 1e-12 * float(expected.norm())
+
+
+def test_trees_in_half_precision_are_as_near_to_fp32_as_separate_rows_are() -> None:
+    model = model_of("llama")
+    half = copy.deepcopy(model)
+    set_compute_dtype(half, torch.bfloat16, torch.device("cpu"))
+    rows = [
+        (np.array([*range(1, 30), 40 + n, 3, 5 + n]) % VOCABULARY).astype(np.int64)
+        for n in range(4)
+    ]
+    at = (torch.arange(4).repeat_interleave(3), torch.arange(29, 32).repeat(4))
+    tree = build_tree(rows)
+    assert reads_by_segment(half, half.get_decoder())
+    true, found = (tree_states_at(each, each.get_decoder(), tree, *at) for each in (model, half))
+    alone = [half.get_decoder()(torch.from_numpy(row)[None]).last_hidden_state[0] for row in rows]
+    separate = torch.cat([states[29:32] for states in alone]).float()
+    assert found.dtype == torch.float32
+    error, others = ((each - true).abs().max() for each in (found, separate))
+    assert 0.0 < error < 2.0 * others
+    expected, gradient = weighted_gradient(model, true), weighted_gradient(half, found)
+    assert float((gradient - expected).norm()) < 0.05 * float(expected.norm())
 
 
 def groups_of_episodes(num_groups: int = 3, size: int = 4) -> list[EpisodeRecord]:

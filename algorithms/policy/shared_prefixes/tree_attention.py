@@ -110,6 +110,7 @@ def tree_attention(
     taken as further queries of it.
     """
     num, _, size = queries.shape
+    keys, values = keys.to(queries.dtype), values.to(queries.dtype)  # rotated queries are in fp32
     grouped = queries.view(num, keys.shape[1], -1, size).transpose(0, 1).contiguous()
     attended: Tensor = _TreeAttention.apply(  # type: ignore[no-untyped-call]
         grouped, keys.transpose(0, 1), values.transpose(0, 1), parts

@@ -20,6 +20,7 @@ from fctncalling.algorithms.policy.gradient_checkpointing import (
     layers_run_by,
     run_layer,
 )
+from fctncalling.algorithms.policy.precision import computing_in, half_dtype
 from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import PrefixTree, build_tree
 from fctncalling.algorithms.policy.shared_prefixes.tree_attention import (
     AttentionPart,
@@ -59,7 +60,10 @@ def tree_states_at(
 
 def reads_by_segment(model: Any, decoder: Any) -> bool:
     """Whether a decoder is read segment by segment, without a mask over whole trees."""
-    return supports_tree_attention() and supports_sparse_forward(model, decoder)
+    own_hooks = int(half_dtype(decoder) is not None)  # autocast's, which `_layer` enters itself
+    return supports_tree_attention() and supports_sparse_forward(
+        model, decoder, known_hooks=own_hooks
+    )
 
 
 def accepts_tree_masks(decoder: Any) -> bool:
@@ -99,25 +103,33 @@ def _segment_states_at(
     angles = decoder.rotary_emb(hidden, tree.positions.unsqueeze(0))
     cos, sin = angles[0][0].unsqueeze(1), angles[1][0].unsqueeze(1)  # (U, 1, head size)
     parts = attention_parts(tree, dtype=hidden.dtype)
+    half = half_dtype(decoder)
     *below, last = decoder.layers
     for layer in below:
-        hidden = run(_layer, layer, hidden, cos, sin, parts)
-    states = last.input_layernorm(hidden)
-    queries = queries_of(last, states[selected], cos[selected], sin[selected])
+        hidden = run(_layer, layer, hidden, cos, sin, parts, half)
     parts = attention_parts(tree, selected.tolist(), dtype=hidden.dtype)
-    attended = tree_attention(queries, *keys_and_values(last, states, cos, sin), parts)
-    outputs: Tensor = decoder.norm(layer_output(last, hidden[selected], attended))
+    with computing_in(half, hidden.device):
+        states = last.input_layernorm(hidden)
+        queries = queries_of(last, states[selected], cos[selected], sin[selected])
+        attended = tree_attention(queries, *keys_and_values(last, states, cos, sin), parts)
+        outputs: Tensor = decoder.norm(layer_output(last, hidden[selected], attended))
     return outputs[index]
 
 
 def _layer(
-    layer: Any, hidden: Tensor, cos: Tensor, sin: Tensor, parts: Sequence[AttentionPart]
+    layer: Any,
+    hidden: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    parts: Sequence[AttentionPart],
+    half: torch.dtype | None,  # of the linear layers' products; attention is in fp32
 ) -> Tensor:
     """Return the layer's output (U, H) from its input (U, H)."""
-    states = layer.input_layernorm(hidden)
-    keys, values = keys_and_values(layer, states, cos, sin)
-    attended = tree_attention(queries_of(layer, states, cos, sin), keys, values, parts)
-    return layer_output(layer, hidden, attended)
+    with computing_in(half, hidden.device):
+        states = layer.input_layernorm(hidden)
+        keys, values = keys_and_values(layer, states, cos, sin)
+        attended = tree_attention(queries_of(layer, states, cos, sin), keys, values, parts)
+        return layer_output(layer, hidden, attended)
 
 
 def _masked_states_at(decoder: Any, tree: PrefixTree, rows: Tensor, columns: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from fctncalling.lab.adapt.stage import StageCost
 PROBE_TASKS, PROBE_HELD_OUT, PROBE_EPISODES = 48, 4, 16
 BATCH = 16  # begin alike: their functions are computed once a step
 SUPERVISED_SHARE = 0.8  # of the minutes that training gets
-SCORE_SHARE = 0.2  # at most, of all minutes
+SCORE_SHARE = 0.15  # at most, of all minutes
 MOST_TASKS, LEAST_HELD_OUT, MOST_HELD_OUT = 8_000, 8, 200
 EPISODES_PER_UPDATE = 64
 LEAST_MARGIN_S = 5.0
@@ -150,7 +150,7 @@ def supervised_flags(epochs: int) -> list[str]:
     """Return the flags of the supervised stage."""
     return [
         *("--sft_tasks", "dataset", "--sft_epochs", str(epochs), "--sft_batch_size", str(BATCH)),
-        *("--sft_lr", "2e-4", "--sft_group_by_prefix"),
+        *("--sft_lr", "4e-4", "--sft_group_by_prefix"),
     ]
 
 

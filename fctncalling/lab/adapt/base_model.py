@@ -45,6 +45,8 @@ class BaseModel:
             "log_tokens_interval": 0,
             "tensorboard": "false",
         }
+        if half_precision_pays():
+            flags["compute_dtype"] = "bfloat16"
         if self.parameters >= SMALL:
             flags["preset"] = next(name for most, name in _PRESETS if self.parameters < most)
         return [word for name, value in flags.items() for word in (f"--{name}", str(value))]
@@ -52,6 +54,15 @@ class BaseModel:
     def record(self) -> dict[str, Any]:
         """Return the facts as JSON holds them."""
         return {"name": self.name, "parameters": self.parameters, "type": self.model_type}
+
+
+def half_precision_pays() -> bool:
+    """Whether there is no GPU and the CPU multiplies in bf16; others imitate that, slowly."""
+    import torch
+
+    asks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    known = [ask() for name in asks if (ask := getattr(torch.cpu, name, None)) is not None]
+    return any(known) and not torch.cuda.is_available()
 
 
 def base_model(name: str) -> BaseModel:
