@@ -17,7 +17,7 @@ from fctncalling.lab.adapt.base_model import BaseModel
 from fctncalling.lab.adapt.stage import StageCost
 
 PROBE_TASKS, PROBE_HELD_OUT, PROBE_EPISODES = 48, 4, 16
-BATCH = 16  # begin alike: their functions are computed once a step
+BATCH = 8  # begin alike: their functions are computed once a step; more of them, fewer steps
 SUPERVISED_SHARE = 0.8  # of the minutes that training gets
 SCORE_SHARE = 0.15  # at most, of all minutes
 MOST_TASKS, LEAST_HELD_OUT, MOST_HELD_OUT = 8_000, 8, 200
