@@ -148,7 +148,8 @@ def _set_compute_dtype(module: nn.Module, dtype: torch.dtype, device: torch.devi
     """Make a module compute in dtype through hooks; a deep copy of the module has them too."""
     if dtype != torch.float32:
         _add_context_hooks(module, lambda this: torch.autocast(device.type, dtype=dtype))
-        module._half_dtype = dtype  # type: ignore[assignment]
+        marked: Any = module
+        marked._half_dtype = dtype
         return
     _add_context_hooks(module, lambda this: without_autocast(device))
     module.register_forward_pre_hook(_fp32_inputs)

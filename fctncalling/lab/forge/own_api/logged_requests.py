@@ -30,8 +30,8 @@ def logged_tasks(path: Path, api: AskableApi) -> tuple[list[dict[str, Any]], Cou
         text, calls = request
         try:
             draft = OwnDraft(text, [_drawn(api, call) for call in calls])
-        except _Unusable as fault:
-            left_out[str(fault)] += 1
+        except _Unusable as error:
+            left_out[str(error)] += 1
             continue
         category = "multiple" if len(calls) == 1 else "parallel_multiple"
         entry = draft_entry(api, draft, category, len(tasks))
@@ -83,7 +83,9 @@ def _drawn(api: AskableApi, call: Mapping[str, Any]) -> DrawnCall:
     if words is None:
         raise _Unusable(f"calls {name}, which the API does not have")
     try:
-        given = json.loads(arguments) if isinstance(arguments, str) else dict(arguments)
+        given: dict[str, Any] = dict(
+            json.loads(arguments) if isinstance(arguments, str) else arguments
+        )
     except (ValueError, TypeError):
         raise _Unusable(f"calls {name} with arguments that are no JSON") from None
     if foreign := [each for each in given if each not in words.kinds]:

@@ -25,9 +25,9 @@ from fctncalling.lab.own_api.words.nouns import spaced
 Maker = Callable[[AskableApi, Random, str], OwnDraft]
 OWN_CATEGORIES: dict[str, float] = {
     "multiple": 50.0,
-    "parallel_multiple": 14.0,
-    "irrelevance": 18.0,
-    "clarify": 7.0,
+    "parallel_multiple": 16.0,
+    "irrelevance": 22.0,
+    "clarify": 10.0,
 }
 """Category -> its share of a file, in the order in which a file holds them."""
 _MAKERS: dict[str, Maker] = {
