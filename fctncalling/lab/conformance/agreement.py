@@ -46,11 +46,17 @@ class Agreement:
 
     def add(self, expected: ExpectedVerdict, valid: bool | None, why: str = "") -> None:
         """Count a scorer's verdict; None is no verdict, and no agreement."""
-        stratum = self.strata.setdefault(expected.stratum, Stratum(expected.valid))
+        agrees = valid is expected.valid
+        words = "" if agrees else _in_words(expected, valid, why)
+        self.count(expected.stratum, expected.valid, agrees, words)
+
+    def count(self, name: str, valid: bool, agrees: bool, words: str) -> None:
+        """Count an answer of a stratum, whose first counterexample is kept in words."""
+        stratum = self.strata.setdefault(name, Stratum(valid))
         stratum.count += 1
-        stratum.agreed += valid is expected.valid
-        if valid is not expected.valid and not stratum.counterexample:
-            stratum.counterexample = _in_words(expected, valid, why)
+        stratum.agreed += agrees
+        if not agrees and not stratum.counterexample:
+            stratum.counterexample = words
 
     def sorted(self) -> list[tuple[str, Stratum]]:
         """Return the strata, group by group."""
@@ -64,12 +70,14 @@ class Agreement:
         chosen = [each for name, each in self.strata.items() if name.startswith(group)]
         return sum(each.agreed for each in chosen), sum(each.count for each in chosen)
 
-    def badge(self, version: str, oracle: str) -> str:
+    def badge(self, version: str, oracle: str, title: str = "BFCL conformance") -> str:
         """Return one line that says how far a scorer agrees."""
-        groups = (f"{group} {_rate(*self.of(f'{group}/'))}" for group in GROUPS)
+        groups = ", ".join(
+            f"{group} {_rate(*self.of(f'{group}/'))}" for group in GROUPS if self.of(f"{group}/")[1]
+        )
         return (
-            f"BFCL conformance {_rate(*self.of())} of {self.of()[1]} answers "
-            f"({', '.join(groups)}; {oracle}, fctncalling {version})"
+            f"{title} {_rate(*self.of())} of {self.of()[1]} answers "
+            f"({groups}; {oracle}, fctncalling {version})"
         )
 
     def report(self) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 The answers are right, sloppy, wrong and oddly written, made by a seed from the tasks that
 import-bfcl gets; the report has a line for each kind and the first answer on which the scorer is
 wrong. --scorer is a command that reads JSON lines (id, category, task, answer) and writes lines
-with id and valid; or `module:function`; or self, ours. Exit code 0 where it agrees with all, 1
-where it does not, 2 where it cannot be asked.
+with id and valid; or `module:function`; or self, ours. --parser is one that reads lines with id,
+text and tools, where a model's chat template wrote the right calls, and writes lines with id and
+calls. Exit code 0 where it agrees with all, 1 where it does not, 2 where it cannot be asked.
 
 example:
   fctncalling conformance --scorer "python my_scorer.py" --json report.json
@@ -23,6 +24,7 @@ from fctncalling import __version__
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
 from fctncalling.cli.shared.text_table import aligned
 from fctncalling.cli.shared.tool_flags import MISSING
+from fctncalling.data.bfcl import embedded_path
 from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import official_data_folder, replaced_file
 from fctncalling.lab.conformance.agreement import Agreement, ExpectedVerdict, rate_of
@@ -34,6 +36,7 @@ from fctncalling.lab.conformance.made_answers import (
     record_of,
 )
 from fctncalling.lab.conformance.own_scorer import OwnScorer
+from fctncalling.lab.conformance.parser_agreement import parser_agreement
 from fctncalling.lab.conformance.recorded import compared, recording
 from fctncalling.lab.conformance.scorer_process import ScorerLimits, ScorerProcess
 from fctncalling.official_import import manifest
@@ -46,6 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument(
         "--scorer", metavar="CMD", help="command, module:function, or self: who judges the answers"
+    )
+    what.add_argument(
+        "--parser",
+        metavar="CMD",
+        help="command, module:function, or self: who reads the calls that a template wrote",
     )
     what.add_argument(
         "--recorded",
@@ -66,6 +74,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help=f"folder of official tasks; default: {official_data_folder()}",
     )
+    parser.add_argument(
+        "--model_name_or_path",
+        default=str(embedded_path("model")),
+        metavar="MODEL",
+        help="whose chat template writes for --parser; default: the embedded model",
+    )
+    parser.add_argument("--chat_template", type=Path, metavar="FILE", help="in place of its own")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the answers")
     parser.add_argument(
         "--answers",
@@ -100,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
         categories = chosen_categories(folder, args.category, _note)
         if args.recorded:
             return _compare_recorded(folder, categories, args.json)
-        agreement = _agreement(args, folder, categories)
+        agreement = (_parsed if args.parser else _agreement)(args, folder, categories)
         report = _report(args, categories, agreement)
         _write(args.json, report)
     except (InputError, TaskError, OSError, ValueError, LookupError, *MISSING) as error:
@@ -128,8 +143,20 @@ def _agreement(args: argparse.Namespace, folder: Path, categories: Sequence[str]
         return agreement
     with ScorerProcess(args.scorer, ScorerLimits(args.idle_limit, args.time_limit)) as scorer:
         for given in with_progress_bar(scorer.judged(records), "judging", "answer"):
-            agreement.add(awaited.pop(given.answer_id), given.valid, given.why)
+            agreement.add(awaited.pop(given.answer_id), given.told, given.why)
     return agreement
+
+
+def _parsed(args: argparse.Namespace, folder: Path, categories: list[str]) -> Agreement:
+    """Return how far the parser agrees; leave the categories whose calls are JSON."""
+    from fctncalling.lab.conformance.rendered_truths import WRITTEN, template_of
+
+    categories[:] = [name for name in categories if name in WRITTEN]
+    if not categories:
+        raise InputError(f"--category: --parser expects some of {', '.join(WRITTEN)}")
+    limits = ScorerLimits(args.idle_limit, args.time_limit)
+    render = template_of(args.model_name_or_path, args.chat_template)
+    return parser_agreement(args.parser, limits, folder, categories, render)
 
 
 def _records(
@@ -158,17 +185,22 @@ def _records(
 def _report(
     args: argparse.Namespace, categories: Sequence[str], agreement: Agreement
 ) -> dict[str, Any]:
-    oracle = f"verdicts of {manifest()['package']} {manifest()['version']}"
     agreed, count = agreement.of()
+    if args.parser:
+        title = "Parser conformance"
+        oracle = f"template of {args.chat_template or Path(args.model_name_or_path).name}"
+    else:
+        title = "BFCL conformance"
+        oracle = f"verdicts of {manifest()['package']} {manifest()['version']}"
     return {
-        "scorer": args.scorer,
+        **({"parser": args.parser} if args.parser else {"scorer": args.scorer}),
         "version": __version__,
         "oracle": oracle,
         "categories": list(categories),
         "seed": args.seed,
         "agreement": agreed / count if count else 0.0,
         "count": count,
-        "badge": agreement.badge(__version__, oracle),
+        "badge": agreement.badge(__version__, oracle, title),
         "strata": agreement.report(),
     }
 

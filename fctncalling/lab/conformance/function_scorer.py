@@ -1,4 +1,4 @@
-"""Function as a scorer: `module:function` called on each line of standard input.
+"""Function as a scorer or parser: `module:function` called on each line of standard input.
 
 It runs in a process of its own, with the working folder on Python's path. What it prints goes to
 standard error; an exception is no verdict on that answer.
@@ -30,20 +30,27 @@ def load_function(name: str) -> Callable[..., Any]:
     return function
 
 
-def called(function: Callable[..., Any], record: Mapping[str, Any]) -> Any:
-    """Return what a function of (record) or (task, answer) says, its `valid` if that is a dict."""
+PAIRS = {"valid": ("task", "answer"), "calls": ("text", "tools")}
+"""What is asked for -> the fields of a line that a function of two arguments gets."""
+
+
+def called(function: Callable[..., Any], record: Mapping[str, Any], field: str = "valid") -> Any:
+    """Return what a function of the record, or of two of its fields, says of what is asked for."""
     takes = [
         each
         for each in inspect.signature(function).parameters.values()
         if each.default is each.empty
         and each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
     ]
-    told = function(record["task"], record["answer"]) if len(takes) == 2 else function(dict(record))
-    return told.get("valid") if isinstance(told, Mapping) else told
+    first, second = PAIRS[field]
+    told = function(record[first], record[second]) if len(takes) == 2 else function(dict(record))
+    told = told.get(field) if isinstance(told, Mapping) else told
+    return bool(told) if field == "valid" and told is not None else told
 
 
 def main() -> int:
-    """Judge every line; return 0, or 1 with one line where there is no such function."""
+    """Answer every line; return 0, or 1 with one line where there is no such function."""
+    field = sys.argv[2]
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as verdicts:
         os.dup2(2, 1)
         try:
@@ -53,13 +60,12 @@ def main() -> int:
             return 1
         for line in sys.stdin:
             record = json.loads(line)
-            told: dict[str, Any] = {"id": record["id"], "valid": None}
+            told: dict[str, Any] = {"id": record["id"], field: None}
             try:
-                valid = called(function, record)
-                told["valid"] = None if valid is None else bool(valid)
+                told[field] = called(function, record, field)
             except Exception as error:
                 told["error"] = f"{type(error).__name__}: {error}"[:200]
-            print(json.dumps(told), file=verdicts, flush=True)
+            print(json.dumps(told, default=str), file=verdicts, flush=True)
     return 0
 
 

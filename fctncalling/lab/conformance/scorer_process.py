@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -36,42 +36,62 @@ class ScorerLimits:
 
 
 class Given(NamedTuple):
-    """Verdict of a scorer; None where it gave none."""
+    """Verdict of a scorer, or calls of a parser; None where it gave none."""
 
     answer_id: str
-    valid: bool | None
+    told: Any
     why: str = ""
 
 
-def command_of(scorer: str) -> list[str]:
-    """Return the words of a scorer's command; for `module:function` one that calls it.
+class Asked(NamedTuple):
+    """What a process is: its flag, the field of its lines that counts, and what that may be."""
+
+    flag: str
+    field: str
+    expected: str
+    fits: Callable[[Any], bool]
+
+
+SCORER = Asked("--scorer", "valid", "true or false", lambda told: told in (True, False))
+PARSER = Asked(
+    "--parser",
+    "calls",
+    '[{"name": "...", "arguments": {}}]',
+    lambda told: isinstance(told, list) and all(isinstance(each, dict) for each in told),
+)
+
+
+def command_of(command: str, asked: Asked = SCORER) -> list[str]:
+    """Return the words of a command; for `module:function` one that calls it.
 
     Raises InputError where there are none.
     """
-    if FUNCTION.fullmatch(scorer):
-        return [sys.executable, "-m", "fctncalling.lab.conformance.function_scorer", scorer]
+    if FUNCTION.fullmatch(command):
+        module = "fctncalling.lab.conformance.function_scorer"
+        return [sys.executable, "-m", module, command, asked.field]
     try:
-        words = shlex.split(scorer)
+        words = shlex.split(command)
     except ValueError as error:
-        raise InputError(f"--scorer {scorer}: expected a command: {error}") from None
+        raise InputError(f"{asked.flag} {command}: expected a command: {error}") from None
     if not words:
-        raise InputError("--scorer: expected a command, module:function or self")
+        raise InputError(f"{asked.flag}: expected a command, module:function or self")
     return words
 
 
 class ScorerProcess:
-    """Process that judges lines; a context manager that ends it and its children.
+    """Process that judges lines, or parses them; a context manager that ends it and its children.
 
     Whatever it does, nothing but its verdicts is kept: a line that is none, a long line, an end
     before the last verdict, silence and a wrong id each raise InputError.
     """
 
-    def __init__(self, scorer: str, limits: ScorerLimits) -> None:
-        self._name = f"--scorer {' '.join(scorer.split()):.100}"
+    def __init__(self, scorer: str, limits: ScorerLimits, asked: Asked = SCORER) -> None:
+        self._asked = asked
+        self._name = f"{asked.flag} {' '.join(scorer.split()):.100}"
         self._limits = limits
         try:
             self._process = subprocess.Popen(
-                command_of(scorer),
+                command_of(scorer, asked),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -180,18 +200,18 @@ class ScorerProcess:
             )
 
     def _given(self, line: bytes) -> Given:
+        field = self._asked.field
         try:
             record = json.loads(line)
-            answer_id, valid = record["id"], record["valid"]
+            answer_id, told = record["id"], record[field]
         except (ValueError, LookupError, TypeError, RecursionError):
-            record, answer_id, valid = {}, None, ()
-        if not isinstance(answer_id, str) or not (valid is None or valid in (True, False)):
+            record, answer_id, told = {}, None, None
+        if not isinstance(answer_id, str) or not (told is None or self._asked.fits(told)):
             raise InputError(
-                f'{self._name}: expected lines {{"id": "...", "valid": true or false}}, got '
-                f"{line[:80].decode('utf-8', 'backslashreplace')!r}{self._last_words()}"
+                f'{self._name}: expected lines {{"id": "...", "{field}": {self._asked.expected}}}, '
+                f"got {line[:80].decode('utf-8', 'backslashreplace')!r}{self._last_words()}"
             )
-        why = str(record.get("error", ""))[:200] if valid is None else ""
-        return Given(answer_id, None if valid is None else bool(valid), why)
+        return Given(answer_id, told, str(record.get("error", ""))[:200] if told is None else "")
 
     def _read_errors(self) -> None:
         pipe = self._process.stderr
