@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fctncalling.cli.shared.task_finder import tasks_of
 from fctncalling.cli.shared.jsonl_records import InputError
+from fctncalling.cli.shared.task_finder import tasks_of
 from fctncalling.data.categories import AST, RELEVANCE
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.prompting.tool_schemas import openai_tool

@@ -43,7 +43,7 @@ class Given(NamedTuple):
     why: str = ""
 
 
-class Asked(NamedTuple):
+class LineProtocol(NamedTuple):
     """What a process is: its flag, the field of its lines that counts, and what that may be."""
 
     flag: str
@@ -52,8 +52,8 @@ class Asked(NamedTuple):
     fits: Callable[[Any], bool]
 
 
-SCORER = Asked("--scorer", "valid", "true or false", lambda told: told in (True, False))
-PARSER = Asked(
+SCORER = LineProtocol("--scorer", "valid", "true or false", lambda told: told in (True, False))
+PARSER = LineProtocol(
     "--parser",
     "calls",
     '[{"name": "...", "arguments": {}}]',
@@ -61,20 +61,20 @@ PARSER = Asked(
 )
 
 
-def command_of(command: str, asked: Asked = SCORER) -> list[str]:
+def command_of(command: str, protocol: LineProtocol = SCORER) -> list[str]:
     """Return the words of a command; for `module:function` one that calls it.
 
     Raises InputError where there are none.
     """
     if FUNCTION.fullmatch(command):
         module = "fctncalling.lab.conformance.function_scorer"
-        return [sys.executable, "-m", module, command, asked.field]
+        return [sys.executable, "-m", module, command, protocol.field]
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise InputError(f"{asked.flag} {command}: expected a command: {error}") from None
+        raise InputError(f"{protocol.flag} {command}: expected a command: {error}") from None
     if not words:
-        raise InputError(f"{asked.flag}: expected a command, module:function or self")
+        raise InputError(f"{protocol.flag}: expected a command, module:function or self")
     return words
 
 
@@ -85,13 +85,13 @@ class ScorerProcess:
     before the last verdict, silence and a wrong id each raise InputError.
     """
 
-    def __init__(self, scorer: str, limits: ScorerLimits, asked: Asked = SCORER) -> None:
-        self._asked = asked
-        self._name = f"{asked.flag} {' '.join(scorer.split()):.100}"
+    def __init__(self, scorer: str, limits: ScorerLimits, protocol: LineProtocol = SCORER) -> None:
+        self._protocol = protocol
+        self._name = f"{protocol.flag} {' '.join(scorer.split()):.100}"
         self._limits = limits
         try:
             self._process = subprocess.Popen(
-                command_of(scorer, asked),
+                command_of(scorer, protocol),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -200,15 +200,15 @@ class ScorerProcess:
             )
 
     def _given(self, line: bytes) -> Given:
-        field = self._asked.field
+        field, expected = self._protocol.field, self._protocol.expected
         try:
             record = json.loads(line)
             answer_id, told = record["id"], record[field]
         except (ValueError, LookupError, TypeError, RecursionError):
             record, answer_id, told = {}, None, None
-        if not isinstance(answer_id, str) or not (told is None or self._asked.fits(told)):
+        if not isinstance(answer_id, str) or not (told is None or self._protocol.fits(told)):
             raise InputError(
-                f'{self._name}: expected lines {{"id": "...", "{field}": {self._asked.expected}}}, '
+                f'{self._name}: expected lines {{"id": "...", "{field}": {expected}}}, '
                 f"got {line[:80].decode('utf-8', 'backslashreplace')!r}{self._last_words()}"
             )
         return Given(answer_id, told, str(record.get("error", ""))[:200] if told is None else "")
