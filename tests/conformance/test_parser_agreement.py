@@ -30,23 +30,23 @@ def read(text, tools):
 
 
 @pytest.fixture
-def asked(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def command(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     template = tmp_path / "template.jinja"
     template.write_text(TEMPLATE, "utf-8")
     monkeypatch.chdir(tmp_path)
     return ["conformance", f"--data_dir={shared / 'bfcl/data'}", f"--chat_template={template}"]
 
 
-def strata(asked: list[str], parser: str, code: int) -> dict[str, Any]:
+def strata(command: list[str], parser: str, code: int) -> dict[str, Any]:
     """Return a report's strata, of three categories."""
     chosen = ["--category", "parallel", "multiple", "live_parallel", "irrelevance"]
-    assert main([*asked, "--parser", parser, *chosen, "--json", "report.json"]) == code
+    assert main([*command, "--parser", parser, *chosen, "--json", "report.json"]) == code
     found: dict[str, Any] = json.loads(Path("report.json").read_text("utf-8"))["strata"]
     return found
 
 
-def test_ours_reads_all_that_the_template_writes(asked: list[str]) -> None:
-    found = strata(asked, "self", 0)
+def test_ours_reads_all_that_the_template_writes(command: list[str]) -> None:
+    found = strata(command, "self", 0)
     assert {each["agreement"] for each in found.values()} == {1.0}
     assert sum(each["count"] for each in found.values()) == 200 + 200 + 16 + 240
     assert {"valid/several_calls", "valid/words_before", "wrong/without_calls"} <= set(found)
@@ -71,11 +71,11 @@ def test_ours_reads_all_that_the_template_writes(asked: list[str]) -> None:
     ],
 )
 def test_a_fault_is_found_in_the_stratum_that_shows_it(
-    change: str, wrong: set[str], right: set[str], asked: list[str]
+    change: str, wrong: set[str], right: set[str], command: list[str]
 ) -> None:
     module = f"parser_{abs(hash(change))}"
     Path(f"{module}.py").write_text(PARSER.replace("CHANGE", change), "utf-8")
-    found = strata(asked, f"{module}:read", int(bool(wrong)))
+    found = strata(command, f"{module}:read", int(bool(wrong)))
     assert all(found[name]["agreement"] < 1 for name in wrong)
     assert all(found[name]["agreement"] == 1 for name in right)
     for name in wrong:
@@ -92,10 +92,10 @@ def test_a_fault_is_found_in_the_stratum_that_shows_it(
     ],
 )
 def test_a_hostile_parser_ends_in_one_line(
-    parser: str, told: str, asked: list[str], capsys: pytest.CaptureFixture[str]
+    parser: str, told: str, command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = parser.replace("PYTHON", f"{sys.executable} -c")
-    assert main([*asked, "--parser", command, "--category", "live_parallel"]) == 2
+    given = parser.replace("PYTHON", f"{sys.executable} -c")
+    assert main([*command, "--parser", given, "--category", "live_parallel"]) == 2
     error = capsys.readouterr().err
     assert told in error
     assert error.count("\n") == 1
@@ -103,17 +103,17 @@ def test_a_hostile_parser_ends_in_one_line(
 
 @pytest.mark.parametrize("template", ["{{ messages[7].content }}", "{{ 1 / 0 }}", "{% if", "none"])
 def test_a_template_that_writes_no_calls_is_refused_in_one_line(
-    template: str, asked: list[str], capsys: pytest.CaptureFixture[str]
+    template: str, command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("template.jinja").write_text(template, "utf-8")
-    assert main([*asked, "--parser", "self", "--category", "live_parallel"]) == 2
+    assert main([*command, "--parser", "self", "--category", "live_parallel"]) == 2
     error = capsys.readouterr().err
     assert "the chat template cannot write the answer to live_parallel_0" in error
     assert error.count("\n") == 1
 
 
 def test_categories_without_calls_in_json_are_refused(
-    asked: list[str], capsys: pytest.CaptureFixture[str]
+    command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*asked, "--parser", "self", "--category", "multi_turn_base"]) == 2
+    assert main([*command, "--parser", "self", "--category", "multi_turn_base"]) == 2
     assert "--parser expects some of" in capsys.readouterr().err
