@@ -19,9 +19,6 @@ from fctncalling.algorithms.config.settings.loss import LossSettings
 from fctncalling.algorithms.config.settings.optimiser import OptimiserSettings
 from fctncalling.algorithms.config.settings.rollout import RolloutSettings
 from fctncalling.algorithms.config.settings.run import RunSettings
-from fctncalling.algorithms.config.settings.single_algorithms import SingleAlgorithmSettings
-from fctncalling.algorithms.config.settings.supervised import SupervisedSettings
-from fctncalling.algorithms.config.settings.task_sampling import TaskSamplingSettings
 
 if TYPE_CHECKING:
     import torch
@@ -139,12 +136,9 @@ class TrainConfig(
     CriticSettings,
     LossSettings,
     OptimiserSettings,
-    SingleAlgorithmSettings,
     CreditSettings,
-    TaskSamplingSettings,
     EvaluationSettings,
     RolloutSettings,
-    SupervisedSettings,
     DataAndModelSettings,
     RunSettings,
 ):

@@ -22,8 +22,6 @@ from fctncalling.data.unsafe_text import json_text
 
 logger = logging.getLogger(__name__)
 
-WANDB_MODES = ("off", "online", "offline")
-
 
 def check_wandb(mode: str) -> None:
     """Raise SettingError where wandb is asked for and not installed."""

@@ -11,7 +11,7 @@ from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.cli.shared.task_finder import tasks_of
 from fctncalling.data.categories import AST, RELEVANCE
 from fctncalling.data.types import Call, Task
-from fctncalling.envs.prompting.tool_schemas import openai_tool
+from fctncalling.envs.prompting.task_prompt import openai_tool
 from fctncalling.lab.conformance.drafts import draft_of
 
 WRITTEN = (*(name for name in AST if "java" not in name), *RELEVANCE)

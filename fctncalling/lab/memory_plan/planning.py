@@ -76,7 +76,6 @@ def _left_in_container() -> int | None:
 
 
 PREFILL_TOKENS = 4096  # that the rollout's engine reads at once
-EVERY_UPDATE = "--lora_r, --fsdp"
 
 
 def make_plan(config: TrainConfig, roles: Sequence[str] = ()) -> MemoryPlan:

@@ -190,12 +190,6 @@ def allowed(frame: Frame, values: Mapping[str, Any], kinds: Mapping[str, str]) -
     )
 
 
-@cache
-def parsed_lines(text: str) -> tuple[Sequence, ...]:
-    """Return the parts of every line that is not blank."""
-    return tuple(parse(line) for line in text.strip().splitlines() if line.strip())
-
-
 _SHORT = re.compile(r"[^aeiou]*[aeiou][^aeiouwxy]")  # one syllable, consonant doubled: get, stop
 _DOUBLED = frozenset({"submit", "cancel", "transfer", "refer", "begin"})
 _ARTICLE = re.compile(rf"\b([Aa]) (?={OPEN}?['\"“]?(?!u[ns][ei]|[Ee]u|one\b|US)[aeiouAEIOU])")

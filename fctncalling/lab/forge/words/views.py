@@ -21,12 +21,6 @@ _DOORS = {
     "rear_left": "rear left door",
     "rear_right": "rear right door",
 }
-_CURRENCIES = {
-    "USD": "US dollars", "EUR": "euros", "GBP": "British pounds", "JPY": "Japanese yen",
-    "RMB": "Chinese yuan", "CAD": "Canadian dollars", "AUD": "Australian dollars",
-    "INR": "Indian rupees", "RUB": "Russian rubles", "BRL": "Brazilian reais",
-    "MXN": "Mexican pesos",
-}  # fmt: skip
 _SAME_ROUTE = ("on the same route", "on that same route", "between the same two cities")
 _WAY_BACK = ("in the opposite direction", "on the same route the other way round")
 _UNITS = {
@@ -121,11 +115,6 @@ def _quantity(value: Value, call: PlannedCall, nouns: NounPhrases) -> Viewed:
     if number is not None:
         return f"{number} {unit}", ("unit_in",)
     return (f"that many {unit}", ("unit_in",)) if nouns.reference(value) else None
-
-
-def currency_name(code: Any) -> str:
-    """Return what people call a currency."""
-    return _CURRENCIES.get(str(code), str(code))
 
 
 def _sum(value: Value, call: PlannedCall, nouns: NounPhrases) -> Viewed:
