@@ -26,8 +26,8 @@ Maker = Callable[[AskableApi, Random, str], OwnDraft]
 OWN_CATEGORIES: dict[str, float] = {
     "multiple": 50.0,
     "parallel_multiple": 16.0,
-    "irrelevance": 22.0,
-    "clarify": 10.0,
+    "irrelevance": 26.0,
+    "clarify": 13.0,
 }
 """Category -> its share of a file, in the order in which a file holds them."""
 _MAKERS: dict[str, Maker] = {
