@@ -33,9 +33,11 @@ def rows_of(vector: dict[str, Any], **between_tokens: float) -> torch.Tensor:
         return torch.tensor(rows, dtype=torch.float64)
 
     bootstrap = torch.tensor(vector["bootstrap"], dtype=torch.float64)
-    masks = (torch.tensor(vector[key]) for key in ("written", "ends_action"))
+    written, ends = (torch.tensor(vector[key]) for key in ("written", "ends_action"))
     factors = {"gamma": vector["gamma"], "lam": vector["lam"], **between_tokens}
-    return decomposed_gae(numbers("rewards"), numbers("values"), *masks, bootstrap, **factors)[0]
+    return decomposed_gae(
+        numbers("rewards"), numbers("values"), written, ends, bootstrap, **factors
+    )[0]
 
 
 @pytest.mark.parametrize("vector", VECTORS["tokens"], ids=lambda vector: vector["name"])
