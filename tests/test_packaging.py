@@ -370,6 +370,7 @@ def test_the_source_distribution_lists_every_example() -> None:
     """By the patterns of MANIFEST.in; a distribution is built in `test_wheel.py`."""
     manifest = (ROOT / "MANIFEST.in").read_text()
     [patterns] = re.findall(r"^recursive-include examples (.*)$", manifest, re.MULTILINE)
+    assert "recursive-include fctncalling/lab/embedded *.py *.json" in manifest  # not in the wheel
     for file in (ROOT / "examples").rglob("*"):
         if file.is_file() and "__pycache__" not in file.parts:
             assert any(file.match(pattern) for pattern in patterns.split()), file
