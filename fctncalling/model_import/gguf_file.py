@@ -56,9 +56,20 @@ def write_model_folder(
         if license_text is not None:
             (part / "LICENSE").write_bytes(license_text)
         part.chmod(0o755)  # mkdtemp's folders are their owner's alone
-        part.rename(output)
+        _publish(part, output)
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def _publish(part: Path, output: Path) -> None:
+    try:
+        part.rename(output)
+    except OSError as error:
+        if not output.exists():
+            raise
+        raise ImportFailure(
+            f"{output} was written by another process meanwhile: use it, or name a new folder"
+        ) from error
 
 
 def read_gguf(gguf: Path, on_stage: Callable[[str], None] = lambda _: None) -> tuple[Any, Any]:

@@ -17,7 +17,14 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from evaluate_fctncalling import main
 from fctncalling import wheel_download
 from fctncalling.cli.train import main as train
-from fctncalling.model_import import MODELS, folder_of_model, gguf_file, pinned_models
+from fctncalling.model_import import (
+    MODELS,
+    folder_of_model,
+    gguf_file,
+    pinned_models,
+    write_model_folder,
+)
+from fctncalling.wheel_download import ImportFailure
 
 pytest.importorskip("gguf", reason="needs the gguf library: pip install gguf")
 from tiny_gguf import tiny_llama, write_gguf
@@ -127,6 +134,22 @@ def test_a_file_that_cannot_be_read_is_told_in_one_line(
     assert ("'mystery'" in error) is (fault == "unknown architecture")
     assert not output.exists()
     assert not output.parent.exists() or only_entries(output.parent)
+
+
+def test_a_folder_that_another_process_writes_meanwhile_is_left_and_told(
+    gguf: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "model"
+
+    def on_stage(stage: str) -> None:
+        if stage == f"writing {output}":
+            output.mkdir()
+            (output / "theirs").write_text("kept")
+
+    with pytest.raises(ImportFailure, match="another process meanwhile: use it"):
+        write_model_folder(gguf, output, source={}, on_stage=on_stage)
+    assert [path.name for path in output.iterdir()] == ["theirs"]
+    assert only_entries(tmp_path, "model")
 
 
 def test_code_beside_a_gguf_file_is_never_run(
