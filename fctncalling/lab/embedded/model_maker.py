@@ -36,7 +36,7 @@ class ModelMaker(NamedTuple):
     """A maker of one embedded model: `python -m MODULE` calls `build(folder, **options)`."""
 
     module: str
-    description: str
+    description: str | None
     build: Callable[..., None]
     options: Mapping[str, tuple[Any, str]]  # name -> default, help; None stands for a folder
     folder: Path | None = None  # written where --output_dir says nothing
