@@ -460,7 +460,7 @@ def test_an_http_answer_is_bounded_and_must_be_one(
         stream=body(),
         aread=read,
     )
-    session: Any = SimpleNamespace(is_ready=True, broken=connection.McpFailure)
+    session: Any = SimpleNamespace(is_ready=True, abort=connection.McpFailure)
 
     async def check() -> None:
         await connection._HttpCheck(session, object)(response)
