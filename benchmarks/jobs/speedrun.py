@@ -43,6 +43,7 @@ ARMS = {
     "basis": "--lr 8e-5 --num_updates 40 --episodes_per_update 256 --num_mini_batch 4",
     "rate": "--lr 4e-4 --num_updates 12 --eval_interval 6",
     "record": RECORD,
+    "longer": RECORD.replace("--num_updates 20", "--num_updates 32"),
     "leave_one_out": RECORD.replace("state", "leave_one_out"),
     "control": f"{RECORD} --permute_advantages",
 }
