@@ -116,7 +116,7 @@ class CallLauncher:
         raise NotStarted(ToolResult("setup_error", reason=f"The executor failed: {failure}"))
 
     def mend(self, call: CallInFlight) -> None:
-        """Kill or bury a zygote that failed a call; the next call boots another."""
+        """Kill or reap a zygote that failed a call; the next call boots another."""
         if self.link is not None and call.gave_up:
             self.link.kill()
         elif isinstance(self.link, ZygoteLink) and call.child.lost == ZYGOTE_DIED:

@@ -31,16 +31,16 @@ class JudgedTask(HarnessTask):
         super().__init__(config={k: it for k, it in (config or {}).items() if k != "class"})
 
     def download(self, *_: Any, **__: Any) -> None:
-        """Fetch nothing."""
+        """Do nothing: the tasks are given."""
 
     def has_training_docs(self) -> bool:
-        """Say no."""
+        """Whether there are documents for training: never."""
         return False
 
     has_validation_docs = has_training_docs
 
     def has_test_docs(self) -> bool:
-        """Say yes."""
+        """Whether there are documents for testing: always."""
         return True
 
     def test_docs(self) -> list[dict[str, Any]]:
@@ -72,12 +72,12 @@ class JudgedTask(HarnessTask):
     def construct_requests(
         self, doc: dict[str, Any], ctx: str, metadata: Any = None, **_: Any
     ) -> Instance:
-        """Return the one request."""
+        """Return the request for one greedy generation."""
         settings = {"until": [], "do_sample": False, "max_gen_toks": self.max_gen_toks}
         return Instance("generate_until", doc, (ctx, settings), 0, metadata)
 
     def process_results(self, doc: dict[str, Any], results: list[str]) -> dict[str, float]:
-        """Return the verdict."""
+        """Return 1 for a valid verdict, else 0."""
         return {"valid": float(judge(self.tasks[doc["id"]], results[0], FORM).valid)}
 
     def aggregation(self) -> dict[str, Callable[[list[float]], float]]:
@@ -85,7 +85,7 @@ class JudgedTask(HarnessTask):
         return {"valid": mean}
 
     def higher_is_better(self) -> dict[str, bool]:
-        """Say so."""
+        """Whether a higher metric is better: always."""
         return {"valid": True}
 
 
