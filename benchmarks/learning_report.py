@@ -12,6 +12,8 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import NamedTuple, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from pictures import goal, save, seeds, spread, subplots
 
 TARGET = 0.8  # greedy success on held-out tasks that a run is to reach
@@ -149,11 +151,13 @@ def sign_flips(differences: Sequence[float]) -> float:
     change their signs.
     """
     seen = abs(sum(differences)) - 1e-9  # sums that differ by rounding alone are equal
-    flipped = [
-        abs(sum(sign * gap for sign, gap in zip(signs, differences, strict=True))) >= seen
-        for signs in product((1, -1), repeat=len(differences))
-    ]
-    return sum(flipped) / len(flipped)
+    return float(np.mean(np.abs(_all_signs(len(differences)) @ np.asarray(differences)) >= seen))
+
+
+@cache
+def _all_signs(count: int) -> NDArray[np.float64]:
+    """Return every choice of so many signs, a row each."""
+    return np.array(list(product((1.0, -1.0), repeat=count)))
 
 
 def mann_whitney(one: Sequence[float], other: Sequence[float]) -> float:

@@ -1,0 +1,87 @@
+"""Figures of docs/court.md: grade against area, dose-response, forest of effects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from critical import ROOT, CriticalRun, mean
+from pictures import GREY, save
+from verdicts import MARGIN, areas_of, effects, grade_and_area, interval
+
+DOCS = ROOT / "docs"
+DOSES = ("ceiling", "noise_1", "noise_3", "shuffled")
+
+
+def draw(runs: Sequence[CriticalRun], grades: Sequence[Mapping[str, Any]]) -> None:
+    """Draw the figures that the runs are enough for."""
+    draw_forest(runs)
+    if grades:
+        draw_grades(runs, grades)
+
+
+def draw_forest(runs: Sequence[CriticalRun]) -> None:
+    """Draw each comparison with its interval; grey: what does not count."""
+    figure, axes = _figure(7.5, 4.5)
+    found = effects(runs)[::-1]
+    for place, effect in enumerate(found):
+        low, high = effect.interval
+        centre = mean(effect.gains)
+        axes.plot([low, high], [place, place], color="C0", linewidth=2)
+        axes.plot(centre, place, "o", color="C0")
+    names = [
+        f"{each.claim}: {each.first} - {each.second} ({len(effect.gains)})"
+        for effect in found
+        for each in [effect.comparison]
+    ]
+    axes.set_yticks(range(len(found)), names)
+    axes.axvspan(-MARGIN, MARGIN, color="0.9", zorder=0)
+    axes.axvline(0, color=GREY, linewidth=0.8)
+    axes.set_xlabel("difference in points of area (claim: arms, seeds)")
+    save(figure, DOCS / "court_forest.png")
+
+
+def draw_grades(runs: Sequence[CriticalRun], grades: Sequence[Mapping[str, Any]]) -> None:
+    """Draw grade against area, and the doses among them."""
+    points = grade_and_area(runs, grades)
+    figure, axes = _figure(6.5, 4.2)
+    for name, (cosine, gain) in points.items():
+        axes.plot(
+            cosine, gain, "s" if name in DOSES else "o", color="C1" if name in DOSES else "C0"
+        )
+        axes.annotate(name, (cosine, gain), xytext=(4, 3), textcoords="offset points", fontsize=8)
+    axes.set_xlabel("grade: cosine of advantages with the truth")
+    axes.set_ylabel("area less GRPO's, points")
+    save(figure, DOCS / "court_grades.png")
+
+    figure, axes = _figure(6.5, 4.2)
+    areas = areas_of(runs)
+    doses = sorted((points[name][0], name) for name in DOSES if name in points)
+    for cosine, name in doses:
+        own = list(areas[name].values())
+        low, high = interval(own)
+        axes.plot([cosine, cosine], [low, high], color="C1", linewidth=2)
+        axes.annotate(name, (cosine, mean(own)), xytext=(6, 0), textcoords="offset points")
+    axes.plot(
+        [cosine for cosine, _ in doses],
+        [mean(areas[n].values()) for _, n in doses],
+        "s-",
+        color="C1",
+    )
+    if others := list(areas.get("GRPO", {}).values()):
+        axes.axhline(mean(others), color=GREY, linestyle=":", linewidth=1)
+        axes.annotate("GRPO", (0.01, mean(others)), xytext=(0, 3), textcoords="offset points")
+    axes.set_xlabel("cosine of the given advantages with the truth")
+    axes.set_ylabel("area, points")
+    save(figure, DOCS / "court_doses.png")
+
+
+def _figure(width: float, height: float) -> tuple[Any, Any]:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(width, height), layout="constrained")
+    axes.grid(alpha=0.3)
+    return figure, axes

@@ -1,0 +1,134 @@
+"""Training on the truth plus noise, and the grade of every estimator on the way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import ceiling
+import numpy as np
+import torch
+from relatives import gigpo
+from torch import Tensor
+
+from fctncalling.algorithms.algorithm import AdvantageEstimate, Trajectories
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.group_baseline import less_group_baseline, state_matched
+from fctncalling.algorithms.ppo import ALGORITHMS, TPPO
+from fctncalling.lab.credit.grades import Index, advantage_grades, pooled, ranking, significant
+from fctncalling.lab.credit.ruler import BranchedTruth, Vector
+
+
+def train_on_truth(flags: Mapping[str, Any], results: Path, noise: float, grades: Path) -> Path:
+    """Return the folder of a run whose advantages are branched truth plus noise, trained now.
+
+    Each update adds a line to the file of grades.
+    """
+    known = {field.name for field in fields(TrainConfig)}
+    chosen = {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in flags.items()
+        if name in known
+    }
+    config = TrainConfig(**{**chosen, "results_dir": str(results), "device": "cpu"})
+    lines: list[dict[str, Any]] = []
+    oracle = partial(NoisyOracle, noise=noise, seed=config.seed, lines=lines)
+    with mock.patch.object(ceiling, "Oracle", oracle), mock.patch.dict(ALGORITHMS):
+        ceiling.learn_from_truth(config)
+    with grades.open("a", encoding="utf-8") as file:
+        for update, line in enumerate(lines, 1):
+            about = {"noise": noise, "seed": config.seed, "update": update}
+            file.write(json.dumps({**about, **line}) + "\n")
+    return next(results.glob("*/*/*/*"))
+
+
+class NoisyOracle(ceiling.Oracle):
+    """The true advantage of each action plus noise, in deviations of the truth.
+
+    The grades of other estimators on the same episodes are added to `lines`.
+    """
+
+    def __init__(
+        self, truth: BranchedTruth, *, noise: float, seed: int, lines: list[dict[str, Any]]
+    ) -> None:
+        super().__init__(truth)
+        self.truth = truth
+        self.lines = lines
+        generator = np.random.default_rng([seed, len(lines)])
+        scale = noise * float(np.std(pooled(self.advantages)))
+        self.measured = self.advantages
+        self.advantages = [
+            each + scale * generator.standard_normal(len(each)) for each in self.advantages
+        ]
+
+    def __call__(self, trajectories: Trajectories, config: TrainConfig) -> AdvantageEstimate:
+        """Return the estimate; the critic's targets stay."""
+        hashes = [[state.state_hash for state in each] for each in self.truth.snapshots]
+        found = estimates(trajectories, hashes, config)
+        begins = trajectories.begins_action()
+        graded = {name: credit[begins].double().numpy() for name, credit in found.items()}
+        graded["given"] = pooled(self.advantages)
+        values = trajectories.values[begins].double().numpy()
+        cuts = np.cumsum([len(each) for each in hashes])[:-1]
+        graded["one_step"] = pooled(self.truth.advantages(np.split(values, cuts)))
+        states = [
+            f"{episode.task_id} {name}"
+            for episode, names in zip(self.truth.episodes, hashes, strict=True)
+            for name in names
+        ]
+        self.lines.append(self._graded(graded, np.unique(states, return_inverse=True)[1]))
+        return super().__call__(trajectories, config)
+
+    def _graded(self, estimates: Mapping[str, Vector], states: Index) -> dict[str, Any]:
+        """Return the truth's reliability; estimators' cosines and right signs; the critic's ranking
+        of actions of one state, of pairs that truly differ, and how many these are.
+        """
+        true, errors = pooled(self.measured), pooled(self.truth.standard_errors())
+        halves = [pooled(self.truth.advantages(half)) for half in self.truth.halves]
+        agreement = cosine(*halves)
+        ranked = ranking(true, errors, estimates["one_step"], states)
+        return {
+            "success": round(float(np.mean([each.success for each in self.truth.episodes])), 4),
+            "reliability": round(2 * agreement / (1 + agreement), 4),
+            "matters": round(float(significant(true, errors).mean()), 4),
+            "cosine": {name: round(cosine(true, each), 4) for name, each in estimates.items()},
+            "sign": {
+                name: round(advantage_grades(true, errors, each)["sign"], 4)
+                for name, each in estimates.items()
+            },
+            "ranking": [round(ranked["right"], 4), round(ranked["clear_pairs"])],
+        }
+
+
+def cosine(first: Vector, second: Vector) -> float:
+    """Return the cosine of two centred vectors; 0 where one does not vary."""
+    first, second = first - first.mean(), second - second.mean()
+    norm = float(np.linalg.norm(first) * np.linalg.norm(second))
+    return float(first @ second) / norm if norm > 1e-12 else 0.0
+
+
+def estimates(
+    trajectories: Trajectories, hashes: Sequence[Sequence[str]], config: TrainConfig
+) -> dict[str, Tensor]:
+    """Return the advantages of arms that differ in their estimator alone, (E, L) each."""
+    blind = trajectories._replace(values=torch.zeros_like(trajectories.values))
+    whole = replace(config, gamma=1.0, lam=1.0)
+    critic = TPPO.estimate(trajectories, config)
+    none = TPPO.estimate(blind, config)
+    matched = partial(state_matched, hashes=hashes, discount=config.discount)
+    found = {
+        "critic": critic,
+        "TPPO": matched(critic, trajectories),
+        "state_alone": matched(none, blind),
+        "leave_one_out": less_group_baseline(TPPO.estimate(blind, whole), trajectories.group),
+        "GiGPO": gigpo(none, blind, hashes, config.discount),
+    }
+    for name in ("APPO", "NTPO", "GRPO"):
+        own = replace(config, algorithm_name=name)
+        found[name] = ALGORITHMS[name].estimate(trajectories, own)
+    return {name: estimate.advantages for name, estimate in found.items()}

@@ -1,0 +1,266 @@
+"""Comparisons of arms, exact: gain, interval, chance, and what they make of a claim."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from critical import CriticalRun, mean
+from learning_report import LEVEL, holm, sign_flips
+
+from fctncalling.lab.credit.grades import spearman
+
+MARGIN = 2.0  # points of area that count
+ROOM = 3.0  # points by which the ceiling must beat GRPO: below, no estimator can gain
+LEAST_SEEDS = 6  # with fewer no p is below .05
+
+
+class Comparison(NamedTuple):
+    """What a claim says of two arms, in points of area."""
+
+    claim: int
+    first: str
+    second: str
+    says: str  # gain, harm, or equal: less than MARGIN apart
+
+
+COMPARISONS = (
+    Comparison(3, "APPO", "NTPO", "gain"),
+    Comparison(3, "NTPO", "GRPO", "gain"),
+    Comparison(3, "critic", "APPO", "equal"),
+    Comparison(4, "bonus", "critic", "harm"),
+    Comparison(4, "GRPO_bonus", "GRPO", "harm"),
+    Comparison(4, "progress", "critic", "gain"),
+    Comparison(5, "state_alone", "critic", "gain"),
+    Comparison(5, "state_alone", "leave_one_out", "gain"),
+    Comparison(5, "GiGPO", "GRPO", "gain"),
+    Comparison(6, "masked", "GRPO", "equal"),
+    Comparison(6, "masked", "masked_at_random", "gain"),
+    Comparison(10, "warm_256", "critic", "gain"),
+    Comparison(10, "value_lambda_1", "critic", "gain"),
+    Comparison(10, "warm_640", "critic", "gain"),
+    Comparison(2, "gate", "critic", "gain"),
+    Comparison(11, "truth_critic", "critic", "gain"),
+)
+CEILINGS = tuple(Comparison(0, "ceiling", arm, "gain") for arm in ("GRPO", "critic", "state_alone"))
+
+
+class Effect(NamedTuple):
+    """A comparison on the seeds that both arms have."""
+
+    comparison: Comparison
+    gains: list[float]  # in points
+    chance: float  # exact, two-sided
+    corrected: float  # by Holm, over all comparisons that are judged
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval, by inversion of the test; with few seeds the range."""
+        return interval(self.gains)
+
+    @property
+    def verdict(self) -> str:
+        """What it makes of the claim."""
+        if len(self.gains) < LEAST_SEEDS:
+            return "effect size"
+        low, high = self.interval
+        says = self.comparison.says
+        if says == "equal":
+            holds = low > -MARGIN and high < MARGIN
+            refuted = low > MARGIN or high < -MARGIN
+        else:
+            if says == "harm":
+                low, high = -high, -low
+            holds, refuted = low > 0 and self.corrected < LEVEL, high < MARGIN
+        return "holds" if holds else "refuted" if refuted else "undecided"
+
+
+def areas_of(runs: Sequence[CriticalRun]) -> dict[str, dict[int, float]]:
+    """Return arm -> seed -> area in points."""
+    areas: dict[str, dict[int, float]] = defaultdict(dict)
+    for run in runs:
+        areas[run.arm][run.seed] = 100 * run.area
+    return areas
+
+
+def effects(
+    runs: Sequence[CriticalRun], comparisons: Sequence[Comparison] = COMPARISONS
+) -> list[Effect]:
+    """Return the comparisons of which both arms have runs."""
+    areas = areas_of(runs)
+    found = []
+    for each in comparisons:
+        first, second = areas.get(each.first, {}), areas.get(each.second, {})
+        if gains := [first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())]:
+            found.append((each, gains, sign_flips(gains)))
+    judged = [chance for _, gains, chance in found if len(gains) >= LEAST_SEEDS]
+    corrected = iter(holm(judged))
+    return [
+        Effect(each, gains, chance, next(corrected) if len(gains) >= LEAST_SEEDS else 1.0)
+        for each, gains, chance in found
+    ]
+
+
+def interval(gains: Sequence[float]) -> tuple[float, float]:
+    """Return the shifts that the exact test of sign flips does not reject at 5 %."""
+    if len(gains) < LEAST_SEEDS:
+        return min(gains), max(gains)
+
+    def bound(outside: float, inside: float) -> float:
+        for _ in range(30):
+            middle = (outside + inside) / 2
+            accepted = sign_flips([gain - middle for gain in gains]) >= LEVEL
+            outside, inside = (outside, middle) if accepted else (middle, inside)
+        return inside
+
+    centre = mean(gains)
+    return bound(min(gains) - 1.0, centre), bound(max(gains) + 1.0, centre)
+
+
+def report(runs: Sequence[CriticalRun], grades: Sequence[Mapping[str, Any]]) -> str:
+    """Return the tables of docs/court.md."""
+    parts = [effect_table(runs), arm_table(runs)]
+    if grades:
+        points = grade_and_area(runs, grades)
+        told, low, high = rank_correlation(runs, grades)
+        parts.append(grade_table(points, grades))
+        share, pairs = ranking_of_critic(grades)
+        parts.append(f"One step of the critic ranks {share:.2f} of {pairs:,} pairs right.")
+        parts.append(
+            f"Rank correlation of grade and area over {len(points)} arms: {told:.2f} "
+            f"({low:.2f} to {high:.2f})"
+        )
+    return "\n\n".join(parts)
+
+
+def grade_table(
+    points: Mapping[str, tuple[float, float]], grades: Sequence[Mapping[str, Any]]
+) -> str:
+    """Return a line an arm, the best grade first."""
+    lines = [
+        "| arm | cosine with the truth | signs right | area less GRPO's |",
+        "|---|---|---|---|",
+    ]
+    for name, (cosine, gain) in sorted(points.items(), key=lambda item: -item[1][0]):
+        signs = [line["sign"][name] for line in grades if name in line["sign"]]
+        told = f"{mean(signs):.2f}" if signs else ""
+        lines.append(f"| {name} | {cosine:.2f} | {told} | {gain:+.1f} |")
+    return "\n".join(lines)
+
+
+def ranking_of_critic(grades: Sequence[Mapping[str, Any]]) -> tuple[float, int]:
+    """Return how often one step of the critic ranks two actions of a state right, of how many
+    pairs that truly differ.
+    """
+    pairs = sum(line["ranking"][1] for line in grades)
+    right = sum(line["ranking"][0] * line["ranking"][1] for line in grades)
+    return (right / pairs if pairs else 0.0), pairs
+
+
+def effect_table(runs: Sequence[CriticalRun]) -> str:
+    """Return a line a comparison."""
+    lines = [
+        "| claim | first - second | says | seeds | points of area, 95 % | p | Holm | |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for effect in [*effects(runs, CEILINGS), *effects(runs)]:
+        each, (low, high) = effect.comparison, effect.interval
+        judged = each.claim and len(effect.gains) >= LEAST_SEEDS
+        cells = [
+            str(each.claim or "room"),
+            f"{each.first} - {each.second}",
+            each.says,
+            str(len(effect.gains)),
+            f"{mean(effect.gains):+.1f} ({low:+.1f} to {high:+.1f})",
+            f"{effect.chance:.4f}" if len(effect.gains) >= LEAST_SEEDS else "",
+            f"{effect.corrected:.4f}" if judged else "",
+            effect.verdict if each.claim else "",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def arm_table(runs: Sequence[CriticalRun]) -> str:
+    """Return a line an arm: area, success at the end, actions an episode, what it cost."""
+    lines = [
+        "| arm | rate | seeds | area | last update | steps | CPU s |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name in dict.fromkeys(run.arm for run in runs):
+        own = [run for run in runs if run.arm == name]
+        if own:
+            cells = [
+                *(name, f"{own[0].lr:g}", str(len(own))),
+                f"{100 * mean(run.area for run in own):.1f}",
+                f"{100 * mean(run.curve[-1] for run in own):.1f} %",
+                f"{mean(run.steps for run in own):,.0f}",
+                f"{mean(run.cpu_seconds for run in own):.0f}",
+            ]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def read_grades(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a file of grades; none where there is no such file."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return [json.loads(line) for line in lines]
+
+
+def cosines(grades: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return arm -> cosine of its advantages with the exact truth, the mean over lines.
+
+    The cosine of exact and measured truth is the root of the reliability. An estimator that knows
+    nothing of the measurement is nearer to the exact truth by that; what was made from the measured
+    truth is further away.
+    """
+    root = max(mean(line["reliability"] for line in grades), 0.01) ** 0.5
+    found: dict[str, list[float]] = defaultdict(list)
+    for line in grades:
+        for name, cosine in line["cosine"].items():
+            if name == "given":
+                noise = f"noise_{line['noise']:g}" if line["noise"] else "ceiling"
+                found[noise].append(cosine * root)
+            else:
+                found[name].append(cosine / root)
+    return {name: mean(values) for name, values in found.items()}
+
+
+def grade_and_area(
+    runs: Sequence[CriticalRun], grades: Sequence[Mapping[str, Any]]
+) -> dict[str, tuple[float, float]]:
+    """Return arm -> (cosine, area less GRPO's on the same seeds), of arms that have both."""
+    areas, found = areas_of(runs), dict[str, tuple[float, float]]()
+    for name, cosine in {"shuffled": 0.0, **cosines(grades)}.items():
+        seeds = areas.get(name, {}).keys() & areas.get("GRPO", {}).keys()
+        if seeds:
+            found[name] = cosine, mean(areas[name][seed] - areas["GRPO"][seed] for seed in seeds)
+    return found
+
+
+def rank_correlation(
+    runs: Sequence[CriticalRun], grades: Sequence[Mapping[str, Any]], draws: int = 1000
+) -> tuple[float, float, float]:
+    """Return Spearman's correlation of grade and area over arms, 95 % over draws of seeds."""
+
+    def correlation(points: Mapping[str, tuple[float, float]]) -> float:
+        pairs = np.asarray(list(points.values()))
+        return spearman(pairs[:, 0], pairs[:, 1])
+
+    generator = np.random.default_rng(0)
+    seeds = sorted({run.seed for run in runs})
+    by_seed = {seed: [run for run in runs if run.seed == seed] for seed in seeds}
+    drawn = []
+    for _ in range(draws):
+        chosen = generator.choice(seeds, len(seeds))
+        again = [
+            run._replace(seed=number)
+            for number, seed in enumerate(chosen.tolist())
+            for run in by_seed[seed]
+        ]
+        drawn.append(correlation(grade_and_area(again, grades)))
+    low, high = np.percentile(drawn, [2.5, 97.5])
+    return correlation(grade_and_area(runs, grades)), float(low), float(high)

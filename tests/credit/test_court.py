@@ -1,0 +1,165 @@
+"""The court: relatives in closed form, the statistics by enumeration, and what the page says."""
+
+from __future__ import annotations
+
+import sys
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from token_worlds import policy_with_values, settings, some_episodes, trajectories
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks/jobs"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks/court"))
+from critical import CriticalRun
+from relatives import BONUS, call_bonus, gated, gigpo, kept_actions, masked_targets, patched
+from verdicts import Comparison, Effect, cosines, effects, interval
+
+from fctncalling.algorithms import ppo, targets
+from fctncalling.algorithms.batch import build_experience
+from fctncalling.algorithms.minibatches import plan_minibatches
+from fctncalling.data.types import Call, StepRecord, Verdict
+from fctncalling.envs import rewards
+from fctncalling.envs.rewards import Outcome
+
+torch.set_num_threads(1)
+
+
+def test_gigpo_adds_the_episode_in_its_group_and_the_action_in_its_state() -> None:
+    """Returns 1 and 0; both pass state "a", then part: at "a" both terms are +-1, behind it one."""
+    lines = trajectories(
+        [([0.0, 0.0], 0.0), ([0.0], 1.0)], [([0.0], 0.0), ([0.0, 0.0], 0.0)], groups=[0, 0]
+    )
+    estimate = ppo.TPPO.estimate(lines, settings())
+    found = gigpo(estimate, lines, [["a", "b"], ["a", "c"]], discount=0.5).advantages
+    wanted = torch.tensor([[2.0, 2.0, 1.0], [-2.0, -1.0, -1.0]])
+    assert torch.allclose(found, wanted, atol=1e-4)
+
+
+def test_the_gate_trusts_a_critic_that_explains_and_no_other() -> None:
+    config = settings(gamma=1.0, lam=1.0)
+    good = trajectories([([0.9], 1.0)], [([0.1], 0.0)])
+    assert torch.equal(gated(good, config).advantages, ppo.TPPO.estimate(good, config).advantages)
+    bad = trajectories([([0.1], 1.0)], [([0.9], 0.0)])
+    assert gated(bad, config).advantages.flatten().tolist() == [0.5, -0.5]
+    assert torch.equal(gated(bad, config).returns, ppo.TPPO.estimate(bad, config).returns)
+
+
+def test_a_mask_keeps_the_half_of_the_actions_with_most_entropy() -> None:
+    actions = torch.tensor([0, 0, 1, 2, 2, 2, 3])
+    scores = torch.tensor([0.1, 0.1, 0.9, 0.5, 0.5, 0.5, 0.2])
+    assert kept_actions(scores, actions).tolist() == [False] * 2 + [True] * 4 + [False]
+
+
+@pytest.mark.parametrize("at_random", [False, True])
+def test_masked_actions_enter_no_loss_and_the_others_as_before(at_random: bool) -> None:
+    policy, config = policy_with_values(), settings(group_size=4)
+    experience = build_experience(some_episodes(policy), "cpu")
+    generator = torch.Generator().manual_seed(0)
+    plan = plan_minibatches(experience, config, generator)
+    arguments = (policy, experience, plan, ppo.TPPO, config, generator)
+    whole, found = (
+        targets.compute_targets(*arguments),
+        masked_targets(at_random=at_random)(*arguments),
+    )
+    kept = found.loss_mask
+    assert 0 < len(experience.tokens.action[kept].unique()) <= int(whole.loss_mask.sum()) / 2 + 1
+    assert not found.advantages[~kept].any()
+    assert not found.loss_weights[~kept].any()
+    assert torch.equal(found.advantages[kept], whole.advantages[kept])
+
+
+def test_a_bonus_pays_each_message_whose_calls_ran() -> None:
+    call = (Call("ls", {}),)
+    valid = Verdict(valid=True, score=1.0)
+
+    def paid(step: StepRecord, verdict: Verdict | None) -> float:
+        return call_bonus(Outcome(step, verdict, lambda: True, lambda: True, verdict, 1, 0.0))
+
+    assert paid(StepRecord(0, "", call), None) == BONUS
+    assert paid(StepRecord(0, "", call, error="tool_error"), None) == 0.0
+    assert paid(StepRecord(0, ""), valid) == 1.0
+
+
+def test_a_relative_is_in_place_for_its_run_alone() -> None:
+    with patched("bonus"), patched("gate"), patched("gigpo"), patched("mask"):
+        assert rewards.REWARDS["strict"] is call_bonus
+        assert ppo.ALGORITHMS["TPPO"].estimate is gated
+        assert targets.state_matched is gigpo
+    assert rewards.REWARDS["strict"] is rewards.strict
+    assert ppo.ALGORITHMS["TPPO"] is ppo.TPPO
+    assert targets.state_matched is not gigpo
+    assert ppo.compute_targets is targets.compute_targets
+
+
+def test_the_interval_holds_what_the_exact_test_accepts() -> None:
+    gains = [1.0, 2.5, -0.5, 3.0, 1.5, 2.0, 0.3]
+    low, high = interval(gains)
+
+    def chance(shift: float) -> float:
+        moved = [gain - shift for gain in gains]
+        sums = [
+            abs(sum(s * m for s, m in zip(signs, moved, strict=True)))
+            for signs in product((1, -1), repeat=7)
+        ]
+        return sum(each >= abs(sum(moved)) - 1e-9 for each in sums) / len(sums)
+
+    assert chance(low - 1e-3) < 0.05 <= chance(low + 1e-3)
+    assert chance(high + 1e-3) < 0.05 <= chance(high - 1e-3)
+    assert interval([1.0, 3.0, 2.0]) == (1.0, 3.0)  # too few for the test: the range
+
+
+@pytest.mark.parametrize(
+    ("says", "shift", "wanted"),
+    [
+        ("gain", 3.0, "holds"),
+        ("gain", 0.0, "refuted"),
+        ("gain", 1.8, "undecided"),
+        ("harm", -3.0, "holds"),
+        ("harm", 0.5, "refuted"),
+        ("equal", 0.5, "holds"),
+        ("equal", 3.5, "refuted"),
+        ("equal", 2.0, "undecided"),
+    ],
+)
+def test_verdicts_follow_the_written_rules(says: str, shift: float, wanted: str) -> None:
+    spread = 4.0 if wanted == "undecided" else 0.5
+    gains = [shift + spread * each for each in (-1.0, 1.0, -0.9, 0.9, -0.5, 0.5, 0.2, -0.2)]
+    effect = Effect(Comparison(1, "a", "b", says), gains, 0.01, 0.02)
+    assert effect.verdict == wanted
+    assert effect._replace(gains=gains[:5]).verdict == "effect size"
+    if (says, wanted) == ("gain", "holds"):
+        assert effect._replace(corrected=0.2).verdict == "undecided"
+
+
+def test_gains_are_paired_by_seed_and_corrected_over_what_is_judged() -> None:
+    def run(arm: str, seed: int, area: float) -> CriticalRun:
+        return CriticalRun(arm, seed, 5e-4, [area], 1, (0, 1), (0, 1), 1.0)
+
+    runs = [run("x", seed, 0.5 + 0.01 * seed) for seed in range(8)]
+    runs += [run("y", seed, 0.4) for seed in range(2, 8)] + [run("z", seed, 0.5) for seed in (0, 1)]
+    found = effects(runs, [Comparison(1, "x", "y", "gain"), Comparison(2, "x", "z", "gain")])
+    assert found[0].gains == pytest.approx([12, 13, 14, 15, 16, 17])
+    assert (found[0].chance, found[0].corrected) == (2 / 64, 2 / 64)  # one judged, one not
+    assert found[1].verdict == "effect size"
+
+
+def test_a_cosine_is_freed_of_the_truths_own_noise() -> None:
+    """Exact truth A, measured A + e, estimate A + n, given A + e + m: closed forms by variances."""
+    generator = np.random.default_rng(0)
+    exact, error, noise, more = generator.standard_normal((4, 200_000)) * [[1], [0.7], [2], [3]]
+    measured, given = exact + error, exact + error + more
+
+    def cosine(first: object, second: object) -> float:
+        return float(np.corrcoef(first, second)[0, 1])  # type: ignore[arg-type]
+
+    line = {
+        "noise": 3.0,
+        "reliability": 1 / 1.49,
+        "cosine": {"x": cosine(measured, exact + noise), "given": cosine(measured, given)},
+    }
+    found = cosines([line])
+    assert found["x"] == pytest.approx(1 / 5**0.5, abs=0.01)
+    assert found["noise_3"] == pytest.approx(cosine(exact, given), abs=0.01)
