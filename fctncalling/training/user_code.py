@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from fctncalling.algorithms.config import SettingError
@@ -32,16 +33,16 @@ def load_reward(reward: str) -> Any:
     return function
 
 
-def parse_tool_classes(tools: str | None) -> dict[str, Any]:
-    """Parse --tools NAME=MODULE:CLASS into task class name -> MODULE:CLASS; SettingError."""
+def parse_tool_classes(tools: Iterable[str]) -> dict[str, str]:
+    """Return task class name -> MODULE:CLASS of texts NAME=MODULE:CLASS; SettingError."""
     found = {}
-    for text in (tools or "").split(","):
-        if not text.strip():
-            continue
-        name, _, target = text.strip().partition("=")
-        if not (name and ":" in target):
-            raise SettingError(f"--tools: got {text!r}, expected NAME=MODULE:CLASS")
-        if not isinstance(import_user_object("tools", target), type):
-            raise SettingError(f"--tools {text}: expected a class")
+    for text in filter(None, map(str.strip, tools)):
+        name, _, target = text.partition("=")
+        module, _, qualname = target.partition(":")
+        if not (name and module and qualname):
+            raise SettingError(f"--tools: expected NAME=MODULE:CLASS, got {text!r}")
+        named = import_user_object("tools", target)
+        if not isinstance(named, type):
+            raise SettingError(f"--tools {text}: expected a class, found {named!r:.60}")
         found[name] = target
     return found

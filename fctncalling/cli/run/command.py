@@ -24,20 +24,15 @@ import json
 import sys
 from collections.abc import Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fctncalling.checkers.leaderboard import (
-    LIVE,
-    MEMORY,
-    MULTI_TURN,
-    NON_LIVE,
-    SIZES,
-    WEB_SEARCH,
-)
+from fctncalling.checkers.leaderboard import LIVE, MEMORY, MULTI_TURN, NON_LIVE, SIZES, WEB_SEARCH
 from fctncalling.cli.run.output_file import OutputFile, Totals, write_result_tree
 from fctncalling.cli.run.runner import Runner
 from fctncalling.cli.shared.jsonl_records import InputError
+from fctncalling.cli.shared.parser import add_flag, add_switch
 from fctncalling.cli.shared.text_table import aligned, interval_text, percent, sampled_rows
 from fctncalling.cli.shared.tool_flags import (
     MISSING,
@@ -143,180 +138,83 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_basic(group: argparse._ArgumentGroup) -> None:
-    add = group.add_argument
-    add(
-        "--agent",
-        required=True,
-        metavar="AGENT",
-        help="oracle, noop, random, hf:FOLDER or openai:MODEL",
-    )
-    add(
-        "--output",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="where answers go, one line an episode: .jsonl",
-    )
-    add(
-        "--result_dir",
-        type=Path,
-        metavar="FOLDER",
-        help="also write BFCL's result tree there, for the official evaluator and `score`",
-    )
-    add("--resume", action="store_true", help="go on with --output where it stands")
-    add(
-        "--concurrency",
-        type=int,
-        default=4,
-        metavar="N",
-        help="episodes that run side by side; default: %(default)s",
-    )
-    add("--json", action="store_true", help="print JSON instead of a table")
+    add = partial(add_flag, group)
+    agents = "oracle, noop, random, hf:FOLDER or openai:MODEL"
+    answers = "where answers go, one line an episode: .jsonl"
+    tree = "also write BFCL's result tree there, for the official evaluator and `score`"
+    add("--agent", str, "AGENT", agents, required=True)
+    add("--output", Path, "FILE", answers, required=True)
+    add("--result_dir", Path, "FOLDER", tree)
+    add_switch(group, "--resume", "go on with --output where it stands")
+    add("--concurrency", int, "N", "episodes that run side by side; default: %(default)s", 4)
+    add_switch(group, "--json", "print JSON instead of a table")
 
 
 def _add_tasks(group: argparse._ArgumentGroup) -> None:
-    add = group.add_argument
-    add(
-        "--category",
-        nargs="+",
-        default=["all"],
-        metavar="NAME",
-        help=f"categories of a folder, or groups: {', '.join(GROUPS)}; default: all",
-    )
-    add("--limit", type=int, metavar="N", help="play at most N tasks of each category")
+    add = partial(add_flag, group)
+    names = f"categories of a folder, or groups: {', '.join(GROUPS)}; default: all"
+    add("--category", str, "NAME", names, ["all"], nargs="+")
+    add("--limit", int, "N", "play at most N tasks of each category")
     add_dataset_argument(group)
-    add(
-        "--user",
-        metavar="NAME",
-        help=f"who answers a message that calls nothing: {NAMES}, hf:FOLDER; default: rule in "
-        "tasks made for questions, else the task's script",
-    )
+    user = f"who answers a message that calls nothing: {NAMES}, hf:FOLDER; default: rule in "
+    add("--user", str, "NAME", user + "tasks made for questions, else the task's script")
     add_tool_arguments(group)
     add_mcp_arguments(group)
 
 
 def _add_sampling(group: argparse._ArgumentGroup) -> None:
-    add = group.add_argument
-    add(
+    group.add_argument(
         "--form",
         choices=FORMS,
         help="prompting: functions in the system message, calls in the text; tool_call: the "
         "endpoint's own tool calls; tools_text: schemas to the endpoint, calls read from its text. "
         "Default: prompting (hf: as its chat template can)",
     )
-    add(
+    group.add_argument(
         "--prompt_style",
         choices=PROMPT_STYLES,
         default="bfcl",
         help="functions in the system message as BFCL's JSON, or compact: as signatures, in a "
         "fifth to a half of the tokens; default: %(default)s",
     )
-    add(
-        "--temperature",
-        type=float,
-        default=0.0,
-        metavar="T",
-        help="of sampling; 0 is greedy; default: %(default)s",
-    )
-    add(
-        "--num_samples",
-        type=int,
-        default=1,
-        metavar="K",
-        help="play each task K times and tell pass@k and pass^k; default: %(default)s",
-    )
-    add(
-        "--seed",
-        type=int,
-        default=0,
-        metavar="N",
-        help="of random choices and of sampling; default: %(default)s",
-    )
+    add = partial(add_flag, group)
+    add("--temperature", float, "T", "of sampling; 0 is greedy; default: %(default)s", 0.0)
+    samples = "play each task K times and tell pass@k and pass^k; default: %(default)s"
+    add("--num_samples", int, "K", samples, 1)
+    add("--seed", int, "N", "of random choices and of sampling; default: %(default)s", 0)
 
 
 def _add_limits(group: argparse._ArgumentGroup) -> None:
-    add = group.add_argument
-    add(
-        "--max_new_tokens",
-        type=int,
-        metavar="N",
-        help="longest message, in tokens; default: the endpoint's own; hf: 256",
-    )
-    add(
-        "--max_steps_per_turn",
-        type=int,
-        default=20,
-        metavar="N",
-        help="steps after which a turn fails its task, as BFCL counts; default: %(default)s",
-    )
-    add(
-        "--max_invalid",
-        type=int,
-        default=20,
-        metavar="N",
-        help="invalid episodes in a row after which the run ends; default: %(default)s",
-    )
+    add = partial(add_flag, group)
+    longest = "longest message, in tokens; default: the endpoint's own; hf: 256"
+    steps = "steps after which a turn fails its task, as BFCL counts; default: %(default)s"
+    invalid = "invalid episodes in a row after which the run ends; default: %(default)s"
+    add("--max_new_tokens", int, "N", longest)
+    add("--max_steps_per_turn", int, "N", steps, 20)
+    add("--max_invalid", int, "N", invalid, 20)
 
 
 def _add_local(group: argparse._ArgumentGroup) -> None:
-    add = group.add_argument
-    add(
-        "--max_episode_tokens",
-        type=int,
-        default=4096,
-        metavar="N",
-        help="longest episode, in tokens; default: %(default)s",
-    )
-    add(
-        "--device",
-        default="auto",
-        choices=("auto", "cpu", "cuda", "mps"),
-        help="where tensors live; default: %(default)s",
-    )
-    add(
-        "--torch_threads",
-        type=int,
-        default=1,
-        metavar="N",
-        help="CPU threads of one operation; more help large models only; default: %(default)s",
-    )
+    add = partial(add_flag, group)
+    add("--max_episode_tokens", int, "N", "longest episode, in tokens; default: %(default)s", 4096)
+    devices = ("auto", "cpu", "cuda", "mps")
+    where = "where tensors live; default: %(default)s"
+    group.add_argument("--device", default="auto", choices=devices, help=where)
+    threads = "CPU threads of one operation; more help large models only; default: %(default)s"
+    add("--torch_threads", int, "N", threads, 1)
 
 
 def _add_endpoint(group: argparse._ArgumentGroup) -> None:
-    add = group.add_argument
-    add(
-        "--base_url",
-        default="",
-        metavar="URL",
-        help="the endpoint's address, such as http://localhost:8000/v1; default: OPENAI_BASE_URL",
-    )
-    add(
-        "--api_key_env",
-        default="OPENAI_API_KEY",
-        metavar="NAME",
-        help="environment variable that holds the key; default: %(default)s",
-    )
-    add(
-        "--timeout_s",
-        type=float,
-        default=120.0,
-        metavar="SECONDS",
-        help="of one request, to its last byte; default: %(default)s",
-    )
-    add(
-        "--retries",
-        type=int,
-        default=5,
-        metavar="N",
-        help="repetitions of a request that failed; default: %(default)s",
-    )
-    add(
-        "--retry_wait_s",
-        type=float,
-        default=1.0,
-        metavar="SECONDS",
-        help="wait before the first repetition, then doubled; default: %(default)s",
-    )
+    add = partial(add_flag, group)
+    url = "the endpoint's address, such as http://localhost:8000/v1; default: OPENAI_BASE_URL"
+    key = "environment variable that holds the key; default: %(default)s"
+    whole = "of one request, to its last byte; default: %(default)s"
+    wait = "wait before the first repetition, then doubled; default: %(default)s"
+    add("--base_url", str, "URL", url, "")
+    add("--api_key_env", str, "NAME", key, "OPENAI_API_KEY")
+    add("--timeout_s", float, "SECONDS", whole, 120.0)
+    add("--retries", int, "N", "repetitions of a request that failed; default: %(default)s", 5)
+    add("--retry_wait_s", float, "SECONDS", wait, 1.0)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -19,6 +19,7 @@ import json
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -44,6 +45,7 @@ from fctncalling.cli.score.results import (
 )
 from fctncalling.cli.score.score_files import NOT_SHOWN, ModelScores, ScoreFile, failure, write_csv
 from fctncalling.cli.shared.jsonl_records import InputError, use_sibling_tables, with_progress_bar
+from fctncalling.cli.shared.parser import add_flag, add_switch
 from fctncalling.cli.shared.task_finder import category_file, difference_to, recorded_path, tasks_of
 from fctncalling.cli.shared.text_table import aligned, sampled_rows
 from fctncalling.cli.shared.tool_flags import TaskTools, add_dataset_argument, add_tool_arguments
@@ -181,34 +183,17 @@ def _sensitivity_lines(scores: ModelScores) -> list[str]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's arguments."""
     basic = parser.add_argument_group("basic")
-    basic.add_argument(
-        "--input",
-        type=Path,
-        required=True,
-        metavar="PATH",
-        help="result tree, or .jsonl[.gz] of answers",
-    )
-    basic.add_argument("--category", nargs="+", metavar="NAME", help="score these categories only")
-    basic.add_argument(
-        "--partial", action="store_true", help="allow tasks without an answer; they do not count"
-    )
-    basic.add_argument(
-        "--strict", action="store_true", help="tell beside it what is left without BFCL's leniency"
-    )
-    basic.add_argument(
-        "--score_dir",
-        type=Path,
-        metavar="FOLDER",
-        help="where to write the tree of scores; default: nowhere",
-    )
-    basic.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    add = partial(add_flag, basic)
+    add("--input", Path, "PATH", "result tree, or .jsonl[.gz] of answers", required=True)
+    add("--category", str, "NAME", "score these categories only", nargs="+")
+    add_switch(basic, "--partial", "allow tasks without an answer; they do not count")
+    add_switch(basic, "--strict", "tell beside it what is left without BFCL's leniency")
+    add("--score_dir", Path, "FOLDER", "where to write the tree of scores; default: nowhere")
+    add_switch(basic, "--json", "print JSON instead of tables")
     tasks = parser.add_argument_group("the tasks that were answered")
     add_dataset_argument(tasks, f"those that the answers name, else {official_data_folder()}")
-    tasks.add_argument(
-        "--form",
-        choices=("prompting", "tool_call"),
-        help="of a result tree's answers; default: found",
-    )
+    forms = ("prompting", "tool_call")
+    tasks.add_argument("--form", choices=forms, help="of a result tree's answers; default: found")
     add_tool_arguments(tasks)
 
 

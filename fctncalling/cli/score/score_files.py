@@ -5,18 +5,17 @@ A file of failures below the accuracy of each category, and the leaderboard's CS
 
 from __future__ import annotations
 
-import heapq
 import json
-import math
 import shutil
 import statistics
 from array import array
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import Any
+
+import numpy as np
 
 from fctncalling.checkers.leaderboard import (
     LIVE,
@@ -36,19 +35,12 @@ from fctncalling.data.format_sensitivity import VARIANTS, parse_id
 from fctncalling.data.types import Task, Verdict
 from fctncalling.data.unsafe_text import json_text
 
-_BYTES = array("d").itemsize
-_READ = 1024  # numbers read at once
-
 
 class Latencies:
-    """Latencies in seconds; every `held` of them move to a temporary file as a sorted run."""
+    """Latencies in seconds, eight bytes each."""
 
-    def __init__(self, held: int = 1 << 14) -> None:
-        self._held = held
-        self._count = 0
-        self._runs = 0
-        self._newest = array("d")
-        self._file: IO[bytes] | None = None
+    def __init__(self) -> None:
+        self._seconds = array("d")
 
     def add(self, latency: Any) -> None:
         """Add a result's latency in seconds, or a list (turns) of lists (steps) of them.
@@ -59,45 +51,20 @@ class Latencies:
             for each in latency:
                 self.add(each)
         elif isinstance(latency, int | float) and latency:
-            self._newest.append(latency)
-            self._count += 1
-            if len(self._newest) == self._held:
-                self._write_run()
+            self._seconds.append(latency)
 
     def summary(self) -> tuple[str, str, str] | None:
         """Return mean, standard deviation and 95th percentile as BFCL shows them.
 
         None without latencies.
         """
-        if not self._count:
+        if not self._seconds:
             return None
-        deviation = statistics.stdev(self._sorted()) if self._count > 1 else 0.0
-        at = 0.95 * (self._count - 1)
-        below, *more = islice(self._sorted(), math.floor(at), math.floor(at) + 2)
-        high = below + ((more or [below])[0] - below) * (at - math.floor(at))
-        return (
-            str(round(statistics.mean(self._sorted()), 2)),
-            str(round(deviation, 2)),
-            str(round(high, 2)),
-        )
-
-    def _sorted(self) -> Iterator[float]:
-        return heapq.merge(*map(self._run, range(self._runs)), sorted(self._newest))
-
-    def _write_run(self) -> None:
-        self._file = self._file or TemporaryFile()  # noqa: SIM115 - it goes with this object
-        self._file.seek(self._runs * self._held * _BYTES)
-        self._file.write(array("d", sorted(self._newest)).tobytes())
-        self._runs = self._runs + 1
-        self._newest = array("d")
-
-    def _run(self, number: int) -> Iterator[float]:
-        assert self._file is not None
-        for start in range(number * self._held, (number + 1) * self._held, _READ):
-            self._file.seek(start * _BYTES)
-            yield from array(
-                "d", self._file.read(min(_READ, (number + 1) * self._held - start) * _BYTES)
-            )
+        seconds = np.asarray(self._seconds)
+        deviation = seconds.std(ddof=1) if len(seconds) > 1 else 0.0
+        figures = (seconds.mean(), deviation, np.quantile(seconds, 0.95))
+        mean, deviation, high = (str(round(float(figure), 2)) for figure in figures)
+        return mean, deviation, high
 
 
 NOT_SHOWN = "N/A"
@@ -176,9 +143,8 @@ class ModelScores:
     def __init__(self, model: str) -> None:
         self.model = model
         self.categories: dict[str, dict[str, Any]] = {}  # category -> header of its score file
-        self.extra_metrics: dict[
-            str, ExtraMetrics
-        ] = {}  # category -> what is told beside the official verdict
+        # category -> what is told beside the official verdict
+        self.extra_metrics: dict[str, ExtraMetrics] = {}
         self.invalid: list[str] = []  # where, and why, of answers that count neither way
         self.latencies = Latencies()
 

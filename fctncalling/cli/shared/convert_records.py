@@ -18,6 +18,7 @@ from fctncalling.cli.shared.jsonl_records import (
     with_progress_bar,
     write_records,
 )
+from fctncalling.cli.shared.parser import add_json_switch
 from fctncalling.cli.shared.tool_flags import (
     USUAL_TASKS,
     TaskTools,
@@ -30,14 +31,11 @@ from fctncalling.data.errors import TaskError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of a record-converting subcommand."""
     add_dataset_argument(parser, USUAL_TASKS)
-    parser.add_argument(
-        "--input", type=Path, required=True, help="records to read: .jsonl or .jsonl.gz"
-    )
-    parser.add_argument(
-        "--output", type=Path, required=True, help="where records go: .jsonl or .jsonl.gz"
-    )
+    read, written = "records to read: .jsonl or .jsonl.gz", "where records go: .jsonl or .jsonl.gz"
+    parser.add_argument("--input", type=Path, required=True, help=read)
+    parser.add_argument("--output", type=Path, required=True, help=written)
     add_tool_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    add_json_switch(parser)
 
 
 def convert_file(

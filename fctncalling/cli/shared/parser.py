@@ -6,9 +6,9 @@ import argparse
 import difflib
 import re
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -61,6 +61,29 @@ class OneLineParser(argparse.ArgumentParser):
         return next(iter(difflib.get_close_matches(word, known, n=1, cutoff=0.75)), "")
 
 
+def add_flag(
+    parser: argparse._ActionsContainer,
+    name: str,
+    kind: Callable[[str], Any],
+    metavar: str,
+    text: str,
+    default: Any = None,
+    **options: Any,
+) -> None:
+    """Add a flag that takes a value, with its type, the value's name and its line of help."""
+    parser.add_argument(name, type=kind, metavar=metavar, help=text, default=default, **options)
+
+
+def add_switch(parser: argparse._ActionsContainer, name: str, text: str) -> None:
+    """Add a flag without a value."""
+    parser.add_argument(name, action="store_true", help=text)
+
+
+def add_json_switch(parser: argparse._ActionsContainer) -> None:
+    """Add --json."""
+    add_switch(parser, "--json", "print JSON instead of text")
+
+
 def _nearest_choice(message: str) -> str:
     """Return the choice closest to the invalid value in an error; "" if none is close."""
     found = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
@@ -88,17 +111,8 @@ class BasicHelpAction(argparse.Action):
 
 
 TRAIN = (
-    "torch",
-    "transformers",
-    "tokenizers",
-    "safetensors",
-    "accelerate",
-    "peft",
-    "tensorboard",
-    "matplotlib",
-    "rich",
-    "tqdm",
-    "yaml",
+    *("torch", "transformers", "tokenizers", "safetensors", "accelerate", "peft"),
+    *("tensorboard", "matplotlib", "rich", "tqdm", "yaml"),
 )
 """Import names of the extra's libraries; the package alone installs none of them."""
 

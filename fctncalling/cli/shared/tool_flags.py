@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from fctncalling.algorithms.config import SettingError
 from fctncalling.cli.shared.jsonl_records import InputError
+from fctncalling.cli.shared.parser import add_flag, add_switch
 from fctncalling.data.paths import official_data_folder
 from fctncalling.data.types import Task
 from fctncalling.envs.errors import MissingExtra
@@ -15,42 +17,26 @@ from fctncalling.envs.tools.bfcl.long_context import LongContextError
 from fctncalling.envs.tools.box.mcp import TIMEOUT_S, with_scheme
 from fctncalling.envs.tools.box.toolbox import ToolBox
 from fctncalling.envs.tools.local_corpus import CorpusError
+from fctncalling.training.user_code import parse_tool_classes
 
 
 def add_tool_arguments(parser: argparse._ActionsContainer) -> None:
     """Declare the flags."""
-    parser.add_argument(
-        "--tools",
-        nargs="+",
-        default=[],
-        metavar="NAME=MODULE:CLASS",
-        help="stateful classes of your own",
-    )
-    parser.add_argument(
-        "--allow_task_tools",
-        action="store_true",
-        help="import the classes that tasks name by their path, which runs their modules' code",
-    )
+    shape = "NAME=MODULE:CLASS"
+    add_flag(parser, "--tools", str, shape, "stateful classes of your own", [], nargs="+")
+    leave = "import the classes that tasks name by their path, which runs their modules' code"
+    add_switch(parser, "--allow_task_tools", leave)
 
 
 def add_mcp_arguments(parser: argparse._ActionsContainer) -> None:
     """Declare the flags of MCP servers."""
-    parser.add_argument(
-        "--mcp",
-        nargs="+",
-        default=[],
-        metavar="COMMAND_OR_URL",
-        help="MCP servers whose tools are offered next to the functions of every task whose calls "
-        "are executed; PREFIX=COMMAND puts a prefix before their names",
+    servers = (
+        "MCP servers whose tools are offered next to the functions of every task whose calls "
+        "are executed; PREFIX=COMMAND puts a prefix before their names"
     )
-    parser.add_argument(
-        "--mcp_timeout_s",
-        type=float,
-        default=TIMEOUT_S,
-        metavar="SECONDS",
-        help="longest call of such a tool, after which its episode is invalid; default: "
-        "%(default)g",
-    )
+    longest = "longest call of such a tool, after which its episode is invalid; default: "
+    add_flag(parser, "--mcp", str, "COMMAND_OR_URL", servers, [], nargs="+")
+    add_flag(parser, "--mcp_timeout_s", float, "SECONDS", longest + "%(default)g", TIMEOUT_S)
 
 
 class TaskTools:
@@ -64,7 +50,10 @@ class TaskTools:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._allowed: bool = args.allow_task_tools
-        self.given: dict[str, Any] = dict(_parse_tool(text) for text in args.tools)
+        try:
+            self.given: dict[str, Any] = {**parse_tool_classes(args.tools)}
+        except SettingError as error:
+            raise InputError(str(error)) from error
         addresses: list[str] = getattr(args, "mcp", [])
         self.box: ToolBox | None = None
         if addresses:
@@ -109,22 +98,6 @@ class TaskTools:
         from fctncalling.envs.user_tools import UserTools
 
         return UserTools(tools).with_tool_docs(task)
-
-
-def _parse_tool(text: str) -> tuple[str, str]:
-    name, _, target = text.partition("=")
-    module, _, qualname = target.partition(":")
-    if not (name and module and qualname):
-        raise InputError(f"--tools: expected NAME=MODULE:CLASS, got {text!r}")
-    from fctncalling.envs.named_tools import named_object
-
-    try:
-        found = named_object(target)
-    except ImportError as error:
-        raise InputError(f"--tools {text}: cannot be imported: {error}") from error
-    if not isinstance(found, type):
-        raise InputError(f"--tools {text}: expected a class, found {found!r:.60}")
-    return name, target
 
 
 USUAL_TASKS = f"those that the record names, else {official_data_folder()} and the embedded tasks"

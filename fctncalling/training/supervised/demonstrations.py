@@ -174,7 +174,9 @@ def _of_tasks(
                 f'--sft_tasks {path}: there is no such file; expected one, or "{DATASET}" for the '
                 "training tasks of --dataset_path"
             )
-        tasks = load_tasks(path, self_documented=parse_tool_classes(run_config.tools))
+        tasks = load_tasks(
+            path, self_documented=parse_tool_classes((run_config.tools or "").split(","))
+        )
         check_tasks(tasks, path, config, run_config)
     # Files number their tasks alike, so ids alone do not tell what is held out.
     known = {task.id: task for task in tasks}
