@@ -9,7 +9,7 @@ state is valued by others, too, so that luck behind it does not move the action'
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -205,3 +205,14 @@ def _value_behind(known: Sequence[float | None], togo: Sequence[float], step: in
         return 0.0
     value = known[step]
     return togo[step] if value is None else value
+
+
+GroupBaseline = Callable[
+    [AdvantageEstimate, Trajectories, Sequence[Sequence[str]], float], AdvantageEstimate
+]
+GROUP_BASELINES: dict[str, GroupBaseline] = {
+    "leave_one_out": lambda estimate, paths, hashes, _: less_group_baseline(estimate, paths.group),
+    "shrunk": lambda estimate, paths, hashes, _: less_shrunk_baseline(estimate, paths),
+    "state": state_matched,
+}
+"""--group_baseline -> (estimate, trajectories, state hashes, discount) -> estimate less it."""

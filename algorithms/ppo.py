@@ -100,16 +100,12 @@ def adamw(
     parameters: Iterable[torch.nn.Parameter], lr: float, config: TrainConfig
 ) -> torch.optim.AdamW:
     """Return AdamW over the parameters; weight decay applies to matrices only."""
-    every = list(parameters)
-    groups: list[dict[str, Any]] = [{"params": every, "weight_decay": 0.0}]
-    if config.weight_decay:
-        matrices, others = (
-            [p for p in every if (p.dim() > 1) is is_matrix] for is_matrix in (True, False)
-        )
-        groups = [
-            {"params": matrices, "weight_decay": config.weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
+    every, decay = list(parameters), config.weight_decay
+    decays = {id(weight): bool(decay) and weight.dim() > 1 for weight in every}
+    groups: list[dict[str, Any]] = [
+        {"params": [it for it in every if decays[id(it)]], "weight_decay": decay},
+        {"params": [it for it in every if not decays[id(it)]], "weight_decay": 0.0},
+    ]
     betas = (config.adam_beta1, config.adam_beta2)
     return torch.optim.AdamW(
         [group for group in groups if group["params"]], lr=lr, betas=betas, eps=config.adam_eps
@@ -248,7 +244,7 @@ def accumulate_gradients(
         loss = losses.aggregate(token_losses * terms.loss_weights, terms.loss_mask, total)
         if not torch.isfinite(loss):
             with annotate_tasks(experience, indices):
-                _raise_for_nonfinite(outputs._asdict() | terms._asdict() | {"loss": loss})
+                _require_finite(outputs._asdict() | terms._asdict() | {"loss": loss})
         return loss, terms.detached()
 
     return processes.accumulate_gradients(policy, minibatch, run_pass)
@@ -257,7 +253,7 @@ def accumulate_gradients(
 def _training_pass(policy: ActorCritic, batch: Batch, config: TrainConfig) -> TokenOutputs:
     """Return the outputs of a pass that gradients flow through."""
     outputs: TokenOutputs = policy(
-        *batch,
+        **batch._asdict(),
         temperature=config.temperature,
         entropy_gradient=config.entropy_coef > 0,
         gradient_checkpointing=config.gradient_checkpointing,
@@ -331,23 +327,19 @@ def value_losses(
 
 def take_step(policy: ActorCritic, optimisers: Optimisers, config: TrainConfig) -> Metrics:
     """Clip policy and critic gradients apart, step both, return the norms before clipping."""
+    parts = {"policy": policy.policy_parameters(), "critic": policy.critic_parameters()}
     norms = {
-        "policy_grad_norm": unsharded_norm(
-            clip_grad_norm_(policy.policy_parameters(), config.max_grad_norm)
-        ),
-        "critic_grad_norm": unsharded_norm(
-            clip_grad_norm_(policy.critic_parameters(), config.max_grad_norm)
-        ),
+        f"{part}_grad_norm": unsharded_norm(clip_grad_norm_(weights, config.max_grad_norm))
+        for part, weights in parts.items()
     }
-    for name, norm in norms.items():
-        check_finite(name, norm, "before a step")
+    _require_finite(norms)
     if optimisers.policy is not None:
         optimisers.policy.step()
     optimisers.critic.step()
     return {f"losses/{name}": float(norm) for name, norm in norms.items()}
 
 
-def _raise_for_nonfinite(tensors: dict[str, Tensor]) -> None:
+def _require_finite(tensors: dict[str, Tensor]) -> None:
     """Raise FloatingPointError naming the first tensor, as computed, with a NaN or infinity."""
     for name, tensor in tensors.items():
         check_finite(name, tensor, "before a step")

@@ -13,11 +13,7 @@ from fctncalling.algorithms.algorithm import AdvantageEstimate, Algorithm, Traje
 from fctncalling.algorithms.batch import Experience, Minibatch
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
-from fctncalling.algorithms.group_baseline import (
-    less_group_baseline,
-    less_shrunk_baseline,
-    state_matched,
-)
+from fctncalling.algorithms.group_baseline import GROUP_BASELINES
 from fctncalling.algorithms.learning_signal import outcome_spread, whiten_by_spread
 from fctncalling.algorithms.minibatches import bootstrap_values
 from fctncalling.algorithms.nan_guard import check_finite
@@ -126,7 +122,7 @@ def _policy_outputs(
 
     def forward(rows: list[int]) -> tuple[Tensor, TokenOutputs]:
         batch, token_indices = experience.batch(rows)
-        return token_indices, policy(*batch, temperature=config.temperature)
+        return token_indices, policy(**batch._asdict(), temperature=config.temperature)
 
     logprobs = torch.zeros_like(experience.tokens.rewards)
     values = torch.zeros_like(logprobs)
@@ -152,7 +148,9 @@ def _reference_logprobs(
 
     def forward(rows: list[int]) -> tuple[Tensor, Tensor]:
         batch, token_indices = experience.batch(rows)
-        return token_indices, policy.reference_logprobs(*batch, temperature=config.temperature)
+        return token_indices, policy.reference_logprobs(
+            **batch._asdict(), temperature=config.temperature
+        )
 
     logprobs = torch.zeros_like(experience.tokens.rewards)
     for minibatch in minibatches if config.kl_coef else ():
@@ -172,13 +170,10 @@ def flat_estimate(
     """Return the algorithm's estimate with all fields flat, (N,)."""
     trajectories = _trajectories(experience, values, bootstrap)
     estimate = algorithm.estimate(trajectories, config)
-    if config.group_baseline == "leave_one_out":
-        estimate = less_group_baseline(estimate, trajectories.group)
-    if config.group_baseline == "shrunk":
-        estimate = less_shrunk_baseline(estimate, trajectories)
-    if config.group_baseline == "state":
-        hashes = [episode.state_hashes for episode in experience.episodes]
-        estimate = state_matched(estimate, trajectories, hashes, config.discount)
+    hashes = [episode.state_hashes for episode in experience.episodes]
+    baseline = GROUP_BASELINES.get(config.group_baseline)
+    if baseline is not None:
+        estimate = baseline(estimate, trajectories, hashes, config.discount)
     return AdvantageEstimate(
         **{name: field[trajectories.acted] for name, field in estimate._asdict().items()}
     )

@@ -15,7 +15,7 @@ MOVED = moved_modules()
 
 def test_a_path_below_a_moved_package_moves_with_it() -> None:
     assert present_name("fctncalling.forge.words.grammar") == "fctncalling.lab.forge.words.grammar"
-    assert present_name("fctncalling.doctor.finding") == "fctncalling.training.model_checks.finding"
+    assert present_name("fctncalling.doctor.finding") == "fctncalling.lab.doctor.finding"
     assert present_name("fctncalling.forgery") is present_name("fctncalling.lab.forge") is None
 
 

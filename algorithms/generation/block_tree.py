@@ -43,11 +43,6 @@ class BlockTree:
         """Tokens whose keys and values are kept."""
         return len(self._by_age) * BLOCK
 
-    @property
-    def num_bytes(self) -> int:
-        """Memory of the kept keys and values."""
-        return sum(part.nbytes for block in self._by_age for part in block.states)
-
     def limit(self, max_tokens: int) -> None:
         """Set the most tokens to keep, and evict those over it."""
         self.max_tokens = max_tokens

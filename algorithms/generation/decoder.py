@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -17,34 +17,22 @@ from fctncalling.algorithms.generation.transformers_cache import (
 from fctncalling.algorithms.policy.precision import pass_dtypes
 
 
-class DecoderOutput(NamedTuple):
-    """Next-token logits and hidden states after the last token of each of n rows."""
-
-    logits: Tensor  # (n, V)
-    hidden: Tensor | None  # (n, H) the states the logits come from, if requested
-
-
 class Decoder(Protocol):
     """A model with a KV cache of one growing sequence per row."""
 
     num_tokens: int  # passed through the model so far, without padding
 
-    @property
-    def num_bytes(self) -> int:
-        """Memory of the keys and values kept, rows' free places included."""
-        ...
-
-    def prefill(self, rows: Sequence[int], new_tokens: Sequence[Sequence[int]]) -> DecoderOutput:
+    def prefill(self, rows: Sequence[int], new_tokens: Sequence[Sequence[int]]) -> Tensor:
         """Append a non-empty list of tokens to each of these distinct rows.
 
-        One or more passes.
+        Return the logits (n, V) after the last of each. One or more passes.
         """
         ...
 
-    def decode(self, tokens: Sequence[int], active: Sequence[bool]) -> DecoderOutput:
-        """Append one token to each active row among the first len(active).
+    def decode(self, tokens: Sequence[int], active: Sequence[bool]) -> Tensor:
+        """Append one token to each active row among the first n = len(active).
 
-        Outputs of the others are undefined.
+        Return the logits (n, V) after it; those of the other rows are undefined.
         """
         ...
 
@@ -78,30 +66,19 @@ class Decoder(Protocol):
 class TransformersDecoder:
     """Any causal language model of transformers, through its own forward."""
 
-    def __init__(
-        self, model: nn.Module, num_rows: int, *, hidden: bool = False, max_tokens: int = 8192
-    ) -> None:
-        """hidden: return hidden states too.
-
-        Max_tokens: padded tokens of one forward over several rows.
-        """
+    def __init__(self, model: nn.Module, num_rows: int, *, max_tokens: int = 8192) -> None:
+        """max_tokens: padded tokens of one forward over several rows."""
         check_supported(model)
         self.model = model
-        self.hidden = hidden
         self.max_tokens = max_tokens
         self.cache = RaggedCache(num_rows)
         self.num_tokens = 0
         self._parameter = next(model.parameters())
 
-    @property
-    def num_bytes(self) -> int:
-        """Memory of the keys and values kept, rows' free places included."""
-        return self.cache.num_bytes
-
-    def prefill(self, rows: Sequence[int], new_tokens: Sequence[Sequence[int]]) -> DecoderOutput:
+    def prefill(self, rows: Sequence[int], new_tokens: Sequence[Sequence[int]]) -> Tensor:
         """Pass new tokens through the model, rows of like length in one left-padded block."""
         by_length = sorted(range(len(new_tokens)), key=lambda i: len(new_tokens[i]))
-        found: dict[int, tuple[Tensor, Tensor | None]] = {}
+        logits: dict[int, Tensor] = {}
         while by_length:
             width = len(new_tokens[by_length[-1]])
             # Rows shorter than half the block would be mostly padding, which costs as much as text.
@@ -111,13 +88,11 @@ class TransformersDecoder:
             del by_length[-len(group) :]
             block = [[0] * (width - len(new_tokens[i])) + list(new_tokens[i]) for i in group]
             counts = [len(new_tokens[i]) for i in group]
-            out = self._forward(block, counts, [rows[i] for i in group])
-            for place, i in enumerate(group):
-                found[i] = (out.logits[place], None if out.hidden is None else out.hidden[place])
-        logits, hidden = zip(*(found[i] for i in range(len(new_tokens))), strict=True)
-        return DecoderOutput(torch.stack(logits), torch.stack(hidden) if self.hidden else None)
+            found = self._forward(block, counts, [rows[i] for i in group])
+            logits |= dict(zip(group, found, strict=True))
+        return torch.stack([logits[i] for i in range(len(new_tokens))])
 
-    def decode(self, tokens: Sequence[int], active: Sequence[bool]) -> DecoderOutput:
+    def decode(self, tokens: Sequence[int], active: Sequence[bool]) -> Tensor:
         """Pass one token of each of the first rows through."""
         return self._forward(
             [[token] for token in tokens], list(map(int, active)), range(len(tokens))
@@ -156,10 +131,8 @@ class TransformersDecoder:
         """Append tokens to a row whose keys and values are known."""
         self.cache.append_states(row, states)
 
-    def _forward(
-        self, block: list[list[int]], counts: list[int], rows: Sequence[int]
-    ) -> DecoderOutput:
-        """Return the outputs after the last column of a left-padded block (n, width).
+    def _forward(self, block: list[list[int]], counts: list[int], rows: Sequence[int]) -> Tensor:
+        """Return the logits (n, V) after the last column of a left-padded block (n, width).
 
         Row i has `counts[i]` tokens.
         """
@@ -173,8 +146,6 @@ class TransformersDecoder:
             past_key_values=self.cache,
             use_cache=True,
             logits_to_keep=1,
-            output_hidden_states=self.hidden,
         )
-        return DecoderOutput(
-            output.logits[:, -1], output.hidden_states[-1][:, -1] if self.hidden else None
-        )
+        logits: Tensor = output.logits[:, -1]
+        return logits

@@ -8,8 +8,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fctncalling.algorithms.generation.decoder import Decoder, DecoderOutput, TransformersDecoder
-from fctncalling.algorithms.generation.engine_api import Action, Engine, Request, ScriptedEngine
+from fctncalling.algorithms.generation.decoder import Decoder, TransformersDecoder
+from fctncalling.algorithms.generation.engine_api import (
+    Action,
+    Engine,
+    Request,
+    ScriptedEngine,
+    TokenCounts,
+)
 from fctncalling.algorithms.generation.fused_decoder import FusedDecoder
 from fctncalling.algorithms.generation.sequence import Slot
 from fctncalling.algorithms.generation.slot_prefixes import SlotPrefixes, min_shared_tokens
@@ -73,11 +79,10 @@ class GenerationEngine(Engine):
     on the other slots (beyond rounding). Temperature 0 is greedy, with log-probabilities at
     temperature 1. There is no top-k or top-p: the loss sees the sampled distribution.
 
-    `decode` turns tokens into text for stop strings. `value_head` maps hidden states (n, H) to
-    values (n,), which actions then include. `max_cache_tokens` bounds slots times the longest
-    sequence (CacheBudgetError) plus the kept blocks; None: no more blocks than that product.
-    `generator` serves slots begun without a seed. `fast_path` selects
-    the fused decoder; None: if it supports the model.
+    `decode` turns tokens into text for stop strings. `max_cache_tokens` bounds slots times the
+    longest sequence (CacheBudgetError) plus the kept blocks; None: no more blocks than that
+    product. `generator` serves slots begun without a seed. `fast_path` selects the fused decoder;
+    None: if it supports the model.
     """
 
     def __init__(
@@ -89,7 +94,6 @@ class GenerationEngine(Engine):
         max_new_tokens: int = 128,
         generator: torch.Generator | None = None,
         decode: Callable[[Sequence[int]], str] | None = None,
-        value_head: Callable[[Tensor], Tensor] | None = None,
         max_prefill_tokens: int = 4096,
         max_cache_tokens: int | None = None,
         fast_path: bool | None = None,
@@ -106,7 +110,6 @@ class GenerationEngine(Engine):
         self.model = model
         self.stop_ids = frozenset(stop_ids)
         self.decode = decode
-        self.value_head = value_head
         self.temperature = temperature
         self.max_new_tokens = max_new_tokens
         self.max_prefill_tokens = max_prefill_tokens
@@ -119,7 +122,7 @@ class GenerationEngine(Engine):
         self._num_prefilled = 0
         self._slots: list[Slot] = []
         self._decoder: Decoder = self._new_decoder(0)
-        self.start(0)
+        self.release()
 
     @property
     def num_forward_tokens(self) -> int:
@@ -127,9 +130,14 @@ class GenerationEngine(Engine):
         return self._num_prefilled + self._decoder.num_tokens
 
     @property
-    def num_cache_bytes(self) -> int:
-        """Memory of the cached keys and values."""
-        return self._decoder.num_bytes + self._prefixes.tree.num_bytes
+    def token_counts(self) -> TokenCounts:
+        """Tokens since construction."""
+        return TokenCounts(
+            self.num_sampled_tokens,
+            self.num_forward_tokens,
+            self.num_prompt_tokens,
+            self.num_shared_tokens,
+        )
 
     def start(self, num_slots: int) -> None:
         """Clear all slots and provide slots 0..num_slots-1.
@@ -225,15 +233,12 @@ class GenerationEngine(Engine):
         opened = self._prefixes.open(
             [s for s, length in zip(joining, lengths, strict=True) if not (length or s.prefix)]
         )
-        for slots in (
-            [s for s in joining if s.number not in opened],
-            [s for s in joining if s.number in opened],
-        ):
+        for is_opened in (False, True):
+            slots = [slot for slot in joining if (slot.number in opened) is is_opened]
             if slots:
-                read = self._decoder.prefill(
-                    [self._row[slot.number] for slot in slots], [slot.pending for slot in slots]
-                )
-                self._sample(slots, read)
+                numbers = [self._row[slot.number] for slot in slots]
+                pending = [slot.pending for slot in slots]
+                self._sample(slots, self._decoder.prefill(numbers, pending))
         self._prefixes.keep()
         self.num_prompt_tokens += asked
         self.num_shared_tokens += asked - (self._decoder.num_tokens - before)
@@ -249,20 +254,15 @@ class GenerationEngine(Engine):
         tokens = [slot.pending[0] if slot else 0 for slot in rows]
         self._sample(rows, self._decoder.decode(tokens, [slot is not None for slot in rows]))
 
-    def _sample(self, rows: Sequence[Slot | None], read: DecoderOutput) -> None:
+    def _sample(self, rows: Sequence[Slot | None], logits: Tensor) -> None:
         """Sample a token for each row that has a slot."""
-        tokens, logprobs = _sampled(rows, read.logits)
-        values: list[float | None] = [None] * len(rows)
-        if self.value_head is not None and read.hidden is not None:
-            values = self.value_head(read.hidden).tolist()
-        for slot, token, logprob, value in zip(
-            rows, tokens.tolist(), logprobs.tolist(), values, strict=True
-        ):
+        tokens, logprobs = _sampled(rows, logits)
+        for slot, token, logprob in zip(rows, tokens.tolist(), logprobs.tolist(), strict=True):
             if slot is None:
                 continue
             self.num_sampled_tokens += 1
             try:
-                ended = slot.append(token, logprob, value)
+                ended = slot.append(token, logprob)
             except Exception as error:  # of a callback; the others' tokens must not be lost with it
                 self._failed.append(error)
                 continue
@@ -305,16 +305,9 @@ class GenerationEngine(Engine):
 
     def _new_decoder(self, num_rows: int) -> Decoder:
         if self.fast_path:
-            return FusedDecoder(
-                self.model,
-                num_rows,
-                max_tokens=self.max_prefill_tokens,
-                by_prompt=self.share_prefixes,
-            )
-        hidden = self.value_head is not None
-        return TransformersDecoder(
-            self.model, num_rows, hidden=hidden, max_tokens=self.max_prefill_tokens
-        )
+            by_prompt, limit = self.share_prefixes, self.max_prefill_tokens
+            return FusedDecoder(self.model, num_rows, max_tokens=limit, by_prompt=by_prompt)
+        return TransformersDecoder(self.model, num_rows, max_tokens=self.max_prefill_tokens)
 
 
 def _sampled(rows: Sequence[Slot | None], logits: Tensor) -> Sampled:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class EngineError(Exception):
@@ -54,7 +54,6 @@ class Action:
     # end: an end token of the engine; stop: an id or a string of the request's; length: cut
     stop_reason: str = ""
     stop: str = ""  # the string that was found
-    values: list[float] = field(default_factory=list)  # V(state before each token), if requested
     failure: EngineError | None = None  # why there is no action; the other fields are then unset
 
     @property
@@ -62,13 +61,20 @@ class Action:
         """Whether a limit cut the action."""
         return self.stop_reason == "length"
 
-    def append(self, token: int, logprob: float | None, value: float | None = None) -> None:
+    def append(self, token: int, logprob: float | None) -> None:
         """Add a token; log-probability None stands for one that was not sampled."""
         self.ids.append(token)
         self.logprobs.append(0.0 if logprob is None else logprob)
         self.acted.append(logprob is not None)
-        if value is not None:
-            self.values.append(value)
+
+
+class TokenCounts(NamedTuple):
+    """Tokens of an engine since its construction; 0 where it does not count them."""
+
+    sampled: float = 0.0
+    forward: float = 0.0  # passed through the model, without padding
+    prompt: float = 0.0  # given to slots to read
+    shared: float = 0.0  # of them, those that did not pass through the model
 
 
 class Engine(ABC):
@@ -89,6 +95,10 @@ class Engine(ABC):
 
         Call it whenever the weights changed.
         """
+
+    def release(self) -> None:
+        """Clear all slots and free their caches, of no use once the weights change."""
+        self.start(0)
 
     @abstractmethod
     def begin(self, slot: int, seed: int | None = None) -> None:
@@ -111,6 +121,11 @@ class Engine(ABC):
 
         Return their (slot, action) pairs, none if there was no request.
         """
+
+    @property
+    def token_counts(self) -> TokenCounts:
+        """Tokens since construction."""
+        return TokenCounts()
 
     def generate(self, requests: Sequence[Request]) -> list[Action]:
         """Return the action of each request, in their order; no other request may be pending."""

@@ -29,7 +29,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fctncalling.algorithms.generation.block_tree import States
-from fctncalling.algorithms.generation.decoder import DecoderOutput
 from fctncalling.algorithms.generation.fused_linear import FusedLinear
 from fctncalling.algorithms.generation.kv_cache import KVCache, TokenBlock
 from fctncalling.algorithms.generation.prefix_cache import PrefixKVCache, append_states
@@ -168,11 +167,6 @@ class FusedDecoder:
         is_small = self._fused and self._weight.numel() <= MAX_HEAD_PARAMETERS
         return FusedLinear((self._model.lm_head,), is_small, self._head_dtype)
 
-    @property
-    def num_bytes(self) -> int:
-        """Memory of the keys and values kept, rows' free places included."""
-        return self._cache.num_bytes
-
     def length(self, row: int) -> int:
         """Return how many tokens a row holds."""
         return self._cache.begins[row] + self._cache.lengths[row]
@@ -205,22 +199,21 @@ class FusedDecoder:
         """Append tokens to a row whose keys and values are known."""
         append_states(self._cache, row, states)
 
-    def prefill(self, rows: Sequence[int], new_tokens: Sequence[Sequence[int]]) -> DecoderOutput:
+    def prefill(self, rows: Sequence[int], new_tokens: Sequence[Sequence[int]]) -> Tensor:
         """Append tokens to rows, rows of similar length in one pass."""
         with without_autocast(self._weight.device):
             return self._prefill_in_groups(rows, new_tokens)
 
-    def decode(self, tokens: Sequence[int], active: Sequence[bool]) -> DecoderOutput:
+    def decode(self, tokens: Sequence[int], active: Sequence[bool]) -> Tensor:
         """Append one token to each active row among the first len(active)."""
         self.num_tokens += sum(active)
         with without_autocast(self._weight.device):
-            return self._lm_head(
-                self._forward(self._cache, self._cache.append_step_plan(active), tokens)
-            )
+            plan = self._cache.append_step_plan(active)
+            return self._lm_head(self._forward(self._cache, plan, tokens))
 
     def _prefill_in_groups(
         self, rows: Sequence[int], new_tokens: Sequence[Sequence[int]]
-    ) -> DecoderOutput:
+    ) -> Tensor:
         order = sorted(range(len(rows)), key=lambda i: len(new_tokens[i]))
         hidden: list[Tensor] = []
         start = 0
@@ -231,11 +224,8 @@ class FusedDecoder:
                 or (end + 1 - start) * len(new_tokens[order[end]]) > self.max_tokens
             ):
                 group = order[start:end]
-                hidden.append(
-                    self._prefill_chunk(
-                        self._cache, [rows[i] for i in group], [new_tokens[i] for i in group]
-                    )
-                )
+                chosen, new = [rows[i] for i in group], [new_tokens[i] for i in group]
+                hidden.append(self._prefill_chunk(self._cache, chosen, new))
                 start = end
         back = torch.tensor(order, device=self._weight.device).argsort()
         return self._lm_head(torch.cat(hidden)[back])
@@ -271,9 +261,8 @@ class FusedDecoder:
             x = layer.feed_forward(layer.output.add_to(x, attended))
         return x
 
-    def _lm_head(self, x: Tensor) -> DecoderOutput:
-        hidden = self._norm(x)
-        return DecoderOutput(self._head(hidden), hidden)
+    def _lm_head(self, x: Tensor) -> Tensor:
+        return self._head(self._norm(x))
 
     def _qkv(self, layer: FusedLayer, x: Tensor, angles: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return rotated queries, rotated keys and values of normed x (N, H).

@@ -29,10 +29,8 @@ class PrefixGroups(NamedTuple):
     prompts: Tensor  # (n,) int64, at which each row sits; at any where it has none
     mask: Tensor  # (G x heads, 1, p) additive, which of its columns a prompt has
     none: Tensor | None  # (m,) int64, the rows without a prompt, if any
-    rows: (
-        Tensor | None
-        # (G x places,) int64, which of the rows sits in each place; None: in their own order
-    )
+    # (G x places,) int64, which of the rows sits in each place; None: in their own order
+    rows: Tensor | None
     back: Tensor | None  # (n,) int64, in which place each row sits
 
 
@@ -62,19 +60,11 @@ class TokenBlock(NamedTuple):
         """Return the block of each row's last token alone."""
         if self.longest == 1:
             return self
-        number, columns = (
-            torch.arange(len(self.chosen), device=self.chosen.device),
-            self.columns[self.ends],
-        )
+        number = torch.arange(len(self.chosen), device=self.chosen.device)
+        places = {"place": number, "offset": number * 0, "ends": number}
+        at, columns = self.positions[self.ends], self.columns[self.ends]
         return self._replace(
-            positions=self.positions[self.ends],
-            rows=self.chosen,
-            columns=columns,
-            place=number,
-            offset=number * 0,
-            ends=number,
-            longest=1,
-            fresh=False,
+            positions=at, rows=self.chosen, columns=columns, longest=1, fresh=False, **places
         )
 
     def padded(self, states: Tensor) -> Tensor:
@@ -115,19 +105,13 @@ class KVCache:
         self.keys = like.new_zeros(num_layers, num_rows, num_heads, head_size, 0)
         self.values = like.new_zeros(num_layers, num_rows, num_heads, 0, head_size)
         self.layers: list[tuple[Tensor, Tensor]] = []  # the same, layer by layer
-        self.flat: list[
-            tuple[Tensor, Tensor]
-        ] = []  # (rows x heads, size, columns), (rows x heads, columns, size)
+        # (rows x heads, size, columns), (rows x heads, columns, size)
+        self.flat: list[tuple[Tensor, Tensor]] = []
         self._places: list[tuple[Tensor, Tensor]] = []  # both (rows, columns, heads, size)
         self._first: list[tuple[Tensor, Tensor]] = []  # what `_flat_own` returns for the first rows
         self._num_first = (0, 0)  # how many rows, and columns, those are
         self._ramp = like[:0]
         self._numbers = torch.arange(num_rows, device=like.device)
-
-    @property
-    def num_bytes(self) -> int:
-        """Memory of both buffers."""
-        return self.keys.nbytes + self.values.nbytes
 
     def swap(self, one: int, other: int) -> None:
         """Let two rows change places; what an empty one holds is not kept."""
@@ -220,21 +204,18 @@ class KVCache:
             return None
         heads = self.keys.shape[2]
         if block.longest == 1:
-            return self.hidden_behind(
-                block.columns.repeat_interleave(heads), block.width
-            ).unsqueeze(1)
+            columns = block.columns.repeat_interleave(heads)
+            return self.hidden_behind(columns, block.width).unsqueeze(1)
         last = block.padded(block.columns)
         num_scores = last.numel() * heads * groups * (block.begin + block.width)
         # Products round scores to the buffers' precision; where that is half, only one token a row
         # is read so.
         if num_scores > MAX_SCORES or self.keys.dtype != torch.float32:
-            return self.hidden_behind(last.flatten(), block.width).view(
-                len(last), 1, block.longest, -1
-            )
+            hidden = self.hidden_behind(last.flatten(), block.width)
+            return hidden.view(len(last), 1, block.longest, -1)
         rows = last[:, None, :, None].expand(-1, heads, -1, groups)
-        return self.hidden_behind(rows.flatten(), block.width).view(
-            len(last) * heads, block.longest * groups, -1
-        )
+        hidden = self.hidden_behind(rows.flatten(), block.width)
+        return hidden.view(len(last) * heads, block.longest * groups, -1)
 
     def hidden_behind(self, columns: Tensor, width: int) -> Tensor:
         """Return rows of `width` numbers to be added to scores.
@@ -257,24 +238,18 @@ class KVCache:
         Queries are (N, query heads, size).
         """
         if mask is not None and mask.dim() == 3:
-            return self._ungrouped(
-                block, self._products(layer, block, self._grouped(block, queries), mask)
-            )
+            read = self._products(layer, block, self._grouped(block, queries), mask)
+            return self._ungrouped(block, read)
         if mask is None:
-            kept, kept_values = (
-                block.padded(keys).transpose(1, 2),
-                block.padded(values).transpose(1, 2),
-            )
+            kept = tuple(block.padded(states).transpose(1, 2) for states in (keys, values))
         else:
-            kept, kept_values = self._columns(layer, block)
-        padded, grouped = block.padded(queries), queries.shape[1] != self.keys.shape[2]
+            kept = self._columns(layer, block)
         read = F.scaled_dot_product_attention(
-            padded.transpose(1, 2),
-            kept,
-            kept_values,
+            block.padded(queries).transpose(1, 2),
+            *kept,
             attn_mask=mask,
             is_causal=mask is None,
-            enable_gqa=grouped,
+            enable_gqa=queries.shape[1] != self.keys.shape[2],
         )
         return block.unpadded(read.transpose(1, 2)).flatten(1)
 
@@ -300,9 +275,8 @@ class KVCache:
         """Return what was read, (n x heads, q x groups, size), as (N, query heads x size)."""
         if block.longest == 1:
             return read.view(len(block.chosen), -1)
-        padded = read.view(
-            len(block.chosen), -1, block.longest, read.shape[1] // block.longest, read.shape[2]
-        )
+        groups, size = read.shape[1] // block.longest, read.shape[2]
+        padded = read.view(len(block.chosen), -1, block.longest, groups, size)
         return block.unpadded(padded.transpose(1, 2)).flatten(1)
 
     def _flat_own(self, layer: int, block: TokenBlock) -> tuple[Tensor, Tensor]:
@@ -340,19 +314,17 @@ class KVCache:
         self, capacity: int, rows: Sequence[int] | None = None, *, new_rows: int = 0
     ) -> None:
         """Keep all rows or some, in that many columns, and append empty ones."""
-        keys, values = (
-            (self.keys, self.values) if rows is None else (self.keys[:, rows], self.values[:, rows])
-        )
+        keys, values = self.keys, self.values
+        if rows is not None:
+            keys, values = keys[:, rows], values[:, rows]
         count, columns = keys.shape[1], min(capacity, self._capacity)
         layers, _, heads, size, _ = keys.shape
         self.keys = keys.new_empty(layers, count + new_rows, heads, size, capacity)
         self.values = keys.new_empty(layers, count + new_rows, heads, capacity, size)
         # In place of zeros everywhere, which would be written twice. What is masked must be
         # numbers, too.
-        for new, old in (
-            (self.keys, keys),
-            (self.values.transpose(-1, -2), values.transpose(-1, -2)),
-        ):
+        transposed = self.values.transpose(-1, -2), values.transpose(-1, -2)
+        for new, old in ((self.keys, keys), transposed):
             new[:, :count, ..., :columns] = old[..., :columns]
             new[:, :count, ..., columns:] = 0
             new[:, count:] = 0
@@ -369,9 +341,8 @@ class KVCache:
         self._num_first = (0, 0)
         self._capacity = capacity
         self._numbers = torch.arange(count + new_rows, device=keys.device)
-        self._ramp = torch.cat(
-            (keys.new_zeros(capacity), keys.new_full((capacity,), float("-inf")))
-        )
+        hidden = keys.new_full((capacity,), float("-inf"))
+        self._ramp = torch.cat((keys.new_zeros(capacity), hidden))
 
 
 def whole_lines(columns: int) -> int:

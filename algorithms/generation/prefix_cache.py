@@ -72,28 +72,18 @@ class PrefixKVCache(KVCache):
         plain = like.dtype == torch.float32 and like.device.type == "cpu"
         self._by_prompt = by_prompt and plain and _ATTENTION is not None
         self.prompts = KVCache(num_layers, 0, num_heads, head_size, like)
-        self._prompt_of: list[int | None] = [
-            None
-        ] * num_rows  # a row -> its prompt's row among the prompts
+        # a row -> its prompt's row among the prompts
+        self._prompt_of: list[int | None] = [None] * num_rows
         self._grouped_prompts: list[int | None] = []  # prompt of each row that `_groups` is made of
         self._groups: PrefixGroups | None = None
 
-    @property
-    def num_bytes(self) -> int:
-        """Memory of the rows' own buffers and of the prompts'."""
-        return super().num_bytes + self.prompts.num_bytes
-
     def empty(self, row: int) -> None:
         """Forget a row's tokens, and its prompt if no other row follows it."""
-        # A step over others may have written one more.
-        left, held = (
-            self._prompt_of[row],
-            self.lengths[row] + 1,
-        )
+        left = self._prompt_of[row]
+        held = self.lengths[row] + 1  # a step over others may have written one more
         if held > 1:
-            with (
-                torch.inference_mode()
-            ):  # zeros: what overflowed would spoil the next sequence, masked or not
+            # Zeros: what overflowed would spoil the next sequence, masked or not.
+            with torch.inference_mode():
                 self.keys[:, row, ..., :held] = 0
                 self.values[:, row, :, :held] = 0
         self.lengths[row], self.begins[row], self._prompt_of[row] = 0, 0, None
@@ -194,14 +184,12 @@ class PrefixKVCache(KVCache):
         shared_keys, shared_values = self.prompts.flat[layer]
         by_row = (len(block.chosen), self.keys.shape[2], queries.shape[1], -1)
         own = torch.baddbmm(mask, queries, keys, alpha=self.scale).view(by_row)
-        scores = _per_prefix(
-            groups, queries.view(by_row), shared_keys, groups.mask, scale=self.scale
-        )
+        by_place = queries.view(by_row)
+        scores = _per_prefix(groups, by_place, shared_keys, groups.mask, scale=self.scale)
         if groups.none is not None:
             scores = scores.index_fill(0, groups.none, float("-inf"))
-        shared_weights, own_weights = (
-            torch.cat((scores, own), -1).softmax(-1).tensor_split((block.begin,), -1)
-        )
+        weights = torch.cat((scores, own), -1).softmax(-1)
+        shared_weights, own_weights = weights.tensor_split((block.begin,), -1)
         read = _per_prefix(groups, shared_weights, shared_values).flatten(0, 1)
         return read.baddbmm_(own_weights.flatten(0, 1), values)
 
@@ -215,11 +203,8 @@ class PrefixKVCache(KVCache):
         prefix_groups = block.prefix_groups
         if mask is None or mask.dim() == 3 or prefix_groups is None or self._by_prompt:
             return mask
-        seen = (
-            prefix_groups.mask[:: self.keys.shape[2]]
-            .unsqueeze(1)
-            .index_select(0, prefix_groups.prompts)
-        )
+        of_prompts = prefix_groups.mask[:: self.keys.shape[2]].unsqueeze(1)
+        seen = of_prompts.index_select(0, prefix_groups.prompts)
         if prefix_groups.none is not None:
             seen = seen.index_fill(0, prefix_groups.none, float("-inf"))
         return torch.cat((seen.expand(-1, -1, block.longest, -1), mask), -1)
@@ -291,9 +276,8 @@ class PrefixKVCache(KVCache):
             for shared in self.prompts.layers[layer]
         )
         own_keys, own_values = self._own(layer, block)
-        return torch.cat((keys, own_keys), -1).transpose(-1, -2).contiguous(), torch.cat(
-            (values, own_values), 2
-        )
+        every = torch.cat((keys, own_keys), -1).transpose(-1, -2).contiguous()
+        return every, torch.cat((values, own_values), 2)
 
 
 def _per_prefix(
@@ -315,17 +299,13 @@ def _per_prefix(
     shape = (len(matrices) // heads, -1, heads, queries, width)  # by prompt and place
     by_prompt = states.transpose(0, 1) if shape[0] == 1 else states.view(shape).transpose(1, 2)
     by_prompt = by_prompt.reshape(len(matrices), -1, width)
-    product = (
-        torch.bmm(by_prompt, matrices)
-        if mask is None
-        else torch.baddbmm(mask, by_prompt, matrices, alpha=scale)
-    )
-    if shape[0] == 1:  # the same as below, by fewer steps
-        by_row = product.view(heads, -1, queries, matrices.shape[-1]).transpose(0, 1)
+    if mask is None:
+        product = torch.bmm(by_prompt, matrices)
     else:
-        by_row = (
-            product.view(shape[0], heads, -1, queries, matrices.shape[-1])
-            .transpose(1, 2)
-            .flatten(0, 1)
-        )
+        product = torch.baddbmm(mask, by_prompt, matrices, alpha=scale)
+    of_prompt = (heads, -1, queries, matrices.shape[-1])
+    if shape[0] == 1:  # the same as below, by fewer steps
+        by_row = product.view(of_prompt).transpose(0, 1)
+    else:
+        by_row = product.view(shape[0], *of_prompt).transpose(1, 2).flatten(0, 1)
     return by_row if prefix_groups.back is None else by_row.index_select(0, prefix_groups.back)

@@ -10,7 +10,7 @@ import torch
 
 from fctncalling.algorithms.config import SettingError
 from fctncalling.algorithms.generation.engine import GenerationEngine
-from fctncalling.algorithms.generation.engine_api import Action, Engine, Request
+from fctncalling.algorithms.generation.engine_api import Action, Engine, Request, TokenCounts
 
 
 @dataclass
@@ -77,21 +77,7 @@ class RoleEngine(Engine):
         return finished
 
     @property
-    def num_sampled_tokens(self) -> int:
-        """Sampled tokens since construction, of all roles."""
-        return sum(it.engine.num_sampled_tokens for it in self._samplers.values())
-
-    @property
-    def num_prompt_tokens(self) -> int:
-        """Tokens given to slots to read since construction."""
-        return sum(it.engine.num_prompt_tokens for it in self._samplers.values())
-
-    @property
-    def num_shared_tokens(self) -> int:
-        """Of the prompt tokens, those that did not pass through the model."""
-        return sum(it.engine.num_shared_tokens for it in self._samplers.values())
-
-    @property
-    def num_forward_tokens(self) -> int:
-        """Tokens passed through the model since construction, without padding."""
-        return sum(it.engine.num_forward_tokens for it in self._samplers.values())
+    def token_counts(self) -> TokenCounts:
+        """Tokens since construction, of all roles."""
+        counts = (sampler.engine.token_counts for sampler in self._samplers.values())
+        return TokenCounts(*map(sum, zip(*counts, strict=True)))

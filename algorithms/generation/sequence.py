@@ -62,10 +62,10 @@ class Slot:
         """Uniform sample in [0, 1) for the next token."""
         return self._uniforms[self._num_sampled]
 
-    def append(self, token: int, logprob: float, value: float | None) -> bool:
+    def append(self, token: int, logprob: float) -> bool:
         """Add a sampled token to the action; return whether the action ends with it."""
         action = self.action
-        action.append(token, logprob, value)
+        action.append(token, logprob)
         self.pending = [token]
         self._num_sampled += 1
         going_on = len(action.ids) < self._limit
@@ -93,7 +93,7 @@ class Slot:
         if len(action.ids) + len(ids) >= self._limit:
             return "length"
         for forced in ids:
-            action.append(forced, None, 0.0 if action.values else None)
+            action.append(forced, None)
             if request.on_token is not None:
                 request.on_token(forced, None)
         self.pending = [*self.pending, *ids]

@@ -40,11 +40,6 @@ class RaggedCache(Cache):
         self._width = 0
         self._capacity = 0
 
-    @property
-    def num_bytes(self) -> int:
-        """Memory of all buffers."""
-        return sum(buffer.nbytes for buffer in (*self._keys, *self._values))
-
     def append_plan(
         self, counts: Sequence[int], block_width: int, rows: Sequence[int], device: Any
     ) -> BlockPositions:

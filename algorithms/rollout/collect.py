@@ -124,8 +124,7 @@ class _Collection:
                 self.envs.send(
                     slot, episode.on_action(action), max(0.0, self.deadline_s - episode.env_seconds)
                 )
-        # Caches are of no use once the weights change, and an update needs their memory.
-        self.engine.start(0)
+        self.engine.release()  # an update needs the memory
 
     def _take(self, answer: EnvResponse) -> None:
         """Continue an episode with its environment's response."""

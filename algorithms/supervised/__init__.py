@@ -1,6 +1,5 @@
 """Supervised fine-tuning on demonstrations."""
 
-from fctncalling.algorithms.supervised.fit import WarmStartConfig, fit
-from fctncalling.algorithms.supervised.learner import SupervisedLearner
+from fctncalling.algorithms.supervised.learner import SupervisedLearner, WarmStartConfig
 
-__all__ = ["SupervisedLearner", "WarmStartConfig", "fit"]
+__all__ = ["SupervisedLearner", "WarmStartConfig"]

@@ -66,7 +66,7 @@ def critic_samples(
 
     def read(rows: list[int]) -> tuple[Tensor, Tensor]:
         batch, indices = experience.batch(rows)
-        return indices, policy.critic_states(*batch)
+        return indices, policy.critic_states(**batch._asdict())
 
     for minibatch in plan_minibatches(experience, config, torch.Generator()):
         for indices, found in processes.for_each_microbatch(minibatch, read):

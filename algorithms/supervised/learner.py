@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from torch import Tensor
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
-from fctncalling.algorithms.batch import Batch
+from fctncalling.algorithms.batch import Batch, make_batch, trained_lengths, whole_ids
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.fsdp import full_state_dict, load_full_state_dict
 from fctncalling.algorithms.distributed.process_group import (
@@ -18,18 +22,57 @@ from fctncalling.algorithms.distributed.process_group import (
     ProcessGroup,
     unsharded_norm,
 )
-from fctncalling.algorithms.episodes import EpisodeRecord
+from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.minibatches import microbatches
 from fctncalling.algorithms.nan_guard import check_finite
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.supervised.fit import (
-    WarmStartConfig,
-    adamw,
-    learning_rate_multiplier,
-    pass_batches,
-    row_batches,
-    shared_beginnings,
-    trained_rows,
-)
+from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing
+from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import common_lengths
+
+KEY_BLOCK = 64  # tokens of a prompt that are compared as one
+
+
+@dataclass
+class WarmStartConfig:
+    """Settings of supervised fine-tuning."""
+
+    epochs: int = 1
+    """Passes over the demonstrations."""
+    max_steps: int | None = None
+    """Optimiser steps after which to stop, whatever `epochs` says; the schedule ends there."""
+    lr: float = 3e-3
+    """Highest learning rate, reached after the warm-up."""
+    final_lr_share: float = 0.05
+    """Share of `lr` that the cosine ends at."""
+    warmup_share: float = 0.05
+    """Share of the steps over which the learning rate rises from 0."""
+    weight_decay: float = 0.01
+    """AdamW's decay, on matrices only."""
+    batch_size: int = 64
+    """Token rows an optimiser step."""
+    max_tokens_per_microbatch: int = 8192
+    """Tokens, padding included, that one forward may hold: bounds the memory."""
+    max_grad_norm: float = 1.0
+    """Norm to which the gradient is clipped."""
+    share_prefixes: bool = True
+    """Whether passes compute tokens that rows begin with alike once, where that is cheaper."""
+    seed: int = 0
+    """Seeds the order of the rows."""
+
+
+def supervised_settings(config: TrainConfig) -> WarmStartConfig:
+    """Return the supervised stage's part of a run's settings."""
+    return WarmStartConfig(
+        epochs=config.sft_epochs,
+        lr=config.sft_lr,
+        final_lr_share=config.sft_final_lr_share,
+        warmup_share=config.sft_warmup_share,
+        weight_decay=config.weight_decay,
+        batch_size=config.sft_batch_size,
+        max_tokens_per_microbatch=config.max_microbatch_tokens,
+        max_grad_norm=config.max_grad_norm,
+        seed=config.seed,
+    )
 
 
 class SupervisedLearner:
@@ -89,7 +132,9 @@ class SupervisedLearner:
         device = next(policy.parameters()).device
 
         def run_pass(batch: Batch) -> tuple[Tensor, tuple[float, int]]:
-            outputs = policy(*batch, gradient_checkpointing=config.gradient_checkpointing)
+            outputs = policy(
+                **batch._asdict(), gradient_checkpointing=config.gradient_checkpointing
+            )
             loss = -outputs.logprobs.sum() / total
             check_finite("loss", loss.detach(), f"at supervised step {self.steps + 1}")
             confident = int((outputs.logprobs.detach() > np.log(0.5)).sum())
@@ -149,16 +194,101 @@ class SupervisedLearner:
         return digest.hexdigest()
 
 
-def supervised_settings(config: TrainConfig) -> WarmStartConfig:
-    """Return the supervised stage's part of a run's settings."""
-    return WarmStartConfig(
-        epochs=config.sft_epochs,
-        lr=config.sft_lr,
-        final_lr_share=config.sft_final_lr_share,
-        warmup_share=config.sft_warmup_share,
-        weight_decay=config.weight_decay,
-        batch_size=config.sft_batch_size,
-        max_tokens_per_microbatch=config.max_microbatch_tokens,
-        max_grad_norm=config.max_grad_norm,
-        seed=config.seed,
+def trained_rows(records: Sequence[EpisodeRecord]) -> list[TokenRecord]:
+    """Return the rows with a trained token of valid demonstrations; ValueError where none has."""
+    rows = [
+        row for record in records if not record.invalid for row in record.rows if any(row.acted)
+    ]
+    if not rows:
+        raise ValueError(f"none of the {len(records)} demonstrations has a token that was acted")
+    return rows
+
+
+def pass_batches(
+    rows: list[TokenRecord],
+    config: WarmStartConfig,
+    sharing: PrefixSharing | None,
+    device: torch.device,
+) -> Iterator[Batch]:
+    """Yield the rows in microbatches: of trees where sharing prefixes pays, else padded."""
+    limit, lengths = config.max_tokens_per_microbatch, trained_lengths(rows)
+    # Padding is not bounded: the grouping of rows decides the last bits of the published weights.
+    groups, shares = microbatches(lengths, max_tokens=limit, max_padding_share=1.0), False
+    ids: list[NDArray[np.int64]] = []
+    if sharing is not None:
+        ids = [it[:length] for it, length in zip(whole_ids(rows), lengths, strict=True)]
+        if sharing.may_save_tokens(ids, max(lengths)):
+            together = sharing.microbatches(ids, max_tokens=limit)
+            shares = sharing.saves_tokens(ids, together, groups)
+            groups = together if shares else groups
+    for group in groups:
+        batch = make_batch([rows[i] for i in group], device=device, trim=True)
+        if shares and sharing is not None:
+            batch = batch._replace(tree=sharing.tree([ids[i] for i in group]).to(device))
+        yield batch
+
+
+def row_batches(
+    sort_keys: Sequence[int] | Sequence[list[int]], config: WarmStartConfig
+) -> list[list[int]]:
+    """Return the row indices of each optimiser step.
+
+    Shuffled each epoch, rows with similar keys together.
+
+    A key is the row's length, or its token ids, so that rows with a common prefix come together.
+    """
+    generator = torch.Generator().manual_seed(config.seed)
+    batches: list[list[int]] = []
+    for _ in range(config.epochs):
+        order = torch.randperm(len(sort_keys), generator=generator).tolist()
+        # Sorting inside a pool saves padding and keeps epochs different.
+        pool = 16 * config.batch_size
+        pools = [
+            sorted(order[i : i + pool], key=lambda row: sort_keys[row])
+            for i in range(0, len(order), pool)
+        ]
+        ordered = [row for part in pools for row in part]
+        epoch = [
+            ordered[i : i + config.batch_size] for i in range(0, len(ordered), config.batch_size)
+        ]
+        batches += [epoch[i] for i in torch.randperm(len(epoch), generator=generator).tolist()]
+    return batches[: config.max_steps]
+
+
+def shared_beginnings(rows: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Return of each row the tokens that it shares with another, in whole blocks.
+
+    As keys of `row_batches` they bring rows of one prompt together and leave them mixed otherwise:
+    by all of its tokens a row would lie among those whose requests begin with the same words.
+    """
+    ids = [np.asarray(row, dtype=np.int64) for row in rows]
+    order = sorted(range(len(ids)), key=lambda row: ids[row].tobytes())
+    common = [*common_lengths([ids[row] for row in order]), 0]
+    keys: list[list[int]] = [[]] * len(ids)
+    for place, row in enumerate(order):
+        shared = max(common[place], common[place + 1])
+        keys[row] = list(rows[row][: shared // KEY_BLOCK * KEY_BLOCK or shared])
+    return keys
+
+
+def learning_rate_multiplier(step: int, num_steps: int, config: WarmStartConfig) -> float:
+    """Return the share of the highest learning rate: a linear rise, then half a cosine."""
+    warmup = max(1, round(config.warmup_share * num_steps))
+    if step < warmup:
+        return (step + 1) / warmup
+    progress = (step - warmup) / max(1, num_steps - warmup)
+    return config.final_lr_share + (1 - config.final_lr_share) * 0.5 * (
+        1 + math.cos(math.pi * progress)
     )
+
+
+def adamw(
+    every: Iterable[nn.Parameter], config: WarmStartConfig, *, fused: bool = True
+) -> torch.optim.AdamW:
+    """Return AdamW over the parameters that learn; weight decay applies to matrices only."""
+    parameters = [p for p in every if p.requires_grad]
+    groups = [
+        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": config.weight_decay},
+        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=config.lr, betas=(0.9, 0.95), fused=fused)

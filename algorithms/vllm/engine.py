@@ -7,7 +7,13 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 import numpy as np
 
-from fctncalling.algorithms.generation.engine_api import Action, Engine, EngineError, Request
+from fctncalling.algorithms.generation.engine_api import (
+    Action,
+    Engine,
+    EngineError,
+    Request,
+    TokenCounts,
+)
 from fctncalling.algorithms.vllm.client import Completion
 from fctncalling.algorithms.vllm.servers import VllmServers
 
@@ -38,7 +44,12 @@ class VllmEngine(Engine):
         self.max_new_tokens = max_new_tokens
         self.num_sampled_tokens = 0
         self._threads: ThreadPoolExecutor | None = None
-        self.start(0)
+        self.release()
+
+    @property
+    def token_counts(self) -> TokenCounts:
+        """Tokens since construction; servers do not tell what they read."""
+        return TokenCounts(self.num_sampled_tokens)
 
     def start(self, num_slots: int) -> None:
         """Clear all slots and provide slots 0..num_slots-1."""
@@ -108,10 +119,8 @@ class VllmEngine(Engine):
 
     def _generate_action(self, prompt: list[int], request: Request, seed: int) -> Action:
         """Sample an action, with a further completion after each stop that `on_stop` answers."""
-        action, limit = (
-            Action(),
-            min(request.max_new_tokens or self.max_new_tokens, self.max_new_tokens),
-        )
+        action = Action()
+        limit = min(request.max_new_tokens or self.max_new_tokens, self.max_new_tokens)
         temperature = self.temperature if request.temperature is None else request.temperature
         while True:
             completion = self.servers.complete(

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.run.logs import check_wandb
+from fctncalling.laboratory import laboratory_part
 from fctncalling.model_import import is_gguf
 from fctncalling.model_import.model_folder import missing_model
 from fctncalling.training.load_policy import ModelError, critic_kind
-from fctncalling.training.model_checks.finding import FAULT
 from fctncalling.training.run_config import RunConfig
 
 if TYPE_CHECKING:
@@ -88,10 +88,8 @@ def check_template(template: ChatTemplate) -> None:
 
     Takes some 0.1 s.
     """
-    from fctncalling.training.model_checks.template_findings import findings_on
-
-    for each in findings_on(template):
-        if each.level == FAULT:
+    for each in laboratory_part("doctor.template_findings").findings_on(template):
+        if each.is_fault:
             raise SettingError(
                 f"{each.line}. This would spoil training (fctncalling doctor tells "
                 "more); --no_doctor trains all the same"

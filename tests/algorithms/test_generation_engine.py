@@ -12,7 +12,7 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 import torch
-from tiny_models import pieces, tiny_model, uncached_logprobs
+from tiny_models import cache_bytes, pieces, tiny_model, uncached_logprobs
 
 from fctncalling.algorithms.generation.engine import CacheBudgetError, GenerationEngine, Request
 
@@ -97,9 +97,9 @@ def test_kept_memory_is_linear_in_live_tokens_and_the_same_in_each_of_200_iterat
     def iteration(num_slots: int, length: int) -> int:
         engine.start(num_slots)
         engine.generate([Request(slot, [5 + slot] * length) for slot in range(num_slots)])
-        held = engine.num_cache_bytes
-        engine.start(0)
-        assert engine.num_cache_bytes == 0
+        held = cache_bytes(engine)
+        engine.release()
+        assert cache_bytes(engine) == 0
         return held
 
     one = iteration(2, 400)

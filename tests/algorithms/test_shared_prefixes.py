@@ -40,8 +40,9 @@ from fctncalling.algorithms.ppo import (
     make_optimisers,
     update,
 )
-from fctncalling.algorithms.supervised import WarmStartConfig, fit
+from fctncalling.algorithms.supervised import WarmStartConfig
 from fctncalling.algorithms.targets import compute_targets
+from fctncalling.lab.embedded.fit import fit
 
 torch.set_num_threads(1)
 

@@ -18,7 +18,7 @@ from fctncalling.algorithms.nan_guard import NotFiniteError
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.shared_prefixes import prefix_sharing
 from fctncalling.algorithms.supervised import SupervisedLearner, WarmStartConfig
-from fctncalling.algorithms.supervised.fit import row_batches, shared_beginnings
+from fctncalling.algorithms.supervised.learner import row_batches, shared_beginnings
 
 STAGE = {"sft_tasks": "dataset", "sft_epochs": 2, "sft_batch_size": 4, "sft_lr": 1e-3}
 

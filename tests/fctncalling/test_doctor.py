@@ -24,7 +24,7 @@ from fctncalling.data.bfcl import embedded_path
 from fctncalling.lab.doctor import HealthCheck, exit_code, logprob_findings, server_findings
 from fctncalling.lab.doctor.command import markdown, terminal_text
 from fctncalling.lab.doctor.examine import Examination, examine
-from fctncalling.training.model_checks.template_findings import template_findings
+from fctncalling.lab.doctor.template_findings import template_findings
 from fctncalling.training.start_checks import check_template
 
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")

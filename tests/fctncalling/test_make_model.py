@@ -14,7 +14,8 @@ from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine, ScriptedEngine
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout.collect import collect
-from fctncalling.algorithms.supervised import WarmStartConfig, fit
+from fctncalling.algorithms.supervised import WarmStartConfig
+from fctncalling.lab.embedded.fit import fit
 
 TEMPLATE = ChatTemplate(tiny_tokenizer())
 

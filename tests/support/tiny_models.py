@@ -253,3 +253,15 @@ class SeededEnv(EchoEnv):
 
     def _letter(self) -> str:
         return "abcdefgh"[(self.np_random_seed or 0) % 8]
+
+
+def cache_bytes(engine: Any) -> int:
+    """Return the memory of an engine's cached keys and values, and of the blocks it keeps."""
+    decoder = engine._decoder
+    if hasattr(decoder, "cache"):
+        buffers = [*decoder.cache._keys, *decoder.cache._values]
+    else:
+        caches = (decoder._cache, decoder._cache.prompts)
+        buffers = [buffer for cache in caches for buffer in (cache.keys, cache.values)]
+    blocks = [part for block in engine._prefixes.tree._by_age for part in block.states]
+    return sum(buffer.nbytes for buffer in (*buffers, *blocks))

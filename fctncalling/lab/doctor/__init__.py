@@ -1,5 +1,5 @@
 """Doctor: whether a model, its template and a task file can be trained on, before they are."""
 
-from fctncalling.training.model_checks.finding import HealthCheck, exit_code
+from fctncalling.lab.doctor.finding import HealthCheck, exit_code
 
 __all__ = ["HealthCheck", "exit_code"]

@@ -23,7 +23,7 @@ from typing import Any
 
 from fctncalling.lab.doctor.episode_findings import Span
 from fctncalling.lab.doctor.examine import Diagnosed
-from fctncalling.training.model_checks.finding import (
+from fctncalling.lab.doctor.finding import (
     FAULT,
     NOTE,
     SOUND,

@@ -15,7 +15,7 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.prompting.task_prompt import JSON_TYPES
 from fctncalling.evaluation.agents.agent import PolicyPlayer
 from fctncalling.evaluation.canary_policies import DONE, oracle
-from fctncalling.training.model_checks.finding import HealthCheck, fault, note, sound, unchecked
+from fctncalling.lab.doctor.finding import HealthCheck, fault, note, sound, unchecked
 
 NUM_LONGEST = 6
 """Tasks that are played because they look longest, and as many spread over the file."""

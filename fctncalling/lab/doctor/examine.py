@@ -14,8 +14,8 @@ from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task
 from fctncalling.lab.doctor.episode_findings import Span, episode_spans, played_findings
+from fctncalling.lab.doctor.finding import HealthCheck, fault, note, sound, unchecked
 from fctncalling.model_import.model_folder import missing_model
-from fctncalling.training.model_checks.finding import HealthCheck, fault, note, sound, unchecked
 
 if TYPE_CHECKING:
     from fctncalling.lab.doctor.server_findings import TurnPrompt
@@ -58,7 +58,7 @@ def examine(wanted: Examination) -> Diagnosed:
 def _examine(wanted: Examination, found: Diagnosed) -> None:
     from transformers import AutoConfig, AutoTokenizer
 
-    from fctncalling.training.model_checks.template_findings import template_findings
+    from fctncalling.lab.doctor.template_findings import template_findings
 
     folder = Path(wanted.model).expanduser()
     if message := missing_model(wanted.model, weights=not wanted.quick):

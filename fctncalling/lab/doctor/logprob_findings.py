@@ -16,7 +16,7 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout.collect import collect
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.training.model_checks.finding import HealthCheck, fault, sound, unchecked
+from fctncalling.lab.doctor.finding import HealthCheck, fault, sound, unchecked
 
 TOLERANCE = {"float32": 1e-3, "bfloat16": 0.1, "float16": 0.1}
 """Mean difference of a log-probability, in nats, that rounding explains, by the weights' type."""

@@ -11,8 +11,8 @@ from uuid import uuid4
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine_api import EngineError, RolloutError
 from fctncalling.algorithms.vllm.client import Completion, VllmClient
+from fctncalling.lab.doctor.finding import HealthCheck, fault, sound, unchecked
 from fctncalling.lab.doctor.logprob_findings import token_logprobs
-from fctncalling.training.model_checks.finding import HealthCheck, fault, sound, unchecked
 
 TOLERANCE = 0.1
 """Mean difference in nats that the rounding of a server in bfloat16 explains."""

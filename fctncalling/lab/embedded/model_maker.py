@@ -142,7 +142,8 @@ def learn(
     """Fit the model to demonstrations for a number of steps, with a progress bar."""
     from tqdm import tqdm
 
-    from fctncalling.algorithms.supervised import WarmStartConfig, fit
+    from fctncalling.algorithms.supervised import WarmStartConfig
+    from fctncalling.lab.embedded.fit import fit
 
     right = sum(record.success for record in records) / len(records)
     epochs = -(-num_steps * batch_size // len(records))

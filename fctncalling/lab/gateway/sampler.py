@@ -83,7 +83,7 @@ class Sampler:
                     self._advance(engine, slots)
         finally:
             self._fail_all(slots, EngineError("the gateway stopped sampling"))
-            engine.start(0)
+            engine.release()
 
     def close(self) -> None:
         """Refuse all further jobs, and fail those that nobody will sample."""

@@ -228,7 +228,7 @@ class HistoryGenerator:
         try:
             yield
         finally:
-            self.engine.start(0)  # the caches take memory that learning needs
+            self.engine.release()  # the caches take memory that learning needs
             self._slots = {}
             self._known = []
 

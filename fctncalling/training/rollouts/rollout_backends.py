@@ -48,20 +48,27 @@ class RolloutResult(NamedTuple):
     shared_tokens: float = 0.0  # of them, those in shared prefixes: not computed again
     cpu_seconds: float = 0.0  # of processes other than those that learn
 
+    @classmethod
+    def summed(
+        cls, parts: Sequence[RolloutResult], episodes: Sequence[EpisodeRecord] = ()
+    ) -> RolloutResult:
+        """Return the episodes with the sums of all parts' counts."""
+        return cls(list(episodes), *map(sum, zip(*(part[1:] for part in parts), strict=True)))
+
 
 def rollout_timings(
     results: Sequence[RolloutResult], num_steps: int, seconds: float
 ) -> dict[str, float | None]:
     """Return throughput and time of rounds, and the share of prompt tokens in shared prefixes."""
-    prompt = sum(result.prompt_tokens for result in results)
-    shared = sum(result.shared_tokens for result in results)
-    forwarded = sum(result.forward_tokens for result in results)
+    every = RolloutResult.summed(results)
     return {
         "charts/SPS": num_steps / seconds,
-        "perf/rollout_tokens_per_s": sum(result.sampled_tokens for result in results) / seconds,
-        "perf/rollout_forward_tokens_per_s": forwarded / seconds,
+        "perf/rollout_tokens_per_s": every.sampled_tokens / seconds,
+        "perf/rollout_forward_tokens_per_s": every.forward_tokens / seconds,
         "perf/time_s/rollout": seconds,
-        "perf/prefix_hit_share": shared / prompt if prompt else None,
+        "perf/prefix_hit_share": every.shared_tokens / every.prompt_tokens
+        if every.prompt_tokens
+        else None,
     }
 
 
@@ -164,18 +171,16 @@ class LocalRollout:
             parts = [part for part in self.processes.gather(local_part) if part is not None]
         if len(parts) < self.processes.count:
             raise KeyboardInterrupt
-        tokens = (self.processes.sum(number) for number in _token_counts(engine))
         return RolloutResult(
-            [parts[n % len(parts)][n // len(parts)] for n in range(len(rollout_round.task_ids))],
-            *tokens,
+            dealt_out(parts, len(rollout_round.task_ids)),
+            *(self.processes.sum(number) for number in engine.token_counts),
         )
 
     def play_share(self, rollout_round: RolloutRound, numbers: Sequence[int]) -> RolloutResult:
         """Play the episodes of a round that have these numbers, in this process alone."""
         with self._engine_running(rollout_round) as engine:
-            return RolloutResult(
-                self._collect(engine, rollout_round, numbers), *_token_counts(engine)
-            )
+            episodes = self._collect(engine, rollout_round, numbers)
+            return RolloutResult(episodes, *engine.token_counts)
 
     def begin(
         self, rollout_round: RolloutRound, weights: Weights | None = None, *, now: bool = True
@@ -272,13 +277,6 @@ def _round_key(rollout_round: RolloutRound) -> str:
     return f"{rollout_round.version}/{rollout_round.temperature:g}/{rollout_round.seed}"
 
 
-def _token_counts(engine: Engine) -> tuple[float, float, float, float]:
-    """Return an engine's numbers of sampled, forwarded, prompt and shared tokens.
-
-    0 where it does not count.
-    """
-    sampled, forwarded, prompt, shared = (
-        float(getattr(engine, f"num_{kind}_tokens", 0))
-        for kind in ("sampled", "forward", "prompt", "shared")
-    )
-    return sampled, forwarded, prompt, shared
+def dealt_out(parts: Sequence[Sequence[EpisodeRecord]], number: int) -> list[EpisodeRecord]:
+    """Return so many episodes in order, of which the parts hold every len(parts)-th."""
+    return [parts[n % len(parts)][n // len(parts)] for n in range(number)]

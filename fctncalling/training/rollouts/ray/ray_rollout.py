@@ -17,18 +17,17 @@ from fctncalling.algorithms.policy.weight_sync import Weights, policy_state
 from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.envs.errors import MissingExtra, extra_module
 from fctncalling.training.rollouts.ray.worker_pool import Job, RolloutWorker, WorkerLost, WorkerPool
-from fctncalling.training.rollouts.rollout_backends import OnEpisode, RolloutResult, RolloutRound
+from fctncalling.training.rollouts.rollout_backends import (
+    OnEpisode,
+    RolloutResult,
+    RolloutRound,
+    dealt_out,
+)
 from fctncalling.training.run_config import RunConfig
 
-PATHS = frozenset(
-    {
-        "dataset_path",
-        "eval_dataset_path",
-        "model_name_or_path",
-        "chat_template",
-        "prompt_path",
-        "tool_config_path",
-    }
+PATHS = (
+    *("dataset_path", "eval_dataset_path", "model_name_or_path"),
+    *("chat_template", "prompt_path", "tool_config_path"),
 )
 NODE_DEATH_DELAY_S = 30.0  # until Ray knows that a node is gone: it asks each every 3 s, five times
 RAY_TIMEOUTS = {  # Ray's own 15 to 60 s are too few on a busy machine
@@ -108,12 +107,8 @@ class RayTransport:
         """Describe a lost worker: machine, process and cause."""
         where, node = self._locations.get(worker, "not yet placed"), self._nodes.get(worker)
         # A closed connection comes before the news of what closed it.
-        patience = (
-            NODE_DEATH_DELAY_S
-            if isinstance(error, self._ray.exceptions.ActorUnavailableError)
-            else 0
-        )
-        until = time.monotonic() + patience
+        cut_off = isinstance(error, self._ray.exceptions.ActorUnavailableError)
+        until = time.monotonic() + NODE_DEATH_DELAY_S * cut_off
         while (alive := self._is_alive(node)) and time.monotonic() < until:
             time.sleep(0.2)
         what = "its process ended" if alive else "its node has left the cluster"
@@ -146,9 +141,8 @@ class RayRollout:
         self._count = run_config.num_rollout_workers
         self._weights: tuple[int, Any] | None = None  # version and reference of what was put last
         self._jobs: dict[RolloutRound, Job | None] = {}
-        self._round_weights: dict[
-            RolloutRound, Any
-        ] = {}  # references to the weights of rounds not played yet
+        # references to the weights of rounds not played yet
+        self._round_weights: dict[RolloutRound, Any] = {}
         if processes.is_first:
             ray, started = connect_ray(run_config.ray_address, self._count * config.torch_threads)
             self._ray = ray
@@ -180,18 +174,8 @@ class RayRollout:
         if parts is None:
             raise KeyboardInterrupt  # its weights stay, for a checkpoint
         del self._round_weights[rollout_round]
-        episodes = [
-            parts[n % len(parts)].episodes[n // len(parts)]
-            for n in range(len(rollout_round.task_ids))
-        ]
-        return RolloutResult(
-            episodes,
-            sampled_tokens=sum(part.sampled_tokens for part in parts),
-            forward_tokens=sum(part.forward_tokens for part in parts),
-            prompt_tokens=sum(part.prompt_tokens for part in parts),
-            shared_tokens=sum(part.shared_tokens for part in parts),
-            cpu_seconds=sum(part.cpu_seconds for part in parts),
-        )
+        episodes = [part.episodes for part in parts]
+        return RolloutResult.summed(parts, dealt_out(episodes, len(rollout_round.task_ids)))
 
     def begin(
         self, rollout_round: RolloutRound, weights: Weights | None = None, *, now: bool = True
@@ -215,11 +199,8 @@ class RayRollout:
 
     def _start(self, rollout_round: RolloutRound) -> None:
         """Submit the shares of a round to the pool."""
-        count, weights = (
-            min(self._count, len(rollout_round.task_ids)),
-            self._round_weights[rollout_round],
-        )
         numbers = range(len(rollout_round.task_ids))
+        count, weights = min(self._count, len(numbers)), self._round_weights[rollout_round]
         shares = [Share(weights, rollout_round, numbers[rank::count]) for rank in range(count)]
         self._jobs[rollout_round] = self.pool.start(shares) if self.processes.is_first else None
 

@@ -92,9 +92,8 @@ class WorkerPool:
         self._clock = clock
         self._idle: deque[tuple[int, Any]] = deque()  # (number, worker)
         self._starting: dict[Any, tuple[int, Any]] = {}  # ticket -> (number, worker)
-        self._busy: dict[
-            Any, tuple[int, Any, Job, int]
-        ] = {}  # ticket -> (number, worker, job, share)
+        # ticket -> (number, worker, job, share)
+        self._busy: dict[Any, tuple[int, Any, Job, int]] = {}
         self._waiting: deque[tuple[Job, int]] = deque()
         self._failed_starts = 0  # since one last succeeded
         self.num_lost = 0
@@ -143,12 +142,8 @@ class WorkerPool:
     def _hand_out(self) -> None:
         while self._idle and self._waiting:
             (number, worker), (job, share) = self._idle.popleft(), self._waiting.popleft()
-            self._busy[self._transport.submit(worker, job.shares[share])] = (
-                number,
-                worker,
-                job,
-                share,
-            )
+            ticket = self._transport.submit(worker, job.shares[share])
+            self._busy[ticket] = number, worker, job, share
 
     def _settle(self, ticket: Any, awaited: Job, on_result: Callable[[Any], None] | None) -> None:
         """Handle a ready ticket: a started worker, a result, or a loss."""

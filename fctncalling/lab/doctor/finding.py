@@ -21,6 +21,11 @@ class HealthCheck:
     figures: Mapping[str, Any] = field(default_factory=dict)  # what was measured, for --json
 
     @property
+    def is_fault(self) -> bool:
+        """Whether it spoils training."""
+        return self.level == FAULT
+
+    @property
     def line(self) -> str:
         """The finding in one line, cure included."""
         return f"{self.message}. {self.cure}" if self.cure else self.message

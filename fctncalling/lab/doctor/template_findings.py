@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.data.types import FunctionDoc, Message
 from fctncalling.envs.prompting.task_prompt import openai_tool
-from fctncalling.training.model_checks.finding import HealthCheck, fault, note, sound
+from fctncalling.lab.doctor.finding import HealthCheck, fault, note, sound
 
 ANSWER = "fctnprobe Answer 1"
 UNENDED = -1  # stands for an action's last id that is no end of turn: its closing is rendered too

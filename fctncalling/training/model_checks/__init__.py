@@ -1,1 +1,0 @@
-"""Checks of a model folder: its chat template, its tokenizer."""
