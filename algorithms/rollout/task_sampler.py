@@ -101,9 +101,7 @@ class TaskSampler:
             return [self.candidates[index].id for index in self._evenly(count, position)]
         rng = np.random.default_rng([self._seed, 4, position])
         order = rng.permutation(len(self.candidates))
-        order = order[
-            np.argsort(self._category[order], kind="stable")
-        ]  # a category's tasks side by side
+        order = order[np.argsort(self._category[order], kind="stable")]  # by category
         bounds = np.cumsum(self._weights(update, successes)[order])
         points = (rng.random() + np.arange(count)) / count * bounds[-1]
         within = np.minimum(points, np.nextafter(bounds[-1], 0.0))

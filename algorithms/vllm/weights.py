@@ -242,9 +242,8 @@ class PublishedAdapters:
     def __init__(self, servers: VllmServers, folder: Path) -> None:
         self.servers = servers
         self.folder = folder.resolve()
-        self._run = uuid4().hex[
-            :8
-        ]  # of this process: a resumed run goes over the same numbers with other weights
+        # of this process: a resumed run goes over the same numbers with other weights
+        self._run = uuid4().hex[:8]
         self._versions: list[Version] = []
         servers.publication = self
 

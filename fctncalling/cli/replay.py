@@ -215,9 +215,8 @@ class Replayer:
 
     def _load_logged_tasks(self) -> dict[str, Task]:
         paths = list(self._files)
-        if (
-            not paths and self._config
-        ):  # a trainer's log: its tasks are those it was told, or the embedded ones
+        # A trainer's log: its tasks are those it was told, or the embedded ones.
+        if not paths and self._config:
             configured = [self._config.get("dataset_path"), self._config.get("eval_dataset_path")]
             paths = [Path(path) for path in configured if path]
             paths = paths if configured[0] else [*paths, *_embedded_files(self._config)]

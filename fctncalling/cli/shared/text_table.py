@@ -12,9 +12,8 @@ def sampled_rows(sampled: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
     heads = [f"{name[:-1]}{k}" for name in ("pass@k", "pass^k") for k in ks[name == "pass^k" :]]
     rows = [["category", "samples", *heads]]
     for category, each in sampled.items():
-        cells = [
-            _estimate(each.get(f"{head[:5]}k", {}).get(head[5:])) for head in heads
-        ]  # "pass@4" -> each["pass@k"]["4"]
+        # "pass@4" -> each["pass@k"]["4"]
+        cells = [_estimate(each.get(f"{head[:5]}k", {}).get(head[5:])) for head in heads]
         rows.append([category, str(each.get("num_samples", 1)), *cells])
     return rows
 

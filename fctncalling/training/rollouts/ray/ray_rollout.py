@@ -261,8 +261,7 @@ def _absolute(settings: T) -> T:
     found: dict[str, Any] = {}
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
-        if field.name == "results_dir" or (
-            field.name in PATHS and value and Path(value).exists()
-        ):  # no hub's names
+        is_path = field.name in PATHS and value and Path(value).exists()  # and no hub's name
+        if field.name == "results_dir" or is_path:
             found[field.name] = str(Path(value).resolve())
     return dataclasses.replace(settings, **found)
