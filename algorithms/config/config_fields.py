@@ -13,7 +13,10 @@ from functools import partial
 from typing import Any
 
 NONE_WORDS = ("none", "null", "off")
-TRUE_WORDS, FALSE_WORDS = ("true", "yes", "1", "on"), ("false", "no", "0", "off")
+BOOLEANS = {
+    **dict.fromkeys(("true", "yes", "1", "on"), True),
+    **dict.fromkeys(("false", "no", "0", "off"), False),
+}
 BASIC = "basic settings"  # the group of the help that comes first
 METAVARS = {int: "N", float: "X", bool: "true|false", str: "TEXT"}
 ENDS = {"_path": "FILE", "_dir": "FOLDER", "_url": "URL", "_name": "NAME", "_address": "HOST:PORT"}
@@ -24,49 +27,9 @@ class SettingError(ValueError):
     """A setting out of its range; the message names flag, value and range."""
 
 
-def field(
-    default: Any,
-    sentence: str,
-    *,
-    interval: str = "",
-    choices: tuple[str, ...] = (),
-    const: str | None = None,
-    group: str = "",
-    basic: bool = False,
-    metavar: str = "",
-    aliases: tuple[str, ...] = (),
-    meant: Mapping[str, str] | None = None,
-    synonyms: Mapping[str, str] | None = None,
-    own: bool = False,
-    many: bool = False,
-    separator: str = ",",
-) -> Any:
-    """Return a dataclass field with its sentence (and unit), and the values it may take.
-
-    interval is such as "(0, 1]" or "[1, inf)"; const is the value of the flag without one. group is
-    the heading for this field and those after it; basic fields stand before all others. aliases are
-    other names; meant tells, by a lower-case value that is none, what its writer may mean; synonyms
-    are former words for values. own:
-    MODULE:NAME is a value too. many: several texts, held as one, parted by the separator.
-    """
-    return dataclasses.field(
-        default=default,
-        metadata={
-            "sentence": sentence,
-            "interval": interval,
-            "choices": choices,
-            "const": const,
-            "group": group,
-            "basic": basic,
-            "metavar": metavar,
-            "aliases": aliases,
-            "meant": dict(meant or {}),
-            "synonyms": dict(synonyms or {}),
-            "own": own,
-            "many": many,
-            "separator": separator,
-        },
-    )
+def setting(default: Any, sentence: str, **facts: Any) -> Any:
+    """Return a dataclass field with its sentence (and unit), and the facts of its `Flag`."""
+    return dataclasses.field(default=default, metadata={"sentence": sentence, **facts})
 
 
 def add_arguments(parser: argparse.ArgumentParser, config_class: type[Any]) -> None:
@@ -135,7 +98,7 @@ def flags(config_class: type[Any]) -> list[Flag]:
     hints = typing.get_type_hints(config_class)
     found, group = [], "settings"
     for field in dataclasses.fields(config_class):
-        group = field.metadata["group"] or group
+        group = field.metadata.get("group", group)
         found.append(Flag.of(field, hints[field.name], group))
     return found
 
@@ -150,27 +113,31 @@ def format_value(value: Any) -> str:
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
+field = setting  # until all settings use the new name
+
+
 @dataclass(frozen=True)
 class Flag:
-    """One setting as the command line sees it."""
+    """One setting as the command line sees it; `setting` gives all that has a default here."""
 
     name: str
     base: type[Any]  # int, float, bool or str
     optional: bool  # "none" is a value
     default: Any
     sentence: str
-    interval: str
-    choices: tuple[str, ...]
-    const: Any  # the value of the flag without one; None: it needs one
-    group: str  # the help's heading
-    basic: bool
-    metavar: str
-    aliases: tuple[str, ...]
-    meant: dict[str, str]
-    synonyms: dict[str, str]
-    own: bool  # MODULE:NAME is a value too
-    many: bool
-    separator: str
+    interval: str = ""  # such as "(0, 1]" or "[1, inf)"
+    choices: tuple[str, ...] = ()
+    const: Any = None  # the value of the flag without one; None: it needs one
+    group: str = ""  # the help's heading, of this setting and of those after it
+    basic: bool = False  # it stands before all others
+    metavar: str = ""
+    aliases: tuple[str, ...] = ()  # other names
+    # a word that is no value, in lower case -> the value that its writer may mean
+    meant: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    synonyms: Mapping[str, str] = dataclasses.field(default_factory=dict)  # former word -> value
+    own: bool = False  # MODULE:NAME is a value too
+    many: bool = False  # several texts, held as one
+    separator: str = ","  # between them
 
     @classmethod
     def of(cls, field: dataclasses.Field[Any], hint: Any, group: str) -> Flag:
@@ -186,11 +153,8 @@ class Flag:
         """What the setting may hold, in words: "a number in (0, 1] or none", "one of auto, cpu"."""
         words = "one of " + ", ".join(self.choices) if self.choices else NOUNS[self.base]
         words += ", or MODULE:NAME of your own" if self.own else ""
-        return (
-            words
-            + (f" in {self.interval}" if self.interval else "")
-            + (" or none" if self.optional else "")
-        )
+        words += f" in {self.interval}" if self.interval else ""
+        return words + (" or none" if self.optional else "")
 
     @property
     def default_metavar(self) -> str:
@@ -244,13 +208,7 @@ class Flag:
         if self.optional and text.lower() in NONE_WORDS:
             return None
         if self.base is bool:
-            return (
-                True
-                if text.lower() in TRUE_WORDS
-                else False
-                if text.lower() in FALSE_WORDS
-                else text
-            )
+            return BOOLEANS.get(text.lower(), text)
         return self.base(text)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fctncalling.algorithms.config.config_fields import field
+from fctncalling.algorithms.config.config_fields import setting
 from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS
 from fctncalling.envs.prompting.compact import PROMPT_STYLES
 from fctncalling.envs.rewards import QUESTION_COST
@@ -55,7 +55,7 @@ ENV_DEFAULTS: dict[str, dict[str, Any]] = {
 class RunConfig:
     """Settings outside the learning algorithm: environments, tools, logs and rollout workers."""
 
-    handler: str = field(
+    handler: str = setting(
         "auto",
         "How calls are written; auto: BFCL's form of the task's language. One of "
         + ", ".join((*HANDLERS, *TEXT_HANDLERS))
@@ -63,76 +63,76 @@ class RunConfig:
         group="environments and tools",
         metavar="NAME",
     )
-    prompt_style: str = field(
+    prompt_style: str = setting(
         "bfcl",
         "How functions stand in the prompt of a model whose chat template takes no tools: bfcl, as "
         "JSON as BFCL shows them, or compact, as signatures in a fifth to a half of the tokens.",
         choices=PROMPT_STYLES,
     )
-    chat_template: str | None = field(
+    chat_template: str | None = setting(
         None, "File with a chat template; none: the tokenizer's own.", metavar="FILE"
     )
-    no_doctor: bool = field(
+    no_doctor: bool = setting(
         False,
         "Whether a run starts though chat template or tokenizer would spoil it (doctor --model "
         "tells how).",
     )
-    corrective_feedback: bool = field(
+    corrective_feedback: bool = setting(
         False,
         "Whether a wrong call's result goes on to say what to mend, in evaluations too; verdicts "
         "stay the same.",
     )
-    team: str | None = field(
+    team: str | None = setting(
         None,
         "Roles of --env_name team: a JSON or YAML file, or one of "
         + ", ".join(BUILT_IN_TEAMS)
         + "; none: parcels, and planner_caller with --dataset_path.",
         metavar="FILE",
     )
-    prompt_path: str | None = field(
+    prompt_path: str | None = setting(
         None,
         "File whose text stands before every question (calculator, python_math, tool_text); none: "
         "nothing.",
     )
-    user: str | None = field(
+    user: str | None = setting(
         None,
         "Who answers a message that calls nothing: "
         f"{NAMES}, hf:FOLDER; none: rule in tasks made for questions, else the task's script.",
         metavar="NAME",
     )
-    question_cost: float = field(
+    question_cost: float = setting(
         QUESTION_COST,
         "Price of a question with --env_name clarify, where right calls pay 1.",
         interval="[0, inf)",
     )
-    tools: str | None = field(
+    tools: str | None = setting(
         None,
         "Stateful classes of your own, by the names that tasks involve them by; several parted by "
         "blanks.",
         metavar="NAME=MODULE:CLASS",
         many=True,
     )
-    allow_task_tools: bool = field(
+    allow_task_tools: bool = setting(
         False,
         "Whether classes that a task file names by their path are imported, which runs their "
         "modules' code.",
     )
-    enable_tool_use: bool = field(
+    enable_tool_use: bool = setting(
         False,
         "Whether a confined Python executor and a calculator are offered beside the tasks' own "
         "functions.",
     )
-    num_tool_executors: int | None = field(
+    num_tool_executors: int | None = setting(
         None,
         "Snippets that run at once; none: the configuration's, or one a core.",
         interval="[1, inf)",
     )
-    tool_config_path: str | None = field(
+    tool_config_path: str | None = setting(
         None,
         "JSON file with tools, execution and security, as OpenRLHF's tool use has it; none: the "
         "defaults.",
     )
-    mcp: str | None = field(
+    mcp: str | None = setting(
         None,
         "MCP servers whose tools are offered next to the functions of every task whose calls are "
         "executed; PREFIX=COMMAND puts a prefix before their names; several parted by blanks.",
@@ -140,12 +140,12 @@ class RunConfig:
         many=True,
         separator="\n",
     )
-    mcp_timeout_s: float = field(
+    mcp_timeout_s: float = setting(
         TIMEOUT_S,
         "Longest call of an MCP server's tool, in seconds, after which its episode is invalid.",
         interval="(0, inf)",
     )
-    agent_command: str | None = field(
+    agent_command: str | None = setting(
         None,
         "Command of an agent that plays the episodes in place of environments, through an "
         "OpenAI-compatible server in this process; it is started once and gets a JSON line an "
@@ -153,19 +153,19 @@ class RunConfig:
         group="agents outside",
         metavar="COMMAND",
     )
-    agent_per_episode: bool = field(
+    agent_per_episode: bool = setting(
         False,
         "Whether --agent_command is started anew for each episode, which it finds in "
         "OPENAI_BASE_URL, OPENAI_API_KEY and FCTNCALLING_TASK.",
     )
-    agent_timeout_s: float = field(
+    agent_timeout_s: float = setting(
         300.0,
         "Seconds that the agent has for an episode from its first request, after which it is "
         "invalid.",
         interval="(0, inf)",
         metavar="S",
     )
-    plan: str = field(
+    plan: str = setting(
         "off",
         "Print what the run needs in memory, by these flags and on this device, whether that is "
         "there, the largest microbatch that fits and what to change; no weights are loaded and "
@@ -174,67 +174,67 @@ class RunConfig:
         const="text",
         group="memory plan",
     )
-    tensorboard: bool = field(
+    tensorboard: bool = setting(
         True, "Whether tensorboard events are written, where it is installed.", group="logs"
     )
-    wandb: str = field(
+    wandb: str = setting(
         "off",
         "Whether curves go to wandb, which the user installs; offline: for wandb sync later.",
         choices=("off", "online", "offline"),
     )
-    num_rollout_workers: int = field(
+    num_rollout_workers: int = setting(
         0,
         "Ray workers that play the episodes, on any machines of a cluster; 0: those who learn "
         "play.",
         interval="[0, inf)",
         group="rollout workers and vLLM",
     )
-    ray_address: str | None = field(
+    ray_address: str | None = setting(
         None,
         "Ray cluster to join, host:port, or auto for the one this machine is in; none: one of this "
         "machine alone.",
     )
-    rollout_worker_gpus: float = field(
+    rollout_worker_gpus: float = setting(
         0.0, "GPUs that each Ray worker takes; a fraction shares one.", interval="[0, inf)"
     )
-    vllm_url: str | None = field(
+    vllm_url: str | None = setting(
         None,
         "Addresses of the vLLM servers of --rollout_engine vllm, such as http://localhost:8000; "
         "requests are spread over them, and one that fails is left out until it answers again.",
         metavar="URL",
         many=True,
     )
-    vllm_adapter_dir: str | None = field(
+    vllm_adapter_dir: str | None = setting(
         None,
         "Folder that this process and the vLLM servers all see, for versions of the adapter, or of "
         "all weights; none: adapters in the run's own results folder.",
     )
-    vllm_logprob_tolerance: float | None = field(
+    vllm_logprob_tolerance: float | None = setting(
         None,
         "Nats a token by which a vLLM server's log-probabilities of a fixed text may differ from "
         "training's after it was given all weights; none: 1e-5 where passes compute in float32, "
         "0.05 in bfloat16.",
         interval="(0, inf)",
     )
-    vllm_patience_s: float = field(
+    vllm_patience_s: float = setting(
         600.0,
         "Seconds that all vLLM servers may be away before the run is saved and ends.",
         interval="(0, inf)",
         metavar="S",
     )
-    profile: bool = field(
+    profile: bool = setting(
         False,
         "Whether profile/ gets a torch profiler trace of the second update, and a table of where "
         "time goes.",
         group="logs",
     )
-    log_episodes_interval: int = field(
+    log_episodes_interval: int = setting(
         10,
         "Updates between two whose training episodes are written out, first and last always; 0: "
         "none.",
         interval="[0, inf)",
     )
-    log_tokens_interval: int | None = field(
+    log_tokens_interval: int | None = setting(
         None,
         "Updates between two token files (tokens/update_N.npz: mask, log-probabilities, values, "
         "advantages of every token), whose episodes are written out too; none: as "
