@@ -61,10 +61,15 @@ class TokenBlock(NamedTuple):
         if self.longest == 1:
             return self
         number = torch.arange(len(self.chosen), device=self.chosen.device)
-        places = {"place": number, "offset": number * 0, "ends": number}
-        at, columns = self.positions[self.ends], self.columns[self.ends]
         return self._replace(
-            positions=at, rows=self.chosen, columns=columns, longest=1, fresh=False, **places
+            positions=self.positions[self.ends],
+            rows=self.chosen,
+            columns=self.columns[self.ends],
+            place=number,
+            offset=number * 0,
+            ends=number,
+            longest=1,
+            fresh=False,
         )
 
     def padded(self, states: Tensor) -> Tensor:
@@ -241,12 +246,13 @@ class KVCache:
             read = self._products(layer, block, self._grouped(block, queries), mask)
             return self._ungrouped(block, read)
         if mask is None:
-            kept = tuple(block.padded(states).transpose(1, 2) for states in (keys, values))
+            keys, values = (block.padded(states).transpose(1, 2) for states in (keys, values))
         else:
-            kept = self._columns(layer, block)
+            keys, values = self._columns(layer, block)
         read = F.scaled_dot_product_attention(
             block.padded(queries).transpose(1, 2),
-            *kept,
+            keys,
+            values,
             attn_mask=mask,
             is_causal=mask is None,
             enable_gqa=queries.shape[1] != self.keys.shape[2],

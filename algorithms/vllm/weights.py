@@ -25,37 +25,50 @@ from fctncalling.algorithms.vllm.client import Completion, MissingModelError, Vl
 from fctncalling.algorithms.vllm.servers import VllmServers
 
 
-class WeightsVersion(NamedTuple):
-    """Weights of one update, with log-probabilities of a fixed text for checking a server."""
+class Version(NamedTuple):
+    """Published weights of one update."""
 
     number: int
     name: str
     folder: Path
-    text: tuple[int, ...]  # token ids
-    logprobs: tuple[float, ...]  # of all of them but the first, by training's forward
+    # of whole weights: a fixed text, for checking a server
+    text: tuple[int, ...] = ()  # token ids
+    logprobs: tuple[float, ...] = ()  # of all of them but the first, by training's forward
 
 
-class PublishedWeights:
-    """Writes versions below `folder`, which the servers read too, and has them loaded.
+class PublishedVersions:
+    """Versions below `folder`, which the servers read too, and has them served."""
+
+    def __init__(self, servers: VllmServers, folder: Path) -> None:
+        self.servers = servers
+        self.folder = folder.resolve()
+        # of this process: a resumed run goes over the same numbers with other weights
+        self._run = uuid4().hex[:8]
+        self._versions: list[Version] = []
+
+    @property
+    def versions(self) -> list[Version]:
+        """Versions served now, oldest first."""
+        return list(self._versions)
+
+    def adopt(self, versions: Sequence[Version]) -> None:
+        """Serve these versions, which a process has written."""
+        self._versions = list(versions)
+
+
+class PublishedWeights(PublishedVersions):
+    """Whole weights: the newest version is loaded into the servers.
 
     tolerance: mean absolute difference, in nats, between the server's log-probabilities of the
     fixed text and training's, above which a server is refused.
     """
 
     def __init__(self, servers: VllmServers, folder: Path, *, tolerance: float) -> None:
-        self.servers = servers
-        self.folder = folder.resolve()
+        super().__init__(servers, folder)
         self.tolerance = tolerance
-        self._run = uuid4().hex[:8]
-        self._versions: list[WeightsVersion] = []  # one, the newest
         self._loaded: dict[str, str] = {}  # a server's address -> what it calls its weights
         self._models: dict[str, str] = {}  # a server's address -> the name of its model
         servers.publication = self
-
-    @property
-    def versions(self) -> list[WeightsVersion]:
-        """Versions served now: none before the first, then the newest."""
-        return list(self._versions)
 
     def new_folder(self, number: int) -> Path:
         """Return the folder to write the weights after `number` updates to, for `publish`."""
@@ -75,15 +88,11 @@ class PublishedWeights:
         final = self.folder / name
         written.rename(final)
         old = self._versions
-        version = WeightsVersion(number, name, final, tuple(text), tuple(logprobs))
+        version = Version(number, name, final, tuple(text), tuple(logprobs))
         self.servers.update(lambda: self.adopt([version]))
         for each in old:
             shutil.rmtree(each.folder, ignore_errors=True)
         return name
-
-    def adopt(self, versions: Sequence[WeightsVersion]) -> None:
-        """Serve this version, which a process has written."""
-        self._versions = list(versions)
 
     def prepare(self, client: VllmClient) -> None:
         """Load the newest version into a server that lacks it, and compare log-probabilities."""
@@ -131,7 +140,7 @@ class PublishedWeights:
         self._loaded[client.url] = found
         return found
 
-    def _check_logprobs(self, client: VllmClient, version: WeightsVersion) -> None:
+    def _check_logprobs(self, client: VllmClient, version: Version) -> None:
         """Raise RolloutError if the server's log-probabilities of a fixed text differ from ours."""
         served = client.prompt_logprobs(self._models[client.url], version.text)
         pairs = list(zip(served, version.logprobs, strict=True))
@@ -225,32 +234,12 @@ def _layer_of(name: str) -> str:
 NUM_SERVED = 2  # requests with the previous version may still be under way
 
 
-class Version(NamedTuple):
-    """Published adapter of one update."""
-
-    number: int
-    name: str
-    folder: Path
-
-
-class PublishedAdapters:
-    """Writes versions below `folder`, which the servers read too, and has them served.
-
-    The last `NUM_SERVED` of them stay.
-    """
+class PublishedAdapters(PublishedVersions):
+    """Adapters: the last `NUM_SERVED` versions are served."""
 
     def __init__(self, servers: VllmServers, folder: Path) -> None:
-        self.servers = servers
-        self.folder = folder.resolve()
-        # of this process: a resumed run goes over the same numbers with other weights
-        self._run = uuid4().hex[:8]
-        self._versions: list[Version] = []
+        super().__init__(servers, folder)
         servers.publication = self
-
-    @property
-    def versions(self) -> list[Version]:
-        """Versions served now, oldest first."""
-        return list(self._versions)
 
     def publish(self, adapters: Adapters, number: int) -> str:
         """Publish the current adapter unless it is already; return its name on the servers.
@@ -270,10 +259,6 @@ class PublishedAdapters:
         for old in dropped:
             self._drop(old)
         return name
-
-    def adopt(self, versions: Sequence[Version]) -> None:
-        """Serve these versions, which a process has written."""
-        self._versions = list(versions)
 
     def prepare(self, client: VllmClient) -> None:
         """Load the versions into a server; those that it has already stay."""

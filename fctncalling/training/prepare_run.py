@@ -15,10 +15,12 @@ from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.algorithms.run.logs import results_folder
+from fctncalling.algorithms.supervised import SupervisedLearner
 from fctncalling.laboratory import laboratory_part
 from fctncalling.training.announce import announce
+from fctncalling.training.demonstrations import load_demonstrations
 from fctncalling.training.load_policy import load_policy
-from fctncalling.training.resume import checkpoint_to_resume
+from fctncalling.training.resume import checkpoint_to_resume, stage_is_ahead
 from fctncalling.training.rollouts.choose_rollout import check_rollout, choose_rollout
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.run_log import open_log
@@ -27,11 +29,6 @@ from fctncalling.training.start_checks import (
     check_prompt_style,
     check_start,
     check_template,
-)
-from fctncalling.training.supervised import (
-    SupervisedLearner,
-    load_demonstrations,
-    stage_is_ahead,
 )
 from fctncalling.training.supervised_stage import progress_made
 from fctncalling.training.task_setup import TaskSetup, make_task_setup

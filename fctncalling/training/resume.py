@@ -5,12 +5,16 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.config.config_fields import format_value
 from fctncalling.training.announce import announce
+
+if TYPE_CHECKING:
+    from fctncalling.algorithms.supervised import SupervisedLearner
 
 # What saved weights and optimisers are made of: with another value of these they mean nothing.
 FIXED_SETTINGS = (
@@ -134,3 +138,25 @@ def _as_json(value: Any) -> Any:
 
 def _word(value: Any) -> str:
     return value if isinstance(value, str) else format_value(value)
+
+
+def stage_is_ahead(config: TrainConfig, checkpoint: Path | None) -> bool:
+    """Return whether a run still learns demonstrations: checkpoints of updates are past that."""
+    past = checkpoint is not None and checkpoint.resolve().name.startswith("update_")
+    return config.has_supervised_stage and not past
+
+
+def restored_learner(
+    learner: SupervisedLearner | None, state: Mapping[str, Any]
+) -> SupervisedLearner | None:
+    """Return the learner at the step of a checkpoint's state, None where that is past the stage.
+
+    ValueError where it does not fit.
+    """
+    saved = state.get("supervised")
+    if saved is None:
+        return None
+    if learner is None:
+        raise ValueError("it is amid supervised fine-tuning: --sft_tasks or --sft_episodes lacks")
+    learner.load_state(saved)
+    return learner

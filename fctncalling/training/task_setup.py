@@ -63,19 +63,10 @@ def make_toolbox(
     Raises SettingError naming the flag, and the file and key where it is the configuration's fault.
     """
     if enabled:
-        try:
-            config = _configured(num_executors, config_path)
-            tools = _tools(config, config_path)
-        except ConfigError as error:
-            raise SettingError(
-                f"--{'tool_config_path' if config_path else 'enable_tool_use'}: {error}"
-            ) from error
-        except SandboxUnavailable as error:
-            raise SettingError(f"--enable_tool_use: {error}") from error
-        max_calls = config.max_tools_per_generation or MAX_CALLS
-        return _box(
-            tools, mcp, mcp_timeout_s, num_processes=config.max_running, max_calls=max_calls
-        )
+        config, tools = _configured_tools(num_executors, config_path, "enable_tool_use")
+        limits = {"num_processes": config.max_running}
+        limits["max_calls"] = config.max_tools_per_generation or MAX_CALLS
+        return _box(tools, mcp, mcp_timeout_s, **limits)
     for name, value in (("num_tool_executors", num_executors), ("tool_config_path", config_path)):
         if value is not None:
             raise SettingError(f"--{name}: has no effect without --enable_tool_use")
@@ -103,24 +94,27 @@ def make_inline_toolbox(
     search; those that a configuration file enables, where there is one. Raises SettingError naming
     the flag.
     """
-    try:
-        config = _configured(num_executors, config_path)
-        tools = _tools(config, config_path)
-    except ConfigError as error:
-        raise SettingError(
-            f"--{'tool_config_path' if config_path else 'num_tool_executors'}: {error}"
-        ) from error
-    except SandboxUnavailable as error:
-        raise SettingError(f"--env_name: its tools need the Python executor: {error}") from error
+    needs = "env_name: its tools need the Python executor"
+    flag = "num_tool_executors"
+    config, tools = _configured_tools(num_executors, config_path, flag, needs)
     if config_path is None:
         with contextlib.suppress(MissingExtra):  # an extra: the other tools do without it
             tools.append(search_tool())
     return ToolBox(tools, num_processes=config.max_running), config.max_tools_per_generation
 
 
-def _configured(num_executors: int | None, config_path: str | None) -> ExecutorConfig:
-    config = ExecutorConfig() if config_path is None else load_config(config_path)
-    return config.with_keywords(num_executors=num_executors)
+def _configured_tools(
+    num_executors: int | None, config_path: str | None, flag: str, who: str = "enable_tool_use"
+) -> tuple[ExecutorConfig, list[Any]]:
+    """Return a configuration and the tools that it enables; SettingError naming the flag."""
+    try:
+        config = ExecutorConfig() if config_path is None else load_config(config_path)
+        config = config.with_keywords(num_executors=num_executors)
+        return config, _tools(config, config_path)
+    except ConfigError as error:
+        raise SettingError(f"--{'tool_config_path' if config_path else flag}: {error}") from error
+    except SandboxUnavailable as error:
+        raise SettingError(f"--{who}: {error}") from error
 
 
 def _tools(config: ExecutorConfig, config_path: str | None) -> list[Any]:
@@ -177,7 +171,6 @@ def make_task_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
 
 def _function_calling_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
     """Return FunctionCallingEnvs on BFCL tasks; all of them share one ToolBox."""
-    from fctncalling.algorithms.rollout.task_sampler import Candidate
     from fctncalling.envs.function_calling import FunctionCallingEnv
 
     tools = make_toolbox(
@@ -209,12 +202,9 @@ def _function_calling_setup(config: TrainConfig, run_config: RunConfig) -> TaskS
             user=user,
         )
 
-    candidates = [
-        Candidate(task.id, task.category, len(task.question), task.difficulty) for task in training
-    ]
     ids = [task.id for task in held_out]
     make_env = partial(make_env_over, tasks)
-    return TaskSetup(make_env, candidates, ids, make_env_over, training, held_out)
+    return TaskSetup(make_env, _candidates(training), ids, make_env_over, training, held_out)
 
 
 def _check_names(tools: ToolBox | None, classes: dict[str, Any], tasks: Sequence[Task]) -> None:
@@ -243,18 +233,20 @@ def _user(name: str | None, seed: int) -> User | None:
 
 def _team_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
     """Return TeamEnvs, on BFCL tasks where a file of them is given."""
-    from fctncalling.algorithms.rollout.task_sampler import Candidate
-
     if config.dataset_path is None:
         training, held_out = parcels_of_run(config)
     else:
         training, held_out = _checked_tasks(config, run_config, ())
     tasks = tuple({task.id: task for task in (*training, *held_out)}.values())
-    candidates = [
-        Candidate(task.id, task.category, len(task.question), task.difficulty) for task in training
-    ]
     ids = [task.id for task in held_out]
-    return TaskSetup(team_envs(config, run_config, tasks), candidates, ids)
+    return TaskSetup(team_envs(config, run_config, tasks), _candidates(training), ids)
+
+
+def _candidates(tasks: Sequence[Task]) -> list[Candidate]:
+    """Return training tasks as the sampler draws them."""
+    from fctncalling.algorithms.rollout.task_sampler import Candidate
+
+    return [Candidate(it.id, it.category, len(it.question), it.difficulty) for it in tasks]
 
 
 def _registered_setup(config: TrainConfig) -> TaskSetup:

@@ -33,10 +33,11 @@ from fctncalling.algorithms.run.evaluation import Evaluation
 from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.algorithms.run.logs import RunLog
 from fctncalling.algorithms.run.update_log import UpdateLog
+from fctncalling.algorithms.supervised import SupervisedLearner
 from fctncalling.algorithms.supervised.critic_fit import CriticSamples, critic_samples, fit_critic
 from fctncalling.evaluation.pass_at_k import evaluation_uncertainty
 from fctncalling.training.counters import Counters, adapted_config, update_adaptive_settings
-from fctncalling.training.resume import misfit
+from fctncalling.training.resume import misfit, restored_learner
 from fctncalling.training.rollouts.rollout_backends import (
     OnEpisode,
     Rollout,
@@ -50,7 +51,6 @@ from fctncalling.training.rollouts.round_planner import (
     derive_seed,
     evaluation_rounds,
 )
-from fctncalling.training.supervised import SupervisedLearner, restored_learner
 
 logger = logging.getLogger(__name__)
 REPEATED = 10  # of so many updates in a row without a signal one is told

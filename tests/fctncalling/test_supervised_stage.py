@@ -20,7 +20,7 @@ from fctncalling.algorithms.supervised import SupervisedLearner
 from fctncalling.cli.train import main
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.training.supervised.demonstrations import play_ground_truths
+from fctncalling.training.demonstrations import play_ground_truths
 
 FLAGS = {
     "num_updates": 1,

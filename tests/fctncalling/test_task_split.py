@@ -13,8 +13,8 @@ from transformers import AutoTokenizer
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.data.bfcl import embedded_path
+from fctncalling.training.demonstrations import load_demonstrations
 from fctncalling.training.run_config import RunConfig
-from fctncalling.training.supervised.demonstrations import load_demonstrations
 from fctncalling.training.task_setup import make_task_setup
 
 

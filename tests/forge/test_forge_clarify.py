@@ -47,7 +47,7 @@ from fctncalling.lab.forge.single_turn.frames import ParameterFrame
 from fctncalling.lab.forge.single_turn.made_functions import MadeParameter
 from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue, ValueKind
 from fctncalling.lab.lint.lint_rules import lint_task
-from fctncalling.training.supervised.demonstrations import demonstrate
+from fctncalling.training.demonstrations import demonstrate
 
 NUM_TASKS = 100
 

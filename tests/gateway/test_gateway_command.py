@@ -18,7 +18,7 @@ from tiny_models import CHATML, save_tiny, tiny_tokenizer
 from transformers import AutoModelForCausalLM
 
 from fctncalling.cli.evaluate import main
-from fctncalling.training.supervised.demonstrations import successful_episodes
+from fctncalling.training.demonstrations import successful_episodes
 
 ASK = {"role": "user", "content": "Please create a ticket called laptop with priority 3."}
 

@@ -19,7 +19,7 @@ import torch
 
 from fctncalling.algorithms.policy.head_padding import pad_heads
 from fctncalling.algorithms.vllm.client import VllmClient
-from fctncalling.algorithms.vllm.weights import PublishedWeights, WeightsVersion
+from fctncalling.algorithms.vllm.weights import PublishedWeights, Version
 from fctncalling.cli.train import main
 from fctncalling.data.bfcl import embedded_path
 
@@ -66,7 +66,7 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, float, float
     made: list[tuple[str, int, float, float]] = []
     check = PublishedWeights._check_logprobs
 
-    def noted(self: PublishedWeights, client: VllmClient, version: WeightsVersion) -> None:
+    def noted(self: PublishedWeights, client: VllmClient, version: Version) -> None:
         served = torch.tensor(client.prompt_logprobs("base", version.text), dtype=torch.float64)
         off = (served - torch.tensor(version.logprobs, dtype=torch.float64)).abs()
         made.append((client.url, version.number, float(off.mean()), float(off.max())))
