@@ -121,9 +121,11 @@ class TablePolicy(nn.Module):
         self.rows = {tuple(row): number for number, row in enumerate(rows)}
         self.table = nn.Parameter(torch.full((len(rows), max(map(len, rows))), -1.0))
 
-    def forward(self, ids: Tensor, mask: Tensor, acted: Tensor, *_: Any, **__: Any) -> TokenOutputs:
+    def forward(
+        self, ids: Tensor, attention_mask: Tensor, acted: Tensor, *_: Any, **__: Any
+    ) -> TokenOutputs:
         numbers = []
-        for row, length in zip(ids.tolist(), mask.sum(1).tolist(), strict=True):
+        for row, length in zip(ids.tolist(), attention_mask.sum(1).tolist(), strict=True):
             found = [n for whole, n in self.rows.items() if whole[:length] == tuple(row[:length])]
             numbers.append(found[0])
         logprobs = self.table[torch.tensor(numbers)][:, : ids.shape[1]][acted]
