@@ -105,7 +105,7 @@ TOGETHER = {  # [all]: what one environment can hold
     "repair": ["json-repair>=0.50"],  # lenient modes of handlers whose form is JSON
     "openai": HTTP,  # fctncalling run --agent openai:...
     "math": ["sympy>=1.12"],
-    "multi-agent": ["pettingzoo>=1.25"],  # fctncalling.envs.team_aec
+    "multi-agent": ["pettingzoo>=1.25"],  # fctncalling.lab.integrations.pettingzoo
     "mcp": ["mcp>=1.24,<3"],  # tools=["mcp:..."], --mcp; serve-mcp takes 2
     "api": ["pyyaml>=6"],  # OpenAPI documents in YAML
     "gguf": ["gguf>=0.10"],  # import-model, --model_name_or_path FILE.gguf

@@ -174,7 +174,7 @@ def _canaries(names: Sequence[str], scores: dict[str, Any]) -> Iterator[str]:
 
 def measured(data_dir: Path) -> dict[str, Any]:
     """Return the canaries' scores on the official files of a folder."""
-    from fctncalling.evaluation.canary_policies import policies
+    from fctncalling.lab.canaries.canary_policies import policies
     from fctncalling.lab.canaries.command import limited, play_all
 
     scores = {}

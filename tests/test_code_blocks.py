@@ -31,7 +31,7 @@ BLOCKS = [
 def test_a_python_block_runs(
     block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: SharedFolder
 ) -> None:
-    if "team_aec" in block:
+    if "pettingzoo" in block:
         pytest.importorskip("pettingzoo")  # an extra
     monkeypatch.chdir(tmp_path)
     if official := re.search(r"BFCL_v4_\w+\.json", block):

@@ -188,11 +188,6 @@ class ToolSession:
             for name, tool in tools.items()
         }
 
-    @property
-    def function_names(self) -> tuple[str, ...]:
-        """Names of all functions that can be called, in the order of their classes."""
-        return tuple(self._class_of)
-
     def known(self, name: str) -> bool:
         """Whether a function of this name can be called."""
         return name in self._class_of

@@ -20,7 +20,7 @@ from fctncalling.algorithms.rollout.collect import collect
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
 from fctncalling.evaluation.agents.agent import PolicyPlayer
-from fctncalling.evaluation.canary_policies import DONE, PolicyInput, oracle
+from fctncalling.evaluation.scripted_policies import DONE, PolicyInput, oracle
 from fctncalling.training.announce import announce, is_first_process
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_setup import TaskSetup, check_tasks

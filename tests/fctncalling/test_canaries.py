@@ -16,16 +16,13 @@ import evaluate_fctncalling
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs.judging.oracle import oracle_calls, written_call
 from fctncalling.envs.prompting.task_prompt import openai_tool
-from fctncalling.evaluation.canary_policies import (
+from fctncalling.evaluation.scripted_policies import PolicyInput, noop, oracle, placeholder
+from fctncalling.lab.canaries.canary_policies import (
     HistoryBlind,
-    PolicyInput,
     _occurs,
     always_call,
     echo,
     first_function,
-    noop,
-    oracle,
-    placeholder,
     policies,
 )
 from fctncalling.lab.canaries.command import limited, play, play_all, table

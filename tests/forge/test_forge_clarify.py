@@ -24,8 +24,9 @@ from fctncalling.envs.rewards import ClarifyReward
 from fctncalling.envs.users.rule_user import REGISTERS
 from fctncalling.evaluation.accepted_answers import render_calls
 from fctncalling.evaluation.agents.agent import PolicyPlayer
-from fctncalling.evaluation.canary_policies import DONE, placeholder, policies
 from fctncalling.evaluation.episode_log import play_episode
+from fctncalling.evaluation.scripted_policies import DONE, placeholder
+from fctncalling.lab.canaries.canary_policies import policies
 from fctncalling.lab.canaries.command import play_all
 from fctncalling.lab.forge import command as forge_command
 from fctncalling.lab.forge.clarify import clarify_entry

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from forge_sample_plans import sample_plans
+from probed_moves import learn
 
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
@@ -25,12 +26,11 @@ from fctncalling.lab.forge.multi_turn import (
 )
 from fctncalling.lab.forge.multi_turn.criticality import traps
 from fctncalling.lab.forge.multi_turn.dials import CRITICAL_DIALS
-from fctncalling.lab.forge.multi_turn.entries import bare_task, bare_texts, call_text, plain
+from fctncalling.lab.forge.multi_turn.entries import call_text, plain
 from fctncalling.lab.forge.multi_turn.fidelity import dependencies, divergence, measure
 from fctncalling.lab.forge.multi_turn.knowledge import is_refusal
 from fctncalling.lab.forge.multi_turn.make_plans import difficulty
 from fctncalling.lab.forge.multi_turn.moves import TABLE, moves
-from fctncalling.lab.forge.multi_turn.probing import learn
 from fctncalling.lab.forge.multi_turn.proof import AMBIGUOUS, Proof, prove, still_shown
 from fctncalling.lab.forge.multi_turn_entry import multi_turn_entry
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
@@ -38,6 +38,39 @@ from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
 OFFICIAL = Path(os.environ.get("FCTNCALLING_SHARED", "../shared")) / "bfcl/data"
 SUM = {name: Value("number", value, "said_now", said=value) for name, value in (("a", 2), ("b", 3))}
 SHORT = ("multi_turn_base", "multi_turn_miss_func", "multi_turn_miss_param")
+
+
+def bare_texts(plan: Plan) -> list[str]:
+    """Return what each turn must say and nothing else: the values, for measures without words."""
+    texts = []
+    for turn in plan.turns:
+        said: list[str] = []
+        for number, call in enumerate(turn.requested):
+            for name, value in call.arguments.items():
+                if (number, name) == turn.blank and turn.role == "request_without_value":
+                    continue
+                if turn.role == "missing_value" and (number, name) != turn.blank:
+                    continue
+                if value.said is not None:
+                    said.append(str(value.said))
+                elif value.provenance == "flag" and value.kind in ("ignition_mode", "brake_mode"):
+                    said.append(value.value)
+        texts.append("; ".join(said) or "-")
+    return texts
+
+
+def bare_task(plan: Plan) -> Task:
+    """Return a plan as a task whose texts are bare values, without function docs."""
+    entry = task_entry(plan, bare_texts(plan), plan.seed)
+    return Task(
+        entry["id"],
+        "multi_turn_base" if plan.variant == "irrelevance" else f"multi_turn_{plan.variant}",
+        entry["question"],
+        ground_truth=entry["ground_truth"],
+        initial_config=entry["initial_config"],
+        involved_classes=entry["involved_classes"],
+        missed_functions=plan.missed_functions,
+    )
 
 
 def calls_of(plan: Plan) -> list[PlannedCall]:

@@ -24,7 +24,7 @@ def test_pettingzoos_tests_pass_where_it_is_installed_apart() -> None:
     if not INSTALLED_APART.exists():
         pytest.skip("FCTNCALLING_PETTINGZOO names no environment with pettingzoo")
     command = [INSTALLED_APART, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    command += [__file__, "tests/test_code_blocks.py", "-k", "team_aec or team.md"]
+    command += [__file__, "tests/test_code_blocks.py", "-k", "pettingzoo or team.md"]
     command += ["-m", "not prove", "-rs"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2])
     assert done.returncode == 0, done.stdout + done.stderr
@@ -35,7 +35,7 @@ def test_pettingzoos_api_seed_and_render_tests_pass() -> None:
     pytest.importorskip("pettingzoo")
     from pettingzoo.test import api_test, render_test, seed_test
 
-    from fctncalling.envs.team_aec import TeamAECEnv
+    from fctncalling.lab.integrations.pettingzoo import TeamAECEnv
 
     for team in ("parcels", "parcels_alone"):
         with warnings.catch_warnings():
@@ -47,7 +47,7 @@ def test_pettingzoos_api_seed_and_render_tests_pass() -> None:
 
 def test_a_person_sees_the_conversation_printed(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("pettingzoo")
-    from fctncalling.envs.team_aec import TeamAECEnv
+    from fctncalling.lab.integrations.pettingzoo import TeamAECEnv
 
     texts: list[str | None] = []
     for mode in ("ansi", "human"):
@@ -62,7 +62,7 @@ def test_a_person_sees_the_conversation_printed(capsys: pytest.CaptureFixture[st
 
 def test_rewards_of_all_agents_follow_the_gymnasium_view() -> None:
     pytest.importorskip("pettingzoo")
-    from fctncalling.envs.team_aec import TeamAECEnv
+    from fctncalling.lab.integrations.pettingzoo import TeamAECEnv
 
     env = TeamAECEnv()
     for task in env.env.tasks[:5]:
@@ -85,7 +85,7 @@ def test_without_pettingzoo_the_extra_is_named() -> None:
     code = (
         "import sys; sys.modules['pettingzoo'] = None\n"
         "from fctncalling.envs.errors import MissingExtra\n"
-        "try: import fctncalling.envs.team_aec\n"
+        "try: import fctncalling.lab.integrations.pettingzoo\n"
         "except MissingExtra as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -16,7 +16,7 @@ from fctncalling.envs import judge
 from fctncalling.envs.dialogue import Dialogue
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.rewards import ClarifyReward
-from fctncalling.evaluation.canary_policies import policies
+from fctncalling.lab.canaries.canary_policies import policies
 from fctncalling.lab.canaries.command import play_all
 from fctncalling.lab.embedded.clarify_tasks import SPLITS, clarify_entries
 from fctncalling.lab.lint.lint_rules import lint_task

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from fctncalling.data.types import Call, Episode, Task
 from fctncalling.envs.handlers import get_handler
-from fctncalling.evaluation.canary_policies import (
+from fctncalling.evaluation.scripted_policies import (
     DONE,
     Policy,
     PolicyInput,

@@ -32,8 +32,9 @@ from fctncalling.envs.judging.strict import strict_verdict
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.user_tools import ToolsArgument
 from fctncalling.evaluation.agents.agent import PolicyPlayer
-from fctncalling.evaluation.canary_policies import Policy, policies
 from fctncalling.evaluation.episode_log import play_episode
+from fctncalling.evaluation.scripted_policies import Policy
+from fctncalling.lab.canaries.canary_policies import policies
 from fctncalling.lab.lint.lint_rules import official_fault
 
 Rates = dict[

@@ -14,7 +14,7 @@ from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.prompting.task_prompt import JSON_TYPES
 from fctncalling.evaluation.agents.agent import PolicyPlayer
-from fctncalling.evaluation.canary_policies import DONE, oracle
+from fctncalling.evaluation.scripted_policies import DONE, oracle
 from fctncalling.lab.doctor.finding import HealthCheck, fault, note, sound, unchecked
 
 NUM_LONGEST = 6

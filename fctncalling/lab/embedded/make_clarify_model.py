@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from fctncalling.checkers.clarify import missing_parameters, words_of
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.evaluation.canary_policies import question_about
+from fctncalling.evaluation.scripted_policies import question_about
 from fctncalling.lab.embedded.clarify_tasks import clarify_entries
 from fctncalling.lab.embedded.make_tasks import EMBEDDED
 from fctncalling.lab.embedded.model_maker import (

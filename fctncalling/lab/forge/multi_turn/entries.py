@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fctncalling.data.types import Task
 from fctncalling.envs.python_source.plain_calls import PlainCall
 from fctncalling.envs.python_source.render import render_call
 from fctncalling.lab.forge.plan import Plan, PlannedCall
@@ -57,36 +56,3 @@ def _own(value: Any) -> Any:
     if isinstance(value, list):
         return [_own(each) for each in value]
     return dict(value) if isinstance(value, dict) else value
-
-
-def bare_texts(plan: Plan) -> list[str]:
-    """Return what each turn must say and nothing else: the values, for measures without words."""
-    texts = []
-    for turn in plan.turns:
-        said: list[str] = []
-        for number, call in enumerate(turn.requested):
-            for name, value in call.arguments.items():
-                if (number, name) == turn.blank and turn.role == "request_without_value":
-                    continue
-                if turn.role == "missing_value" and (number, name) != turn.blank:
-                    continue
-                if value.said is not None:
-                    said.append(str(value.said))
-                elif value.provenance == "flag" and value.kind in ("ignition_mode", "brake_mode"):
-                    said.append(value.value)
-        texts.append("; ".join(said) or "-")
-    return texts
-
-
-def bare_task(plan: Plan) -> Task:
-    """Return a plan as a task whose texts are bare values, without function docs."""
-    entry = task_entry(plan, bare_texts(plan), plan.seed)
-    return Task(
-        entry["id"],
-        "multi_turn_base" if plan.variant == "irrelevance" else f"multi_turn_{plan.variant}",
-        entry["question"],
-        ground_truth=entry["ground_truth"],
-        initial_config=entry["initial_config"],
-        involved_classes=entry["involved_classes"],
-        missed_functions=plan.missed_functions,
-    )

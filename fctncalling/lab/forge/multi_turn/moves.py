@@ -1,7 +1,7 @@
 """What each of BFCL's functions does: what cures its refusals, what kinds its results hold.
 
-`moves.json` is what `probing.py` learns from our own tools; measures (any number would do, so
-probing cannot tell them apart) are named here by hand.
+`moves.json` is what `tests/support/probed_moves.py` learns from our own tools; measures (any
+number would do, so probing cannot tell them apart) are named here by hand.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ CLASS_OF = {name: owner for owner, names in PARAMETER_KINDS.items() for name in 
 
 
 class Moves:
-    """A table of moves as `probing.learn` returns it."""
+    """A table of moves as `probed_moves.learn` returns it."""
 
     def __init__(self, learned: Mapping[str, Mapping[str, Any]]) -> None:
         self._learned = learned

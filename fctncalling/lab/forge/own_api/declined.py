@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import cache
 from random import Random
 from typing import NamedTuple
@@ -190,10 +189,3 @@ def _alike(api: AskableApi, one: str, other: str) -> bool:
         return False
     shapes = [{_shape(w, p) for p in w.kinds} for w in (api.words[one], api.words[other])]
     return bool(shapes[0] & shapes[1]) or api.words[one].noun == api.words[other].noun
-
-
-def outside_requests() -> Iterator[str]:
-    """Yield all requests from outside, for tests."""
-    for part in ("faq", "foreign"):
-        for row in _outside(part):
-            yield from row.requests

@@ -9,38 +9,25 @@ from __future__ import annotations
 import random
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from fctncalling.checkers.clarify import missing_parameters, words_of
+from fctncalling.checkers.clarify import missing_parameters
 from fctncalling.data.categories import CLARIFY
 from fctncalling.data.types import Call, Task
-from fctncalling.envs.handlers.registry import get_handler, handler_for
 from fctncalling.envs.judging.oracle import oracle_calls
-from fctncalling.evaluation.accepted_answers import accepted_answer, render_calls
+from fctncalling.evaluation.scripted_policies import (
+    DONE,
+    Policy,
+    PolicyInput,
+    noop,
+    oracle,
+    placeholder_call,
+    question_about,
+    render,
+)
 
-DONE = "Done."
 _WORD = re.compile(r"\w+")
-
-
-class PolicyInput(NamedTuple):
-    """Input of a policy for its next message."""
-
-    task: Task
-    turn: int
-    step_in_turn: int  # 0 is the first message of the turn
-    user_text: str  # the newest user message
-    tools: Sequence[Mapping[str, Any]]  # OpenAI schemas offered now
-    instructions: str  # the system text
-    handler: str = ""  # how calls are written; none: as the task's language does
-
-
-Policy = Callable[[PolicyInput], str]
-
-
-def noop(_: PolicyInput) -> str:
-    """Say nothing."""
-    return ""
 
 
 def echo(situation: PolicyInput) -> str:
@@ -57,58 +44,7 @@ def always_call(situation: PolicyInput) -> str:
     """Call the first offered function in every message."""
     if not situation.tools:
         return DONE
-    return _render(situation, [placeholder_call(situation.tools[0])])
-
-
-def placeholder_call(tool: Mapping[str, Any]) -> Call:
-    """Return a call of an offered function, required arguments filled by their type."""
-    function = tool["function"]
-    properties = function["parameters"].get("properties", {})
-    required = function["parameters"].get("required", [])
-    return Call(function["name"], {key: placeholder(properties.get(key, {})) for key in required})
-
-
-def placeholder(schema: Mapping[str, Any]) -> Any:
-    """Return a value that fits a schema and says nothing.
-
-    Its default, the first of its enum, else an empty one.
-    """
-    if "default" in schema:
-        return schema["default"]
-    if schema.get("enum"):
-        return schema["enum"][0]
-    if schema.get("type") == "object":
-        return {
-            key: placeholder(schema.get("properties", {}).get(key, {}))
-            for key in schema.get("required", [])
-        }
-    return {"integer": 1, "number": 1.0, "boolean": True, "array": []}.get(
-        str(schema.get("type")), "value"
-    )
-
-
-def oracle(situation: PolicyInput) -> str:
-    """Play the ground truth; an agentic task's is its final message.
-
-    Raises ValueError if calls cannot be written.
-    """
-    task = situation.task
-    if task.kind == "agentic":
-        return str(task.ground_truth[0]) if task.ground_truth else DONE
-    asked = missing_parameters(task) if task.kind == "clarify" else ()
-    if situation.step_in_turn < len(asked):
-        return question_about(asked[situation.step_in_turn])
-    if situation.step_in_turn > len(asked):
-        return DONE
-    if (accepted := _accepted(situation)) is not None:
-        return accepted
-    turns = oracle_calls(task)
-    return _render(situation, turns[situation.turn]) if situation.turn < len(turns) else DONE
-
-
-def question_about(parameter: str) -> str:
-    """Return the question for the value of a parameter."""
-    return f"which {' '.join(words_of(parameter))}"
+    return render(situation, [placeholder_call(situation.tools[0])])
 
 
 def always_ask(situation: PolicyInput) -> str:
@@ -117,39 +53,12 @@ def always_ask(situation: PolicyInput) -> str:
     parameters = [name for doc in situation.task.functions for name in doc.parameters["properties"]]
     if situation.step_in_turn == 0:
         return question_about((*missing, *parameters)[0])
-    return _render(situation, oracle_calls(situation.task)[0])
+    return render(situation, oracle_calls(situation.task)[0])
 
 
 def never_ask(situation: PolicyInput) -> str:
     """Play the ground truth at once, its missing values guessed right; a clarify task's canary."""
-    return _render(situation, oracle_calls(situation.task)[0])
-
-
-def _accepted(situation: PolicyInput) -> str | None:
-    """Return an answer in BFCL's own form that passes: some truths do in one spelling only."""
-    task, handler = situation.task, situation.handler
-    if task.is_multi_turn or task.ground_truth is None or "prompt_variant" in task.extra:
-        return None
-    form = "tool_call" if handler == "tool_calls" else "prompting"
-    if handler not in ("", handler_for(task, form).name):
-        return None
-    return accepted_answer(task, form)
-
-
-class RandomCalls:
-    """Calls one offered function with placeholder arguments, or ends the turn, at even odds."""
-
-    def __init__(self, seed: str) -> None:
-        self._draw = random.Random(seed)
-
-    def __call__(self, situation: PolicyInput) -> str:
-        """Return the next message; what no call can say ends the turn."""
-        if not situation.tools or self._draw.random() < 0.5:
-            return DONE
-        try:
-            return _render(situation, [placeholder_call(self._draw.choice(situation.tools))])
-        except ValueError:
-            return DONE
+    return render(situation, oracle_calls(situation.task)[0])
 
 
 class HistoryBlind:
@@ -186,7 +95,7 @@ class HistoryBlind:
             self._guess_unknown_values(call, situation, words, draw)
             for call in _calls_of_turn(situation)
         ]
-        return _render(situation, guessed)
+        return render(situation, guessed)
 
     def _guess_unknown_values(
         self, call: Call, situation: PolicyInput, words: set[str], draw: random.Random
@@ -239,14 +148,6 @@ def _calls(task: Task) -> list[Call]:
 
 def _calls_of_turn(situation: PolicyInput) -> list[Call]:
     return oracle_calls(situation.task)[situation.turn]
-
-
-def _render(situation: PolicyInput, calls: Sequence[Call]) -> str:
-    if not calls:
-        return DONE
-    if situation.handler:
-        return get_handler(situation.handler).render(calls)
-    return render_calls(situation.task, calls)
 
 
 def policies(tasks: Sequence[Task], seed: int) -> dict[str, Policy]:

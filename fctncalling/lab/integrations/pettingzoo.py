@@ -17,8 +17,8 @@ try:
     from pettingzoo import AECEnv  # pyright: ignore[reportMissingImports]
 except ImportError as error:
     raise MissingExtra(
-        f"fctncalling.envs.team_aec needs the library pettingzoo, which cannot be imported "
-        f"({error}). Install it with `pip install 'fctncalling[multi-agent]'`."
+        f"{__name__} needs the library pettingzoo, which cannot be imported ({error}). Install it "
+        "with `pip install 'fctncalling[multi-agent]'`."
     ) from error
 
 
