@@ -15,9 +15,8 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Literal
 
-from fctncalling.checkers.math.expression import Tree, parse
+from fctncalling.checkers.math.expression import ExpressionError, Tree, parse
 from fctncalling.checkers.math.symbolic import SymbolicComparer
-from fctncalling.checkers.math.tokens import ExpressionError
 from fctncalling.data.types import Verdict
 
 Form = Literal["numeric", "symbolic", "aime"]

@@ -11,12 +11,13 @@ from itertools import combinations
 
 from fctncalling.checkers.math.answer import literal, number
 from fctncalling.checkers.math.canonical import canonical, is_unfinished, parts, subtrees
-from fctncalling.checkers.math.expression import Tree, parse
-from fctncalling.checkers.math.tokens import (
+from fctncalling.checkers.math.expression import (
     CONSTANTS,
     FUNCTIONS,
     GREEK,
     ExpressionError,
+    Tree,
+    parse,
     tokenize,
 )
 

@@ -9,7 +9,8 @@ from itertools import chain
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers.bfcl_fc_calls import BfclFunctionCalls
-from fctncalling.envs.handlers.bfcl_formats.variants import RETURN_HANDLERS, VariantCalls
+from fctncalling.envs.handlers.bfcl_formats.json_and_tagged import JsonReturn, TaggedPython
+from fctncalling.envs.handlers.bfcl_formats.xml import ConciseXml, VerboseXml
 from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS, DecodedAction, Handler
 from fctncalling.envs.handlers.inline import (
     HermesText,
@@ -28,8 +29,47 @@ from fctncalling.envs.handlers.json_calls import (
 )
 from fctncalling.envs.handlers.lenient import PREFIX, LenientCalls
 from fctncalling.envs.handlers.mistral_calls import MistralCalls
+from fctncalling.envs.handlers.python_calls import PythonCalls
 from fctncalling.envs.handlers.source.java_calls import JavaCalls
 from fctncalling.envs.handlers.source.javascript_calls import JavaScriptCalls
+
+# Handlers of format sensitivity's prompt configurations.
+
+RETURN_HANDLERS: dict[tuple[str, bool], Handler] = {
+    ("python", False): PythonCalls(),
+    ("python", True): TaggedPython(),
+    **{
+        (form.format, tagged): form(tagged=tagged)
+        for form in (JsonReturn, VerboseXml, ConciseXml)
+        for tagged in (False, True)
+    },
+}
+"""(BFCL's return format, whether it is tagged) -> the handler that reads and writes it."""
+
+
+class VariantCalls(Handler):
+    """Handler of a prompt variant's return format.
+
+    Its name is the variant's, which words the instructions.
+    """
+
+    def __init__(self, variant: PromptVariant) -> None:
+        self.variant = variant
+        self.name = str(variant)
+        self._form = RETURN_HANDLERS[variant.return_format, variant.tagged]
+
+    def recognises(self, text: str) -> bool:
+        """Whether the text looks as if it were meant in the return format."""
+        return self._form.recognises(text)
+
+    def decode_action(self, text: str) -> DecodedAction:
+        """Decode a text once; raises DecodeError."""
+        return self._form.decode_action(text)
+
+    def render(self, calls: Sequence[Call]) -> str:
+        """Return the canonical text of calls; ValueError for what the format cannot say."""
+        return self._form.render(calls)
+
 
 PROMPTING = RETURN_HANDLERS["python", False]
 FORMS_BY_KEYS: tuple[Handler, ...] = (

@@ -19,10 +19,9 @@ from fctncalling.checkers.math.answer import (
     numeric_equal,
     symbolic_equal,
 )
-from fctncalling.checkers.math.expression import parse
+from fctncalling.checkers.math.expression import ExpressionError, parse
 from fctncalling.checkers.math.restating import restates
 from fctncalling.checkers.math.symbolic import SymbolicComparer
-from fctncalling.checkers.math.tokens import ExpressionError
 
 
 @pytest.fixture(scope="module")

@@ -21,8 +21,7 @@ from fctncalling.data.json_stream import read_entries
 from fctncalling.data.types import Task
 from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.accepted_answers import accepted_answer
-from fctncalling.lab.forge.forge_categories import BFCL_CATEGORIES, LONG_CONTEXT
-from fctncalling.lab.forge.forge_run import ForgeRun, ForgeSettings
+from fctncalling.lab.forge.forge_run import BFCL_CATEGORIES, LONG_CONTEXT, ForgeRun, ForgeSettings
 from fctncalling.lab.forge.forged_entry import user_texts
 from fctncalling.lab.forge.multi_turn_entry import mentions_in_a_default_list
 from fctncalling.lab.forge.official_guard import OfficialGuard

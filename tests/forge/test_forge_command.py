@@ -14,8 +14,7 @@ from fctncalling.data.bfcl import load_tasks
 from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.accepted_answers import possible_texts
 from fctncalling.lab.forge import command as forge_command
-from fctncalling.lab.forge.forge_categories import FORGED_CATEGORIES
-from fctncalling.lab.forge.forge_run import REPEATED, ForgeRun, ForgeSettings
+from fctncalling.lab.forge.forge_run import FORGED_CATEGORIES, REPEATED, ForgeRun, ForgeSettings
 from fctncalling.lab.forge.forged_entry import user_texts
 from fctncalling.lab.forge.official_guard import (
     SHARED_CALLS,

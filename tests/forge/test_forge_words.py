@@ -25,8 +25,7 @@ from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
 from fctncalling.lab.forge.words import faults_of, user_texts
 from fctncalling.lab.forge.words.grammar import FORMS, Choice, FrameSlot, Sequence, gerund, sentence
 from fctncalling.lab.forge.words.literals import date_text, literal, parsed_date
-from fctncalling.lab.forge.words.persona import Persona
-from fctncalling.lab.forge.words.sentences import echoes, with_aim
+from fctncalling.lab.forge.words.sentences import Persona, echoes, with_aim
 from fctncalling.lab.forge.words.tables import frames, patterns
 from fctncalling.lab.forge.words.turn_check import says
 

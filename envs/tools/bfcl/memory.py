@@ -5,10 +5,107 @@ Their limits, their initial content, and what a model is shown of them.
 
 from __future__ import annotations
 
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 from fctncalling.envs.tools import bfcl_table
-from fctncalling.envs.tools.bfcl.memory_replay import Conversations, frozen
+
+# Replay of earlier conversations into a memory, as a simple note-taker would record them.
+#
+# BFCL has the tested model itself hold those conversations and keep notes, then asks its questions
+# in a new one. Where no such notes are given (as a `snapshot`), a scripted note-taker takes their
+# place: the same for every policy, without a model, within the memory's bounds. What a bound
+# refuses is lost, as it is for a model.
+
+Conversations = tuple[tuple[str, ...], ...]
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+_WORD = re.compile(r"[a-z]{4,}")
+_NAME_OR_NUMBER = re.compile(r"(?<=[\w,;:] )[A-Z][\w'-]+|\S*\d\S*|%|\$")
+_KEY_WORDS = 6
+_PREFIX = re.compile(r"[a-z]+")
+
+
+def frozen(conversations: Iterable[Iterable[str]]) -> Conversations:
+    """Return conversations as tuples, so that what is made of them is made once."""
+    return tuple(tuple(texts) for texts in conversations)
+
+
+@lru_cache(maxsize=16)
+def notes(conversations: Conversations, max_notes: int, max_chars: int) -> tuple[str, ...]:
+    """Return all messages as notes of at most `max_chars` characters, cut between sentences.
+
+    A note begins anew with each conversation, or, where that makes more than `max_notes`, only
+    where one is full.
+    """
+    apart = [note for texts in conversations for note in _packed(_sentences(texts), max_chars)]
+    if len(apart) <= max_notes:
+        return tuple(apart)
+    return tuple(
+        _packed([each for texts in conversations for each in _sentences(texts)], max_chars)
+    )
+
+
+@lru_cache(maxsize=16)
+def keys(texts: tuple[str, ...], prefix: str) -> tuple[str, ...]:
+    """Return a snake_case key for each note: number and the words that tell it from the others."""
+    counts = [Counter(_WORD.findall(text.lower())) for text in texts]
+    spread = Counter(word for count in counts for word in count)
+    prefix = prefix if _PREFIX.fullmatch(prefix) else "note"
+    made = []
+    for number, count in enumerate(counts, 1):
+        weight = {word: n * math.log((1 + len(texts)) / spread[word]) for word, n in count.items()}
+        telling = sorted(weight, key=lambda word: (-weight[word], word))[:_KEY_WORDS]
+        made.append("_".join([prefix, str(number), *telling]))
+    return tuple(made)
+
+
+@lru_cache(maxsize=16)
+def overview(conversations: Conversations, max_notes: int, max_chars: int) -> tuple[str, ...]:
+    """Return how the conversations began, the earliest first.
+
+    Where people say who they are and what they want.
+    """
+    beginnings = (next(iter(_packed(_sentences(texts), max_chars)), "") for texts in conversations)
+    return tuple(islice(filter(None, beginnings), max_notes))
+
+
+@lru_cache(maxsize=16)
+def summary(conversations: Conversations, max_chars: int) -> str:
+    """Return the sentences richest in names and numbers, in their order, as many as fit."""
+    sentences = [each for texts in conversations for each in _sentences(texts)]
+    richness = [len(_NAME_OR_NUMBER.findall(each)) / (20 + len(each)) for each in sentences]
+    chosen, used = set[int](), 0
+    for index in sorted(range(len(sentences)), key=lambda index: (-richness[index], index)):
+        if used + len(sentences[index]) + 1 <= max_chars:
+            chosen.add(index)
+            used += len(sentences[index]) + 1
+    return "\n".join(sentences[index] for index in sorted(chosen))
+
+
+def _sentences(texts: Sequence[str]) -> list[str]:
+    return [
+        sentence for text in texts for sentence in _SENTENCE_END.split(text.strip()) if sentence
+    ]
+
+
+def _packed(sentences: Iterable[str], max_chars: int) -> Iterable[str]:
+    note = ""
+    for sentence in sentences:
+        for start in range(0, len(sentence), max_chars):
+            piece = sentence[start : start + max_chars]
+            if note and len(note) + 1 + len(piece) > max_chars:
+                yield note
+                note = ""
+            note = f"{note} {piece}" if note else piece
+    if note:
+        yield note
+
 
 Result = dict[str, Any]
 

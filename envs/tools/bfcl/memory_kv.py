@@ -15,9 +15,11 @@ from fctncalling.envs.tools.bfcl.memory import (
     MemoryLimits,
     Result,
     initial_memory,
+    keys,
+    notes,
+    overview,
     shown,
 )
-from fctncalling.envs.tools.bfcl.memory_replay import keys, notes, overview
 from fctncalling.envs.tools.local_corpus import ranked
 
 # BFCL's pattern ends in "$", which lets one line break pass.

@@ -7,8 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from fctncalling.envs.tools.bfcl.memory import MAX_SUMMARY_CHARS, Result, initial_memory, shown
-from fctncalling.envs.tools.bfcl.memory_replay import summary
+from fctncalling.envs.tools.bfcl.memory import (
+    MAX_SUMMARY_CHARS,
+    Result,
+    initial_memory,
+    shown,
+    summary,
+)
 
 
 class MemoryAPI_rec_sum:

@@ -21,9 +21,10 @@ from fctncalling.envs.tools.bfcl.memory import (
     MemoryLimits,
     Result,
     initial_memory,
+    notes,
+    overview,
     shown,
 )
-from fctncalling.envs.tools.bfcl.memory_replay import notes, overview
 
 Encoder = Callable[[Sequence[str]], Any]
 """Texts -> their embeddings, (texts, dimensions), each of length 1."""

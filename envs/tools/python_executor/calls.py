@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fctncalling.envs.tools.python_executor.children import Launch, pipes
 from fctncalling.envs.tools.python_executor.config import ExecutorConfig
+from fctncalling.envs.tools.python_executor.link import Launch, pipes
 from fctncalling.envs.tools.python_executor.protocol import (
     CODE_SIZE,
     SETUP_FAILED,

@@ -24,7 +24,6 @@ from fctncalling.envs.tools.python_executor.calls import (
     encoded,
     wait_any,
 )
-from fctncalling.envs.tools.python_executor.children import ZYGOTE_DIED, Launch
 from fctncalling.envs.tools.python_executor.config import (
     ExecutorConfig,
     check_seed,
@@ -33,7 +32,12 @@ from fctncalling.envs.tools.python_executor.config import (
 )
 from fctncalling.envs.tools.python_executor.confinement import LAYERS
 from fctncalling.envs.tools.python_executor.fresh import FreshLink
-from fctncalling.envs.tools.python_executor.link import SandboxUnavailable, ZygoteLink
+from fctncalling.envs.tools.python_executor.link import (
+    ZYGOTE_DIED,
+    Launch,
+    SandboxUnavailable,
+    ZygoteLink,
+)
 from fctncalling.envs.tools.python_executor.probe import Report, probe_code
 from fctncalling.envs.tools.python_executor.result import ToolResult
 from fctncalling.envs.tools.python_executor.session import PythonSession, SessionChild

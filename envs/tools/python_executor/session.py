@@ -23,8 +23,8 @@ from fctncalling.envs.tools.python_executor.calls import (
     encoded,
     wait_any,
 )
-from fctncalling.envs.tools.python_executor.children import Child, Launch, pipes
 from fctncalling.envs.tools.python_executor.config import ExecutorConfig, check_seed, check_timeout
+from fctncalling.envs.tools.python_executor.link import Child, Launch, pipes
 from fctncalling.envs.tools.python_executor.protocol import (
     SESSION_CALL,
 )

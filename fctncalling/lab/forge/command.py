@@ -33,14 +33,16 @@ from fctncalling.cli.shared.tool_flags import MISSING
 from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import official_data_folder, user_data_folder
 from fctncalling.envs.tools.bfcl.long_context import LongContextError, long_context_path
-from fctncalling.lab.forge.forge_categories import (
+from fctncalling.lab.forge.forge_files import ForgeFiles, OutputConflict
+from fctncalling.lab.forge.forge_run import (
     BFCL_CATEGORIES,
     DIALS,
     FORGED_CATEGORIES,
     LONG_CONTEXT,
+    ForgeFailure,
+    ForgeRun,
+    ForgeSettings,
 )
-from fctncalling.lab.forge.forge_files import ForgeFiles, OutputConflict
-from fctncalling.lab.forge.forge_run import ForgeFailure, ForgeRun, ForgeSettings
 from fctncalling.lab.forge.official_guard import OfficialGuard
 from fctncalling.lab.forge.own_api import add_own_arguments, run_own
 from fctncalling.lab.forge.report import write_report

@@ -1,7 +1,6 @@
 """Memory plan: what a training run needs, computed from its flags before anything is loaded."""
 
-from fctncalling.lab.memory_plan.phases import MemoryPlan
-from fctncalling.lab.memory_plan.planning import make_plan
+from fctncalling.lab.memory_plan.planning import MemoryPlan, make_plan
 from fctncalling.lab.memory_plan.policy_sizes import policy_sizes
 from fctncalling.lab.memory_plan.printed_plan import print_plan
 

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.lab.memory_plan.phases import MemoryPlan
-from fctncalling.lab.memory_plan.planning import longest_row, make_plan
+from fctncalling.lab.memory_plan.planning import MemoryPlan, longest_row, make_plan
 from fctncalling.training.announce import announce
 
 LORA_RANK = 16

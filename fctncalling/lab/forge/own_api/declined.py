@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from fctncalling.lab.forge.forged_entry import NoSuchTask
 from fctncalling.lab.forge.own_api.askable_api import AskableApi
-from fctncalling.lab.forge.own_api.drawn_call import drawn_call, drawn_frame
-from fctncalling.lab.forge.own_api.own_draft import OwnDraft
+from fctncalling.lab.forge.own_api.drawn_call import OwnDraft, drawn_call, drawn_frame
 from fctncalling.lab.own_api.words.act_table import Act, acts
 from fctncalling.lab.own_api.words.clauses import named_value
 from fctncalling.lab.own_api.words.frames import RequestFrame, families_of

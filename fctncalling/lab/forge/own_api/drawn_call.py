@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -18,6 +18,24 @@ from fctncalling.lab.own_api.words.frames import RequestFrame
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.nouns import singular, spaced
 from fctncalling.lab.own_api.words.unsaid import CHANGES
+
+# OwnDraft: a request with its calls, before it is an entry of a file.
+
+
+@dataclass(frozen=True)
+class OwnDraft:
+    """A request, the calls that it asks for (none: it is to be declined) and where it is from."""
+
+    question: str
+    calls: Sequence[DrawnCall]
+    frames: Sequence[RequestFrame] = ()
+    missing: str = ""  # the parameter that is not said
+    left_out: str = ""  # the function that is not offered
+    source: str = ""
+    turns: Sequence[str] = ()  # what the user says, turn by turn, where there are several
+    turn_calls: Sequence[Sequence[str]] = ()
+    scenario: dict[str, Any] = field(default_factory=dict)
+
 
 _OPTIONAL_SHARE = 0.35
 _FLAG_SHARE = 0.25

@@ -10,8 +10,7 @@ from typing import Any
 
 from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.lab.forge.own_api.askable_api import AskableApi
-from fctncalling.lab.forge.own_api.drawn_call import DrawnCall, truth_of
-from fctncalling.lab.forge.own_api.own_draft import OwnDraft
+from fctncalling.lab.forge.own_api.drawn_call import DrawnCall, OwnDraft, truth_of
 from fctncalling.lab.forge.own_api.own_entries import draft_entry, draft_fault
 
 

@@ -16,7 +16,7 @@ from fctncalling.envs.users.rule_user import RuleUser
 from fctncalling.lab.forge.forged_entry import ForgedEntry, NoSuchTask, SingleTurnTask
 from fctncalling.lab.forge.own_api.askable_api import AskableApi
 from fctncalling.lab.forge.own_api.declined import declined
-from fctncalling.lab.forge.own_api.own_draft import OwnDraft
+from fctncalling.lab.forge.own_api.drawn_call import OwnDraft
 from fctncalling.lab.forge.own_api.own_single_turn import missing_value, one_call, several_calls
 from fctncalling.lab.forge.single_turn.entries import difficulty
 from fctncalling.lab.forge.single_turn.proof import proof_fault

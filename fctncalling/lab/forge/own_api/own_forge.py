@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
+import itertools
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
 from fctncalling.lab.forge.forge_files import ForgeFiles
+from fctncalling.lab.forge.forge_run import REPEATED, ForgeFailure, LedgerLine
 from fctncalling.lab.forge.forged_entry import NoSuchTask
+from fctncalling.lab.forge.official_guard import digest
 from fctncalling.lab.forge.own_api.askable_api import AskableApi, askable_api
-from fctncalling.lab.forge.own_api.coverage import coverage_page
 from fctncalling.lab.forge.own_api.logged_requests import logged_tasks
 from fctncalling.lab.forge.own_api.own_entries import OWN_CATEGORIES, own_entry
-from fctncalling.lab.forge.own_api.own_run import OwnForgeRun
-from fctncalling.lab.forge.own_api.own_settings import OwnForgeSettings
 from fctncalling.lab.forge.own_api.own_single_turn import can_be_open
 from fctncalling.lab.own_api.api import OwnApi
 from fctncalling.lab.own_api.kinds import argument_kinds
@@ -24,6 +28,160 @@ from fctncalling.lab.own_api.kinds.find import guess_note
 from fctncalling.lab.own_api.specifications import load_api
 from fctncalling.lab.own_api.words.frames import RequestFrame
 from fctncalling.lab.own_api.words.phrase_files import read_phrases, write_phrases
+
+# Coverage: which functions and parameters the tasks of a file ask for, and what they cannot.
+
+
+def coverage_page(api: AskableApi, ledger: Path) -> str:
+    """Return a page in Markdown: a line a function and a parameter, with why one is not asked."""
+    calls: Counter[str] = Counter()
+    said: Counter[tuple[str, str]] = Counter()
+    left_open: Counter[tuple[str, str]] = Counter()
+    for line in _lines(ledger):
+        told = line["provenance"]
+        for function, names in zip(told["functions"], told["said"], strict=True):
+            calls[function] += 1
+            said.update((function, name) for name in names if name != told.get("missing"))
+            if "missing" in told:
+                left_open[function, told["missing"]] += 1
+    rows = [
+        "| function | parameter | kind | evidence | calls | said | left open | why not |",
+        "|---|---|---|---|---:|---:|---:|---|",
+    ]
+    for name, words in api.words.items():
+        why = api.unasked.get(name, "" if calls[name] else "no task of this file draws it")
+        rows.append(f"| {name} | | | | {calls[name]} | | | {why} |")
+        for parameter, kind in words.kinds.items():
+            key = (name, parameter)
+            told_kind = f"{kind.kind} {kind.topic}".strip()
+            evidence = f"{kind.evidence}{' (guessed)' if kind.guessed else ''}"
+            rows.append(
+                f"| | {parameter} | {told_kind} | {evidence} | | {said[key]} | {left_open[key]} | "
+                f"{api.left_out.get(key, '')} |"
+            )
+    head = f"# {api.api.name}: what {sum(calls.values())} calls ask for\n"
+    notes = [*api.api.notes, *guess_note(_kinds(api))]
+    tail = ["", "## Notes", "", *(f"- {note}" for note in notes)] if notes else []
+    return "\n".join([head, *rows, *tail, ""])
+
+
+def _kinds(api: AskableApi) -> dict[tuple[str, str], Any]:
+    return {
+        (name, parameter): kind
+        for name, words in api.words.items()
+        for parameter, kind in words.kinds.items()
+    }
+
+
+def _lines(ledger: Path) -> list[dict[str, Any]]:
+    with ledger.open(encoding="utf-8") as file:
+        found = [json.loads(line) for line in file]
+    return [line for line in found if "provenance" in line]
+
+
+# A run over an own API: tasks one by one, no text twice.
+
+MAX_ATTEMPTS = 60
+
+
+class OwnForgeRun:
+    """Makes the tasks of a file in their order. The hashes of what is there already go first."""
+
+    def __init__(self, settings: OwnForgeSettings, api: AskableApi) -> None:
+        self._settings = settings
+        self._api = api
+        self._seen = set[int]()
+
+    def remember(self, texts: int) -> None:
+        """Take note of the hash of a task that the file holds already."""
+        self._seen.add(texts)
+
+    def tasks(self, done: int = 0) -> Iterator[tuple[dict[str, Any], LedgerLine]]:
+        """Yield (entry, ledger line) of each task, the first `done` left out.
+
+        Raises ForgeFailure where the API has no further task of a category to give.
+        """
+        places = (
+            (category, index)
+            for category, count in self._settings.counts().items()
+            for index in range(count)
+        )
+        for category, index in itertools.islice(places, done, None):
+            yield self._task(category, index)
+
+    def _task(self, category: str, index: int) -> tuple[dict[str, Any], LedgerLine]:
+        thrown: Counter[str] = Counter()
+        for attempt in range(MAX_ATTEMPTS):
+            try:
+                made = own_entry(self._api, category, self._settings.seed, index, attempt)
+            except NoSuchTask as fault:
+                raise ForgeFailure(f"{self._settings.api.source}: {fault}") from None
+            thrown.update(made.thrown_away)
+            texts = digest("\n".join(made.user_texts))
+            if texts in self._seen:
+                thrown[REPEATED] += 1
+                continue
+            self._seen.add(texts)
+            entry = {**made.entry, "difficulty": made.difficulty}
+            sha = f"{digest(json.dumps(entry, ensure_ascii=False)):016x}"
+            return entry, LedgerLine(
+                entry["id"], attempt, texts, sha, made.difficulty, made.provenance, thrown
+            )
+        raise ForgeFailure(
+            f"{category}: no new text after {MAX_ATTEMPTS} attempts at number {index}: the API "
+            f"gives about {index} of them; pass a smaller --num_tasks, or phrases of your own, "
+            "--phrases FILE"
+        )
+
+
+# What decides the bytes of a file forged from an own API.
+
+OWN_VERSION = 2
+"""Raised where the same seed gives other tasks than before."""
+
+
+@dataclass(frozen=True)
+class OwnForgeSettings:
+    """The flags of a run, and hashes of what it reads."""
+
+    num_tasks: int
+    seed: int
+    categories: tuple[str, ...]
+    api: OwnApi
+    files: tuple[tuple[str, Path | None], ...] = ()  # flag -> file
+    held_out: bool = False
+    layout: str = "file"
+
+    def counts(self) -> dict[str, int]:
+        """Return how many tasks each category gets."""
+        total = sum(OWN_CATEGORIES[name] for name in self.categories)
+        shares = {name: self.num_tasks * OWN_CATEGORIES[name] / total for name in self.categories}
+        counts = {name: int(share) for name, share in shares.items()}
+        by_rest = sorted(counts, key=lambda name: counts[name] - shares[name])
+        for name in by_rest[: self.num_tasks - sum(counts.values())]:
+            counts[name] += 1
+        return counts
+
+    def record(self) -> dict[str, Any]:
+        """Return the settings as the ledger holds them."""
+        docs = [[doc.name, doc.description, doc.parameters] for doc in self.api.functions]
+        read = [docs, list(self.api.scenarios)]
+        text = json.dumps(read, sort_keys=True, default=str)
+        return {
+            "own_version": OWN_VERSION,
+            "api": self.api.source,
+            "api_sha256": hashlib.sha256(text.encode()).hexdigest(),
+            "num_tasks": self.num_tasks,
+            "seed": self.seed,
+            "categories": list(self.categories),
+            "held_out": self.held_out,
+            **{flag: None if path is None else _hash(path) for flag, path in self.files},
+        }
+
+
+def _hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
 
 _FLAGS = ("scenarios", "kinds", "phrases")
 MOST_GUESSES_TOLD = 8

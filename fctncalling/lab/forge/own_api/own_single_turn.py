@@ -10,8 +10,13 @@ from typing import Any
 from fctncalling.checkers.clarify import is_said
 from fctncalling.lab.forge.forged_entry import NoSuchTask
 from fctncalling.lab.forge.own_api.askable_api import AskableApi
-from fctncalling.lab.forge.own_api.drawn_call import DrawnCall, drawn_call, drawn_frame, truth_of
-from fctncalling.lab.forge.own_api.own_draft import OwnDraft
+from fctncalling.lab.forge.own_api.drawn_call import (
+    DrawnCall,
+    OwnDraft,
+    drawn_call,
+    drawn_frame,
+    truth_of,
+)
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.frames import RequestFrame
 from fctncalling.lab.own_api.words.function_words import FunctionWords

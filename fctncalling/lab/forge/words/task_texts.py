@@ -21,7 +21,7 @@ from fctncalling.lab.forge.words.grammar import (
 )
 from fctncalling.lab.forge.words.literals import unmarked
 from fctncalling.lab.forge.words.noun_phrases import NounPhrases
-from fctncalling.lab.forge.words.persona import Persona
+from fctncalling.lab.forge.words.sentences import Persona
 from fctncalling.lab.forge.words.tables import kind_words, patterns
 from fctncalling.lab.forge.words.turn_check import PlanFacts, faults_of
 from fctncalling.lab.forge.words.turn_wording import TurnWording

@@ -10,8 +10,8 @@ from fctncalling.lab.forge.plan import PlannedCall, PlannedTurn
 from fctncalling.lab.forge.words.clauses import Clause, aim, clause, token_sentence
 from fctncalling.lab.forge.words.grammar import Frame, sentence
 from fctncalling.lab.forge.words.noun_phrases import NounPhrases
-from fctncalling.lab.forge.words.persona import Persona
 from fctncalling.lab.forge.words.sentences import (
+    Persona,
     drawn,
     echoes,
     joined,
