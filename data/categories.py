@@ -70,18 +70,19 @@ WITHOUT_ANSWER = frozenset({*RELEVANCE, "memory_prereq", "chatable"})
 LANGUAGES = ("python", "java", "javascript")
 """Languages whose literals the arguments of a category are written in."""
 
-# Kind of check -> what a category's name holds; the first that fits, as in BFCL's dispatch.
-_KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("unsupported", ("exec_",)),  # retired: judged by running them
-    ("clarify", ("clarify",)),
-    ("multi_turn", ("multi_turn",)),
-    ("agentic", ("memory", "web_search")),
-    ("irrelevance", ("irrelevance",)),
-    ("relevance", ("relevance",)),
-    ("parallel", ("parallel",)),
-    ("multiple", ("multiple",)),
-    ("simple", ("simple",)),
-)
+KIND_OF_NAME_PART = {
+    "exec_": "unsupported",  # retired: judged by running them
+    "clarify": "clarify",
+    "multi_turn": "multi_turn",
+    "memory": "agentic",
+    "web_search": "agentic",
+    "irrelevance": "irrelevance",  # before "relevance", which its name holds too
+    "relevance": "relevance",
+    "parallel": "parallel",  # before "multiple": parallel_multiple is checked as parallel
+    "multiple": "multiple",
+    "simple": "simple",
+}
+"""Part of a category's name -> kind of check; the first part in it decides, as in BFCL."""
 
 _CATEGORY_OF_NAME = {**{category: category for category in CATEGORIES}, **ALIASES}
 _ID = re.compile(r"(?P<name>[A-Za-z_-]+)[_-]\d.*", re.DOTALL)
@@ -134,15 +135,14 @@ def kind_of(category: str) -> str:
 
     Raises UnsupportedCategory, naming it and what is supported, where there is none.
     """
-    for kind, parts in _KINDS:
-        if any(part in category for part in parts):
-            if kind == "unsupported":
-                break
-            return kind
-    kinds = ", ".join(name for name, _ in _KINDS[1:])
+    kinds = (kind for part, kind in KIND_OF_NAME_PART.items() if part in category)
+    if (kind := next(kinds, "unsupported")) != "unsupported":
+        return kind
+    supported = dict.fromkeys(KIND_OF_NAME_PART.values())
+    supported.pop("unsupported")
     raise UnsupportedCategory(
-        f'no checker judges category "{category}": expected one of the kinds {kinds}, '
-        f"with arguments in {', '.join(LANGUAGES)}"
+        f'no checker judges category "{category}": expected one of the kinds '
+        f"{', '.join(supported)}, with arguments in {', '.join(LANGUAGES)}"
     )
 
 

@@ -22,7 +22,7 @@ from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.envs.judging.episode_judge import EpisodeJudge, bounded_memo
 from fctncalling.envs.judging.strict import strict_verdict
 from fctncalling.envs.prompting import prompts
-from fctncalling.envs.prompting.compact import PROMPT_STYLES
+from fctncalling.envs.prompting.prompts import PROMPT_STYLES
 from fctncalling.envs.prompting.task_prompt import TaskPrompt
 from fctncalling.envs.rewards import Reward
 from fctncalling.envs.tools.box.output_text import truncate_together

@@ -19,7 +19,6 @@ from typing import Any
 
 from fctncalling.data.types import FunctionDoc
 
-PROMPT_STYLES = ("bfcl", "compact")
 _TASK = (
     "Answer with function calls alone, or in plain words where no function fits or a required "
     "argument is neither given nor to be inferred."

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from fctncalling.data.categories import language_of
 from fctncalling.data.format_sensitivity import PromptVariant
@@ -117,11 +117,35 @@ def instructions(
         or format_variants.form_of(name)
         or FORMS["python_calls"]
     )
-    if style == "compact":
-        form = compact.FORM if form == FORMS["python_calls"] else form
-        return compact.compact_instructions(functions, form, many_turns=many_turns)
+    return PROMPT_STYLES[style].instructions(functions, form, many_turns)
+
+
+def _bfcl_instructions(functions: Sequence[FunctionDoc], form: str, many_turns: bool) -> str:
     docs = json.dumps([as_in_file(doc) for doc in functions], indent=4)
     return "\n\n".join([_TASK, form, *([_TURNS] if many_turns else []), f"{_DOCS}\n{docs}"])
+
+
+def _bfcl_docs(functions: Sequence[FunctionDoc]) -> str:
+    return repr([as_in_file(doc) for doc in functions])
+
+
+def _compact_instructions(functions: Sequence[FunctionDoc], form: str, many_turns: bool) -> str:
+    form = compact.FORM if form == FORMS["python_calls"] else form
+    return compact.compact_instructions(functions, form, many_turns=many_turns)
+
+
+class PromptStyle(NamedTuple):
+    """How a system text, and the docs of functions that come later, are written."""
+
+    instructions: Callable[[Sequence[FunctionDoc], str, bool], str]
+    """(functions, form of calls, whether there are many turns) -> the system text."""
+    docs: Callable[[Sequence[FunctionDoc]], str]
+
+
+PROMPT_STYLES = {
+    "bfcl": PromptStyle(_bfcl_instructions, _bfcl_docs),
+    "compact": PromptStyle(_compact_instructions, compact.compact_docs),
+}
 
 
 def tool_messages(executed: Sequence[str], results: Sequence[str]) -> list[Message]:
@@ -139,9 +163,7 @@ def results_message(step: StepRecord) -> str:
 
 def held_out_functions_message(functions: Sequence[FunctionDoc], style: str = "bfcl") -> str:
     """Return the user message that offers functions which were held out until now."""
-    if style == "compact":
-        return f"{compact.compact_docs(functions)}\n{MORE_FUNCTIONS}"
-    return f"{[as_in_file(doc) for doc in functions]!r}\n{MORE_FUNCTIONS}"
+    return f"{PROMPT_STYLES[style].docs(functions)}\n{MORE_FUNCTIONS}"
 
 
 def join_contents(messages: Sequence[Message]) -> str:

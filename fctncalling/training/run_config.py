@@ -7,7 +7,7 @@ from typing import Any
 
 from fctncalling.algorithms.config.config_fields import setting
 from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS
-from fctncalling.envs.prompting.compact import PROMPT_STYLES
+from fctncalling.envs.prompting.prompts import PROMPT_STYLES
 from fctncalling.envs.rewards import QUESTION_COST
 from fctncalling.envs.teams import BUILT_IN_TEAMS
 from fctncalling.envs.tools.box.mcp import TIMEOUT_S
@@ -67,7 +67,7 @@ class RunConfig:
         "bfcl",
         "How functions stand in the prompt of a model whose chat template takes no tools: bfcl, as "
         "JSON as BFCL shows them, or compact, as signatures in a fifth to a half of the tokens.",
-        choices=PROMPT_STYLES,
+        choices=tuple(PROMPT_STYLES),
     )
     chat_template: str | None = setting(
         None, "File with a chat template; none: the tokenizer's own.", metavar="FILE"

@@ -56,11 +56,17 @@ def test_ground_truth_of_every_single_turn_task_succeeds(shared: Path, category:
     assert failed == {task.id for task in tasks} & UNSATISFIABLE
 
 
-@pytest.mark.parametrize("category", OFFICIAL_MULTI_TURN)
-def test_perfect_episode_after_a_bad_one_succeeds_on_every_multi_turn_task(
-    shared: Path, category: str
+@pytest.mark.parametrize(
+    ("category", "step"),
+    [
+        *((category, 8) for category in OFFICIAL_MULTI_TURN),
+        *(pytest.param(category, 1, marks=pytest.mark.prove) for category in OFFICIAL_MULTI_TURN),
+    ],
+)
+def test_perfect_episode_after_a_bad_one_succeeds_on_multi_turn_tasks(
+    shared: Path, category: str, step: int
 ) -> None:
-    tasks = tasks_of(shared, category)
+    tasks = tasks_of(shared, category)[::step]
     env = FunctionCallingEnv(tasks=tasks, reward="progress")
     flipped = []
     for task in tasks:
@@ -127,7 +133,7 @@ def test_multi_turn_verdicts_are_the_official_ones(
 ) -> None:
     env = FunctionCallingEnv(tasks=tasks_of(shared, category))
     compared, differ = 0, []
-    for record in list(records_of(shared, f"raw_{category}"))[::4]:
+    for record in list(records_of(shared, f"raw_{category}"))[::12]:
         info = dialogue(env, record["id"], record["response"])
         if info is None:
             continue
@@ -136,7 +142,7 @@ def test_multi_turn_verdicts_are_the_official_ones(
         if (verdict.valid, verdict.error_type) != (record["valid"], record["error_type"]):
             differ.append((record, verdict))
     assert differ == []
-    assert compared > 150
+    assert compared > 50
     verdict_counter.add(compared)
 
 

@@ -131,7 +131,7 @@ def test_a_session_whose_child_is_killed_from_outside_says_that_names_are_lost(
     assert live is not None
     deadline = time.monotonic() + 10
     while live.child.pid is None and time.monotonic() < deadline:
-        assert not live.is_over()  # reads what the zygote says; the call may have ended before
+        assert not live.check_ended()  # reads what the zygote says; the call may have ended before
     os.kill(live.child.pid, signal.SIGKILL)
     time.sleep(0.2)
     result = session.run("print('x' in globals())")

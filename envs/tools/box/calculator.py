@@ -1,9 +1,9 @@
 """Calculator for untrusted text: exact arithmetic, bounded before it is computed, without `eval`.
 
 Grammar: numbers, + - * / // % ** ( ), signs, with Python's precedence; ^ is read as a power,
-typographic signs as their ASCII twins, 1,234 as 1234. Everything else is refused with a short
-reason. The result's text is `str(round(float(x), 2))`, the form of the calculator that ToolGRPO and
-TRL's example use; only minus zero is zero.
+typographic signs (a multiplication cross, a long minus) as the ASCII ones, 1,234 as 1234.
+Everything else is refused with a short reason. The result's text is `str(round(float(x), 2))`, as
+in the calculator of ToolGRPO and of TRL's example, except that -0.0 is written 0.0.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ _TOKEN = re.compile(
     re.ASCII,
 )
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])", re.ASCII)
-_TWINS = str.maketrans(
+_ASCII_SIGNS = str.maketrans(
     {"\u00d7": "*", "\u00b7": "*", "\u00f7": "/", "\u2212": "-", "\u2013": "-", "\u00a0": " "}
 )
 _PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2, "//": 2, "%": 2, "**": 4}
-_SIGN_PRECEDENCE = 3  # -2**2 is -(2**2), 2**-1 is a half, as in Python
+# A sign binds less than the power behind it, -2**2 == -(2**2), and may stand before an exponent,
+# 2**-1 == 0.5: both as in Python.
+_SIGN_PRECEDENCE = 3
 
 
 class CalculatorError(ValueError):
@@ -54,7 +56,7 @@ def calculate(expression: str) -> str:
     except CalculatorError as error:
         return f"Tool error: {error}"
     try:
-        return str(round(float(value), 2) + 0.0)  # + 0.0 makes minus zero zero
+        return str(round(float(value), 2) + 0.0)  # -0.0 + 0.0 is 0.0
     except OverflowError:
         return "Tool error: number too large"
 
@@ -71,7 +73,7 @@ def evaluate(expression: str) -> Fraction:
 def _tokens(expression: str) -> list[_Token]:
     if len(expression) > MAX_CHARACTERS:
         raise CalculatorError(f"the expression is longer than {MAX_CHARACTERS} characters")
-    text = expression.translate(_TWINS).strip()
+    text = expression.translate(_ASCII_SIGNS).strip()
     text = _THOUSANDS.sub(lambda match: match[0].replace(",", ""), text)
     if not text.isascii():
         raise CalculatorError("only ASCII digits and + - * / // % ** ( ) are understood")

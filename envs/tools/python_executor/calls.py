@@ -94,7 +94,7 @@ class CallInFlight:
 
     def interests(self) -> Iterator[tuple[int, int]]:
         """Yield (descriptor, poll events) of everything to wait for."""
-        if not self.child.over:
+        if not self.child.has_ended:
             yield self.child.fileno(), select.POLLIN
         if not self._next_read:
             for descriptor in self._streams:
@@ -111,7 +111,7 @@ class CallInFlight:
             self._send_code()
         else:
             self.child.read_message()
-            if self._stopped and not self.child.over:
+            if self._stopped and not self.child.has_ended:
                 self.child.kill()  # it was stopped before it had told who it is
 
     @property
@@ -135,7 +135,7 @@ class CallInFlight:
         """
         if now >= self._next_read:
             self._next_read = 0.0
-        if now < self._ends or self.child.over:
+        if now < self._ends or self.child.has_ended:
             return
         if self._stopped or self.child.started is None:
             self.child.lost = "the zygote does not answer"
@@ -153,7 +153,7 @@ class CallInFlight:
 
         Its pipes are never waited for, someone else may hold them open.
         """
-        return self.child.over
+        return self.child.has_ended
 
     def result(self) -> ToolResult:
         """Read what is left in the pipes, close everything, and return the result."""

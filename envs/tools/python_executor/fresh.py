@@ -113,7 +113,7 @@ class FreshChild:
         return self._news
 
     @property
-    def over(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether no further message will come."""
         return self.wait_status is not None or bool(self.lost)
 
@@ -145,7 +145,7 @@ class FreshChild:
 
     def close(self) -> None:
         """Close the descriptors, killing the child if it may still run."""
-        if not self.over:
+        if not self.has_ended:
             self.kill()
         self._waiter.join()
         os.close(self._news)

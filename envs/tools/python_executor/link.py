@@ -49,7 +49,7 @@ class Child(Protocol):
 
     def fileno(self) -> int: ...
     @property
-    def over(self) -> bool: ...
+    def has_ended(self) -> bool: ...
     def read_message(self) -> None: ...
     def kill(self) -> None: ...
     def signal(self, number: int) -> None: ...
@@ -80,7 +80,7 @@ class ZygoteChild:
         return self._status.fileno()
 
     @property
-    def over(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether no further message will come."""
         return self.wait_status is not None or bool(self.lost)
 
@@ -117,12 +117,12 @@ class ZygoteChild:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if self._pidfd >= 0:
                 signal.pidfd_send_signal(self._pidfd, number)
-            elif self.pid is not None and not self.over:
+            elif self.pid is not None and not self.has_ended:
                 os.kill(self.pid, number)
 
     def close(self) -> None:
         """Close the descriptors, killing the child if it may still run."""
-        if not self.over:
+        if not self.has_ended:
             self.kill()
         self._status.close()
         if self._pidfd >= 0:

@@ -59,11 +59,11 @@ class SessionChild(NamedTuple):
             for descriptor in theirs:
                 os.close(descriptor)
 
-    def is_over(self) -> bool:
+    def check_ended(self) -> bool:
         """Whether it has ended since the last call."""
-        while not self.child.over and _readable(self.child.fileno()):
+        while not self.child.has_ended and _readable(self.child.fileno()):
             self.child.read_message()
-        return self.child.over
+        return self.child.has_ended
 
     def cpu_s(self) -> float:
         """Return the CPU seconds of the process so far, by the kernel's clock of it.
@@ -124,7 +124,7 @@ class SessionCall(CallInFlight):
     @property
     def finished(self) -> bool:
         """Whether the call or the whole process has ended."""
-        return self.child.over or (self._exit_code is not None and self._stopped is None)
+        return self.child.has_ended or (self._exit_code is not None and self._stopped is None)
 
     def result(self) -> ToolResult:
         """Return the call's result; the child is stopped until the next one."""
@@ -234,7 +234,7 @@ class PythonSession:
     def _result(self, call: SessionCall) -> ToolResult:
         try:
             wait_any({0: call})
-            ended = call.child.over or call.gave_up
+            ended = call.child.has_ended or call.gave_up
             result = call.result()
         except BaseException:
             call.close()
@@ -251,7 +251,7 @@ class PythonSession:
         if self._owner != os.getpid():
             self._live = None
             return True
-        if not self._live.is_over():
+        if not self._live.check_ended():
             return False
         self._live.close()
         self._live = None

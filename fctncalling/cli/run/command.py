@@ -43,7 +43,7 @@ from fctncalling.cli.shared.tool_flags import (
 from fctncalling.data.errors import TaskError
 from fctncalling.data.format_sensitivity import CATEGORY
 from fctncalling.envs.dialogue.dialogue import FORMS
-from fctncalling.envs.prompting.compact import PROMPT_STYLES
+from fctncalling.envs.prompting.prompts import PROMPT_STYLES
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.users.user_names import NAMES
 from fctncalling.evaluation.agents.agent import AgentSetupError
@@ -172,7 +172,7 @@ def _add_sampling(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--prompt_style",
-        choices=PROMPT_STYLES,
+        choices=tuple(PROMPT_STYLES),
         default="bfcl",
         help="functions in the system message as BFCL's JSON, or compact: as signatures, in a "
         "fifth to a half of the tokens; default: %(default)s",
