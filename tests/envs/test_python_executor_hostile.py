@@ -174,13 +174,10 @@ CORPORA = ("hostile_dev", "hostile_new")
 
 
 @pytest.mark.prove
-@pytest.mark.parametrize("backend", ["zygote", "fresh"])
 @pytest.mark.parametrize("corpus", CORPORA)
-def test_shared_corpus_gets_nothing_in_two_seconds_either(
-    shared: Path, corpus: str, backend: str
-) -> None:
+def test_shared_corpus_gets_nothing_in_two_seconds_either(shared: Path, corpus: str) -> None:
     path = shared / "hostile" / f"{corpus}.jsonl"
-    assert hostile_corpus.run_corpus(path, 2.0, backend) == {}
+    assert hostile_corpus.run_corpus(path, 2.0) == {}
 
 
 def test_one_call_cannot_find_anothers_code_in_memory(executor: PythonExecutor) -> None:
@@ -196,10 +193,9 @@ def test_one_call_cannot_find_anothers_code_in_memory(executor: PythonExecutor) 
 
 
 @pytest.mark.prove
-@pytest.mark.parametrize("backend", ["zygote", "fresh"])
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_shared_corpus_gets_nothing_from_an_unprivileged_executor(
-    shared: Path, corpus: str, backend: str
+    shared: Path, corpus: str
 ) -> None:
     if (
         os.getuid() != 0
@@ -229,7 +225,6 @@ def test_shared_corpus_gets_nothing_from_an_unprivileged_executor(
         "/usr/bin/python3",
         hostile_corpus.__file__,
         str(shared / "hostile" / f"{corpus}.jsonl"),
-        backend,
     ]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert json.loads(done.stdout or "{}") == {"uid": 65534, "complaints": {}}, done.stderr

@@ -19,9 +19,9 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel laye
 RAW = "import random\nos = random._os\n"
 
 
-@pytest.fixture(scope="module", params=["zygote", pytest.param("fresh", marks=pytest.mark.prove)])
-def executor(request: pytest.FixtureRequest) -> Iterator[PythonExecutor]:
-    with PythonExecutor(backend=request.param, timeout_s=2, memory_mb=256) as made:
+@pytest.fixture(scope="module")
+def executor() -> Iterator[PythonExecutor]:
+    with PythonExecutor(timeout_s=2, memory_mb=256) as made:
         yield made
 
 
@@ -42,10 +42,9 @@ def test_names_of_earlier_calls_are_there_and_other_sessions_have_their_own(
     assert "NameError" in executor.run("print(x)").stderr
 
 
-@pytest.mark.parametrize("backend", ["zygote", "fresh"])
-def test_a_large_process_is_not_taken_for_the_memory_of_its_snippets(backend: str) -> None:
+def test_a_large_process_is_not_taken_for_the_memory_of_its_snippets() -> None:
     block = bytearray(b"x") * (200 << 20)  # Linux hands a process's peak down to those it starts
-    with PythonExecutor(backend=backend, memory_mb=256, num_executors=1) as executor:
+    with PythonExecutor(memory_mb=256, num_executors=1) as executor:
         result = executor.run(RAW + "os.kill(os.getpid(), 9)")
     assert len(block) == 200 << 20
     assert (result.status, result.max_rss_mb < 100) == ("killed", True)

@@ -127,12 +127,12 @@ def _happened(what: str, value: Any, result: ToolResult, arena: Arena) -> bool:
     )
 
 
-def run_corpus(path: Path, timeout_s: float, backend: str | None = None) -> dict[str, list[str]]:
+def run_corpus(path: Path, timeout_s: float) -> dict[str, list[str]]:
     """Return the complaints of every snippet of a file that has any."""
     records = [json.loads(line) for line in path.read_text().splitlines()]
     with (
         tempfile.TemporaryDirectory() as folder,
-        PythonExecutor(backend=backend) as executor,
+        PythonExecutor() as executor,
     ):
         arena = Arena(Path(folder))
         found = {
@@ -143,8 +143,4 @@ def run_corpus(path: Path, timeout_s: float, backend: str | None = None) -> dict
 
 
 if __name__ == "__main__":
-    print(
-        json.dumps(
-            {"uid": os.getuid(), "complaints": run_corpus(Path(sys.argv[1]), 2.0, *sys.argv[2:])}
-        )
-    )
+    print(json.dumps({"uid": os.getuid(), "complaints": run_corpus(Path(sys.argv[1]), 2.0)}))

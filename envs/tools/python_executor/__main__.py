@@ -69,12 +69,9 @@ def main() -> int:
     parser.add_argument(
         "--self-test", action="store_true", required=True, help="try every layer and every limit"
     )
-    parser.add_argument(
-        "--backend", choices=("zygote", "fresh"), help="default: zygote on Linux, fresh elsewhere"
-    )
-    arguments = parser.parse_args()
+    parser.parse_args()
     try:
-        with PythonExecutor(allow_degraded=True, backend=arguments.backend) as executor:
+        with PythonExecutor(allow_degraded=True) as executor:
             return 0 if self_test(executor) else 1
     except SandboxUnavailable as error:
         print(error)

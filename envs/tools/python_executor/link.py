@@ -20,7 +20,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from fctncalling.envs.tools.python_executor.config import ExecutorConfig
 from fctncalling.envs.tools.python_executor.protocol import (
@@ -32,37 +32,11 @@ from fctncalling.envs.tools.python_executor.protocol import (
     STARTED,
 )
 
-# Child: the process of one call as its caller sees it; ZygoteChild and the pipes to it.
-
 ZYGOTE_DIED = "the zygote died"
 
 
-class Child(Protocol):
-    """Protocol of a process that runs one snippet: the zygote's child and the fresh interpreter."""
-
-    started: float | None
-    confined: bool
-    wait_status: int | None
-    cpu_s: float
-    max_rss_kb: int
-    lost: str
-
-    def fileno(self) -> int: ...
-    @property
-    def has_ended(self) -> bool: ...
-    def read_message(self) -> None: ...
-    def kill(self) -> None: ...
-    def signal(self, number: int) -> None: ...
-    @property
-    def pid(self) -> int | None: ...
-    def close(self) -> None: ...
-
-
-Launch = Callable[[list[int]], Child]
-
-
-class ZygoteChild:
-    """Child of the zygote, as reported on its status socket. Times are time.perf_counter()."""
+class Child:
+    """Process of one call, as reported on its status socket. Times are time.perf_counter()."""
 
     def __init__(self, status: socket.socket) -> None:
         self._status = status
@@ -128,6 +102,9 @@ class ZygoteChild:
         if self._pidfd >= 0:
             os.close(self._pidfd)
             self._pidfd = -1
+
+
+Launch = Callable[[list[int]], Child]
 
 
 def pipes(count: int) -> list[tuple[int, int]]:
@@ -308,7 +285,7 @@ class ZygoteLink:
         cpu_s: int,
         seed: int | None,
         policy: bool,
-    ) -> ZygoteChild:
+    ) -> Child:
         """Ask for one child with [code, stdout, stderr] for 0, 1, 2.
 
         For a session, one more to say it is done.
@@ -329,7 +306,7 @@ class ZygoteLink:
             except BaseException:
                 ours.close()
                 raise
-        return ZygoteChild(ours)
+        return Child(ours)
 
     def reap(self) -> None:
         """Wait for the exit of a zygote whose sockets have closed, before another one boots.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import math
 import os
@@ -11,7 +10,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -31,7 +29,6 @@ from fctncalling.envs.tools.python_executor.config import (
     load_config,
 )
 from fctncalling.envs.tools.python_executor.confinement import LAYERS
-from fctncalling.envs.tools.python_executor.fresh import FreshLink
 from fctncalling.envs.tools.python_executor.link import (
     ZYGOTE_DIED,
     Launch,
@@ -48,7 +45,7 @@ Launched = TypeVar("Launched", CallInFlight, SessionChild)
 class CallLauncher:
     """Launches children over a link; what cannot be launched has a result too."""
 
-    def __init__(self, config: ExecutorConfig, link: ZygoteLink | FreshLink | None) -> None:
+    def __init__(self, config: ExecutorConfig, link: ZygoteLink | None) -> None:
         self._config = config
         self.link = link
         self.closed = False  # whether further calls raise
@@ -123,7 +120,7 @@ class CallLauncher:
         """Kill or reap a zygote that failed a call; the next call boots another."""
         if self.link is not None and call.gave_up:
             self.link.kill()
-        elif isinstance(self.link, ZygoteLink) and call.child.lost == ZYGOTE_DIED:
+        elif self.link is not None and call.child.lost == ZYGOTE_DIED:
             self.link.reap()
 
     def self_test(self) -> Report:
@@ -144,7 +141,6 @@ class CallLauncher:
         return report
 
 
-BACKENDS = ("zygote", "fresh")
 MAX_SESSIONS = 64
 
 
@@ -169,7 +165,6 @@ class PythonExecutor:
         allowed_modules: Sequence[str] | None = None,
         restricted_functions: Sequence[str] | None = None,
         allow_degraded: bool | None = None,
-        backend: str | None = None,
         layers: Sequence[str] = LAYERS,
     ) -> None:
         if config is None or isinstance(config, ExecutorConfig):
@@ -185,20 +180,21 @@ class PythonExecutor:
             restricted_functions=restricted_functions,
             allow_degraded=allow_degraded,
         )
-        self.backend = _checked_backend(backend)
+        if sys.platform != "linux":
+            raise SandboxUnavailable(
+                f"Python snippets run confined on Linux, not on {sys.platform}"
+            )
         self._layers = tuple(layers)
         self.places = threading.BoundedSemaphore(self.config.max_running)
         self._sessions: weakref.WeakSet[PythonSession] = weakref.WeakSet()
         _EXECUTORS.add(self)
         self._report: Report | None = None
-        self._threads: ThreadPoolExecutor | None = None
-        link_type = ZygoteLink if self.backend == "zygote" else FreshLink
-        self._link = link_type(self.config, self._layers) if self.config.enabled else None
+        self._link = ZygoteLink(self.config, self._layers) if self.config.enabled else None
         self._launcher = CallLauncher(self.config, self._link)
         if self._link is not None:
             self._start(self._link)
 
-    def _start(self, link: ZygoteLink | FreshLink) -> None:
+    def _start(self, link: ZygoteLink) -> None:
         self._finalizer = weakref.finalize(self, link.close)
         try:
             link.start()
@@ -255,25 +251,11 @@ class PythonExecutor:
         """Launch the child of a session, or return the result of a call that cannot have one."""
         return self._launcher.start_session(limits)
 
-    async def run_async(
-        self, code: str, *, timeout_s: float | None = None, seed: int | None = None
-    ) -> ToolResult:
-        """Run one snippet without holding up the event loop.
-
-        A cancelled call still ends by its own timeout.
-        """
-        if (
-            self._threads is None
-        ):  # not the loop's own threads: those are fewer than our places may be
-            self._threads = ThreadPoolExecutor(self.config.max_running, "python-executor")
-        run = partial(self.run, code, timeout_s=timeout_s, seed=seed)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, run)
-
     def report(self) -> dict[str, Any]:
         """Return what the confinement holds, area by area, as tried when this executor started."""
         if self._report is None:
             return {"enabled": False}
-        return {"backend": self.backend, **self._report.as_dict(), "notes": list(self.config.notes)}
+        return {**self._report.as_dict(), "notes": list(self.config.notes)}
 
     @property
     def zygote_pid(self) -> int | None:
@@ -290,8 +272,6 @@ class PythonExecutor:
             session.close()
         if self._link is not None:
             self._finalizer()
-        if self._threads is not None:
-            self._threads.shutdown()
 
     def __enter__(self) -> PythonExecutor:
         return self
@@ -305,12 +285,11 @@ class PythonExecutor:
         self.close()
 
     def __reduce__(self) -> tuple[Callable[..., PythonExecutor], tuple[Any, ...]]:
-        return _rebuild, (self.config, self.backend, self._layers)
+        return _rebuild, (self.config, self._layers)
 
     def after_fork(self) -> None:
         """Forget, in a fork of the process, the parent's calls and locks."""
         self.places = threading.BoundedSemaphore(self.config.max_running)
-        self._threads = None
         for session in list(self._sessions):
             session.after_fork()
         if self._link is not None:
@@ -362,16 +341,6 @@ class PythonExecutor:
         return result
 
 
-def _checked_backend(backend: str | None) -> str:
-    """Return the backend to use, by default the system's best; SandboxUnavailable without one."""
-    backend = backend or ("zygote" if sys.platform == "linux" else "fresh")
-    if backend not in BACKENDS or sys.platform == "win32":
-        raise SandboxUnavailable(
-            f"backend {backend!r} on {sys.platform}: there are {', '.join(BACKENDS)} on Unix"
-        )
-    return backend
-
-
 _EXECUTORS: weakref.WeakSet[PythonExecutor] = weakref.WeakSet()
 
 
@@ -383,5 +352,5 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def _rebuild(config: ExecutorConfig, backend: str, layers: tuple[str, ...]) -> PythonExecutor:
-    return PythonExecutor(config, backend=backend, layers=layers)
+def _rebuild(config: ExecutorConfig, layers: tuple[str, ...]) -> PythonExecutor:
+    return PythonExecutor(config, layers=layers)

@@ -87,7 +87,6 @@ class Report:
     open_areas: Mapping[str, list[str]]  # area -> attempts that succeeded
     user: str
     failure: str = ""  # why the probe itself did not run
-    leaves_orphans: bool = False  # whether processes that a call started outlive it
 
     @classmethod
     def of(cls, result: ToolResult, greeting: Mapping[str, Any]) -> Report:
@@ -110,8 +109,7 @@ class Report:
                 f"the self-test did not run: {result.status}, "
                 f"{result.reason or result.stderr[-300:]}"
             )
-        orphans = bool(found.get("processes")) and bool(greeting.get("leaves_orphans"))
-        return cls(layers, missing, found, greeting["user"], failure, orphans)
+        return cls(layers, missing, found, greeting["user"], failure)
 
     @property
     def shortcomings(self) -> list[str]:
@@ -122,8 +120,6 @@ class Report:
             f"{area} are open: it could {', '.join(tries)}"
             for area, tries in self.open_areas.items()
         ]
-        if self.leaves_orphans:
-            sentences.append("processes that a call leaves behind outlive it and the executor")
         return sentences + ([f"calls run as {self.user}"] if self.user.startswith("root") else [])
 
     def refusal(self) -> str:

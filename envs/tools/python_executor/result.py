@@ -29,7 +29,7 @@ class ToolResult:
     exit_code: int | None = None  # None where it did not run to an exit the kernel told us
     wall_s: float = 0.0  # seconds from the child's start
     cpu_s: float = 0.0
-    max_rss_mb: float = 0.0  # 0 where unknown: a fresh interpreter smaller than the one that ran it
+    max_rss_mb: float = 0.0  # 0 where unknown
     queue_s: float = 0.0  # seconds waited for a free place, before the clock started
     truncated: bool = False  # whether output was cut to max_output_length
     reason: str = ""  # one line on how it ended, where output and traceback do not say it all
