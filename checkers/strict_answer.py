@@ -16,9 +16,8 @@ from typing import Any
 from fctncalling.checkers.agentic import answer_fault, standardised
 from fctncalling.checkers.python_values import Fault
 
-MAX_OTHER_WORDS = (
-    1  # of an answer, in neither question nor accepted answer, nor among the common ones
-)
+# of an answer, in neither question nor accepted answer, nor among the common ones
+MAX_OTHER_WORDS = 1
 MAX_WORDS = 60  # of an answer at all: question words are no licence to repeat it at length
 _FORM = re.compile(r"\{\s*['\"]answer['\"]\s*:.*\}", re.DOTALL)
 _ANSWER_FIELD = re.compile(

@@ -98,9 +98,8 @@ class StepRecord:
     calls: Sequence[Call] = ()
     executed: Sequence[str] = ()  # the call strings handed to the tools, in order
     results: Sequence[str] = ()  # one result text per executed call
-    error: str | None = (
-        None  # no_call, malformed, unknown_function, bad_arguments, tool_error, step_limit
-    )
+    # no_call, malformed, unknown_function, bad_arguments, tool_error, step_limit
+    error: str | None = None
     reward: float = 0.0
 
     @classmethod

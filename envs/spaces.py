@@ -119,9 +119,8 @@ def cut_text(text: str, max_bytes: int) -> tuple[str, int]:
     if len(encoded) <= max_bytes:
         return text, 0
     end = max_bytes
-    while (
-        end > 0 and encoded[end] & 0xC0 == 0x80
-    ):  # never split a character: step back over continuation bytes
+    # never split a character: step back over continuation bytes
+    while end > 0 and encoded[end] & 0xC0 == 0x80:
         end -= 1
     return encoded[:end].decode(*_CODEC), len(encoded) - end
 

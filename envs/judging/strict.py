@@ -258,9 +258,8 @@ def _calls_in_empty_turn(task: Task, step: StepRecord) -> bool:
 def _calls_what_is_not_offered(task: Task, step: StepRecord) -> bool:
     withheld = _withheld(task, step.turn) - _expected(task, step.turn)
     documented = {doc.name for doc in task.functions}
-    if (
-        not task.is_multi_turn
-    ):  # interfaces with restricted names are offered an underscore for a dot
+    # interfaces with restricted names are offered an underscore for a dot
+    if not task.is_multi_turn:
         documented |= {name.replace(".", "_") for name in documented}
     nested = {name for text in step.executed for name in _nested_names(text)}
     return bool(nested & withheld) or any(

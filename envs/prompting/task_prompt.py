@@ -64,9 +64,8 @@ def openai_tool(doc: FunctionDoc) -> dict[str, Any]:
     Dots in its name stay (an API that forbids them renames).
     """
     parameters = json_schema(doc.parameters)
-    parameters["type"] = (
-        "object"  # the arguments themselves are one object, whatever a doc calls it
-    )
+    # the arguments themselves are one object, whatever a doc calls it
+    parameters["type"] = "object"
     parameters.setdefault("properties", {})
     function = {"name": doc.name, "description": doc.description, "parameters": parameters}
     return {"type": "function", "function": function}

@@ -83,9 +83,8 @@ class Evaluator:
     ) -> None:
         self._resolve = resolve or pure_function
         self.left = allowance  # what the results may still weigh
-        self.hands_on = (
-            False  # whether a tool's result goes into another call: a live object, perhaps
-        )
+        # whether a tool's result goes into another call: a live object, perhaps
+        self.hands_on = False
         self._depth = 0
 
     @property

@@ -27,9 +27,8 @@ from fctncalling.envs.tool_text.tasks import TaskList, TextTask, TextTasks, load
 from fctncalling.envs.tool_text.tools import InlineTools, InlineToolsArgument
 
 REWARDS = ("numeric", "aime", "text", "symbolic")
-NUMERIC_TOLERANCE = (
-    1e-9  # relative: calculators answer `48.0` where 48 is meant, and rounding is the tool's own
-)
+# relative: calculators answer `48.0` where 48 is meant, and rounding is the tool's own
+NUMERIC_TOLERANCE = 1e-9
 TextReward = Callable[[str, TextTask], float]
 Step = tuple[str, float, bool, bool, dict[str, Any]]
 

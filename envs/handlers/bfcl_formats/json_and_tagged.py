@@ -182,9 +182,8 @@ def first_list_of_objects(text: str) -> str:
     is looked at once.
     """
     found: tuple[int, int] | None = None
-    following: int | None = (
-        None  # where the list ends for the first "}", of those behind, that can end an object
-    )
+    # where the list ends for the first "}", of those behind, that can end an object
+    following: int | None = None
     after_open: dict[int, int | None] = {}  # index of "{" -> that, seen from there
     for index in reversed([index for index, character in enumerate(text) if character in "{}["]):
         if text[index] == "{":

@@ -226,9 +226,8 @@ def _require_flat(tokens: Sequence[str]) -> None:
         0,
         list[int](),
     )
-    operand = (
-        True  # whether the last token ends an operand, so that a comma or bracket ends what waits
-    )
+    # whether the last token ends an operand, so that a comma or bracket ends what waits
+    operand = True
     for token in tokens:
         if token in "([{":
             before.append(waiting)

@@ -122,9 +122,8 @@ class TravelAPI:
             return {"error": "Token not initialized"}
         if fault := self._token_fault(access_token):
             return {"error": fault}
-        if (
-            card_number in self.credit_card_list
-        ):  # the keys are card ids, so a number hardly ever is
+        # the keys are card ids, so a number hardly ever is
+        if card_number in self.credit_card_list:
             return {"error": "Card already registered"}
         card_id = str(self._draw("card_id"))
         self.credit_card_list[card_id] = {

@@ -164,9 +164,8 @@ def _power(base: Fraction, exponent: Fraction) -> Fraction:
     if exponent.denominator == 1:
         if not base and exponent < 0:
             raise CalculatorError("division by zero")
-        if (
-            abs(exponent) > MAX_EXPONENT or _bits(base) * abs(exponent) > MAX_BITS
-        ):  # before it is computed
+        # before it is computed
+        if abs(exponent) > MAX_EXPONENT or _bits(base) * abs(exponent) > MAX_BITS:
             raise CalculatorError("exponent too large")
         return base ** int(exponent)
     if base < 0:

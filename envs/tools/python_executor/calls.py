@@ -26,9 +26,8 @@ from fctncalling.envs.tools.python_executor.result import (
     signal_name,
 )
 
-START_TIMEOUT_S = (
-    20.0  # a zygote forks in milliseconds; one that takes this long is stopped or gone
-)
+# a zygote forks in milliseconds; one that takes this long is stopped or gone
+START_TIMEOUT_S = 20.0
 # from the kill to the kernel's word of the end: a large memory takes a while to be given back
 END_GRACE_S = 10.0
 PIPE_BYTES = 1 << 16  # what a Linux pipe takes at once

@@ -85,18 +85,15 @@ class ExecutorConfig:
     """Settings of a PythonExecutor. Times in seconds, memory in MiB, lengths in characters."""
 
     enabled: bool = True  # False: every call is denied
-    description: str = (
-        "Execute Python code and return the output"  # what a model is told of the tool
-    )
+    # what a model is told of the tool
+    description: str = "Execute Python code and return the output"
     timeout_s: float = 10.0  # wall clock of one call, from its child's start
-    max_output_length: int = (
-        1000  # characters kept of standard output, and as many of standard error
-    )
+    # characters kept of standard output, and as many of standard error
+    max_output_length: int = 1000
     num_executors: int | None = None  # calls running at once; None: one a core, at most 32
     parallel_execution: bool = True  # False: one call at a time, whatever num_executors says
-    max_tools_per_generation: int | None = (
-        None  # calls of one assistant message that are run; None: 32
-    )
+    # calls of one assistant message that are run; None: 32
+    max_tools_per_generation: int | None = None
     calculator: bool = True  # whether the calculator is offered too
     allowed_modules: tuple[str, ...] = SEED_MODULES
     restricted_functions: tuple[str, ...] = SEED_RESTRICTED

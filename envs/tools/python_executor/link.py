@@ -219,9 +219,8 @@ class ZygoteLink:
     def start(self) -> None:
         """Start the zygote unless it runs; raises SandboxUnavailable where it does not start."""
         with self._lock:
-            if (
-                self._owner != os.getpid()
-            ):  # a fork of the trainer: the old zygote is not ours to use or to reap
+            # a fork of the trainer: the old zygote is not ours to use or to reap
+            if self._owner != os.getpid():
                 self._process = None
                 self._control = None
                 self._owner = os.getpid()

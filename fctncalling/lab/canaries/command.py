@@ -215,9 +215,8 @@ def _percent(rate: float | None) -> str:
 
 
 def _is_supported(task: Task) -> bool:
-    if (
-        task.category == "memory"
-    ):  # asked with one of three memories: BFCL_v4_memory_kv.json plays it
+    # asked with one of three memories: BFCL_v4_memory_kv.json plays it
+    if task.category == "memory":
         return False
     try:
         kind_of(task.category)

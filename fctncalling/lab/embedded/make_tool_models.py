@@ -108,9 +108,8 @@ def _spoilt(task: TextTask, fails: bool) -> str:
 
 
 MAX_EPISODE_TOKENS = 512
-MENDED = (
-    0.3  # share of the careful demonstrator's first calls that are wrong, all of which it mends
-)
+# share of the careful demonstrator's first calls that are wrong, all of which it mends
+MENDED = 0.3
 
 
 class Preset(NamedTuple):

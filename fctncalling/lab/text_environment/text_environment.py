@@ -90,9 +90,8 @@ def _call_one(
 
 
 Run = tuple[list[Tensor], list[Tensor], list[Tensor], list[Any], list[TextHistory]]
-MAX_PAUSES = (
-    8  # segments of an episode for each call that may be answered, at marks that mean nothing
-)
+# segments of an episode for each call that may be answered, at marks that mean nothing
+MAX_PAUSES = 8
 
 
 class TextEnvironment(FollowsAssignments):
