@@ -38,10 +38,7 @@ official single-turn prompt takes 37 kB, the longest multi-turn one about 100 kB
 
 _LENGTH_BYTES = 8  # the text's own length stands before it in shared memory
 # Models do emit half of a surrogate pair; strict UTF-8 would raise.
-_CODEC = (
-    "utf-8",
-    "surrogatepass",
-)
+_CODEC = ("utf-8", "surrogatepass")
 _SAMPLE_LENGTH = 64  # characters of the longest random text
 _SAMPLE_ALPHABET = "".join(
     chr(point)

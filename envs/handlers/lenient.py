@@ -154,11 +154,7 @@ class LenientCalls(Handler):
         self.name = PREFIX + handler.name
         self._repair = _json_repair() if repair_json and _is_json(handler) else None
         # The text read last, what it was taken for, by what repairs.
-        self._last = (
-            "",
-            "",
-            tuple[str, ...](),
-        )
+        self._last = ("", "", tuple[str, ...]())
 
     def recognises(self, text: str) -> bool:
         """Whether the strict handler recognises the text, or a step finds calls in it."""

@@ -66,12 +66,7 @@ def _parcel_task(split: str, number: int, seed: int, size: int) -> Task:
         [[{"role": "user", "content": f"Send the {things[thing]} to {people[person]}."}]],
         (SEND,),
         [{"send": {"thing": [things[thing]], "box": [boxes[thing]], "city": [cities[person]]}}],
-        extra={
-            "knowledge": {
-                "addresses": _table(people, cities),
-                "boxes": _table(things, boxes),
-            }
-        },
+        extra={"knowledge": {"addresses": _table(people, cities), "boxes": _table(things, boxes)}},
     )
 
 

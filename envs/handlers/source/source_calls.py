@@ -222,10 +222,7 @@ def _require_flat(tokens: Sequence[str]) -> None:
             "size", f"the source has {len(tokens)} words and marks; at most {MAX_TOKENS} are read"
         )
     # What waits for its end; what did when each bracket was opened.
-    waiting, before = (
-        0,
-        list[int](),
-    )
+    waiting, before = (0, list[int]())
     # whether the last token ends an operand, so that a comma or bracket ends what waits
     operand = True
     for token in tokens:

@@ -14,10 +14,7 @@ from typing import NamedTuple
 
 from fctncalling.envs.tools.python_executor.config import ExecutorConfig
 from fctncalling.envs.tools.python_executor.link import Launch, pipes
-from fctncalling.envs.tools.python_executor.protocol import (
-    CODE_SIZE,
-    SETUP_FAILED,
-)
+from fctncalling.envs.tools.python_executor.protocol import CODE_SIZE, SETUP_FAILED
 from fctncalling.envs.tools.python_executor.result import (
     BoundedOutput,
     Status,

@@ -17,17 +17,10 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol
 
-from fctncalling.envs.tools.python_executor.calls import (
-    CallInFlight,
-    Limits,
-    encoded,
-    wait_any,
-)
+from fctncalling.envs.tools.python_executor.calls import CallInFlight, Limits, encoded, wait_any
 from fctncalling.envs.tools.python_executor.config import ExecutorConfig, check_seed, check_timeout
 from fctncalling.envs.tools.python_executor.link import Child, Launch, pipes
-from fctncalling.envs.tools.python_executor.protocol import (
-    SESSION_CALL,
-)
+from fctncalling.envs.tools.python_executor.protocol import SESSION_CALL
 from fctncalling.envs.tools.python_executor.result import ToolResult, ends_in_memory_error
 
 LOST = "the names of this session are lost"

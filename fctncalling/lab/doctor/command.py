@@ -156,10 +156,7 @@ def as_json(model: str, found: Diagnosed) -> dict[str, Any]:
             }
             for each in found.findings
         ],
-        "episode": {
-            "task": found.task_id,
-            "spans": [each._asdict() for each in found.spans],
-        },
+        "episode": {"task": found.task_id, "spans": [each._asdict() for each in found.spans]},
         "versions": versions(),
     }
 

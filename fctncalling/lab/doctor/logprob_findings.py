@@ -31,10 +31,7 @@ def sampled_episodes(
 ) -> list[EpisodeRecord]:
     """Return a few episodes that the model plays, as in training; RolloutError where it cannot."""
     engine = GenerationEngine(
-        model,
-        template.stop_ids,
-        max_new_tokens=MAX_NEW_TOKENS,
-        decode=template.decode,
+        model, template.stop_ids, max_new_tokens=MAX_NEW_TOKENS, decode=template.decode
     )
     chosen = tasks[:: max(1, len(tasks) // NUM_EPISODES)][:NUM_EPISODES]
     envs: list[Any] = [FunctionCallingEnv(tasks=chosen, max_steps_per_turn=3) for _ in chosen]

@@ -20,11 +20,7 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.python_source.parse import parse_expression
 from fctncalling.evaluation.episode_log import play_episode
 from fctncalling.lab.embedded.make_tasks import SHARES, make_tasks
-from fctncalling.lab.embedded.model_maker import (
-    MAX_POSITIONS,
-    load_entries,
-    play_demonstrations,
-)
+from fctncalling.lab.embedded.model_maker import MAX_POSITIONS, load_entries, play_demonstrations
 from fctncalling.lab.embedded.multi_turn_tasks import EMBEDDED_LENGTH, Length
 from fctncalling.lab.embedded.vocabulary import render, wording
 

@@ -312,11 +312,7 @@ def _add(report: CategoryReport, answer: RecordedAnswer, tools: TaskTools, origi
         task = tools.with_docs(answer.task, origin)
         classes = tools.classes_for((task,), origin)
         found = diagnose(
-            task,
-            answer.response,
-            results.form,
-            extra_tools=classes,
-            overflowed=answer.overflowed,
+            task, answer.response, results.form, extra_tools=classes, overflowed=answer.overflowed
         )
         strict = None
         if found.verdict.valid:

@@ -24,11 +24,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fctncalling.cli.shared.jsonl_records import (
-    InputError,
-    use_sibling_tables,
-    with_progress_bar,
-)
+from fctncalling.cli.shared.jsonl_records import InputError, use_sibling_tables, with_progress_bar
 from fctncalling.cli.shared.tool_flags import MISSING
 from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import official_data_folder, user_data_folder

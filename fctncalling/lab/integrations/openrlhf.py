@@ -74,11 +74,7 @@ def _rendered(tokenizer: Any, messages: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _feedback(
-    tokenizer: Any,
-    before: Sequence[Message],
-    action: str,
-    content: str,
-    answers: Sequence[Message],
+    tokenizer: Any, before: Sequence[Message], action: str, content: str, answers: Sequence[Message]
 ) -> str:
     """Return the text between an action and the next.
 

@@ -117,11 +117,7 @@ class TextTrainer:
                 "ActorCritic"
             )
         config = self.config
-        return ActorCritic(
-            model,
-            **config.critic_shape,
-            critic_detach=config.detaches_critic,
-        )
+        return ActorCritic(model, **config.critic_shape, critic_detach=config.detaches_critic)
 
 
 def _episode(

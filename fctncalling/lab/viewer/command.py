@@ -32,13 +32,7 @@ from fctncalling.cli.shared.tool_flags import (
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task
-from fctncalling.lab.viewer import (
-    ViewError,
-    compared_runs,
-    load_run,
-    page_data,
-    write_page,
-)
+from fctncalling.lab.viewer import ViewError, compared_runs, load_run, page_data, write_page
 from fctncalling.lab.viewer.page_data import MAX_EPISODES
 from fctncalling.lab.viewer.rollout_dumps import FORMATS, load_dump
 from fctncalling.lab.viewer.run_files import LoadedRun, runs_below

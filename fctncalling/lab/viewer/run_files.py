@@ -16,12 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, cast
 
-from fctncalling.data.token_file import (
-    TokenFile,
-    TokenFileError,
-    read_token_file,
-    token_file_path,
-)
+from fctncalling.data.token_file import TokenFile, TokenFileError, read_token_file, token_file_path
 from fctncalling.lab.viewer.parquet_lines import parquet_lines
 
 Record = dict[str, Any]

@@ -7,11 +7,7 @@ from typing import Any
 
 from fctncalling.checkers.multi_turn import differences, turn_fault
 from fctncalling.data.types import Task
-from fctncalling.envs.judging.ground_truth import (
-    ExtraTools,
-    iter_ground_truth,
-    replay_turns,
-)
+from fctncalling.envs.judging.ground_truth import ExtraTools, iter_ground_truth, replay_turns
 from fctncalling.envs.tools.snapshot import snapshot
 
 Record = dict[str, Any]

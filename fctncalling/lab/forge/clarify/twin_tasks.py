@@ -19,11 +19,7 @@ from fctncalling.lab.forge.clarify.withheld_values import FEWEST_VALUES, guess_c
 from fctncalling.lab.forge.forged_entry import NoSuchTask
 from fctncalling.lab.forge.single_turn.category_profiles import CategoryProfile, draw_number
 from fctncalling.lab.forge.single_turn.frames import Domain, default_value, domains
-from fctncalling.lab.forge.single_turn.made_calls import (
-    MadeArgument,
-    MadeCall,
-    draw_argument,
-)
+from fctncalling.lab.forge.single_turn.made_calls import MadeArgument, MadeCall, draw_argument
 from fctncalling.lab.forge.single_turn.made_functions import (
     MadeFunction,
     MadeParameter,

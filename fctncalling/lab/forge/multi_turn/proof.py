@@ -61,8 +61,7 @@ def prove(plan: Plan) -> Proof:
     if excluded is None:
         return Proof(AMBIGUOUS, plan)
     return Proof(
-        "",
-        replace(plan, turns=_with_edges(plan.turns, edges), excluded_functions=excluded),
+        "", replace(plan, turns=_with_edges(plan.turns, edges), excluded_functions=excluded)
     )
 
 

@@ -9,11 +9,7 @@ from typing import Any
 
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.python_source.plain_calls import PlainCall
-from fctncalling.lab.forge.multi_turn.arguments import (
-    ARGUMENT_DRAFTS,
-    Drafter,
-    many_numbers,
-)
+from fctncalling.lab.forge.multi_turn.arguments import ARGUMENT_DRAFTS, Drafter, many_numbers
 from fctncalling.lab.forge.multi_turn.dials import FOLLOW_UPS, FUNCTION_WEIGHTS, Dials
 from fctncalling.lab.forge.multi_turn.kinds import PARAMETER_KINDS
 from fctncalling.lab.forge.multi_turn.knowledge import (

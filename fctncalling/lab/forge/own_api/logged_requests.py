@@ -64,9 +64,7 @@ def _conversations(path: Path) -> Iterator[Sequence[Mapping[str, Any]]]:
             yield messages
 
 
-def _request(
-    messages: Sequence[Mapping[str, Any]],
-) -> tuple[str, list[Mapping[str, Any]]] | None:
+def _request(messages: Sequence[Mapping[str, Any]]) -> tuple[str, list[Mapping[str, Any]]] | None:
     """Return the first request with the calls that answer it; None where there are none."""
     talk = [each for each in messages if each.get("role") not in ("system", "developer")]
     if len(talk) < 2 or talk[0].get("role") != "user" or talk[1].get("role") != "assistant":

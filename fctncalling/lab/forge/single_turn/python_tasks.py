@@ -120,11 +120,7 @@ def _can_be_listed(argument: MadeArgument, function: MadeFunction) -> bool:
 
 
 def _listed(
-    first: MadeCall,
-    varied: MadeArgument,
-    num_calls: int,
-    question_share: float,
-    rng: random.Random,
+    first: MadeCall, varied: MadeArgument, num_calls: int, question_share: float, rng: random.Random
 ) -> tuple[list[MadeCall], str]:
     """Return calls that differ in one argument, whose values one sentence lists."""
     values: list[DrawnValue] = []

@@ -96,13 +96,7 @@ class NounPhrases:
     """
 
     def __init__(
-        self,
-        facts: PlanFacts,
-        turn: int,
-        discourse: Discourse,
-        draw: Random,
-        mark: str,
-        fill: Fill,
+        self, facts: PlanFacts, turn: int, discourse: Discourse, draw: Random, mark: str, fill: Fill
     ) -> None:
         self.facts = facts
         self.turn = turn  # whose words these are

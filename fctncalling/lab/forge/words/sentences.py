@@ -21,12 +21,7 @@ _MANNERS = {
     "story": {"say": 1.5},
     "implicit": {"do": 0.4, "know": 1.5, "ask": 2.0, "say": 4.0},
 }
-_REGISTERS = {
-    "curt": (5, 3, 1),
-    "polite": (1, 2, 5),
-    "story": (2, 3, 3),
-    "implicit": (3, 3, 2),
-}
+_REGISTERS = {"curt": (5, 3, 1), "polite": (1, 2, 5), "story": (2, 3, 3), "implicit": (3, 3, 2)}
 
 
 _PLACE = re.compile(rf"<({'|'.join(SETTING)})>")

@@ -148,11 +148,7 @@ def _route(value: Value, call: PlannedCall, nouns: NounPhrases) -> Viewed:
         here
         and there
         and not blank
-        and last
-        in (
-            (value.value, goal.value),
-            (goal.value, value.value),
-        )
+        and last in ((value.value, goal.value), (goal.value, value.value))
     ):
         same = last == (value.value, goal.value)
         ways = _SAME_ROUTE if same else _WAY_BACK

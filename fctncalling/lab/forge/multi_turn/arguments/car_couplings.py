@@ -194,10 +194,7 @@ def rounding(drafter: Drafter) -> Arguments:
     if round(value.value, 2) == value.value and value.provenance != "result":
         value = said("number", round(drafter.draw.uniform(1, 500), drafter.draw.randint(3, 6)))
     places = range(1, len(str(value.value).partition(".")[2]))
-    return {
-        "number": value,
-        "decimal_places": said("precision", drafter.draw.choice(places[:4])),
-    }
+    return {"number": value, "decimal_places": said("precision", drafter.draw.choice(places[:4]))}
 
 
 def logarithm(drafter: Drafter) -> Arguments:

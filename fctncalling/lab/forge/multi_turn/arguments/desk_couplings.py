@@ -8,12 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fctncalling.lab.forge.multi_turn.arguments.drafter import (
-    Drafter,
-    from_fact,
-    inferred,
-    said,
-)
+from fctncalling.lab.forge.multi_turn.arguments.drafter import Drafter, from_fact, inferred, said
 from fctncalling.lab.forge.multi_turn.worlds import inventory
 from fctncalling.lab.forge.plan import Value
 

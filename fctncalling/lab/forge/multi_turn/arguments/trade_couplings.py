@@ -141,11 +141,7 @@ def token(drafter: Drafter) -> Value:
 
 
 def book_flight(drafter: Drafter) -> Arguments:
-    return {
-        "access_token": token(drafter),
-        "card_id": drafter.value("card_id"),
-        **flight(drafter),
-    }
+    return {"access_token": token(drafter), "card_id": drafter.value("card_id"), **flight(drafter)}
 
 
 def with_token(*kinds: tuple[str, str]) -> Draft:
