@@ -17,43 +17,11 @@ from typing import Any
 
 MAX_TOKENS = 300
 FUNCTIONS = frozenset(
-    (
-        *(
-            "sqrt",
-            "root",
-            "sin",
-            "cos",
-            "tan",
-            "cot",
-            "sec",
-            "csc",
-            "arcsin",
-            "arccos",
-            "arctan",
-            "sinh",
-            "cosh",
-        ),
-        *("tanh", "log", "ln", "exp", "abs", "binom", "factorial"),
-    )
+    "sqrt root sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln exp abs binom "
+    "factorial".split()
 )
 CONSTANTS = frozenset(("pi", "e", "i", "oo"))
-GREEK = frozenset(
-    (
-        "alpha",
-        "beta",
-        "gamma",
-        "delta",
-        "epsilon",
-        "theta",
-        "lambda",
-        "mu",
-        "rho",
-        "sigma",
-        "tau",
-        "phi",
-        "omega",
-    )
-)
+GREEK = frozenset("alpha beta gamma delta epsilon theta lambda mu rho sigma tau phi omega".split())
 _REWRITES = tuple(
     (re.compile(pattern), text)
     for pattern, text in (

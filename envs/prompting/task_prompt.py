@@ -45,17 +45,7 @@ JSON_TYPES: dict[str, str] = {
 """BFCL type -> JSON Schema type. A type that is not here ("any", "") leaves the value unrestricted.
 """
 
-_KEPT = (
-    "description",
-    "enum",
-    "default",
-    "format",
-    "minimum",
-    "maximum",
-    "minItems",
-    "maxItems",
-    "minLength",
-)
+_KEPT = tuple("description enum default format minimum maximum minItems maxItems minLength".split())
 
 
 def openai_tool(doc: FunctionDoc) -> dict[str, Any]:

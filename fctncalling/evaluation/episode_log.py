@@ -159,16 +159,7 @@ def as_json(value: Any) -> Any:
     return json.loads(json.dumps(dataclasses.asdict(value), default=repr))
 
 
-_STEP_FIELDS = (
-    "turn",
-    "text",
-    "calls",
-    "executed",
-    "results",
-    "error",
-    "reward",
-    "observation_sha256",
-)
+_STEP_FIELDS = tuple("turn text calls executed results error reward observation_sha256".split())
 _VERDICT_FIELDS = (
     "verdict",
     "valid",

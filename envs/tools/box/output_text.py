@@ -7,35 +7,11 @@ from collections.abc import Iterable, Sequence
 from fctncalling.data.unsafe_text import broken_mark
 from fctncalling.envs.tools.python_executor.result import cut
 
-TAGS = (
-    *(
-        "<tool_call>",
-        "</tool_call>",
-        "<tool_response>",
-        "</tool_response>",
-        "<think>",
-        "</think>",
-        "[TOOL_CALLS]",
-    ),
-    *(
-        "<|python_tag|>",
-        "<|python_start|>",
-        "<|python_end|>",
-        "<functions>",
-        "</functions>",
-        "<TOOLCALL>",
-        "</TOOLCALL>",
-    ),
-    *(
-        "<request>",
-        "<call>",
-        "<response>",
-        "<submit>",
-        "<PYTHON>",
-        "</PYTHON>",
-        "<PYTHON-OUTPUT>",
-        "</PYTHON-OUTPUT>",
-    ),
+TAGS = tuple(
+    "<tool_call> </tool_call> <tool_response> </tool_response> <think> </think> [TOOL_CALLS] "
+    "<|python_tag|> <|python_start|> <|python_end|> <functions> </functions> <TOOLCALL> "
+    "</TOOLCALL> <request> <call> <response> <submit> <PYTHON> </PYTHON> <PYTHON-OUTPUT> "
+    "</PYTHON-OUTPUT>".split()
 )
 """What handlers and policies read as the beginning or the end of something: never so when a tool
 has written it.

@@ -41,34 +41,16 @@ CANNOT_WORK = {
         "webbrowser",
         "concurrent.futures.process",
     ),
-    "a network": (
-        *("socket", "socketserver", "ssl", "asyncio", "ftplib", "smtplib", "imaplib", "poplib"),
-        *(
-            "http.client",
-            "http.server",
-            "urllib.request",
-            "xmlrpc",
-            "requests",
-            "httpx",
-            "urllib3",
-            "aiohttp",
-        ),
+    "a network": tuple(
+        "socket socketserver ssl asyncio ftplib smtplib imaplib poplib http.client http.server "
+        "urllib.request xmlrpc requests httpx urllib3 aiohttp".split()
     ),
     "files": ("tempfile", "shutil", "glob", "fileinput", "dbm", "shelve", "mailbox"),
     "a terminal or a display": ("tkinter", "curses", "termios", "readline"),
     "the project, which snippets must not see": ("fctncalling",),
 }
-SEED_MODULES = (
-    "math",
-    "random",
-    "datetime",
-    "time",
-    "re",
-    "json",
-    "collections",
-    "itertools",
-    "functools",
-    "numpy",
+SEED_MODULES = tuple(
+    "math random datetime time re json collections itertools functools numpy".split()
 )
 SEED_RESTRICTED = ("eval", "exec", "compile", "open", "file", "__import__", "input")
 

@@ -43,61 +43,22 @@ LATER_IMPORTS: dict[str, tuple[str, ...]] = {
 
 # Needed by the language itself, whatever is allowed: codecs, \N{...} escapes, the text of warnings
 # and tracebacks.
-ALWAYS = (
-    *(
-        f"encodings.{codec}"
-        for codec in ("ascii", "latin_1", "utf_8", "utf_8_sig", "utf_16", "utf_32", "cp1252")
-    ),
-    *(
-        f"encodings.{codec}"
-        for codec in ("idna", "hex_codec", "base64_codec", "rot_13", "unicode_escape")
-    ),
-    *(
-        f"encodings.{codec}"
-        for codec in ("raw_unicode_escape", "punycode", "charmap", "iso8859_1", "zlib_codec")
-    ),
-    *(
-        "unicodedata",
-        "linecache",
-        "tokenize",
-        "traceback",
-        "warnings",
-        "tracemalloc",
-        "string",
-        "numbers",
-        "locale",
-    ),
-    *("copy", "operator", "bisect", "contextlib", "enum", "types", "weakref", "hashlib", "struct"),
+_CODECS = (
+    "ascii latin_1 utf_8 utf_8_sig utf_16 utf_32 cp1252 idna hex_codec base64_codec rot_13 "
+    "unicode_escape raw_unicode_escape punycode charmap iso8859_1 zlib_codec".split()
 )
+_MODULES = (
+    "unicodedata linecache tokenize traceback warnings tracemalloc string numbers locale copy "
+    "operator bisect contextlib enum types weakref hashlib struct".split()
+)
+ALWAYS = (*(f"encodings.{codec}" for codec in _CODECS), *_MODULES)
 
 # Imported inside functions that no snippet has a use for: self-tests, platforms, builds, reading
 # files from afar.
 NEVER_NEEDED = frozenset(
-    (
-        *(
-            "argparse",
-            "statistics",
-            "doctest",
-            "pytest",
-            "pydoc",
-            "yaml",
-            "gzip",
-            "importlib.abc",
-            "java",
-            "_tokenize",
-        ),
-        *(
-            "encodings.mbcs",
-            "_md5",
-            "_sha1",
-            "_sha2",
-            "_sha256",
-            "_sha3",
-            "numpy.core",
-            "numpy.distutils",
-        ),
-        *("numpy.distutils.cpuinfo", "numpy.f2py", "numpy.ma.mrecords", "numpy.testing"),
-    )
+    "argparse statistics doctest pytest pydoc yaml gzip importlib.abc java _tokenize "
+    "encodings.mbcs _md5 _sha1 _sha2 _sha256 _sha3 numpy.core numpy.distutils "
+    "numpy.distutils.cpuinfo numpy.f2py numpy.ma.mrecords numpy.testing".split()
 )
 
 

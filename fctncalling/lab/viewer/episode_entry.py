@@ -9,18 +9,7 @@ from typing import Any
 
 from fctncalling.lab.viewer.run_files import LoadedRun, Record
 
-_STEP_FIELDS = (
-    "turn",
-    "text",
-    "calls",
-    "executed",
-    "results",
-    "error",
-    "reward",
-    "messages",
-    "role",
-    "credit",
-)
+_STEP_FIELDS = tuple("turn text calls executed results error reward messages role credit".split())
 
 
 def episode_entry(record: Record, run: LoadedRun) -> Record:

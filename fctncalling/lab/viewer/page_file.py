@@ -13,20 +13,9 @@ from typing import Any
 
 from fctncalling.data.paths import replaced_file
 
-SCRIPTS = (
-    *("state", "elements", "numbers", "theme", "lanes", "curve", "formula", "environment"),
-    *(
-        "episode",
-        "list",
-        "tree",
-        "updates",
-        "discarded",
-        "overview",
-        "compared",
-        "export",
-        "keys",
-        "main",
-    ),
+SCRIPTS = tuple(
+    "state elements numbers theme lanes curve formula environment episode list tree updates "
+    "discarded overview compared export keys main".split()
 )
 """Script files in the order they are joined: the page starts at the end of the last one."""
 MAX_DEPTH = 100

@@ -131,7 +131,7 @@ def _other_act(api: AskableApi, rng: Random) -> OwnDraft:
     return OwnDraft(_said_of_thing(api, words, phrase, mood, rng), [], source=f"not {act.name}")
 
 
-_LOOKS = frozenset("get show list find search tell look check".split())  # noqa: SIM905
+_LOOKS = frozenset("get show list find search tell look check".split())
 _OF_THINGS = frozenset({"end", "make", "send", "give", "start", "pay", "approve", "extend"})
 
 

@@ -58,9 +58,7 @@ _PAIRS = (
     ("opens", "closes"),
     ("pickup", "return"),
 )
-_OPEN_KINDS = frozenset(
-    "identifier person_name free_text email phone url date datetime".split()  # noqa: SIM905
-)
+_OPEN_KINDS = frozenset("identifier person_name free_text email phone url date datetime".split())
 _TRIES = 60
 
 

@@ -9,22 +9,9 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fctncalling.lab.forge.single_turn.category_profiles import further_forms, read_word_lists
+from fctncalling.lab.forge.words.literals import MONTHS
 
 NUMBER_WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-MONTHS = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-]
 TYPES = {
     "int": "integer",
     "count": "integer",  # said in words only: quarterly for 4

@@ -187,18 +187,9 @@ def filled(
     return _SPACES.sub("", "".join(texts)).strip().replace(" of all the ", " of the ")
 
 
-# Fmt: skip.
-SETTING = (
-    "subject",
-    "department",
-    "colleague",
-    "project",
-    "event",
-    "deliverable",
-    "one_relative",
-    "relatives",
-    "relative",
-    "place",
+SETTING = tuple(
+    "subject department colleague project event deliverable one_relative relatives relative "
+    "place".split()
 )
 """Phrases of the lexicon that stay the same through a task, each made of earlier ones only."""
 

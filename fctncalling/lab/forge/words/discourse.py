@@ -9,25 +9,9 @@ from typing import Any
 
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
 
-# Fmt: skip.
 UNCOUNTED = frozenset(
-    {
-        "number",
-        "precision",
-        "amount",
-        "price",
-        "percent",
-        "share_count",
-        "line_count",
-        "gallons",
-        "liters",
-        "miles",
-        "meters",
-        "speed",
-        "temperature",
-        "fan_speed",
-        "priority",
-    }
+    "number precision amount price percent share_count line_count gallons liters miles meters "
+    "speed temperature fan_speed priority".split()
 )
 """Kinds that are said again rather than pointed at: nobody counts the numbers in a message."""
 

@@ -12,6 +12,9 @@ from functools import lru_cache
 from random import Random
 from typing import Any
 
+MONTHS = (
+    "January February March April May June July August September October November December".split()
+)
 OPEN, CLOSE = "\ue000", "\ue001"
 _SPOKEN = ("%Y-%m-%d", "%B %d, %Y", "%d %B %Y", "%B %dth, %Y", "%Y/%m/%d", "%m/%d/%Y")
 _SUFFIXES = {1: "st", 2: "nd", 3: "rd"}

@@ -58,14 +58,8 @@ Fill = Callable[[Sequence, PlannedCall, "NounPhrases"], str | None]
 
 _NO_WORDS = ResultWords("", ())
 _TRANSPARENT = frozenset(
-    {
-        "get_user_id",
-        "get_zipcode_based_on_city",
-        "get_nearest_airport_by_city",
-        "get_symbol_by_name",
-        "liter_to_gallon",
-        "gallon_to_liter",
-    }
+    "get_user_id get_zipcode_based_on_city get_nearest_airport_by_city get_symbol_by_name "
+    "liter_to_gallon gallon_to_liter".split()
 )
 """Functions that turn a name into an id: people say the name where a call takes the id."""
 _CITY_LOOK_UPS = frozenset({"get_zipcode_based_on_city", "get_nearest_airport_by_city"})

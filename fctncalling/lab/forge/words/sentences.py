@@ -138,24 +138,7 @@ def _stems(text: str) -> set[str]:
 
 
 _WORD = re.compile(r"(?<![<\w])[a-z]{4,}(?![\w>])")
-# Fmt: skip.
-_SMALL = frozenset(
-    {
-        "that",
-        "this",
-        "then",
-        "them",
-        "they",
-        "what",
-        "when",
-        "which",
-        "with",
-        "from",
-        "have",
-        "once",
-        "after",
-    }
-)
+_SMALL = frozenset("that this then them they what when which with from have once after".split())
 
 
 def drawn(name: str, draw: Random) -> str:

@@ -14,11 +14,10 @@ from itertools import pairwise
 from typing import Any, cast
 
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
-from fctncalling.lab.forge.words.literals import parsed_date
+from fctncalling.lab.forge.words.literals import MONTHS, parsed_date
 
 _NUMBER = re.compile(r"(?<![\w.])-?\$?-?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w])")
-_MONTHS = "January February March April May June July August September October November December"
-_MONTH = "|".join(f"{name}|{name[:3]}" for name in _MONTHS.split())
+_MONTH = "|".join(f"{name}|{name[:3]}" for name in MONTHS)
 _DATES = re.compile(
     rf"(?:{_MONTH}) (?:the )?\d{{1,2}}(?:st|nd|rd|th)?, \d{{4}}"
     rf"|\d{{1,2}}(?:st|nd|rd|th)? (?:of )?(?:{_MONTH}),? \d{{4}}"
@@ -129,11 +128,11 @@ def dates(text: str) -> Iterator[str]:
     """Yield the dates that a text writes, without what `parsed_date` does not read."""
     for found in _DATES.finditer(text):
         plain = re.sub(r"\b(?:the|of) |(?<=[A-Za-z]{3}),(?= \d{4})", "", found[0])
-        yield re.sub(rf"\b({'|'.join(n[:3] for n in _MONTHS.split())})\b", _full_month, plain)
+        yield re.sub(rf"\b({'|'.join(n[:3] for n in MONTHS)})\b", _full_month, plain)
 
 
 def _full_month(found: re.Match[str]) -> str:
-    return next(name for name in _MONTHS.split() if name.startswith(found[0]))
+    return next(name for name in MONTHS if name.startswith(found[0]))
 
 
 def _contains(text: str, said: str) -> bool:

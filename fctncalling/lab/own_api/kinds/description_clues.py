@@ -30,7 +30,7 @@ UNITS = {
 _NUMBER_WORDS = {
     word: number
     for number, word in enumerate(
-        "zero one two three four five six seven eight nine ten eleven twelve".split()  # noqa: SIM905
+        "zero one two three four five six seven eight nine ten eleven twelve".split()
     )
 }
 _NUMBER = r"(-?\d+(?:\.\d+)?)"

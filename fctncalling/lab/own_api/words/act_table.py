@@ -42,9 +42,9 @@ _ENDING = frozenset(
     ]
 )
 _LOOKING = frozenset(
-    "list find search show read count track view fetch lookup browse describe retrieve".split()  # noqa: SIM905
+    "list find search show read count track view fetch lookup browse describe retrieve".split()
 )
-_MAKING = frozenset("book create add make order register reserve schedule rent enrol lend".split())  # noqa: SIM905
+_MAKING = frozenset("book create add make order register reserve schedule rent enrol lend".split())
 
 
 @dataclass(frozen=True)

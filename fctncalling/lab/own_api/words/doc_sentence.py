@@ -202,9 +202,9 @@ def object_noun(sentence: str, name: str) -> str:
     return singular(of_name[-1]) if of_name else "one"
 
 
-_ABOUT_THING = frozenset("of details detail info status history".split())  # noqa: SIM905
+_ABOUT_THING = frozenset("of details detail info status history".split())
 _LISTING = frozenset(
-    "list find search get show return look fetch retrieve tell give browse".split()  # noqa: SIM905
+    "list find search get show return look fetch retrieve tell give browse".split()
 )
 
 

@@ -58,8 +58,8 @@ PEOPLE = frozenset(
         "adopter",
     ]
 )
-_ID_ENDS = frozenset("id ids number no uuid identifier key ref nr num".split())  # noqa: SIM905
-_OTHER_ENDS = frozenset("code name slug".split())  # noqa: SIM905
+_ID_ENDS = frozenset("id ids number no uuid identifier key ref nr num".split())
+_OTHER_ENDS = frozenset("code name slug".split())
 _UNITS = frozenset(
     [
         "kg",

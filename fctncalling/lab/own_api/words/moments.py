@@ -6,9 +6,7 @@ import datetime
 from random import Random
 
 _SUFFIXES = {1: "st", 2: "nd", 3: "rd", 21: "st", 22: "nd", 23: "rd", 31: "st"}
-HOURS = (
-    "twelve one two three four five six seven eight nine ten eleven".split()  # noqa: SIM905
-)
+HOURS = "twelve one two three four five six seven eight nine ten eleven".split()
 
 
 def ordinal(number: int) -> str:

@@ -12,9 +12,7 @@ from fctncalling.lab.own_api.words.moments import moment, spoken_date, spoken_ti
 from fctncalling.lab.own_api.words.nouns import plural, singular, spaced
 from fctncalling.lab.own_api.words.word_tables import parted, word_table
 
-NUMBERS = (
-    "zero one two three four five six seven eight nine ten eleven twelve".split()  # noqa: SIM905
-)
+NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
 _SHORT_UNITS = {
     "kg": ("kg", "kilos", "kilograms", "kg"),
     "g": ("g", "grams"),

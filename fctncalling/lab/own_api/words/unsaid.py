@@ -10,7 +10,7 @@ from fctncalling.lab.own_api.kinds.draw_value import pools
 from fctncalling.lab.own_api.words.function_words import PEOPLE, FunctionWords
 from fctncalling.lab.own_api.words.word_tables import registers
 
-CHANGES = frozenset("move update change edit set modify patch adjust reschedule amend".split())  # noqa: SIM905
+CHANGES = frozenset("move update change edit set modify patch adjust reschedule amend".split())
 USUAL_SHARE, UNCHANGED_SHARE, NAMED_SHARE = 0.1, 0.2, 0.07
 _NAMING_KINDS = frozenset({"free_text", "person_name"})
 

@@ -14,34 +14,10 @@ from fctncalling.lab.forge.multi_turn.dials import Dials
 from fctncalling.lab.forge.multi_turn.knowledge import Fact, Knowledge, source_of
 from fctncalling.lab.forge.multi_turn.worlds import inventory, make_world
 from fctncalling.lab.forge.plan import Source, Value
+from fctncalling.lab.forge.words.literals import MONTHS
 
-# Fmt: skip.
-MONTHS = (
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-)
-# Fmt: skip.
-NUMERIC_KINDS = (
-    "number",
-    "count",
-    "price",
-    "pressure",
-    "gallons",
-    "liters",
-    "kilometers",
-    "miles",
-    "amount",
-    "temperature",
+NUMERIC_KINDS = tuple(
+    "number count price pressure gallons liters kilometers miles amount temperature".split()
 )
 _FRESH: dict[str, Callable[[random.Random], Any]] = {
     "new_folder": lambda draw: draw.choice(inventory.FOLDERS),
