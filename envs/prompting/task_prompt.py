@@ -15,32 +15,18 @@ from fctncalling.envs.prompting import prompts
 #
 # Its types (dict, float, tuple, any, ...) become JSON Schema's.
 
-JSON_TYPES: dict[str, str] = {
-    "dict": "object",
-    "object": "object",
-    "HashMap": "object",
-    "array": "array",
-    "tuple": "array",
-    "list": "array",
-    "Array": "array",
-    "ArrayList": "array",
-    "string": "string",
-    "String": "string",
-    "str": "string",
-    "char": "string",
-    "integer": "integer",
-    "int": "integer",
-    "long": "integer",
-    "short": "integer",
-    "byte": "integer",
-    "Bigint": "integer",
-    "float": "number",
-    "double": "number",
-    "number": "number",
-    "boolean": "boolean",
-    "Boolean": "boolean",
-    "bool": "boolean",
-    "null": "null",
+JSON_TYPES = {
+    name: kind
+    for kind, names in {
+        "object": "dict object HashMap",
+        "array": "array tuple list Array ArrayList",
+        "string": "string String str char",
+        "integer": "integer int long short byte Bigint",
+        "number": "float double number",
+        "boolean": "boolean Boolean bool",
+        "null": "null",
+    }.items()
+    for name in names.split()
 }
 """BFCL type -> JSON Schema type. A type that is not here ("any", "") leaves the value unrestricted.
 """

@@ -2,48 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from fctncalling.checkers.clarify import Value, is_said, spoken, words_of
 from fctncalling.data.types import Message, Task
 from fctncalling.envs.users.known_values import known_values
 
-REGISTERS: Mapping[str, Mapping[str, Sequence[str]]] = {
-    "plain": {
-        "value": ("{value}", "the {name} is {value}"),
-        "unknown": ("i do not know that",),
-        "unclear": ("what would you like to know",),
-        "refusal": ("i only know what i want not how you do it",),
-    },
-    "curt": {
-        "value": ("{value}.",),
-        "unknown": ("No idea.",),
-        "unclear": ("What do you mean?",),
-        "refusal": ("That is your job.",),
-    },
-    "polite": {
-        "value": (
-            "Thank you for asking: {value}, please.",
-            "Of course. The {name} should be {value}, please.",
-        ),
-        "unknown": ("I am afraid I do not know that.",),
-        "unclear": ("Pardon, what would you like to know?",),
-        "refusal": ("I am afraid I only know what I want, not how you do it.",),
-    },
-    "chatty": {
-        "value": (
-            "Oh, did I forget that? I had {value} in mind, as always on days like this.",
-            "Good question! My neighbour asked me the same. {value} would be it, I think.",
-        ),
-        "unknown": ("Hm, nobody has ever asked me that. I really cannot say.",),
-        "unclear": ("Oh, I was not listening. What did you want to know?",),
-        "refusal": ("Ha, if I knew how these things work I would not need you!",),
-    },
-}
+REGISTERS: Mapping[str, Mapping[str, Sequence[str]]] = json.loads(
+    Path(__file__).with_name("registers.json").read_text(encoding="utf-8")
+)
 """Register -> what is said -> its wordings."""
 MIXED = "mixed"
 OR = "or"

@@ -107,7 +107,6 @@ def parsed(text: str) -> Any:
         return text
 
 
-# Fmt: skip.
 _REFUSALS = (
     '"error"',
     "'error'",

@@ -277,7 +277,6 @@ def _has_words(turn: PlannedTurn, number: int, index: int) -> bool:
     ]
     if all(any(value.said == said for value in others) for said in values):
         return False
-    # Fmt: skip.
     return not any(
         value.provenance == "result"
         and value.kind != "access_token"
