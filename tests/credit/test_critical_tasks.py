@@ -16,6 +16,7 @@ from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.lab.embedded import critical_tasks
 from fctncalling.lab.embedded.critical_tasks import SPLITS
+from fctncalling.lab.embedded.make_tasks import write_all
 from fctncalling.lab.embedded.make_critical_model import CriticalDemonstrator
 from fctncalling.lab.embedded.make_tasks import EMBEDDED
 
@@ -29,7 +30,7 @@ def splits() -> Splits:
 
 
 def test_the_committed_critical_tasks_are_what_the_command_makes(tmp_path: Path) -> None:
-    critical_tasks.main(["--output_dir", str(tmp_path)])
+    write_all(SPLITS, critical_tasks.critical_entries, ["--output_dir", str(tmp_path)])
     for split in SPLITS:
         made = (tmp_path / f"{split}.json").read_bytes()
         assert made == (EMBEDDED / f"{split}.json").read_bytes()

@@ -6,7 +6,6 @@ fctncalling.lab.embedded.clarify_tasks` it writes the committed files again, byt
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fctncalling.lab.embedded.make_tasks import EMBEDDED
+from fctncalling.lab.embedded.make_tasks import write_all
 from fctncalling.lab.embedded.single_turn_tasks import accepted, entry, request
 from fctncalling.lab.embedded.vocabulary import NoSuchDraw, VocabularyDraw, wording
 
@@ -89,25 +88,5 @@ def _incomplete_phrases() -> Mapping[str, Any]:
     return json.loads(path.read_text())  # type: ignore[no-any-return]
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Write both splits."""
-    parser = argparse.ArgumentParser(
-        prog="python -m fctncalling.lab.embedded.clarify_tasks", description=__doc__
-    )
-    parser.add_argument(
-        "--output_dir",
-        type=Path,
-        default=EMBEDDED,
-        help="folder to write to (default: data/embedded)",
-    )
-    folder = parser.parse_args(argv).output_dir
-    for split, (num_tasks, first_id) in SPLITS.items():
-        entries = clarify_entries(split, num_tasks, first_id=first_id)
-        lines = [json.dumps(each, separators=(",", ":")) for each in entries]
-        (folder / f"{split}.json").write_text("\n".join(lines) + "\n")
-        print(f"{split}: {len(lines)} tasks in {folder / split}.json")
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    write_all(SPLITS, clarify_entries)

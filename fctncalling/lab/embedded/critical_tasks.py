@@ -10,14 +10,12 @@ for byte.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from fctncalling.lab.embedded.make_tasks import EMBEDDED
+from fctncalling.lab.embedded.make_tasks import write_all
 from fctncalling.lab.embedded.vocabulary import VocabularyDraw, is_reserved, render
 
 Entry = dict[str, Any]
@@ -180,25 +178,5 @@ def critical_entries(
     return entries
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Write both splits."""
-    parser = argparse.ArgumentParser(
-        prog="python -m fctncalling.lab.embedded.critical_tasks", description=__doc__
-    )
-    parser.add_argument(
-        "--output_dir",
-        type=Path,
-        default=EMBEDDED,
-        help="folder to write to (default: data/embedded)",
-    )
-    folder = parser.parse_args(argv).output_dir
-    for split, (num_tasks, first_id) in SPLITS.items():
-        entries = critical_entries(split, num_tasks, first_id=first_id)
-        lines = [json.dumps(each, separators=(",", ":")) for each in entries]
-        (folder / f"{split}.json").write_text("\n".join(lines) + "\n")
-        print(f"{split}: {len(lines)} tasks in {folder / split}.json")
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    write_all(SPLITS, critical_entries)

@@ -9,7 +9,7 @@ import argparse
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,22 @@ def write_split(split: str, folder: Path, *, seed: int) -> Counter[str]:
     (folder / f"{split}.json").write_text("\n".join(entries) + "\n")
     (folder / "possible_answer" / f"{split}.json").write_text("\n".join(answers) + "\n")
     return counts
+
+
+def write_all(
+    splits: Mapping[str, tuple[int, int]],
+    entries: Callable[..., list[Entry]],
+    argv: list[str] | None = None,
+) -> None:
+    """Write splits of other embedded tasks, truth inside: name -> number of tasks, first number."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--output_dir", type=Path, default=EMBEDDED, help="folder to write to")
+    folder = parser.parse_args(argv).output_dir
+    for split, (num_tasks, first_id) in splits.items():
+        made = entries(split, num_tasks, first_id=first_id)
+        lines = [json.dumps(each, separators=(",", ":")) for each in made]
+        (folder / f"{split}.json").write_text("\n".join(lines) + "\n")
+        print(f"{split}: {len(lines)} tasks in {folder / split}.json")
 
 
 def main(argv: list[str] | None = None) -> int:
