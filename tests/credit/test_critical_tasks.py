@@ -16,9 +16,8 @@ from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.lab.embedded import critical_tasks
 from fctncalling.lab.embedded.critical_tasks import SPLITS
-from fctncalling.lab.embedded.make_tasks import write_all
 from fctncalling.lab.embedded.make_critical_model import CriticalDemonstrator
-from fctncalling.lab.embedded.make_tasks import EMBEDDED
+from fctncalling.lab.embedded.make_tasks import EMBEDDED, write_all
 
 Splits = dict[str, list[Task]]
 
