@@ -4,8 +4,7 @@ No language model is used: function docs, questions and accepted values are comp
 from tables; the same seed makes the same file, byte for byte. A task that shares eight
 words in a row or its calls with an official one is thrown away and another takes its place. FILE
 holds answers and docs; FILE.ledger.jsonl says of every task where it comes from; FILE.report.html,
-with --report, sets the figures of forged and official tasks side by side. Interrupted, the same
-command goes on.
+with --report, sets the figures of forged and official tasks side by side.
 
 --api SPEC makes tasks of your own functions instead: a Python class, an OpenAPI document, an MCP
 server, tool schemas; FILE.coverage.md says what they ask for.
@@ -147,26 +146,18 @@ def _require_api(args: argparse.Namespace) -> None:
 
 
 def _forge(files: ForgeFiles, settings: ForgeSettings, guard: OfficialGuard) -> str:
-    """Make the tasks that are missing and return a line on what there is."""
-    is_there = f"{files.output}: is there already, forged with the same flags"
+    """Make the tasks, unless they are there, and return a line on them."""
     if files.is_finished():
-        return is_there
-    run = ForgeRun(settings, guard)
+        return f"{files.output}: is there already, forged with the same flags"
     with files:
-        files.name_what_is_whole()
-        if files.is_finished():
-            return is_there
-        for texts in files.take_up():
-            run.remember(texts)
         if not guard.files:
             print(
                 "no official files are here, so no task is compared with theirs (import-bfcl gets "
                 "them); the ledger says so",
                 file=sys.stderr,
             )
-        missing = settings.num_tasks - files.num_tasks
-        made = run.tasks(files.num_tasks)
-        for entry, line in with_progress_bar(made, "forging", "task", missing):
+        made = ForgeRun(settings, guard).tasks()
+        for entry, line in with_progress_bar(made, "forging", "task", settings.num_tasks):
             files.write(entry, line)
         files.finish()
     thrown = ", ".join(f"{count} that {why}" for why, count in sorted(files.thrown_away.items()))

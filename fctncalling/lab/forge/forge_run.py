@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -144,29 +143,21 @@ class LedgerLine(NamedTuple):
 
 
 class ForgeRun:
-    """Makes the tasks of a file in their order. The hashes of what is there already go first."""
+    """Makes the tasks of a file in their order."""
 
     def __init__(self, settings: ForgeSettings, guard: OfficialGuard) -> None:
         self._settings = settings
         self._guard = guard
         self._seen = set[int]()
 
-    def remember(self, texts: int) -> None:
-        """Take note of the hash of a task that the file holds already."""
-        self._seen.add(texts)
-
-    def tasks(self, done: int = 0) -> Iterator[tuple[dict[str, Any], LedgerLine]]:
-        """Yield (entry, ledger line) of each task, the first `done` left out.
+    def tasks(self) -> Iterator[tuple[dict[str, Any], LedgerLine]]:
+        """Yield (entry, ledger line) of each task.
 
         Raises ForgeFailure where a category runs dry.
         """
-        places = (
-            (category, index)
-            for category, count in self._settings.counts().items()
-            for index in range(count)
-        )
-        for category, index in itertools.islice(places, done, None):
-            yield self._task(category, index)
+        for category, count in self._settings.counts().items():
+            for index in range(count):
+                yield self._task(category, index)
 
     def _task(self, category: str, index: int) -> tuple[dict[str, Any], LedgerLine]:
         thrown: Counter[str] = Counter()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import itertools
 import json
 import sys
 from collections import Counter
@@ -85,29 +84,21 @@ MAX_ATTEMPTS = 60
 
 
 class OwnForgeRun:
-    """Makes the tasks of a file in their order. The hashes of what is there already go first."""
+    """Makes the tasks of a file in their order."""
 
     def __init__(self, settings: OwnForgeSettings, api: AskableApi) -> None:
         self._settings = settings
         self._api = api
         self._seen = set[int]()
 
-    def remember(self, texts: int) -> None:
-        """Take note of the hash of a task that the file holds already."""
-        self._seen.add(texts)
-
-    def tasks(self, done: int = 0) -> Iterator[tuple[dict[str, Any], LedgerLine]]:
-        """Yield (entry, ledger line) of each task, the first `done` left out.
+    def tasks(self) -> Iterator[tuple[dict[str, Any], LedgerLine]]:
+        """Yield (entry, ledger line) of each task.
 
         Raises ForgeFailure where the API has no further task of a category to give.
         """
-        places = (
-            (category, index)
-            for category, count in self._settings.counts().items()
-            for index in range(count)
-        )
-        for category, index in itertools.islice(places, done, None):
-            yield self._task(category, index)
+        for category, count in self._settings.counts().items():
+            for index in range(count):
+                yield self._task(category, index)
 
     def _task(self, category: str, index: int) -> tuple[dict[str, Any], LedgerLine]:
         thrown: Counter[str] = Counter()
@@ -272,17 +263,9 @@ def _write_logged(logs: Path, output: Path, askable: AskableApi) -> None:
 def _write(files: ForgeFiles, settings: OwnForgeSettings, askable: AskableApi) -> None:
     if files.is_finished():
         return
-    run = OwnForgeRun(settings, askable)
+    made = OwnForgeRun(settings, askable).tasks()
     with files:
-        files.name_what_is_whole()
-        if files.is_finished():
-            return
-        for texts in files.take_up():
-            run.remember(texts)
-        missing = settings.num_tasks - files.num_tasks
-        for entry, line in with_progress_bar(
-            run.tasks(files.num_tasks), "forging", "task", missing
-        ):
+        for entry, line in with_progress_bar(made, "forging", "task", settings.num_tasks):
             files.write(entry, line)
         files.finish()
 
