@@ -97,7 +97,7 @@ class EpisodeRunner:
         observation = prompts.results_message(shown)
         turn_ends = not parsed.executed
         if turn_ends:
-            state.set_answer(text)
+            state.last_message = text
         if not parsed.calls and (reply := self._reply(state, parsed)) is not None:
             messages = [{"role": "user", "content": reply}]
             observation = reply
@@ -110,7 +110,7 @@ class EpisodeRunner:
         if turn_ends:
             state.end_turn(last=state.in_last_turn or step.error == "step_limit")
             if state.terminated:
-                state.set_verdict(self._judge.verdict(state, parsed.record))
+                state.verdict = self._judge.verdict(state, parsed.record)
             else:
                 messages = self.prompt_of(task).messages(state.turn)
                 observation = prompts.join_contents(messages)
@@ -155,7 +155,7 @@ class EpisodeRunner:
         """Return the step with its reward, and keep it."""
         if self.strict and state.verdict is not None:
             steps: Sequence[StepRecord] = (*state.steps, step)
-            state.set_strict_verdict(strict_verdict(state.task, steps, state.verdict))
+            state.strict_verdict = strict_verdict(state.task, steps, state.verdict)
         outcome = self._judge.outcome(state, step, turn_ends=turn_ends)
         step = replace(step, reward=self.reward(outcome))
         state.add_step(step)

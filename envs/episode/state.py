@@ -76,7 +76,7 @@ _SHARED = ("task", "session")  # the task never changes; the session copies its 
 
 @dataclass
 class EpisodeState:
-    """Mutable state of one episode; it changes through its own methods alone."""
+    """Mutable state of one episode; what a step adds goes through its methods."""
 
     task: Task
     session: ToolSession | None  # None where nothing is executed (single turn)
@@ -134,10 +134,6 @@ class EpisodeState:
         self.results += results.judged
         return tuple(results.shown)
 
-    def set_answer(self, text: str) -> None:
-        """Set the last message that called nothing: an agentic task's answer."""
-        self.last_message = text
-
     def count_step(self) -> int:
         """Count a step that does not end its turn; return how many the turn has now."""
         self.steps_in_turn += 1
@@ -158,14 +154,6 @@ class EpisodeState:
             self.turn += 1
             self.steps_in_turn = 0
             self.results = []
-
-    def set_verdict(self, verdict: Verdict | None) -> None:
-        """Set the official verdict on the episode, None where its task has no answer."""
-        self.verdict = verdict
-
-    def set_strict_verdict(self, verdict: Verdict) -> None:
-        """Set the strict verdict on the episode."""
-        self.strict_verdict = verdict
 
     def add_step(self, step: StepRecord) -> None:
         """Append a step, with its reward."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -20,7 +19,6 @@ from fctncalling.envs.tools.box.toolbox import ToolBox, calculator_tool, python_
 from fctncalling.envs.tools.local_corpus import CorpusError, LocalCorpus, default_corpus
 from fctncalling.envs.tools.python_executor import PythonExecutor
 
-MAX_THREADS = 32
 InlineToolsArgument = Mapping[str, Any] | ToolBox | Iterable[Any]
 _TRACEBACK = re.compile(  # a syntax error has no line of the first kind
     r'^Traceback \(most recent call last\):|^ *File "<tool>", line \d+|^(?:Timed out|Killed|Not '
@@ -54,7 +52,6 @@ class InlineTools:
         self._executors: list[PythonExecutor] = []
         self._owns_box = not isinstance(tools, ToolBox)
         self.box = tools if isinstance(tools, ToolBox) else ToolBox(self._tools(tools))
-        self._threads: ThreadPoolExecutor | None = None
 
     def answer(self, block: CallBlock) -> InlineToolResult:
         """Return the result of one block.
@@ -82,28 +79,12 @@ class InlineTools:
             self._truncate(text), render_call(name, keywords), "tool_error" if failed else None
         )
 
-    def answers(self, blocks: Sequence[CallBlock]) -> list[InlineToolResult | InfrastructureError]:
-        """Return the results of many episodes' blocks, in order; they run concurrently."""
-        if len(blocks) < 2:
-            return [self._answer_or_failure(block) for block in blocks]
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(MAX_THREADS, "text-tools")
-        return list(self._threads.map(self._answer_or_failure, blocks))
-
     def close(self) -> None:
         """Close what this object started; a ToolBox that was passed in is its maker's to close."""
-        if self._threads is not None:
-            self._threads.shutdown()
         if self._owns_box:
             self.box.close()
         for executor in self._executors:
             executor.close()
-
-    def _answer_or_failure(self, block: CallBlock) -> InlineToolResult | InfrastructureError:
-        try:
-            return self.answer(block)
-        except InfrastructureError as failure:
-            return failure
 
     def _bind_arguments(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any] | str:
         """Return a call's arguments by the tool's own names, or what is wrong with them."""

@@ -11,6 +11,7 @@ import json
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from torch import Tensor
@@ -18,7 +19,7 @@ from torch import Tensor
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers import TEXT_HANDLERS
 from fctncalling.envs.handlers.inline import QUERY, CallBlock, Pause
-from fctncalling.envs.tool_text.tools import InlineToolsArgument
+from fctncalling.envs.tool_text.tools import InlineToolResult, InlineToolsArgument
 from fctncalling.lab.text_environment.attributes import FollowsAssignments, is_overridden
 from fctncalling.lab.text_environment.history_generator import OnToken
 from fctncalling.lab.text_environment.text_history import TextHistory
@@ -92,6 +93,7 @@ def _call_one(
 Run = tuple[list[Tensor], list[Tensor], list[Tensor], list[Any], list[TextHistory]]
 # segments of an episode for each call that may be answered, at marks that mean nothing
 MAX_PAUSES = 8
+MAX_THREADS = 32  # in which tools answer side by side
 
 
 class TextEnvironment(FollowsAssignments):
@@ -336,7 +338,9 @@ class TextEnvironment(FollowsAssignments):
 
     def _answer(self, blocks: Sequence[tuple[TextHistory, CallBlock | None]]) -> None:
         given = [block for _, block in blocks if block is not None]
-        for (history, _), answer in zip(blocks, self._tools.answers(given), strict=True):
+        with ThreadPoolExecutor(max(1, min(len(given), MAX_THREADS))) as threads:
+            answers = list(threads.map(self._answer_or_failure, given))
+        for (history, _), answer in zip(blocks, answers, strict=True):
             if isinstance(answer, InfrastructureError):
                 history.invalid = True
                 history.complete(truncated=True)
@@ -345,6 +349,12 @@ class TextEnvironment(FollowsAssignments):
             if self.max_length is not None:
                 ids = ids[: max(0, self.max_length - len(history.ids))]
             self._generator.append_tool_output(history, ids)
+
+    def _answer_or_failure(self, block: CallBlock) -> InlineToolResult | InfrastructureError:
+        try:
+            return self._tools.answer(block)
+        except InfrastructureError as failure:
+            return failure
 
     def _read(self, words: str, pause: Pause) -> CallBlock | None:
         """Return the call of a pause, by a subclass's `parse_tool_call` if it overrides that."""

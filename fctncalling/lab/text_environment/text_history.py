@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -168,21 +168,6 @@ class TextHistory:
         return to_html(self, tokenizer)
 
 
-class History(Protocol):
-    """What is shown of a TextHistory."""
-
-    text: str
-    text_spans: list[tuple[int, int]]
-    system_spans: list[bool]
-    token_spans: list[tuple[int, int]]
-    ids: list[int]
-    logprobs: list[float]
-    reward: Any
-    completed: bool
-    truncated: bool
-    invalid: bool
-
-
 class Style(NamedTuple):
     """Display style of one author's text."""
 
@@ -229,7 +214,7 @@ def console_or_default(console: Console | None) -> Console:
     return RichConsole()
 
 
-def segments(history: History) -> Iterator[tuple[str, Style]]:
+def segments(history: TextHistory) -> Iterator[tuple[str, Style]]:
     """Yield each segment's text and style."""
     for index, ((start, end), system) in enumerate(
         zip(history.text_spans, history.system_spans, strict=True)
@@ -237,7 +222,7 @@ def segments(history: History) -> Iterator[tuple[str, Style]]:
         yield history.text[start:end], _style(index, system)
 
 
-def styled_tokens(history: History) -> Iterator[tuple[int, Style]]:
+def styled_tokens(history: TextHistory) -> Iterator[tuple[int, Style]]:
     """Yield the position of each token, with its style."""
     for index, ((start, end), system) in enumerate(
         zip(history.token_spans, history.system_spans, strict=True)
@@ -246,7 +231,7 @@ def styled_tokens(history: History) -> Iterator[tuple[int, Style]]:
             yield position, _style(index, system)
 
 
-def rich_text(history: History) -> Text:
+def rich_text(history: TextHistory) -> Text:
     """Return the text in colours.
 
     Control and invisible characters are shown as escapes.
@@ -259,7 +244,7 @@ def rich_text(history: History) -> Text:
     return text.append(f"\n\nReward: {_reward(history)}{_ending(history)}", style=REWARD.style)
 
 
-def rich_tokens(history: History, tokenizer: Any) -> Text:
+def rich_tokens(history: TextHistory, tokenizer: Any) -> Text:
     """Return the tokens in colours, a blank behind each."""
     from rich.text import Text
 
@@ -280,7 +265,7 @@ def legend() -> Text:
     return text.append(")")
 
 
-def to_html(history: History, tokenizer: Any = None) -> str:
+def to_html(history: TextHistory, tokenizer: Any = None) -> str:
     """Return an HTML page of the episode's text, or of its tokens if a tokenizer is given."""
     pieces = _html_segments(history) if tokenizer is None else _html_tokens(history, tokenizer)
     return _PAGE.format(
@@ -296,13 +281,13 @@ def to_html(history: History, tokenizer: Any = None) -> str:
     )
 
 
-def _html_segments(history: History) -> Iterator[str]:
+def _html_segments(history: TextHistory) -> Iterator[str]:
     for words, style in segments(history):
         if words:
             yield f'<span class="{style.label.lower()}">{html.escape(shown(words))}</span>'
 
 
-def _html_tokens(history: History, tokenizer: Any) -> Iterator[str]:
+def _html_tokens(history: TextHistory, tokenizer: Any) -> Iterator[str]:
     for position, style in styled_tokens(history):
         token, logprob = history.ids[position], history.logprobs[position]
         tip = f"id {token}" + ("" if math.isnan(logprob) else f", log-probability {logprob:.3f}")
@@ -331,12 +316,12 @@ def token_text(tokenizer: Any, ids: Sequence[int], position: int) -> str:
     return f"[{tokenizer.convert_ids_to_tokens([ids[position]])[0]}]"
 
 
-def _reward(history: History) -> str:
+def _reward(history: TextHistory) -> str:
     reward = float(history.reward)
     return "none" if math.isnan(reward) else f"{reward:g}"
 
 
-def _ending(history: History) -> str:
+def _ending(history: TextHistory) -> str:
     if history.invalid:
         return " (invalid: infrastructure failed)"
     if not history.completed:
