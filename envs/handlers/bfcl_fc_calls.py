@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers.call_format import tool_call_strings
+from fctncalling.envs.handlers.call_format import parse_json, tool_call_strings
 from fctncalling.envs.handlers.handler import (
     DecodedAction,
     DecodeError,
     Handler,
     require_readable,
-    require_shallow,
 )
 
 
@@ -100,12 +99,7 @@ def _official_call(each: Any) -> dict[str, Any]:
 
 def _parse(text: str) -> Any:
     require_readable(text)
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DecodeError("syntax", f"not JSON: {error}") from None
-    require_shallow(value, text)
-    return value
+    return parse_json(text)
 
 
 def _is_json(value: Any) -> bool:
