@@ -133,7 +133,7 @@ def test_multi_turn_verdicts_are_the_official_ones(
 ) -> None:
     env = FunctionCallingEnv(tasks=tasks_of(shared, category))
     compared, differ = 0, []
-    for record in list(records_of(shared, f"raw_{category}"))[::12]:
+    for record in list(records_of(shared, f"raw_{category}"))[::4]:
         info = dialogue(env, record["id"], record["response"])
         if info is None:
             continue
@@ -142,7 +142,7 @@ def test_multi_turn_verdicts_are_the_official_ones(
         if (verdict.valid, verdict.error_type) != (record["valid"], record["error_type"]):
             differ.append((record, verdict))
     assert differ == []
-    assert compared > 50
+    assert compared > 150
     verdict_counter.add(compared)
 
 

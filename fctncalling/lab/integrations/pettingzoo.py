@@ -25,7 +25,7 @@ except ImportError as error:
 Observation = dict[str, str]
 
 
-class TeamAECEnv(AECEnv[str, Observation, str | None]):  # type: ignore[misc]
+class TeamAECEnv(AECEnv[str, Observation, str | None]):
     """A team's roles as agents: `env.last()` is what the role in turn sees.
 
     Arguments are TeamEnv's. `rewards` are the team's for all, or each role's own where the team
