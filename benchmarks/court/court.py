@@ -1,12 +1,12 @@
 """The court: arms that differ in one thing, trained seed after seed, and what they say of claims.
 
 `python benchmarks/court/court.py` trains the missing runs on critical tasks (`--tasks T1`: the
-embedded ones): first those that find the rate of each estimator, on seeds of their own; then, seed
+embedded ones): first those that find the rate of each estimator, on a seed of their own; then, seed
 after seed, so that a stop at any time leaves a balanced table, the arms of the claims that are
 judged, 12 seeds; then those that give effect sizes, 5 seeds. A run is a JSON line in
 results/kept/court/; runs that are there, or that benchmarks/jobs/critical.py left, are not trained
-again. `--minutes 30` begins no run after that time. Then it prints the tables of docs/court.md and
-draws its figures. claims.md, beside this file, says what is judged, and how.
+again. `--minutes 30` begins no run after that time. At last it writes the tables and figures of
+docs/court.md. claims.md, beside this file, says what is judged, and how.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ TASK_SETS: dict[str, dict[str, object]] = {
         "dataset_path": EMBEDDED / "train.json",
         "eval_dataset_path": EMBEDDED / "held_out.json",
         "model_name_or_path": EMBEDDED / "model",
+        "mixture": "multi_turn_base=1,multi_turn_miss_func=1,multi_turn_miss_param=1",
         "eval_episodes": 8,
     },
     "T2": {**critical.SHARED, "eval_episodes": 8},
@@ -73,7 +74,7 @@ CRITIC: dict[str, object] = {"algorithm_name": "TPPO"}
 NO_CRITIC: dict[str, object] = {**CRITIC, "group_baseline": "state", "critic_lr": 0}
 GROUPS: dict[str, object] = {"algorithm_name": "GRPO"}
 SHARED_ARMS = {name: Arm("GRPO", flags, tuned=True) for name, flags in critical.ARMS.items()}
-SHARED_ARMS["ceiling"] = Arm("TPPO", CRITIC, noise=0.0)
+SHARED_ARMS["ceiling"] = Arm("GRPO", CRITIC, noise=0.0)
 JUDGED = {
     "critic": Arm("GRPO", CRITIC, tuned=True),
     "NTPO": Arm("critic", {"algorithm_name": "NTPO"}, tuned=True),
@@ -93,12 +94,13 @@ EFFECTS = {
     "GRPO_bonus": Arm("GRPO", GROUPS, "bonus"),
     "warm_640": Arm("critic", CRITIC, warm_up=640),
     "gate": Arm("critic", CRITIC, "gate"),
-    "truth_critic": Arm("critic", {**CRITIC, "critic_sees": "truth"}),
+    "full_critic": Arm("critic", {**CRITIC, "critic": "full"}),
+    "truth_critic": Arm("full_critic", {**CRITIC, "critic": "full", "critic_sees": "truth"}),
 }
 ARMS = {**SHARED_ARMS, **JUDGED, **EFFECTS}
 SEEDS = {**dict.fromkeys(ARMS, 12), **dict.fromkeys(EFFECTS, 5), "ceiling": 3}
 """Arm -> how many seeds it has, from 1."""
-TUNING_SEEDS = (101, 102)
+TUNING_SEEDS = (101,)
 FACTORS = (0.5, 1.0, 2.0)  # of GRPO's rate, tried for arms that have one of their own
 
 
@@ -113,8 +115,7 @@ class Job(NamedTuple):
 
 def main() -> None:
     """Train the missing runs, then print the tables and draw the figures."""
-    from figures import draw
-    from verdicts import read_grades, report
+    from page import write_page
 
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -133,11 +134,7 @@ def main() -> None:
         with job.file.open("a", encoding="utf-8") as file:
             file.write(json.dumps(run._asdict()) + "\n")
         print(f"{job.arm} seed {job.seed} at {job.lr:g}: area {run.area:.3f}", flush=True)
-    runs, grades = runs_of(options.tasks), read_grades(grades_file(options.tasks))
-    rates = {name: rate(options.tasks, name) for name in ARMS}
-    runs = [run for run in runs if run.lr == rates.get(run.arm, run.lr)]
-    print(report(runs, grades))
-    draw(runs, grades)
+    write_page()
 
 
 def jobs(tasks: str, names: Sequence[str], seeds: Sequence[int]) -> Iterator[Job]:
@@ -191,6 +188,11 @@ def grades_file(tasks: str) -> Path:
     return KEPT / f"{tasks}_grades.jsonl"
 
 
+def judged_runs(tasks: str) -> list[CriticalRun]:
+    """Return the runs of a task set at the rates that its arms have."""
+    return [run for run in runs_of(tasks) if run.arm not in ARMS or run.lr == rate(tasks, run.arm)]
+
+
 def runs_of(tasks: str) -> list[CriticalRun]:
     """Return the runs of a task set, those of critical.py and ceiling.py among them."""
     others = [critical.KEPT, critical.KEPT.with_name("ceiling.jsonl")] if tasks == "T2" else []
@@ -217,8 +219,8 @@ def play(tasks: str, name: str, seed: int, lr: float) -> CriticalRun:
             folder = Path(results) / "check" / model / data / str(flags["algorithm_name"])
             trained(folder, Path(results), flags)
         run = CriticalRun.read(folder, name, seed, lr)
-    curve = run.curve[:1] * (arm.warm_up // arm.per_update(tasks)) + run.curve
-    return run._replace(curve=curve, steps=round(run.steps * len(curve) / len(run.curve)))
+    before = arm.warm_up // arm.per_update(tasks)
+    return run._replace(curve=run.curve[:1] * before + run.curve)
 
 
 if __name__ == "__main__":

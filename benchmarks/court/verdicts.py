@@ -44,9 +44,9 @@ COMPARISONS = (
     Comparison(10, "value_lambda_1", "critic", "gain"),
     Comparison(10, "warm_640", "critic", "gain"),
     Comparison(2, "gate", "critic", "gain"),
-    Comparison(11, "truth_critic", "critic", "gain"),
+    Comparison(11, "truth_critic", "full_critic", "gain"),
 )
-CEILINGS = tuple(Comparison(0, "ceiling", arm, "gain") for arm in ("GRPO", "critic", "state_alone"))
+CEILING = Comparison(0, "ceiling", "GRPO", "gain")
 
 
 class Effect(NamedTuple):
@@ -121,37 +121,6 @@ def interval(gains: Sequence[float]) -> tuple[float, float]:
     return bound(min(gains) - 1.0, centre), bound(max(gains) + 1.0, centre)
 
 
-def report(runs: Sequence[CriticalRun], grades: Sequence[Mapping[str, Any]]) -> str:
-    """Return the tables of docs/court.md."""
-    parts = [effect_table(runs), arm_table(runs)]
-    if grades:
-        points = grade_and_area(runs, grades)
-        told, low, high = rank_correlation(runs, grades)
-        parts.append(grade_table(points, grades))
-        share, pairs = ranking_of_critic(grades)
-        parts.append(f"One step of the critic ranks {share:.2f} of {pairs:,} pairs right.")
-        parts.append(
-            f"Rank correlation of grade and area over {len(points)} arms: {told:.2f} "
-            f"({low:.2f} to {high:.2f})"
-        )
-    return "\n\n".join(parts)
-
-
-def grade_table(
-    points: Mapping[str, tuple[float, float]], grades: Sequence[Mapping[str, Any]]
-) -> str:
-    """Return a line an arm, the best grade first."""
-    lines = [
-        "| arm | cosine with the truth | signs right | area less GRPO's |",
-        "|---|---|---|---|",
-    ]
-    for name, (cosine, gain) in sorted(points.items(), key=lambda item: -item[1][0]):
-        signs = [line["sign"][name] for line in grades if name in line["sign"]]
-        told = f"{mean(signs):.2f}" if signs else ""
-        lines.append(f"| {name} | {cosine:.2f} | {told} | {gain:+.1f} |")
-    return "\n".join(lines)
-
-
 def ranking_of_critic(grades: Sequence[Mapping[str, Any]]) -> tuple[float, int]:
     """Return how often one step of the critic ranks two actions of a state right, of how many
     pairs that truly differ.
@@ -161,47 +130,9 @@ def ranking_of_critic(grades: Sequence[Mapping[str, Any]]) -> tuple[float, int]:
     return (right / pairs if pairs else 0.0), pairs
 
 
-def effect_table(runs: Sequence[CriticalRun]) -> str:
-    """Return a line a comparison."""
-    lines = [
-        "| claim | first - second | says | seeds | points of area, 95 % | p | Holm | |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for effect in [*effects(runs, CEILINGS), *effects(runs)]:
-        each, (low, high) = effect.comparison, effect.interval
-        judged = each.claim and len(effect.gains) >= LEAST_SEEDS
-        cells = [
-            str(each.claim or "room"),
-            f"{each.first} - {each.second}",
-            each.says,
-            str(len(effect.gains)),
-            f"{mean(effect.gains):+.1f} ({low:+.1f} to {high:+.1f})",
-            f"{effect.chance:.4f}" if len(effect.gains) >= LEAST_SEEDS else "",
-            f"{effect.corrected:.4f}" if judged else "",
-            effect.verdict if each.claim else "",
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def arm_table(runs: Sequence[CriticalRun]) -> str:
-    """Return a line an arm: area, success at the end, actions an episode, what it cost."""
-    lines = [
-        "| arm | rate | seeds | area | last update | steps | CPU s |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for name in dict.fromkeys(run.arm for run in runs):
-        own = [run for run in runs if run.arm == name]
-        if own:
-            cells = [
-                *(name, f"{own[0].lr:g}", str(len(own))),
-                f"{100 * mean(run.area for run in own):.1f}",
-                f"{100 * mean(run.curve[-1] for run in own):.1f} %",
-                f"{mean(run.steps for run in own):,.0f}",
-                f"{mean(run.cpu_seconds for run in own):.0f}",
-            ]
-            lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+def has_room(runs: Sequence[CriticalRun]) -> bool:
+    """Whether the ceiling beats GRPO by ROOM, so that an estimator could gain."""
+    return any(mean(effect.gains) >= ROOM for effect in effects(runs, [CEILING]))
 
 
 def read_grades(path: Path) -> list[dict[str, Any]]:

@@ -13,7 +13,9 @@ from token_worlds import policy_with_values, settings, some_episodes, trajectori
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks/jobs"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks/court"))
+from court import ARMS, EFFECTS, JUDGED, TASK_SETS, jobs
 from critical import CriticalRun
+from page import BEGIN, END, PAGE, kept_evidence, tables
 from relatives import BONUS, call_bonus, gated, gigpo, kept_actions, masked_targets, patched
 from verdicts import Comparison, Effect, cosines, effects, interval
 
@@ -163,3 +165,27 @@ def test_a_cosine_is_freed_of_the_truths_own_noise() -> None:
     found = cosines([line])
     assert found["x"] == pytest.approx(1 / 5**0.5, abs=0.01)
     assert found["noise_3"] == pytest.approx(cosine(exact, given), abs=0.01)
+
+
+def test_the_page_has_the_tables_of_the_kept_runs() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert text.partition(BEGIN)[2].partition(END)[0].strip() == tables(kept_evidence())
+
+
+def test_a_stop_leaves_a_balanced_table_and_what_is_kept_is_not_run_again() -> None:
+    wanted = [job for tasks in TASK_SETS for job in jobs(tasks, list(ARMS), range(1, 13))]
+    assert len(set(wanted)) == len(wanted)
+    kept = [run for each in kept_evidence() for run in each.runs]
+    assert {(run.arm, run.seed, run.lr) for run in kept}.isdisjoint(
+        job[1:] for job in wanted if "T1" not in job.file.name
+    )
+    judged = [job.seed for job in wanted if job.file.name == "T2.jsonl" and job.arm == "critic"]
+    assert judged == sorted(judged)
+
+
+@pytest.mark.parametrize("name", {**JUDGED, **EFFECTS}.keys() - {"GiGPO"})
+def test_an_arm_differs_from_its_like_in_one_thing(name: str) -> None:
+    arm, like = ARMS[name], ARMS[ARMS[name].than]
+    flags = dict(arm.flags.items() ^ like.flags.items())
+    others = [getattr(arm, each) != getattr(like, each) for each in ("patch", "warm_up", "noise")]
+    assert len(flags) + sum(others) == 1

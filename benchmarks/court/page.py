@@ -1,0 +1,161 @@
+"""Tables of docs/court.md, written into the page from the kept runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from court import TASK_SETS, grades_file, judged_runs
+from critical import ROOT, CriticalRun, mean
+from figures import draw
+from verdicts import (
+    CEILING,
+    LEAST_SEEDS,
+    Effect,
+    effects,
+    grade_and_area,
+    has_room,
+    rank_correlation,
+    ranking_of_critic,
+    read_grades,
+)
+
+PAGE = ROOT / "docs" / "court.md"
+BEGIN, END = "<!-- written by benchmarks/court/court.py -->", "<!-- to here -->"
+LAST_VOID = 6  # claims up to it are void where the ceiling leaves no room
+CLAIMS = {
+    1: ("critics rank alternatives by chance", "VinePPO, GenAC", "pairs that were visited"),
+    2: ("a gate on explained variance never loses", "EVPO", "one critic, one size"),
+    3: (
+        "a critic of turns beats one of tokens, that beats GRPO",
+        "Turn-PPO",
+        "actions of one length",
+    ),
+    4: ("a bonus a call hurts, progress helps", "IRC; PROVE", "one size of bonus"),
+    5: ("groups of equal states replace the critic", "GiGPO, RTMC", "tools without chance"),
+    6: ("few actions matter, entropy finds them", "CARL", "half are masked; none forced"),
+    7: ("predicting tool output is free supervision", "ECHO", ""),
+    8: ("filter by variance of rewards", "RAGEN-2", ""),
+    9: ("RL enlarges what can be solved", "2604.14877", ""),
+    10: (
+        "PPO needs a pretrained critic, a lambda of its own",
+        "VC-PPO, VAPO",
+        "groups of one task",
+    ),
+    11: ("a critic that sees the truth helps", "SWEET-RL", "its body reads one row"),
+    12: ("self-distillation beats RL", "SDPO", ""),
+}
+"""Number -> what is said, who says it, what the figures do not say."""
+
+
+class Evidence(NamedTuple):
+    """What is kept of one task set."""
+
+    tasks: str
+    runs: list[CriticalRun]
+    grades: list[dict[str, Any]]
+
+
+def write_page() -> None:
+    """Write the tables into the page, and draw its figures."""
+    evidence = kept_evidence()
+    head, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    tail = rest.partition(END)[2]
+    PAGE.write_text(f"{head}{BEGIN}\n\n{tables(evidence)}\n\n{END}{tail}", encoding="utf-8")
+    print(tables(evidence))
+    for each in evidence:
+        if each.tasks == "T2":
+            draw(each.runs, each.grades)
+
+
+def kept_evidence() -> list[Evidence]:
+    """Return the task sets that have runs."""
+    found = (
+        Evidence(tasks, judged_runs(tasks), read_grades(grades_file(tasks))) for tasks in TASK_SETS
+    )
+    return [each for each in found if each.runs]
+
+
+def tables(evidence: Sequence[Evidence]) -> str:
+    """Return what the page has between its marks."""
+    parts = [claim_table(evidence)]
+    for each in evidence:
+        parts += [f"### Arms on {each.tasks}", room(each), arm_table(each)]
+        if each.grades:
+            found, low, high = rank_correlation(each.runs, each.grades)
+            parts.append(
+                f"Rank correlation of cosine and area: {found:.2f} ({low:.2f} to {high:.2f})."
+            )
+    return "\n\n".join(parts)
+
+
+def claim_table(evidence: Sequence[Evidence]) -> str:
+    """Return a line a claim that has figures, and what is open."""
+    lines = [
+        "| | claim | points of area (95 %), seeds, corrected p: verdict | does not say |",
+        "|---|---|---|---|",
+    ]
+    waiting = []
+    for number, (says, who, limit) in CLAIMS.items():
+        if figures := figures_of(number, evidence):
+            lines.append(f"| {number} | {says} ({who}) | {'; '.join(figures)} | {limit} |")
+        else:
+            waiting.append(f"{number}, {says} ({who})")
+    return "\n".join(lines) + f"\n\nOpen: {'; '.join(waiting)}."
+
+
+def figures_of(number: int, evidence: Sequence[Evidence]) -> list[str]:
+    """Return what a claim is judged by, in words."""
+    if number == 1:
+        shares = [(each.tasks, *ranking_of_critic(each.grades)) for each in evidence]
+        return [f"{tasks} right in {share:.0%} of {n:,} pairs" for tasks, share, n in shares if n]
+    return [
+        f"{each.tasks} {told(effect, void=number <= LAST_VOID and not has_room(each.runs))}"
+        for each in evidence
+        for effect in effects(each.runs)
+        if effect.comparison.claim == number
+    ]
+
+
+def told(effect: Effect, *, void: bool) -> str:
+    """Return a comparison in words."""
+    each, (low, high) = effect.comparison, effect.interval
+    judged = len(effect.gains) >= LEAST_SEEDS
+    chance = f", p {effect.corrected:.3f}" if judged else ""
+    return (
+        f"{each.first} - {each.second} {mean(effect.gains):+.1f} ({low:+.1f} to {high:+.1f}), "
+        f"{len(effect.gains)}{chance}: **{'void' if void else effect.verdict}**"
+    )
+
+
+def room(evidence: Evidence) -> str:
+    """Return how far the ceiling is above GRPO."""
+    for effect in effects(evidence.runs, [CEILING]):
+        low, high = effect.interval
+        return (
+            f"The ceiling's gain on GRPO: {mean(effect.gains):+.1f} points ({low:+.1f} to "
+            f"{high:+.1f}, {len(effect.gains)} seeds)."
+        )
+    return "The ceiling has not been measured."
+
+
+def arm_table(evidence: Evidence) -> str:
+    """Return a line an arm: area, success at the end, what it cost, its grade."""
+    points: Mapping[str, tuple[float, float]] = (
+        grade_and_area(evidence.runs, evidence.grades) if evidence.grades else {}
+    )
+    lines = [
+        "| arm | rate | seeds | area | steps | CPU s | cosine |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name in dict.fromkeys(run.arm for run in evidence.runs):
+        own = [run for run in evidence.runs if run.arm == name]
+        cells = [
+            *(name, f"{own[0].lr:g}", str(len(own))),
+            f"{100 * mean(run.area for run in own):.1f}",
+            f"{mean(run.steps for run in own):,.0f}",
+            f"{mean(run.cpu_seconds for run in own):.0f}",
+            f"{points[name][0]:.2f}" if name in points else "",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
