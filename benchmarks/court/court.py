@@ -74,12 +74,13 @@ CRITIC: dict[str, object] = {"algorithm_name": "TPPO"}
 NO_CRITIC: dict[str, object] = {**CRITIC, "group_baseline": "state", "critic_lr": 0}
 GROUPS: dict[str, object] = {"algorithm_name": "GRPO"}
 SHARED_ARMS = {name: Arm("GRPO", flags, tuned=True) for name, flags in critical.ARMS.items()}
+SHARED_ARMS["state_alone"] = Arm("TPPO", critical.ARMS["state_alone"])
 SHARED_ARMS["ceiling"] = Arm("GRPO", CRITIC, noise=0.0)
 JUDGED = {
     "critic": Arm("GRPO", CRITIC, tuned=True),
     "NTPO": Arm("critic", {"algorithm_name": "NTPO"}, tuned=True),
     "APPO": Arm("critic", {"algorithm_name": "APPO"}, tuned=True),
-    "GiGPO": Arm("GRPO", {**NO_CRITIC, "whiten_advantages": False}, "gigpo", tuned=True),
+    "GiGPO": Arm("GRPO", {**NO_CRITIC, "whiten_advantages": False}, "gigpo"),
     "bonus": Arm("critic", CRITIC, "bonus"),
     "masked": Arm("GRPO", GROUPS, "mask"),
     "warm_256": Arm("critic", CRITIC, warm_up=256),
@@ -140,10 +141,10 @@ def main() -> None:
 def jobs(tasks: str, names: Sequence[str], seeds: Sequence[int]) -> Iterator[Job]:
     """Yield the runs that are wanted and not kept yet, in the order of their worth."""
     tried, done = tuning_file(tasks), runs_file(tasks)
-    for seed, factor, name in product(TUNING_SEEDS, FACTORS, names):
+    tuned = [each for each in dict.fromkeys(map(rated, names)) if not has_rate(tasks, each)]
+    for seed, factor, name in product(TUNING_SEEDS, FACTORS, tuned):
         job = Job(tried, name, seed, factor * critical.RATES["GRPO"])
-        there = tasks == "T2" and name in critical.RATES
-        if ARMS[name].tuned and not there and job[1:] not in known(read_runs(tried)):
+        if job[1:] not in known(read_runs(tried)):
             yield job
     for group in ({**SHARED_ARMS, **JUDGED}, EFFECTS):
         for seed, name in product(seeds, [name for name in group if name in names]):
@@ -152,17 +153,24 @@ def jobs(tasks: str, names: Sequence[str], seeds: Sequence[int]) -> Iterator[Job
                 yield job
 
 
+def rated(name: str) -> str:
+    """Return the arm whose rate an arm has: the nearest that has one of its own."""
+    return name if ARMS[name].tuned else rated(ARMS[name].than)
+
+
+def has_rate(tasks: str, name: str) -> bool:
+    """Whether critical.py found the arm's rate."""
+    return tasks == "T2" and name in critical.RATES
+
+
 def rate(tasks: str, name: str) -> float:
-    """Return an arm's learning rate: the best that was tried on all tuning seeds, if it has one of
-    its own; else that of the arm that it differs from.
-    """
-    if tasks == "T2" and name in critical.RATES:
-        return critical.RATES[name]
-    if not ARMS[name].tuned:
-        return rate(tasks, ARMS[name].than)
+    """Return an arm's learning rate, the best that was tried on the tuning seeds."""
+    own = rated(name)
+    if has_rate(tasks, own):
+        return critical.RATES[own]
     areas: dict[float, list[float]] = {}
     for run in read_runs(tuning_file(tasks)):
-        if run.arm == name:
+        if run.arm == own:
             areas.setdefault(run.lr, []).append(run.area)
     whole = {lr: mean(each) for lr, each in areas.items() if len(each) == len(TUNING_SEEDS)}
     return max(whole, key=whole.__getitem__) if whole else critical.RATES["GRPO"]

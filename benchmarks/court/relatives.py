@@ -10,7 +10,7 @@ from unittest import mock
 import torch
 from torch import Tensor
 
-from fctncalling.algorithms import ppo, targets
+from fctncalling.algorithms import ppo
 from fctncalling.algorithms.advantages import explained_variance
 from fctncalling.algorithms.algorithm import (
     AdvantageEstimate,
@@ -20,6 +20,7 @@ from fctncalling.algorithms.algorithm import (
 )
 from fctncalling.algorithms.batch import Experience, Minibatch
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.group_baseline import GROUP_BASELINES
 from fctncalling.algorithms.grpo import EPSILON, _group_mean
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.targets import Targets, compute_targets
@@ -41,7 +42,7 @@ def gigpo(
 
     The first is the return less the group's mean, the second the discounted return to go less the
     mean over all visits of the state in the group, each over the deviation of what it is compared
-    with. It takes the place of `state_matched`.
+    with. It takes the place of credit by state.
     """
     number = trajectories.action_number().clamp(min=0)  # (E, L)
     names: dict[tuple[int, str], int] = {}
@@ -142,7 +143,7 @@ def call_bonus(outcome: Outcome) -> float:
 
 PATCHES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "": nullcontext,
-    "gigpo": lambda: mock.patch.object(targets, "state_matched", gigpo),
+    "gigpo": lambda: mock.patch.dict(GROUP_BASELINES, state=gigpo),
     "gate": lambda: mock.patch.dict(ppo.ALGORITHMS, TPPO=ppo.TPPO._replace(estimate=gated)),
     "mask": lambda: mock.patch.object(ppo, "compute_targets", masked_targets(at_random=False)),
     "mask_at_random": lambda: mock.patch.object(

@@ -21,6 +21,7 @@ from verdicts import Comparison, Effect, cosines, effects, interval
 
 from fctncalling.algorithms import ppo, targets
 from fctncalling.algorithms.batch import build_experience
+from fctncalling.algorithms.group_baseline import GROUP_BASELINES
 from fctncalling.algorithms.minibatches import plan_minibatches
 from fctncalling.data.types import Call, StepRecord, Verdict
 from fctncalling.envs import rewards
@@ -89,10 +90,10 @@ def test_a_relative_is_in_place_for_its_run_alone() -> None:
     with patched("bonus"), patched("gate"), patched("gigpo"), patched("mask"):
         assert rewards.REWARDS["strict"] is call_bonus
         assert ppo.ALGORITHMS["TPPO"].estimate is gated
-        assert targets.state_matched is gigpo
+        assert GROUP_BASELINES["state"] is gigpo
     assert rewards.REWARDS["strict"] is rewards.strict
     assert ppo.ALGORITHMS["TPPO"] is ppo.TPPO
-    assert targets.state_matched is not gigpo
+    assert GROUP_BASELINES["state"] is not gigpo
     assert ppo.compute_targets is targets.compute_targets
 
 
