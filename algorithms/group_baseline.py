@@ -162,6 +162,20 @@ def state_matched(
     return estimate._replace(advantages=advantages)
 
 
+def matched_share(hashes: Sequence[Sequence[str]], groups: Sequence[int]) -> float:
+    """Return the share of actions before which another episode of the group was in the state."""
+    visits = defaultdict[tuple[int, str], set[int]](set)
+    for episode, (names, group) in enumerate(zip(hashes, groups, strict=True)):
+        for name in names:
+            visits[group, name].add(episode)
+    counts = [
+        len(visits[group, name])
+        for names, group in zip(hashes, groups, strict=True)
+        for name in names
+    ]
+    return sum(count > 1 for count in counts) / max(1, len(counts))
+
+
 def _by_action(tokens: Tensor, at: Tensor, number: Tensor) -> Tensor:
     """Return the sum over each action of a token quantity where `at` holds, (E, A)."""
     kept = torch.where(at, tokens, torch.zeros_like(tokens))

@@ -4,9 +4,9 @@ Without arguments it draws the runs that results/kept/main keeps: of each run wh
 say, in files named as the run's own. Train with some seeds and with the control, keep them, draw:
 
     for seed in 1 2 3; do
-        fctncalling train --seed $seed --experiment_name seed$seed
-        fctncalling train --seed $seed --experiment_name control$seed --permute_advantages
+        fctncalling train --eval_interval 4 --seed $seed --experiment_name seed$seed
     done
+    fctncalling train --eval_interval 4 --experiment_name control1 --permute_advantages
     python benchmarks/learning_curve.py --keep results/{seed,control}*/embedded/embedded/TPPO
 """
 
@@ -38,7 +38,7 @@ METRICS = (  # that start.md tells the healthy values of
     *("losses/approx_kl", "losses/entropy", "losses/explained_variance", "losses/clipfrac"),
     *("losses/ratio_max", "losses/policy_grad_norm", "losses/first_ratio_deviation"),
     *("critic/values_min", "critic/values_mean", "critic/values_max", "update/policy_skipped"),
-    *("mismatch/mean_logdiff", "tokens/action_truncated_rate"),
+    *("mismatch/mean_logdiff", "tokens/action_truncated_rate", "critic/state_matched_share"),
 )
 
 

@@ -9,7 +9,7 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.config.config_fields import BASIC, Flag, flags, format_value
 from fctncalling.algorithms.config.model_presets import PRESETS
 from fctncalling.cli.train_flags import CONFIG_SETTINGS
-from fctncalling.training.run_config import ENV_DEFAULTS, RunConfig
+from fctncalling.training.run_config import EMBEDDED_MODEL_DEFAULTS, ENV_DEFAULTS, RunConfig
 
 MARK = "::: settings"  # the line of the page that gives way to the tables
 
@@ -28,7 +28,8 @@ def tables() -> Iterator[str]:
         yield f"\n## {title[0].upper()}{title[1:]}\n\n| flag | default | what it does |"
         yield "|---|---|---|"
         yield from map(_row, members)
-    for flag_name, sets in (("preset", PRESETS), ("env_name", ENV_DEFAULTS)):
+    jobs = {"fctncalling_env, embedded model": EMBEDDED_MODEL_DEFAULTS, **ENV_DEFAULTS}
+    for flag_name, sets in (("preset", PRESETS), ("env_name", jobs)):
         yield f"\n## What --{flag_name} sets\n\n| value | flags |\n|---|---|"
         for name, values in sets.items():
             words = " ".join(f"--{key} {shown(value)}" for key, value in values.items())

@@ -36,8 +36,13 @@ RULES = (
         "--algorithm_name GRPO",
     ),
     Rule(
-        ("dynamic_sampling", "group_baseline"),
-        lambda config: config.episodes_per_task < 2,
+        ("dynamic_sampling",),
+        lambda config: config.episodes_per_task < 2 and config.dynamic_sampling > 1,
+        "--group_size of at least 2",
+    ),
+    Rule(
+        ("group_baseline",),
+        lambda config: config.episodes_per_task < 2 and config.group_baseline != "none",
         "--group_size of at least 2",
     ),
     Rule(("action_logprob_norm",), _is_not("APPO"), "--algorithm_name APPO"),

@@ -63,7 +63,7 @@ def _check_episode_numbers(config: Settings) -> None:
     if config.episodes_per_update % config.episodes_per_task:
         raise SettingError(
             f"--episodes_per_update: got {config.episodes_per_update}, expected a multiple of "
-            f"--group_size ({config.episodes_per_task}): every task is played so many times"
+            f"--group_size ({config.episodes_per_task}), episodes of a task; or --group_size 1"
         )
 
 
@@ -154,6 +154,8 @@ class TrainConfig(
         former = self.critic_warmup_updates * self.episodes_per_update
         self.critic_warmup_episodes = max(self.critic_warmup_episodes, former)
         self.critic_warmup_updates = 0
+        if self.algorithm_name == "GRPO":  # its groups are their own baseline
+            self.group_baseline = "none"
         check_combinations(self)
 
     @property

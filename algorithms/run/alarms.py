@@ -27,6 +27,7 @@ END_OF_TURN_DROP = 0.5  # of the end token's probability at the start
 MAX_CUT = 0.3  # share of actions without an end
 PARSE_ERROR_RISE = 0.2  # of the share of steps whose calls cannot be read
 MIN_EXPLAINED = -0.02  # explained variance; a critic that says one number for all has 0
+MOSTLY_MATCHED = 0.5  # share of actions valued by matched states, which need the critic little
 MAX_LIMIT = 0.3  # share of episodes that a limit ended
 
 
@@ -209,7 +210,8 @@ def _call_syntax(history: History) -> Finding | None:
 
 def _explained_variance(history: History) -> Finding | None:
     recent = _recent(history, "losses/explained_variance", LONG)
-    if not recent or median(recent) >= MIN_EXPLAINED:
+    matched = _recent(history, "critic/state_matched_share", LONG)
+    if not recent or median(recent) >= MIN_EXPLAINED or median(matched or [0]) > MOSTLY_MATCHED:
         return None
     return (
         f"In most of {LONG} updates the critic was worse than a constant (explained variance "

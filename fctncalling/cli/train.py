@@ -12,6 +12,7 @@ import dataclasses
 import logging
 import shlex
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,7 @@ from fctncalling.laboratory import laboratory_part
 from fctncalling.progress_bar import Progress
 from fctncalling.training.announce import announce, is_first_process, own_command
 from fctncalling.training.load_policy import ModelError
-from fctncalling.training.run_config import ENV_DEFAULTS, RunConfig
+from fctncalling.training.run_config import EMBEDDED_MODEL_DEFAULTS, ENV_DEFAULTS, RunConfig
 from fctncalling.training.run_loop import report, run_loop
 
 if TYPE_CHECKING:
@@ -44,7 +45,9 @@ DESCRIPTION = """\
 Train a language model to call functions over several turns, with an actor-critic on tasks in
 BFCL's format.
 
-Without flags, the embedded small model learns the embedded tasks on one CPU core in a few minutes.
+Without flags, the embedded small model learns the embedded tasks on one CPU core in two minutes. It
+has settings of its own, which the defaults of the flags below are not:
+{embedded}.
 With --dataset_path FILE alone, a fifth of its tasks is held out for the evaluation before and
 after.
 A model of your own: --model_name_or_path FOLDER --preset SIZE.
@@ -155,16 +158,30 @@ def parse_settings(words: Sequence[str]) -> argparse.Namespace:
     """Return the settings of a command line.
 
     What it leaves open is as in the file of --config, then as its --preset, then as its --env_name
-    has it. SettingError for a file that cannot be.
+    or the embedded model has it. SettingError for a file that cannot be.
     """
     parser = build_parser()
     from_file = config_file_settings(parser.parse_args(words).config)
     parser.set_defaults(**from_file)
     namespace = parser.parse_args(words)
-    parser.set_defaults(**ENV_DEFAULTS.get(namespace.env_name, {}))
+    parser.set_defaults(**_job_defaults(namespace))
     parser.set_defaults(**PRESETS.get(namespace.preset, {}))
     parser.set_defaults(**from_file)
     return parser.parse_args(words)
+
+
+def _words(settings: dict[str, Any]) -> str:
+    words = " ".join(
+        f"--{name} {config_fields.format_value(value)}" for name, value in settings.items()
+    )
+    return textwrap.fill(words.replace('"', ""), 100)
+
+
+def _job_defaults(namespace: argparse.Namespace) -> dict[str, Any]:
+    is_main_job = namespace.env_name == TrainConfig.env_name
+    if is_main_job and namespace.model_name_or_path is None:
+        return EMBEDDED_MODEL_DEFAULTS
+    return ENV_DEFAULTS.get(namespace.env_name, {})
 
 
 def config_file_settings(path: str | None) -> dict[str, Any]:
@@ -186,7 +203,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = OneLineParser(
         "fctncalling train",
         usage="fctncalling train [--FLAG VALUE ...]",
-        description=DESCRIPTION,
+        description=DESCRIPTION.format(embedded=_words(EMBEDDED_MODEL_DEFAULTS)),
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         add_help=False,

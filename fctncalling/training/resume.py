@@ -94,7 +94,10 @@ def _compare_settings(config: TrainConfig, checkpoint: Path) -> None:
         listed = "; ".join(
             f"--{name} {_word(before)} -> {_word(now)}" for name, (before, now) in changed.items()
         )
-        announce(f"Note: going on with other settings than before: {listed}.")
+        announce(
+            f"Note: going on with other settings than before: {listed}. --config "
+            f"{checkpoint.resolve().parent.parent / 'config.json'} keeps them."
+        )
 
 
 def changed_settings(config: TrainConfig, checkpoint: Path) -> dict[str, tuple[Any, Any]]:

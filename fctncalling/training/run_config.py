@@ -50,6 +50,23 @@ ENV_DEFAULTS: dict[str, dict[str, Any]] = {
 }
 """`--env_name` -> defaults of its own, by flag; flags that are given win."""
 
+EMBEDDED_MODEL_DEFAULTS: dict[str, Any] = {
+    "num_updates": 32,
+    "episodes_per_update": 64,
+    "group_size": 4,
+    "group_baseline": "state",
+    "dynamic_sampling": 2,
+    "ppo_epoch": 2,
+    "lr": 4e-4,
+    "lr_schedule": "linear",
+    "min_lr_ratio": 0.1,
+    "eval_interval": 0,
+}
+"""Defaults of the main job's embedded model, as docs/speedrun.md found them.
+
+A model of one's own starts with those of TrainConfig, which are careful.
+"""
+
 
 @dataclass
 class RunConfig:

@@ -20,7 +20,7 @@ from fctncalling.progress_bar import Progress
 
 ROOT = Path(__file__).parents[2]
 SOUND = json.loads((ROOT / "tests/support/sound_metrics.json").read_text())
-"""Metrics of a run of the default job, 40 updates."""
+"""Metrics of a run on the embedded tasks, 40 updates of single episodes at a rate of 8e-5."""
 Line = dict[str, float | None]
 
 
@@ -63,9 +63,25 @@ PLANTED: dict[str, list[list[Line]]] = {
 }
 
 
-def test_the_default_job_raises_no_alarm_at_any_update() -> None:
-    history = sound_history()
-    assert [find_alarms(history[: updates + 1]) for updates in range(40)] == [{}] * 40
+def kept_history(folder: str) -> list[Line]:
+    """Return the updates of a kept run."""
+    lines = (ROOT / "results/kept" / folder / "metrics.jsonl").read_text().splitlines()
+    return [line for line in map(json.loads, lines) if "losses/entropy" in line]
+
+
+@pytest.mark.parametrize(
+    "history", [sound_history(), *(kept_history(f"main/seed{seed}") for seed in (1, 2, 3))]
+)
+def test_the_main_job_raises_no_alarm_at_any_update(history: list[Line]) -> None:
+    assert len(history) >= 32
+    assert not any(find_alarms(history[: end + 1]) for end in range(len(history)))
+
+
+def test_a_bad_critic_is_no_alarm_where_matched_states_take_its_place() -> None:
+    [history] = PLANTED["explained_variance"]
+    for share, alarms in ((0.9, set()), (0.3, {"explained_variance"})):
+        lines = [line | {"critic/state_matched_share": share} for line in history]
+        assert set(find_alarms(lines)) == alarms
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -66,6 +66,9 @@ def test_the_grades_keep_their_contract(run: Path, tmp_path: Path) -> None:
     assert truth["cpu_ms_a_branch"] > 0
     depths = truth["standard_error_by_action"]
     assert list(depths) == [str(depth) for depth in range(len(depths))]
+    coverage = grades["coverage"]
+    assert coverage["by_action"]["0"] == 1  # a group begins in one state
+    assert list(coverage["by_turn"]) == [str(turn) for turn in range(len(coverage["by_turn"]))]
     assert (run / "credit" / "last.png").stat().st_size > 10_000
 
 

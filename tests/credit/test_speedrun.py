@@ -12,7 +12,7 @@ import pytest
 from fctncalling.cli.train import parse_settings
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks/jobs"))
-from speedrun import ARMS, BASIS, KEPT, Speedrun, changed_files, read_runs, table
+from speedrun import ARMS, KEPT, Speedrun, changed_files, read_runs, table
 
 PAGE = (Path(__file__).parents[2] / "docs/speedrun.md").read_text(encoding="utf-8")
 
@@ -38,7 +38,7 @@ def test_the_page_has_the_table_and_the_commands_of_the_kept_runs() -> None:
         assert line in PAGE
     told = [parse_settings(words) for words in commands()]
     assert told == [parse_settings(ARMS["record"].split())]
-    assert parse_settings(ARMS[BASIS].split()) == parse_settings([])
+    assert parse_settings(ARMS["defaults"].split()) == parse_settings([])
 
 
 @pytest.mark.parametrize("arm", ARMS)

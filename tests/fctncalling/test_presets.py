@@ -17,10 +17,11 @@ import pytest
 
 from fctncalling import embedded_path
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.config.model_presets import PRESETS
 from fctncalling.algorithms.run.logs import results_folder
 from fctncalling.cli.export import base_of
 from fctncalling.cli.train import build_parser, main, parse_settings
-from fctncalling.training.run_config import ENV_DEFAULTS, ENV_MODELS
+from fctncalling.training.run_config import EMBEDDED_MODEL_DEFAULTS, ENV_DEFAULTS, ENV_MODELS
 
 
 @pytest.mark.parametrize("job", sorted(ENV_DEFAULTS))
@@ -33,8 +34,15 @@ def test_a_job_has_defaults_of_its_own_and_a_given_flag_wins(job: str) -> None:
     )
 
 
-def test_the_main_job_keeps_its_defaults() -> None:
-    assert parse_settings([]) == build_parser().parse_args([])
+def test_the_embedded_model_has_the_settings_of_the_speedrun_and_other_models_the_plain_ones(
+    tmp_path: Path,
+) -> None:
+    plain = vars(build_parser().parse_args([]))
+    assert vars(parse_settings([])) == {**plain, **EMBEDDED_MODEL_DEFAULTS}
+    model = {"model_name_or_path": str(tmp_path)}
+    assert vars(parse_settings(["--model_name_or_path", str(tmp_path)])) == {**plain, **model}
+    preset = vars(parse_settings(["--preset", "0.5B"]))
+    assert {name: preset[name] for name in PRESETS["0.5B"]} == PRESETS["0.5B"]
 
 
 def test_the_command_lines_of_the_docs_are_accepted() -> None:

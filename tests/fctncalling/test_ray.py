@@ -184,6 +184,7 @@ def test_played_one_update_ahead_the_weights_are_one_update_old_and_made_up_for(
         "--num_rollout_workers=2",
         f"--ray_address={cluster.address}",
         "--max_staleness=1",
+        "--dynamic_sampling=1",
         "--lr=1e-3",
     ]
     assert main([*words(tmp_path, num_updates=3), *more]) == 0
@@ -202,7 +203,7 @@ def test_played_one_update_ahead_the_weights_are_one_update_old_and_made_up_for(
 def test_two_workers_on_two_nodes_learn_the_embedded_job_as_one_process_does(
     cluster: Any, tmp_path: Path
 ) -> None:
-    job = {"num_updates": 20, "eval_interval": 0, "save_interval": 0, **ALONE}
+    job = {"num_updates": 20, "dynamic_sampling": 1, "save_interval": 0, **ALONE}
     flags = [f"--{name}={value}" for name, value in job.items()]
     success = []
     for name, more in (

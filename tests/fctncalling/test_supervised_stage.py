@@ -25,6 +25,7 @@ from fctncalling.training.demonstrations import play_ground_truths
 FLAGS = {
     "num_updates": 1,
     "episodes_per_update": 16,
+    "dynamic_sampling": 1,
     "num_mini_batch": 1,
     "n_rollout_threads": 8,
     "eval_episodes": 4,

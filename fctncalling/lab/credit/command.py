@@ -143,7 +143,8 @@ def report(grades: dict[str, Any]) -> str:
         f"{truth['environment_steps']:,} environment steps): standard error of an advantage "
         f"{truth['standard_error_median']:.3f} (median), {truth['standard_error_p90']:.3f} (90 %); "
         f"{truth['same_token_prefix']} of {truth['states']} states branched with the very tokens; "
-        f"{coverage['all']:.0%} of states match another episode's."
+        f"{coverage['all']:.0%} of states match another episode's; by turn: "
+        f"{', '.join(f'{share:.0%}' for share in coverage['by_turn'].values())}."
     )
     head = ["value", "explained variance", "between tasks", "within", "95 %", "bias"]
     title = ["estimator", "sign", "speaks", "sign if so", "Spearman", "cosine", "ranking"]

@@ -99,7 +99,7 @@ def grade_run(
         "run": str(folder),
         "checkpoint": run.checkpoint.name,
         **_table(truth, values, estimates),
-        "coverage": _coverage(matched),
+        "coverage": _coverage(truth, matched),
         "truth": _about(truth, run.player.settings),
     }
 
@@ -244,14 +244,24 @@ def _write_episodes(path: Path, truth: BranchedTruth, others: dict[str, list[Vec
             file.write(json.dumps(line) + "\n")
 
 
-def _coverage(matched: list[Vector]) -> dict[str, float]:
-    """Return how many states match another episode's visit, in all and by action number."""
-    longest = max(map(len, matched))
-    by_action = {
-        str(step): float(np.mean([at[step] for at in matched if len(at) > step]))
-        for step in range(longest)
+def _coverage(truth: BranchedTruth, matched: list[Vector]) -> dict[str, Any]:
+    """Return the share of states that another episode visited: all, by action number, by turn."""
+    shares: dict[str, dict[str, list[float]]] = {"by_action": {}, "by_turn": {}}
+    for episode, at in zip(truth.episodes, matched, strict=True):
+        record: Any = episode.episode  # none where an environment has no turns
+        turns = [step.turn for step in record.steps] if record is not None else [0] * len(at)
+        for number, (turn, share) in enumerate(zip(turns, at, strict=True)):
+            shares["by_action"].setdefault(str(number), []).append(float(share))
+            shares["by_turn"].setdefault(str(turn), []).append(float(share))
+    means = {
+        by: {key: float(np.mean(found)) for key, found in sorted(each.items(), key=_number)}
+        for by, each in shares.items()
     }
-    return {"all": float(pooled(matched).mean()), **by_action}
+    return {"all": float(pooled(matched).mean()), **means}
+
+
+def _number(item: tuple[str, Any]) -> int:
+    return int(item[0])
 
 
 def _about(truth: BranchedTruth, settings: RulerSettings) -> dict[str, Any]:
