@@ -53,7 +53,7 @@ ARMS = {
 }
 """Arm -> its flags of `fctncalling train`."""
 
-BASIS = "basis"  # the defaults until 0.3, whose CPU seconds the others' are shares of
+BASIS = "basis"  # the defaults of 0.2, whose CPU seconds the others' are shares of
 
 
 class Speedrun(NamedTuple):

@@ -1,0 +1,122 @@
+"""Grades of values and estimators at points of training: the tables of docs/credit.md.
+
+    fctncalling credit RUN --update 10 --json main_10_1.json    # for updates and seeds
+    python benchmarks/jobs/grades.py --job main --keep main_*_*.json
+
+keeps of each `--json` file, named JOB_UPDATE_SEED.json, what the page says, and prints the job's
+table: means over seeds. Without --keep it prints the table of what is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from critical import mean
+
+KEPT = Path(__file__).parents[2] / "results" / "kept" / "credit"
+TRUTH = ("success", "significant", "reliability_of_values", "reliability_of_advantages")
+VALUES = {
+    "siblings": "siblings",
+    "state": "same tool state",
+    "critic": "the run's critic",
+    "critic_last": "fitted critic, last layer",
+    "critic_layers": "fitted critic, all layers",
+    "critic_head": "the trainer's fit",
+    "critic_bins": "the trainer's fit, bins",
+    "critic_mistakes": "fitted critic told of mistakes",
+    "critic_truth": "fitted critic that reads the truth",
+}
+ESTIMATORS = (
+    *("TPPO", "TPPO_lambda_0", "TPPO_leave_one_out", "TPPO_state", "POAD", "NTPO", "APPO", "GRPO"),
+    *("state_else_return", "shuffled"),
+)
+GRADES = {
+    "values": ("explained_variance", "between", "within"),
+    "estimators": ("sign", "sign_where_it_speaks", "cosine", "speaks"),
+}
+Kept = dict[str, Any]  # a checkpoint's grades: update, seed, truth, coverage, values, estimators
+
+
+def main() -> None:
+    """Keep grades, then print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--job", default="main")
+    parser.add_argument("--keep", type=Path, nargs="+", default=[], metavar="FILE")
+    options = parser.parse_args()
+    file = KEPT / f"{options.job}.jsonl"
+    if options.keep:
+        KEPT.mkdir(parents=True, exist_ok=True)
+        lines = sorted(map(kept, options.keep), key=lambda each: (each["update"], each["seed"]))
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    print("\n".join(table(read(file))))
+
+
+def kept(path: Path) -> Kept:
+    """Return of a `--json` file what the page says."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    _, update, seed = path.stem.split("_")
+    grades = {
+        kind: {name: {key: round(row[key], 3) for key in keys} for name, row in found[kind].items()}
+        for kind, keys in GRADES.items()
+    }
+    truth = {key: round(found["truth"][key], 3) for key in (*TRUTH, "standard_error_p90")}
+    coverage = {key: round(value, 3) for key, value in found["coverage"]["by_turn"].items()}
+    coverage["all"] = round(found["coverage"]["all"], 3)
+    head = {"update": int(update), "seed": int(seed)}
+    return {**head, "truth": truth, "coverage": coverage, **grades}
+
+
+def read(file: Path) -> list[Kept]:
+    """Return the kept grades of a job."""
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def table(runs: Sequence[Kept]) -> Iterator[str]:
+    """Yield the lines of the table: a column an update, means over its seeds."""
+    updates = sorted({run["update"] for run in runs})
+    columns = [[run for run in runs if run["update"] == update] for update in updates]
+
+    def row(title: str, cell: Callable[[Sequence[Kept]], str]) -> str:
+        return f"| {' | '.join([title, *map(cell, columns)])} |"
+
+    yield row("", lambda own: f"update {own[0]['update']}, {len(own)} seeds")
+    yield "|---" * (len(columns) + 1) + "|"
+    yield row("solved; actions that matter", lambda own: _percents(own, "truth", TRUTH[:2]))
+    yield row("split-half reliability of V; of A", lambda own: _numbers(own, "truth", TRUTH[2:]))
+    turns = sorted({key for run in runs for key in run["coverage"]} - {"all"}, key=int)
+    for title, keys in (("states that match", ["all"]), ("... by turn", turns)):
+        yield row(title, lambda own, keys=keys: _percents(own, "coverage", keys))
+    for name, title in VALUES.items():
+        if all(name in run["values"] for run in runs):
+            yield row(f"V: {title}", lambda own, name=name: _graded(own, "values", name))
+    for name in ESTIMATORS:
+        yield row(f"A: {name}", lambda own, name=name: _graded(own, "estimators", name))
+
+
+def _means(own: Sequence[Kept], kind: str, keys: Sequence[str]) -> list[float]:
+    return [mean(run[kind][key] for run in own if key in run[kind]) for key in keys]
+
+
+def _percents(own: Sequence[Kept], kind: str, keys: Sequence[str]) -> str:
+    known = [key for key in keys if any(key in run[kind] for run in own)]
+    return "; ".join(f"{100 * value:.0f}%" for value in _means(own, kind, known))
+
+
+def _numbers(own: Sequence[Kept], kind: str, keys: Sequence[str]) -> str:
+    return "; ".join(f"{value:.2f}" for value in _means(own, kind, keys))
+
+
+def _graded(own: Sequence[Kept], kind: str, name: str) -> str:
+    first, second, third = (mean(run[kind][name][key] for run in own) for key in GRADES[kind][:3])
+    between = ", " if kind == "values" else "; "
+    return f"{first:.2f} ({second:.2f}{between}{third:.2f})"
+
+
+if __name__ == "__main__":
+    main()
