@@ -65,6 +65,17 @@ class Arm(NamedTuple):
             warm = {"critic_warmup_episodes": self.warm_up, "num_updates": updates}
         return {**shared, **self.flags, **warm}
 
+    def in_words(self) -> str:
+        """Return what it is made of."""
+        words = [f"`--{name} {value}`" for name, value in self.flags.items()]
+        words[0] = str(self.flags["algorithm_name"])
+        words += [self.patch] * bool(self.patch)
+        words += [f"warm-up of {self.warm_up} episodes"] * bool(self.warm_up)
+        words += (
+            [] if self.noise is None else ["truth" + f" + {self.noise:g} noise" * bool(self.noise)]
+        )
+        return ", ".join(words)
+
     def per_update(self, tasks: str) -> int:
         """Return the episodes of an update."""
         return int(str(TASK_SETS[tasks]["episodes_per_update"]))

@@ -13,31 +13,21 @@ DOCS = ROOT / "docs"
 DOSES = ("ceiling", "noise_1", "noise_3", "shuffled")
 
 
-def draw(runs: Sequence[CriticalRun], grades: Sequence[Mapping[str, Any]]) -> None:
-    """Draw the figures that the runs are enough for."""
-    draw_forest(runs)
-    if grades:
-        draw_grades(runs, grades)
-
-
-def draw_forest(runs: Sequence[CriticalRun]) -> None:
-    """Draw each comparison with its interval; grey: what does not count."""
-    figure, axes = _figure(7.5, 4.5)
-    found = effects(runs)[::-1]
-    for place, effect in enumerate(found):
+def draw_forest(sets: Mapping[str, Sequence[CriticalRun]]) -> None:
+    """Draw each comparison on each task set with its interval; grey: what does not count."""
+    found = [(tasks, effect) for tasks, runs in sets.items() for effect in effects(runs)][::-1]
+    figure, axes = _figure(7.5, 1.2 + 0.27 * len(found))
+    names = []
+    for place, (tasks, effect) in enumerate(found):
         low, high = effect.interval
-        centre = mean(effect.gains)
         axes.plot([low, high], [place, place], color="C0", linewidth=2)
-        axes.plot(centre, place, "o", color="C0")
-    names = [
-        f"{each.claim}: {each.first} - {each.second} ({len(effect.gains)})"
-        for effect in found
-        for each in [effect.comparison]
-    ]
+        axes.plot(mean(effect.gains), place, "o", color="C0")
+        each = effect.comparison
+        names.append(f"{each.claim}, {tasks}: {each.first} - {each.second} ({len(effect.gains)})")
     axes.set_yticks(range(len(found)), names)
     axes.axvspan(-MARGIN, MARGIN, color="0.9", zorder=0)
     axes.axvline(0, color=GREY, linewidth=0.8)
-    axes.set_xlabel("difference in points of area (claim: arms, seeds)")
+    axes.set_xlabel("difference in points of area (claim, tasks: arms, seeds)")
     save(figure, DOCS / "court_forest.png")
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from court import TASK_SETS, grades_file, judged_runs
+from court import ARMS, TASK_SETS, grades_file, judged_runs
 from critical import ROOT, CriticalRun, mean
-from figures import draw
+from figures import draw_forest, draw_grades
 from verdicts import (
     CEILING,
     LEAST_SEEDS,
@@ -63,9 +63,10 @@ def write_page() -> None:
     tail = rest.partition(END)[2]
     PAGE.write_text(f"{head}{BEGIN}\n\n{tables(evidence)}\n\n{END}{tail}", encoding="utf-8")
     print(tables(evidence))
-    for each in evidence:
-        if each.tasks == "T2":
-            draw(each.runs, each.grades)
+    draw_forest({each.tasks: each.runs for each in evidence})
+    graded = [each for each in evidence if each.grades]
+    if graded:
+        draw_grades(graded[-1].runs, graded[-1].grades)
 
 
 def kept_evidence() -> list[Evidence]:
@@ -140,18 +141,18 @@ def room(evidence: Evidence) -> str:
 
 
 def arm_table(evidence: Evidence) -> str:
-    """Return a line an arm: area, success at the end, what it cost, its grade."""
+    """Return a line an arm: what it is, its area, what it cost, its grade."""
     points: Mapping[str, tuple[float, float]] = (
         grade_and_area(evidence.runs, evidence.grades) if evidence.grades else {}
     )
     lines = [
-        "| arm | rate | seeds | area | steps | CPU s | cosine |",
-        "|---|---|---|---|---|---|---|",
+        "| arm | what it is | rate | seeds | area | steps | CPU s | cosine |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name in dict.fromkeys(run.arm for run in evidence.runs):
         own = [run for run in evidence.runs if run.arm == name]
         cells = [
-            *(name, f"{own[0].lr:g}", str(len(own))),
+            *(name, ARMS[name].in_words(), f"{own[0].lr:g}", str(len(own))),
             f"{100 * mean(run.area for run in own):.1f}",
             f"{mean(run.steps for run in own):,.0f}",
             f"{mean(run.cpu_seconds for run in own):.0f}",
