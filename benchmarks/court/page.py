@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from court import ARMS, TASK_SETS, grades_file, judged_runs
@@ -79,13 +79,13 @@ def kept_evidence() -> list[Evidence]:
 
 def tables(evidence: Sequence[Evidence]) -> str:
     """Return what the page has between its marks."""
-    parts = [claim_table(evidence)]
+    parts = [claim_table(evidence), "\n".join(room(each) for each in evidence), arm_table(evidence)]
     for each in evidence:
-        parts += [f"### Arms on {each.tasks}", room(each), arm_table(each)]
         if each.grades:
             found, low, high = rank_correlation(each.runs, each.grades)
             parts.append(
-                f"Rank correlation of cosine and area: {found:.2f} ({low:.2f} to {high:.2f})."
+                f"{each.tasks}: rank correlation of cosine and area {found:.2f} ({low:.2f} to "
+                f"{high:.2f})."
             )
     return "\n\n".join(parts)
 
@@ -134,29 +134,31 @@ def room(evidence: Evidence) -> str:
     for effect in effects(evidence.runs, [CEILING]):
         low, high = effect.interval
         return (
-            f"The ceiling's gain on GRPO: {mean(effect.gains):+.1f} points ({low:+.1f} to "
-            f"{high:+.1f}, {len(effect.gains)} seeds)."
+            f"{evidence.tasks}: the ceiling gains {mean(effect.gains):+.1f} points on GRPO "
+            f"({low:+.1f} to {high:+.1f}, {len(effect.gains)} seeds)."
         )
-    return "The ceiling has not been measured."
+    return f"{evidence.tasks}: the ceiling has not been measured."
 
 
-def arm_table(evidence: Evidence) -> str:
-    """Return a line an arm: what it is, its area, what it cost, its grade."""
-    points: Mapping[str, tuple[float, float]] = (
-        grade_and_area(evidence.runs, evidence.grades) if evidence.grades else {}
-    )
-    lines = [
-        "| arm | what it is | rate | seeds | area | steps | CPU s | cosine |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for name in dict.fromkeys(run.arm for run in evidence.runs):
-        own = [run for run in evidence.runs if run.arm == name]
-        cells = [
-            *(name, ARMS[name].in_words(), f"{own[0].lr:g}", str(len(own))),
-            f"{100 * mean(run.area for run in own):.1f}",
-            f"{mean(run.steps for run in own):,.0f}",
-            f"{mean(run.cpu_seconds for run in own):.0f}",
-            f"{points[name][0]:.2f}" if name in points else "",
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
+def arm_table(evidence: Sequence[Evidence]) -> str:
+    """Return a line an arm: what it is, its area and what it cost on each task set."""
+    heads = [f"{each.tasks}: rate, seeds, **area**, steps, CPU s, cosine" for each in evidence]
+    lines = [f"| arm | what it is | {' | '.join(heads)} |", f"|---|---|{'---|' * len(heads)}"]
+    for name, arm in ARMS.items():
+        cells = [arm_figures(name, each) for each in evidence]
+        if any(cells):
+            lines.append(f"| {name} | {arm.in_words()} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def arm_figures(name: str, evidence: Evidence) -> str:
+    """Return what is kept of an arm on a task set; nothing where it has no runs."""
+    own = [run for run in evidence.runs if run.arm == name]
+    if not own:
+        return ""
+    figures = [f"{own[0].lr:g}", str(len(own)), f"**{100 * mean(run.area for run in own):.1f}**"]
+    for quantity in ("steps", "cpu_seconds"):
+        figures.append(f"{mean(getattr(run, quantity) for run in own):,.0f}")
+    if evidence.grades and name in (points := grade_and_area(evidence.runs, evidence.grades)):
+        figures.append(f"{points[name][0]:.2f}")
+    return ", ".join(figures)
