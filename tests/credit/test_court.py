@@ -17,6 +17,7 @@ from court import ARMS, EFFECTS, JUDGED, TASK_SETS, jobs
 from critical import CriticalRun
 from page import BEGIN, END, PAGE, kept_evidence, tables
 from relatives import BONUS, call_bonus, gated, gigpo, kept_actions, masked_targets, patched
+from truth import NoisyOracle, cosine, estimates
 from verdicts import Comparison, Effect, cosines, effects, interval
 
 from fctncalling.algorithms import ppo, targets
@@ -26,6 +27,8 @@ from fctncalling.algorithms.minibatches import plan_minibatches
 from fctncalling.data.types import Call, StepRecord, Verdict
 from fctncalling.envs import rewards
 from fctncalling.envs.rewards import Outcome
+from fctncalling.lab.credit.grades import pooled
+from fctncalling.lab.credit.ruler import BranchedTruth
 
 torch.set_num_threads(1)
 
@@ -166,6 +169,32 @@ def test_a_cosine_is_freed_of_the_truths_own_noise() -> None:
     found = cosines([line])
     assert found["x"] == pytest.approx(1 / 5**0.5, abs=0.01)
     assert found["noise_3"] == pytest.approx(cosine(exact, given), abs=0.01)
+
+
+def test_noise_of_three_deviations_leaves_a_cosine_of_one_in_root_ten() -> None:
+    generator = np.random.default_rng(7)
+    rewards = [generator.standard_normal(50) for _ in range(400)]
+    values = [np.zeros(50) for _ in rewards]
+    truth = BranchedTruth([], [], rewards, values, values, (values, values))
+    oracle = NoisyOracle(truth, noise=3.0, seed=1, lines=[])
+    found = cosine(pooled(oracle.measured), pooled(oracle.advantages))
+    assert found == pytest.approx(1 / 10**0.5, abs=0.02)
+
+
+def test_arms_of_one_truth_are_graded_by_what_the_trainer_takes() -> None:
+    """One state, then two; the second episode fails at its last action, which only it took."""
+    lines = trajectories(
+        [([0.0], 0.0), ([0.0], 1.0)],
+        [([0.0], 0.0), ([0.0], 0.0)],
+        [([0.0], 0.0), ([0.0], 1.0)],
+        groups=[0, 0, 0],
+    )
+    config = settings(gamma=1.0, lam=1.0, group_size=3, episodes_per_update=3)
+    found = estimates(lines, [["a", "b"], ["a", "c"], ["a", "b"]], config)
+    assert found["leave_one_out"].tolist() == [[0.5, 0.5], [-1.0, -1.0], [0.5, 0.5]]
+    assert found["GRPO"][1, 0] == found["GRPO"][1, 1] < 0 < found["GRPO"][0, 0]
+    assert torch.allclose(found["state_alone"][0], torch.tensor([0.5, 0.0]))
+    assert found["critic"][:, 1].tolist() == [1.0, 0.0, 1.0]
 
 
 def test_the_page_has_the_tables_of_the_kept_runs() -> None:
