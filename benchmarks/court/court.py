@@ -98,6 +98,7 @@ JUDGED = {
     "value_lambda_1": Arm("critic", {**CRITIC, "lam_value": 1}),
 }
 EFFECTS = {
+    **{f"GRPO_noise_{size}": Arm("GRPO", GROUPS, f"noise of {size}") for size in (1, 3, 10)},
     "noise_1": Arm("ceiling", CRITIC, noise=1.0),
     "noise_3": Arm("ceiling", CRITIC, noise=3.0),
     "shuffled": Arm("critic", {**CRITIC, "permute_advantages": True}),

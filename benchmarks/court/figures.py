@@ -10,7 +10,10 @@ from pictures import GREY, save
 from verdicts import MARGIN, areas_of, effects, grade_and_area, interval
 
 DOCS = ROOT / "docs"
-DOSES = ("ceiling", "noise_1", "noise_3", "shuffled")
+DOSES = (
+    *("ceiling", "noise_1", "noise_3", "GRPO"),
+    *("GRPO_noise_1", "GRPO_noise_3", "GRPO_noise_10", "shuffled"),
+)
 
 
 def draw_forest(sets: Mapping[str, Sequence[CriticalRun]]) -> None:
@@ -58,9 +61,6 @@ def draw_grades(runs: Sequence[CriticalRun], grades: Sequence[Mapping[str, Any]]
         "s-",
         color="C1",
     )
-    if others := list(areas.get("GRPO", {}).values()):
-        axes.axhline(mean(others), color=GREY, linestyle=":", linewidth=1)
-        axes.annotate("GRPO", (0.01, mean(others)), xytext=(0, 3), textcoords="offset points")
     axes.set_xlabel("cosine of the given advantages with the truth")
     axes.set_ylabel("area, points")
     save(figure, DOCS / "court_doses.png")

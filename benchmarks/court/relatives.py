@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -136,6 +137,22 @@ def masked_targets(*, at_random: bool) -> Callable[..., Targets]:
     return masked
 
 
+def noisy_targets(deviations: float) -> Callable[..., Targets]:
+    """Return `compute_targets` with normal noise on the advantage of each action, in deviations of
+    the advantages: their cosine with the truth is divided by the root of 1 + deviations squared.
+    """
+
+    def noisy(policy: ActorCritic, experience: Experience, *rest: Any) -> Targets:
+        found = compute_targets(policy, experience, *rest)
+        actions, generator = experience.tokens.action, rest[-1]
+        draws = torch.randn(int(actions.max()) + 1, generator=generator)[actions]
+        scale = deviations * found.advantages[found.loss_mask].std(correction=0)
+        noise = torch.where(found.loss_mask, scale * draws, 0.0)
+        return found._replace(advantages=found.advantages + noise)
+
+    return noisy
+
+
 def call_bonus(outcome: Outcome) -> float:
     """Return strict success, and BONUS for a message with calls of which none failed."""
     return strict(outcome) + BONUS * bool(outcome.step.calls and outcome.step.error is None)
@@ -150,6 +167,12 @@ PATCHES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
         ppo, "compute_targets", masked_targets(at_random=True)
     ),
     "bonus": lambda: mock.patch.dict(rewards.REWARDS, strict=call_bonus),
+    **{
+        f"noise of {deviations}": partial(
+            mock.patch.object, ppo, "compute_targets", noisy_targets(deviations)
+        )
+        for deviations in (1, 3, 10)
+    },
 }
 
 

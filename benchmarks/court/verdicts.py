@@ -165,7 +165,10 @@ def grade_and_area(
 ) -> dict[str, tuple[float, float]]:
     """Return arm -> (cosine, area less GRPO's on the same seeds), of arms that have both."""
     areas, found = areas_of(runs), dict[str, tuple[float, float]]()
-    for name, cosine in {"shuffled": 0.0, **cosines(grades)}.items():
+    graded = {"shuffled": 0.0, **cosines(grades)}
+    for size in (1, 3, 10):
+        graded[f"GRPO_noise_{size}"] = graded.get("GRPO", 0.0) / (1 + size**2) ** 0.5
+    for name, cosine in graded.items():
         seeds = areas.get(name, {}).keys() & areas.get("GRPO", {}).keys()
         if seeds:
             found[name] = cosine, mean(areas[name][seed] - areas["GRPO"][seed] for seed in seeds)

@@ -16,7 +16,16 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks/court"))
 from court import ARMS, EFFECTS, JUDGED, TASK_SETS, jobs
 from critical import CriticalRun
 from page import BEGIN, END, PAGE, kept_evidence, tables
-from relatives import BONUS, call_bonus, gated, gigpo, kept_actions, masked_targets, patched
+from relatives import (
+    BONUS,
+    call_bonus,
+    gated,
+    gigpo,
+    kept_actions,
+    masked_targets,
+    noisy_targets,
+    patched,
+)
 from truth import NoisyOracle, cosine, estimates
 from verdicts import Comparison, Effect, cosines, effects, interval
 
@@ -75,6 +84,19 @@ def test_masked_actions_enter_no_loss_and_the_others_as_before(at_random: bool) 
     assert not found.advantages[~kept].any()
     assert not found.loss_weights[~kept].any()
     assert torch.equal(found.advantages[kept], whole.advantages[kept])
+
+
+def test_noise_on_advantages_is_one_draw_an_action() -> None:
+    policy, config = policy_with_values(), settings(group_size=4)
+    experience = build_experience(some_episodes(policy), "cpu")
+    generator = torch.Generator().manual_seed(0)
+    plan = plan_minibatches(experience, config, generator)
+    arguments = (policy, experience, plan, ppo.TPPO, config, generator)
+    noise = noisy_targets(3)(*arguments).advantages - targets.compute_targets(*arguments).advantages
+    actions = experience.tokens.action
+    draws = [noise[actions == number].unique() for number in actions.unique()]
+    assert all(draw.max() - draw.min() < 1e-5 for draw in draws)
+    assert torch.stack([draw[0] for draw in draws]).std() == pytest.approx(3.0, rel=0.5)
 
 
 def test_a_bonus_pays_each_message_whose_calls_ran() -> None:
