@@ -32,6 +32,12 @@ class Call:
     arguments: Mapping[str, Any]
 
 
+def tool_call(call_id: Any, name: str, arguments: Any) -> dict[str, Any]:
+    """Return a call as it stands in the `tool_calls` of a message in OpenAI's form."""
+    function = {"name": name, "arguments": arguments}
+    return {"id": call_id, "type": "function", "function": function}
+
+
 @dataclass(frozen=True)
 class Task:
     """One benchmark entry. Never mutate its fields: environments copy what they change.

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fctncalling.data.types import Call, Message
+from fctncalling.data.types import Call, Message, tool_call
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.prompting.prompts import MORE_FUNCTIONS
 
@@ -138,11 +138,7 @@ class ToolsTextConversation(ToolCallConversation):
             return super()._openai_tool_calls(message, info)
         calls: Sequence[Call] = info["calls"]
         return [
-            {
-                "id": f"call_{len(self.messages)}_{number}",
-                "type": "function",
-                "function": {"name": call.name, "arguments": _arguments(call)},
-            }
+            tool_call(f"call_{len(self.messages)}_{number}", call.name, _arguments(call))
             for number, call in enumerate(calls)
         ]
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fctncalling.data.types import Call
+from fctncalling.data.types import Call, tool_call
 from fctncalling.envs.handlers.call_format import (
     CallFormat,
     Record,
@@ -240,11 +240,7 @@ class OpenAIMessages(ToolCallForm):
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield a message without content."""
         tool_calls = [
-            {
-                "id": f"call_{number}",
-                "type": "function",
-                "function": {"name": call.name, "arguments": to_json(dict(call.arguments))},
-            }
+            tool_call(f"call_{number}", call.name, to_json(dict(call.arguments)))
             for number, call in enumerate(calls)
         ]
         yield to_json({"role": "assistant", "content": None, "tool_calls": tool_calls})

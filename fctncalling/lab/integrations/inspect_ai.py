@@ -26,7 +26,7 @@ from inspect_ai.scorer import Score, Scorer, Target, accuracy, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.tool import ToolCall, ToolInfo, ToolParams
 
-from fctncalling.data.types import Task
+from fctncalling.data.types import Task, tool_call
 from fctncalling.envs.dialogue import Dialogue, opening
 
 VERDICT = "fctncalling_verdict"  # in the sample's store: error type and message, or validity
@@ -88,12 +88,7 @@ def verdict() -> Scorer:
 
 def _openai_message(message: ChatMessageAssistant) -> dict[str, Any]:
     calls = [
-        {
-            "id": call.id,
-            "type": "function",
-            "function": {"name": call.function, "arguments": _arguments(call)},
-        }
-        for call in message.tool_calls or []
+        tool_call(call.id, call.function, _arguments(call)) for call in message.tool_calls or []
     ]
     return {
         "role": "assistant",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from fctncalling.data.types import Message, Task
+from fctncalling.data.types import Message, Task, tool_call
 from fctncalling.envs.dialogue import Dialogue, info_to_json
 from fctncalling.envs.errors import InfrastructureError, MissingExtra, extra_module
 
@@ -75,8 +75,7 @@ class ServedEpisode:
         if name == END["name"]:
             return self._end_turn(str(arguments.get("answer", "")))
         self._num_calls += 1
-        function = {"name": name, "arguments": json.dumps(dict(arguments))}
-        call = {"id": f"call_{self._num_calls}", "type": "function", "function": function}
+        call = tool_call(f"call_{self._num_calls}", name, json.dumps(dict(arguments)))
         if not self._executes:
             self._recorded.append(call)
             return RECORDED

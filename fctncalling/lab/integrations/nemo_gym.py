@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from resources_servers.gymnasium import GymnasiumServer, extract_text
 
-from fctncalling.data.types import Message, Task
+from fctncalling.data.types import Message, Task, tool_call
 from fctncalling.envs.dialogue import Dialogue, info_to_json, opening
 
 
@@ -102,11 +102,7 @@ def _responses_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
 def _chat_message(response: Any) -> dict[str, Any]:
     """Return a response as one assistant's message."""
     calls = [
-        {
-            "id": item.call_id,
-            "type": "function",
-            "function": {"name": item.name, "arguments": item.arguments},
-        }
+        tool_call(item.call_id, item.name, item.arguments)
         for item in response.output
         if item.type == "function_call"
     ]

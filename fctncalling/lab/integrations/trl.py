@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fctncalling.data.types import FunctionDoc, Task, Verdict
+from fctncalling.data.types import FunctionDoc, Task, Verdict, tool_call
 from fctncalling.envs.dialogue import Dialogue, opening, score
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.function_calling import FunctionCallingEnv
@@ -162,11 +162,7 @@ class TaskEnvironment:
 
     def _call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Play a call; return its result, or a note where the task's calls are not run."""
-        call = {
-            "id": f"call_{len(self._calls)}",
-            "type": "function",
-            "function": {"name": name, "arguments": json.dumps(dict(arguments))},
-        }
+        call = tool_call(f"call_{len(self._calls)}", name, json.dumps(dict(arguments)))
         self._calls.append(call)
         if not self._task.executes_calls or self._dialogue.done:
             return "Noted."
