@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from fctncalling.algorithms.config import TrainConfig
     from fctncalling.data.bfcl import TaskError, embedded_path, iter_tasks, load_tasks
     from fctncalling.data.types import Call, Episode, FunctionDoc, StepRecord, Task, Verdict
-    from fctncalling.envs.dialogue import Dialogue, info_to_json, opening, score
-    from fctncalling.envs.dialogue.dialogue import aplay, play
     from fctncalling.envs.function_calling import FunctionCallingEnv
     from fctncalling.envs.judging.judge import judge
     from fctncalling.evaluation.episode_log import play_episodes
+    from fctncalling.lab.dialogue import Dialogue, info_to_json, opening, score
+    from fctncalling.lab.dialogue.dialogue import aplay, play
     from fctncalling.lab.text_environment.text_environment import TextEnvironment
     from fctncalling.lab.text_environment.text_history import TextHistory
     from fctncalling.training.trainer import Trainer
@@ -55,7 +55,7 @@ __all__ = [
 # A public name and the module it is imported from when it is first used.
 _HOME = {
     "Call": "fctncalling.data.types",
-    "Dialogue": "fctncalling.envs.dialogue",
+    "Dialogue": "fctncalling.lab.dialogue",
     "Episode": "fctncalling.data.types",
     "FunctionCallingEnv": "fctncalling.envs.function_calling",
     "FunctionDoc": "fctncalling.data.types",
@@ -67,16 +67,16 @@ _HOME = {
     "TrainConfig": "fctncalling.algorithms.config",
     "Trainer": "fctncalling.training.trainer",
     "Verdict": "fctncalling.data.types",
-    "aplay": "fctncalling.envs.dialogue.dialogue",
+    "aplay": "fctncalling.lab.dialogue.dialogue",
     "embedded_path": "fctncalling.data.bfcl",
-    "info_to_json": "fctncalling.envs.dialogue",
+    "info_to_json": "fctncalling.lab.dialogue",
     "iter_tasks": "fctncalling.data.bfcl",
     "judge": "fctncalling.envs.judging.judge",
     "load_tasks": "fctncalling.data.bfcl",
-    "opening": "fctncalling.envs.dialogue",
-    "play": "fctncalling.envs.dialogue.dialogue",
+    "opening": "fctncalling.lab.dialogue",
+    "play": "fctncalling.lab.dialogue.dialogue",
     "play_episodes": "fctncalling.evaluation.episode_log",
-    "score": "fctncalling.envs.dialogue",
+    "score": "fctncalling.lab.dialogue",
 }
 
 register_environments()

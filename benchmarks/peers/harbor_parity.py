@@ -21,7 +21,7 @@ from typing import Any
 
 from fctncalling import __version__, load_tasks
 from fctncalling.data.types import Task
-from fctncalling.envs.dialogue import Dialogue, score
+from fctncalling.lab.dialogue import Dialogue, score
 from fctncalling.lab.integrations.harbor import FORM, read_task, write_tasks
 
 OUTPUT = Path(__file__).with_suffix(".json")

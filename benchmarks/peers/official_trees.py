@@ -21,7 +21,7 @@ from fctncalling.checkers.leaderboard import LIVE, MEMORY, MULTI_TURN, NON_LIVE,
 from fctncalling.cli.shared.task_finder import folder_of, tasks_of
 from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
 from fctncalling.data.types import Task
-from fctncalling.envs.dialogue.dialogue import task_for_form
+from fctncalling.envs.conversations import task_for_form
 from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.evaluation.agents.agent import ScriptedAgent
 

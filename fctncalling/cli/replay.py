@@ -39,7 +39,7 @@ from fctncalling.data import format_sensitivity
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task
-from fctncalling.envs.dialogue.dialogue import task_for_form
+from fctncalling.envs.conversations import task_for_form
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS
 from fctncalling.envs.rewards import QUESTION_COST, ClarifyReward

@@ -222,7 +222,6 @@ MAY_CALL = {
         "import_module",
     ): "classes that a task names by their path, where the user allows it",
     ("data/token_file.py", "getattr"): "fields of a dataclass",
-    ("envs/dialogue/dialogue.py", "getattr"): "fields of a dataclass",
     ("envs/episode/state.py", "getattr"): "fields of a dataclass",
     ("envs/tools/__init__.py", "getattr"): "classes that the registry or the user names",
     ("envs/tools/__init__.py", "import_module"): "classes that the registry or the user names",

@@ -27,7 +27,7 @@ from fctncalling.algorithms.run.logs import RunLog
 from fctncalling.cli.run.runner import Workers
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import FunctionDoc, Task
-from fctncalling.envs.dialogue.dialogue import task_for_form
+from fctncalling.envs.conversations import task_for_form
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.evaluation.agents.agent import ScriptedAgent
 from fctncalling.evaluation.agents.local_model import LocalModel, LocalSettings

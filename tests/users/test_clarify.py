@@ -13,11 +13,11 @@ from fctncalling.checkers.clarify import ClarifyRecord, calls_are_right
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import StepRecord, Task, Verdict
 from fctncalling.envs import judge
-from fctncalling.envs.dialogue import Dialogue
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.rewards import ClarifyReward
 from fctncalling.lab.canaries.canary_policies import policies
 from fctncalling.lab.canaries.command import play_all
+from fctncalling.lab.dialogue import Dialogue
 from fctncalling.lab.embedded.clarify_tasks import SPLITS, clarify_entries
 from fctncalling.lab.lint.lint_rules import lint_task
 

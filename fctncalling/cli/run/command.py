@@ -42,7 +42,7 @@ from fctncalling.cli.shared.tool_flags import (
 )
 from fctncalling.data.errors import TaskError
 from fctncalling.data.format_sensitivity import CATEGORY
-from fctncalling.envs.dialogue.dialogue import FORMS
+from fctncalling.envs.conversations import FORMS
 from fctncalling.envs.prompting.prompts import PROMPT_STYLES
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.users.user_names import NAMES

@@ -15,7 +15,7 @@ from fctncalling.cli.shared.tool_flags import MISSING, TaskTools
 from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.paths import official_data_folder
 from fctncalling.data.types import Task
-from fctncalling.envs.dialogue.dialogue import task_for_form
+from fctncalling.envs.conversations import task_for_form
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.evaluation.agents.local_model import user_named

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from fctncalling.data.types import Message, Task
 from fctncalling.data.unsafe_text import encodable_value
-from fctncalling.envs.dialogue.conversations import CONVERSATIONS, content_of, holds_calls
+from fctncalling.envs.conversations import CONVERSATIONS, content_of, holds_calls
 from fctncalling.envs.errors import MissingExtra, extra_module
 from fctncalling.evaluation.agents.agent import (
     AgentSetupError,

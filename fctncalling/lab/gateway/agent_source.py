@@ -20,8 +20,8 @@ from fctncalling.algorithms.rollout.collect import episode_seeds
 from fctncalling.algorithms.rollout.process_pool import num_parallel_episodes
 from fctncalling.data.categories import WITHOUT_ANSWER
 from fctncalling.data.types import Task
-from fctncalling.envs.dialogue import score
 from fctncalling.envs.errors import InfrastructureError
+from fctncalling.lab.dialogue import score
 from fctncalling.lab.gateway.agent_process import (
     AgentPerEpisode,
     EpisodeOffer,

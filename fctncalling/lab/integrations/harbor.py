@@ -20,9 +20,9 @@ from typing import Any
 
 from fctncalling import __version__
 from fctncalling.data.types import FunctionDoc, Message, Task
-from fctncalling.envs.dialogue import Dialogue, score
 from fctncalling.envs.handlers.registry import get_handler
 from fctncalling.envs.judging.oracle import oracle_calls
+from fctncalling.lab.dialogue import Dialogue, score
 
 FORM = "prompting"
 RECORD = "logs/artifacts/episode.json"  # what was said: a list of texts

@@ -27,7 +27,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.tool import ToolCall, ToolInfo, ToolParams
 
 from fctncalling.data.types import Task, tool_call
-from fctncalling.envs.dialogue import Dialogue, opening
+from fctncalling.lab.dialogue import Dialogue, opening
 
 VERDICT = "fctncalling_verdict"  # in the sample's store: error type and message, or validity
 

@@ -14,8 +14,8 @@ from lm_eval.api.metrics import mean
 from lm_eval.api.task import Task as HarnessTask
 
 from fctncalling.data.types import Task
-from fctncalling.envs.dialogue import opening
 from fctncalling.envs.judging.judge import judge
+from fctncalling.lab.dialogue import opening
 
 FORM = "prompting"  # the harness passes texts: schemas are in the prompt, calls in the answer
 

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 
 from fctncalling.data.types import Message, Task, tool_call
-from fctncalling.envs.dialogue import Dialogue, info_to_json
 from fctncalling.envs.errors import InfrastructureError, MissingExtra, extra_module
+from fctncalling.lab.dialogue import Dialogue, info_to_json
 
 INSTRUCTIONS = (
     "Call start_task for the user's first message. Do what it asks for with the other tools, then "

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from resources_servers.gymnasium import GymnasiumServer, extract_text
 
 from fctncalling.data.types import Message, Task, tool_call
-from fctncalling.envs.dialogue import Dialogue, info_to_json, opening
+from fctncalling.lab.dialogue import Dialogue, info_to_json, opening
 
 
 def dataset_rows(

@@ -22,7 +22,7 @@ from pydantic import Field
 
 from fctncalling import __version__
 from fctncalling.data.types import Task
-from fctncalling.envs.dialogue import Dialogue, info_to_json
+from fctncalling.lab.dialogue import Dialogue, info_to_json
 
 
 class ChatAction(Action):

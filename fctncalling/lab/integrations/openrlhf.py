@@ -14,7 +14,7 @@ import torch
 from openrlhf.utils.agent import AgentInstanceBase
 
 from fctncalling.data.types import Message, Task
-from fctncalling.envs.dialogue import Dialogue, opening
+from fctncalling.lab.dialogue import Dialogue, opening
 
 FORM = "prompting"  # OpenRLHF passes texts: schemas are in the prompt, calls in the answer
 

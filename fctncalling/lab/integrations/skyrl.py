@@ -12,7 +12,7 @@ from typing import Any
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
 from fctncalling.data.types import Message, Task
-from fctncalling.envs.dialogue import Dialogue, info_to_json, opening
+from fctncalling.lab.dialogue import Dialogue, info_to_json, opening
 
 FORM = "prompting"  # SkyRL passes texts: schemas are in the prompt, calls in the answer
 

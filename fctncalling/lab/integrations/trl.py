@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fctncalling.data.types import FunctionDoc, Task, Verdict, tool_call
-from fctncalling.envs.dialogue import Dialogue, opening, score
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.evaluation.episode_log import play_episodes
+from fctncalling.lab.dialogue import Dialogue, opening, score
 
 ANNOTATIONS: Mapping[str, type[Any]] = {
     "string": str,

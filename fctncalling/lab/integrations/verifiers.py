@@ -17,7 +17,7 @@ import verifiers.v1 as vf
 from openai import APIStatusError, AsyncOpenAI, omit
 
 from fctncalling.data.types import Message, Task
-from fctncalling.envs.dialogue import Dialogue, opening
+from fctncalling.lab.dialogue import Dialogue, opening
 
 VERDICT = "fctncalling"  # in a trace's info: reward, validity, error type, message
 

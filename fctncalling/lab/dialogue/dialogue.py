@@ -6,45 +6,15 @@ import asyncio
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
-from fctncalling.data.types import FunctionDoc, Message, Task, Verdict
+from fctncalling.data.types import Message, Task, Verdict
 from fctncalling.data.unsafe_text import encodable
-from fctncalling.envs.dialogue.conversations import CONVERSATIONS
+from fctncalling.envs.conversations import CONVERSATIONS, FORMS, task_for_form
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.envs.judging.judge import judge
-
-FORMS = ("prompting", "tool_call", "tools_text")
-"""How an agent is asked; tools_text: schemas go to the server, calls are read from the text."""
-
-
-def task_for_form(task: Task, form: str) -> Task:
-    """Return the task as it is put to an agent.
-
-    As tool calls, names of single-turn tasks have no dots.
-
-    Interfaces for tool calls forbid dots, so BFCL sends underscores and expects them back.
-    """
-    if form not in ("tool_call", "tools_text") or task.executes_calls:
-        return task
-    truth = task.ground_truth
-    if truth is not None:
-        truth = [
-            {_dots_to_underscores(name): given for name, given in each.items()} for each in truth
-        ]
-    docs = [
-        FunctionDoc(_dots_to_underscores(doc.name), doc.description, doc.parameters, doc.response)
-        for doc in task.functions
-    ]
-    return replace(task, functions=docs, ground_truth=truth)
-
-
-def _dots_to_underscores(name: str) -> str:
-    return name.replace(".", "_")
-
 
 NOT_RUN = "Error: this call was not run."
 

@@ -8,11 +8,41 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from fctncalling.data.types import Call, Message, tool_call
+from fctncalling.data.types import Call, FunctionDoc, Message, Task, tool_call
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.prompting.prompts import MORE_FUNCTIONS
+
+FORMS = ("prompting", "tool_call", "tools_text")
+"""How an agent is asked; tools_text: schemas go to the server, calls are read from the text."""
+
+
+def task_for_form(task: Task, form: str) -> Task:
+    """Return the task as it is put to an agent.
+
+    As tool calls, names of single-turn tasks have no dots.
+
+    Interfaces for tool calls forbid dots, so BFCL sends underscores and expects them back.
+    """
+    if form not in ("tool_call", "tools_text") or task.executes_calls:
+        return task
+    truth = task.ground_truth
+    if truth is not None:
+        truth = [
+            {_dots_to_underscores(name): given for name, given in each.items()} for each in truth
+        ]
+    docs = [
+        FunctionDoc(_dots_to_underscores(doc.name), doc.description, doc.parameters, doc.response)
+        for doc in task.functions
+    ]
+    return replace(task, functions=docs, ground_truth=truth)
+
+
+def _dots_to_underscores(name: str) -> str:
+    return name.replace(".", "_")
+
 
 _MARKED = re.compile(
     r"(.*?)(?:<tool_call>|<\|python_tag\|>|<\|python_start\|>|\[TOOL_CALLS\]|<TOOLCALL>|<functions>)",

@@ -1,5 +1,5 @@
 """Episodes as chat messages in OpenAI's form, for agents and trainers of other libraries."""
 
-from fctncalling.envs.dialogue.dialogue import Dialogue, info_to_json, opening, score
+from fctncalling.lab.dialogue.dialogue import Dialogue, info_to_json, opening, score
 
 __all__ = ["Dialogue", "info_to_json", "opening", "score"]
