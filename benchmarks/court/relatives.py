@@ -144,7 +144,7 @@ def noisy_targets(deviations: float) -> Callable[..., Targets]:
 
     def noisy(policy: ActorCritic, experience: Experience, *rest: Any) -> Targets:
         found = compute_targets(policy, experience, *rest)
-        actions, generator = experience.tokens.action, rest[-1]
+        actions, generator = experience.tokens.action, rest[3]  # as ppo.update has them
         draws = torch.randn(int(actions.max()) + 1, generator=generator)[actions]
         scale = deviations * found.advantages[found.loss_mask].std(correction=0)
         noise = torch.where(found.loss_mask, scale * draws, 0.0)
