@@ -14,7 +14,7 @@ from verdicts import (
     Effect,
     effects,
     grade_and_area,
-    has_room,
+    is_void,
     rank_correlation,
     ranking_of_critic,
     read_grades,
@@ -22,7 +22,6 @@ from verdicts import (
 
 PAGE = ROOT / "docs" / "court.md"
 BEGIN, END = "<!-- written by benchmarks/court/court.py -->", "<!-- to here -->"
-LAST_VOID = 6  # claims up to it are void where the ceiling leaves no room
 CLAIMS = {
     1: ("critics rank alternatives by chance", "VinePPO, GenAC", "pairs that were visited"),
     2: ("a gate on explained variance never loses", "EVPO", "one critic, one size"),
@@ -111,7 +110,7 @@ def figures_of(number: int, evidence: Sequence[Evidence]) -> list[str]:
         shares = [(each.tasks, *ranking_of_critic(each.grades)) for each in evidence]
         return [f"{tasks} right in {share:.0%} of {n:,} pairs" for tasks, share, n in shares if n]
     return [
-        f"{each.tasks} {told(effect, void=number <= LAST_VOID and not has_room(each.runs))}"
+        f"{each.tasks} {told(effect, void=is_void(each.runs, effect.comparison))}"
         for each in evidence
         for effect in effects(each.runs)
         if effect.comparison.claim == number

@@ -15,7 +15,7 @@ from learning_report import LEVEL, holm, sign_flips
 from fctncalling.lab.credit.grades import spearman
 
 MARGIN = 2.0  # points of area that count
-ROOM = 3.0  # points by which the ceiling must beat GRPO: below, no estimator can gain
+ROOM = 3.0  # points by which the ceiling must beat an arm, that a gain over it is possible
 LEAST_SEEDS = 6  # with fewer no p is below .05
 
 
@@ -130,9 +130,11 @@ def ranking_of_critic(grades: Sequence[Mapping[str, Any]]) -> tuple[float, int]:
     return (right / pairs if pairs else 0.0), pairs
 
 
-def has_room(runs: Sequence[CriticalRun]) -> bool:
-    """Whether the ceiling beats GRPO by ROOM, so that an estimator could gain."""
-    return any(mean(effect.gains) >= ROOM for effect in effects(runs, [CEILING]))
+def is_void(runs: Sequence[CriticalRun], comparison: Comparison) -> bool:
+    """Whether a gain is claimed over an arm that the ceiling itself does not beat by ROOM."""
+    ceiling = CEILING._replace(second=comparison.second)
+    above = [mean(effect.gains) for effect in effects(runs, [ceiling])]
+    return comparison.says == "gain" and (not above or above[0] < ROOM)
 
 
 def read_grades(path: Path) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ from relatives import (
     patched,
 )
 from truth import NoisyOracle, cosine, estimates
-from verdicts import Comparison, Effect, cosines, effects, interval
+from verdicts import Comparison, Effect, cosines, effects, interval, is_void
 
 from fctncalling.algorithms import ppo, targets
 from fctncalling.algorithms.batch import build_experience
@@ -172,6 +172,17 @@ def test_gains_are_paired_by_seed_and_corrected_over_what_is_judged() -> None:
     assert found[0].gains == pytest.approx([12, 13, 14, 15, 16, 17])
     assert (found[0].chance, found[0].corrected) == (2 / 64, 2 / 64)  # one judged, one not
     assert found[1].verdict == "effect size"
+
+
+def test_a_gain_is_void_where_the_ceiling_has_none_and_a_harm_never() -> None:
+    def run(arm: str, seed: int, area: float) -> CriticalRun:
+        return CriticalRun(arm, seed, 5e-4, [area], 1, (0, 1), (0, 1), 1.0)
+
+    runs = [run("ceiling", 1, 0.7), run("GRPO", 1, 0.68), run("NTPO", 1, 0.6)]
+    assert is_void(runs, Comparison(5, "GiGPO", "GRPO", "gain"))
+    assert not is_void(runs, Comparison(3, "APPO", "NTPO", "gain"))
+    assert not is_void(runs, Comparison(4, "GRPO_bonus", "GRPO", "harm"))
+    assert is_void(runs, Comparison(5, "state_alone", "critic", "gain"))  # not measured
 
 
 def test_a_cosine_is_freed_of_the_truths_own_noise() -> None:
