@@ -10,7 +10,7 @@ from critical import ROOT, CriticalRun, mean
 from figures import draw_forest, draw_grades
 from verdicts import (
     CEILING,
-    LEAST_SEEDS,
+    SEEDS,
     Effect,
     effects,
     grade_and_area,
@@ -120,7 +120,7 @@ def figures_of(number: int, evidence: Sequence[Evidence]) -> list[str]:
 def told(effect: Effect, *, void: bool) -> str:
     """Return a comparison in words."""
     each, (low, high) = effect.comparison, effect.interval
-    judged = len(effect.gains) >= LEAST_SEEDS
+    judged = len(effect.gains) >= SEEDS
     chance = f", p {effect.corrected:.3f}" if judged else ""
     return (
         f"{each.first} - {each.second} {mean(effect.gains):+.1f} ({low:+.1f} to {high:+.1f}), "

@@ -16,7 +16,8 @@ from fctncalling.lab.credit.grades import spearman
 
 MARGIN = 2.0  # points of area that count
 ROOM = 3.0  # points by which the ceiling must beat an arm, that a gain over it is possible
-LEAST_SEEDS = 6  # with fewer no p is below .05
+SEEDS = 12  # of what is judged, so that nothing is stopped when it pleases
+LEAST_SEEDS = 6  # with fewer no p is below .05, and the range stands for an interval
 
 
 class Comparison(NamedTuple):
@@ -38,6 +39,7 @@ COMPARISONS = (
     Comparison(5, "state_alone", "critic", "gain"),
     Comparison(5, "state_alone", "leave_one_out", "gain"),
     Comparison(5, "GiGPO", "GRPO", "gain"),
+    Comparison(5, "TPPO", "critic", "gain"),
     Comparison(6, "masked", "GRPO", "equal"),
     Comparison(6, "masked", "masked_at_random", "gain"),
     Comparison(10, "warm_256", "critic", "gain"),
@@ -65,7 +67,7 @@ class Effect(NamedTuple):
     @property
     def verdict(self) -> str:
         """What it makes of the claim."""
-        if len(self.gains) < LEAST_SEEDS:
+        if len(self.gains) < SEEDS:
             return "effect size"
         low, high = self.interval
         says = self.comparison.says
@@ -97,10 +99,10 @@ def effects(
         first, second = areas.get(each.first, {}), areas.get(each.second, {})
         if gains := [first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())]:
             found.append((each, gains, sign_flips(gains)))
-    judged = [chance for _, gains, chance in found if len(gains) >= LEAST_SEEDS]
+    judged = [chance for _, gains, chance in found if len(gains) >= SEEDS]
     corrected = iter(holm(judged))
     return [
-        Effect(each, gains, chance, next(corrected) if len(gains) >= LEAST_SEEDS else 1.0)
+        Effect(each, gains, chance, next(corrected) if len(gains) >= SEEDS else 1.0)
         for each, gains, chance in found
     ]
 
