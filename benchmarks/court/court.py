@@ -86,7 +86,7 @@ NO_CRITIC: dict[str, object] = {**CRITIC, "group_baseline": "state", "critic_lr"
 GROUPS: dict[str, object] = {"algorithm_name": "GRPO"}
 SHARED_ARMS = {name: Arm("GRPO", flags, tuned=True) for name, flags in critical.ARMS.items()}
 SHARED_ARMS["state_alone"] = Arm("TPPO", critical.ARMS["state_alone"])
-SHARED_ARMS["ceiling"] = Arm("GRPO", CRITIC, noise=0.0)
+SHARED_ARMS["ceiling"] = Arm("GRPO", CRITIC, noise=0.0)  # of pooled truth, see truth.py
 JUDGED = {
     "critic": Arm("GRPO", CRITIC, tuned=True),
     "NTPO": Arm("critic", {"algorithm_name": "NTPO"}, tuned=True),
@@ -214,9 +214,9 @@ def judged_runs(tasks: str) -> list[CriticalRun]:
 
 
 def runs_of(tasks: str) -> list[CriticalRun]:
-    """Return the runs of a task set, those of critical.py and ceiling.py among them."""
-    others = [critical.KEPT, critical.KEPT.with_name("ceiling.jsonl")] if tasks == "T2" else []
-    return [run for file in (*others, runs_file(tasks)) for run in read_runs(file)]
+    """Return the runs of a task set, those of critical.py among them."""
+    others = read_runs(critical.KEPT) if tasks == "T2" else []
+    return others + read_runs(runs_file(tasks))
 
 
 def play(tasks: str, name: str, seed: int, lr: float) -> CriticalRun:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -18,10 +20,22 @@ from torch import Tensor
 
 from fctncalling.algorithms.algorithm import AdvantageEstimate, Trajectories
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.group_baseline import less_group_baseline, state_matched
 from fctncalling.algorithms.ppo import ALGORITHMS, TPPO
+from fctncalling.lab.credit.branching_env import Snapshot
 from fctncalling.lab.credit.grades import Index, advantage_grades, pooled, ranking, significant
-from fctncalling.lab.credit.ruler import BranchedTruth, Vector
+from fctncalling.lab.credit.ruler import (
+    BranchedTruth,
+    BranchPlayer,
+    Vector,
+    measure_truth,
+    returns_to_go,
+    step_rewards,
+)
+
+BRANCHES = 4  # of every state; pooled, they say more than 8 that are not
+Branch = tuple[Snapshot, EpisodeRecord]  # where it began, and how it went on
 
 
 def train_on_truth(flags: Mapping[str, Any], results: Path, noise: float, grades: Path) -> Path:
@@ -38,13 +52,79 @@ def train_on_truth(flags: Mapping[str, Any], results: Path, noise: float, grades
     config = TrainConfig(**{**chosen, "results_dir": str(results), "device": "cpu"})
     lines: list[dict[str, Any]] = []
     oracle = partial(NoisyOracle, noise=noise, seed=config.seed, lines=lines)
-    with mock.patch.object(ceiling, "Oracle", oracle), mock.patch.dict(ALGORITHMS):
+    with (
+        mock.patch.multiple(
+            ceiling,
+            BRANCHES=BRANCHES,
+            BranchPlayer=RecordingPlayer,
+            Oracle=oracle,
+            measure_truth=pooled_truth,
+        ),
+        mock.patch.dict(ALGORITHMS),
+    ):
         ceiling.learn_from_truth(config)
     with grades.open("a", encoding="utf-8") as file:
         for update, line in enumerate(lines, 1):
             about = {"noise": noise, "seed": config.seed, "update": update}
             file.write(json.dumps({**about, **line}) + "\n")
     return next(results.glob("*/*/*/*"))
+
+
+class RecordingPlayer(BranchPlayer):
+    """Player that keeps the branches it plays."""
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.branches: list[Branch] = []
+
+    def play(
+        self, origins: Mapping[str, Any], seed: int, group_size: int = 1
+    ) -> tuple[list[EpisodeRecord], dict[str, list[Snapshot]]]:
+        """Play an episode for each key; return them in order, and the snapshots of each."""
+        played, trace = super().play(origins, seed, group_size)
+        for origin, episode in zip(origins.values(), played, strict=True):
+            if isinstance(origin, Snapshot) and not episode.invalid:
+                self.branches.append((origin, episode))
+        return played, trace
+
+
+def pooled_truth(player: RecordingPlayer, task_ids: Sequence[str]) -> BranchedTruth:
+    """Return the branched truth with values that branches share."""
+    truth = measure_truth(player, task_ids)
+    truth.values = pooled_values(truth, player.branches)
+    truth.halves = (
+        pooled_values(truth, player.branches[0::2]),
+        pooled_values(truth, player.branches[1::2]),
+    )
+    return truth
+
+
+def pooled_values(truth: BranchedTruth, branches: Sequence[Branch]) -> list[Vector]:
+    """Return the value of each state from all branches that begin in it or pass it.
+
+    A state is worth the mean, over these, of the reward of the action taken and the value of the
+    state behind, where that is one of the states, too; else of what the branch went on to earn. Of
+    histories that never part these values are equal, whatever luck their own branches had, so an
+    action that everybody takes has an advantage of exactly 0.
+    """
+    known = {(each.task_id, each.texts) for each in chain(*truth.snapshots)}
+    seen: dict[Any, list[tuple[float, Any]]] = defaultdict(list)
+    for origin, episode in branches:
+        steps: Any = episode.episode
+        texts = origin.texts
+        togo = returns_to_go(step_rewards(episode), truth.discount)
+        for number, step in enumerate(steps.steps):
+            state = origin.task_id, texts
+            texts = (*texts, step.text)
+            behind = (origin.task_id, texts)
+            on = behind in known and number + 1 < len(steps.steps)
+            if state in known:
+                seen[state].append((float(step.reward if on else togo[number]), on and behind))
+    values: dict[Any, float] = {}
+    for state in sorted(known, key=lambda each: -len(each[1])):  # what lies behind comes first
+        worth = [paid + truth.discount * values.get(on, 0.0) for paid, on in seen[state]]
+        values[state] = float(np.mean(worth)) if worth else 0.0
+    return [np.asarray([values[at.task_id, at.texts] for at in each]) for each in truth.snapshots]
 
 
 class NoisyOracle(ceiling.Oracle):
@@ -88,9 +168,10 @@ class NoisyOracle(ceiling.Oracle):
         """Return the truth's reliability; estimators' cosines and right signs; the critic's ranking
         of actions of one state, of pairs that truly differ, and how many these are.
         """
-        true, errors = pooled(self.measured), pooled(self.truth.standard_errors())
+        true = pooled(self.measured)
         halves = [pooled(self.truth.advantages(half)) for half in self.truth.halves]
         agreement = cosine(*halves)
+        errors = np.abs(halves[0] - halves[1]) / 2
         ranked = ranking(true, errors, estimates["one_step"], states)
         return {
             "success": round(float(np.mean([each.success for each in self.truth.episodes])), 4),

@@ -26,16 +26,18 @@ from relatives import (
     noisy_targets,
     patched,
 )
-from truth import NoisyOracle, cosine, estimates
+from truth import NoisyOracle, cosine, estimates, pooled_values
 from verdicts import Comparison, Effect, cosines, effects, interval, is_void
 
 from fctncalling.algorithms import ppo, targets
 from fctncalling.algorithms.batch import build_experience
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.group_baseline import GROUP_BASELINES
 from fctncalling.algorithms.minibatches import plan_minibatches
-from fctncalling.data.types import Call, StepRecord, Verdict
+from fctncalling.data.types import Call, Episode, StepRecord, Verdict
 from fctncalling.envs import rewards
 from fctncalling.envs.rewards import Outcome
+from fctncalling.lab.credit.branching_env import Snapshot
 from fctncalling.lab.credit.grades import pooled
 from fctncalling.lab.credit.ruler import BranchedTruth
 
@@ -204,6 +206,27 @@ def test_a_cosine_is_freed_of_the_truths_own_noise() -> None:
     found = cosines([line])
     assert found["x"] == pytest.approx(1 / 5**0.5, abs=0.01)
     assert found["noise_3"] == pytest.approx(cosine(exact, given), abs=0.01)
+
+
+def test_values_are_pooled_over_the_branches_that_pass() -> None:
+    """All go from "" to "a"; there one goes "ax" (pays 1), or "ay" (nothing), which nobody saw."""
+
+    def state(*texts: str) -> Snapshot:
+        return Snapshot("t", None, "", {}, texts, "")
+
+    def branch(start: Snapshot, *steps: tuple[str, float]) -> tuple[Snapshot, EpisodeRecord]:
+        made = [StepRecord(0, text, reward=reward) for text, reward in steps]
+        episode = EpisodeRecord("t", "world", [])
+        episode.episode = Episode("t", "c", tuple(made))
+        return start, episode
+
+    branches = [branch(state(), ("a", 0.0), ("x", 1.0)), branch(state(), ("a", 0.0), ("x", 1.0))]
+    branches += [branch(state("a"), ("x", 1.0)), branch(state("a"), ("y", 0.0))]
+    rewards = [np.asarray([0.0, 1.0])]
+    truth = BranchedTruth([], [[state(), state("a")]], rewards, [], [], ([], []))
+    truth.values = pooled_values(truth, branches)
+    assert truth.values[0].tolist() == [0.75, 0.75]  # alone: 1 and 0.5
+    assert truth.advantages()[0].tolist() == [0.0, 0.25]
 
 
 def test_noise_of_three_deviations_leaves_a_cosine_of_one_in_root_ten() -> None:
