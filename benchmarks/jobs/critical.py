@@ -6,6 +6,9 @@ embedded critical tasks from the start policy made for them, and writes one JSON
 last one was stopped. Every arm has the rate that served it best on other seeds (`--rates
 1e-4,2e-4,4e-4 --seeds 101 --output FILE`). Then it prints the table of docs/credit.md.
 
+`--longer` plays tasks of 10 to 16 actions, `--set num_mini_batch=1 ...` sets flags of all arms, and
+there are OTHER_ARMS; such runs want an --output of their own.
+
 The endpoint is the area under the curve: the mean over all updates of the success of the episodes
 that the update was collected with. The test flips the signs of the paired differences.
 """
@@ -24,11 +27,16 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple, Self
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the shared parts lie there
 
 from learning_report import sign_flips
+from place_oracle import PlaceOracle
 from tool_jobs import trained
+
+from fctncalling.algorithms.group_baseline import GROUP_BASELINES
+from fctncalling.lab.embedded.critical_tasks import SHORT, SPLITS, critical_entries
 
 ROOT = Path(__file__).parents[2]
 EMBEDDED = ROOT / "data" / "embedded"
@@ -61,9 +69,17 @@ ARMS: dict[str, dict[str, object]] = {
     },
     "GRPO": {"algorithm_name": "GRPO"},
 }
-RATES = dict.fromkeys((*ARMS, "ceiling"), 5e-4)
-"""Arm -> learning rate, the best of those tried on other seeds; state_alone and the ceiling
-(ceiling.py) have TPPO's."""
+OTHER_ARMS: dict[str, dict[str, object]] = {
+    "single": {"algorithm_name": "TPPO", "group_size": 1},  # every episode of another task
+    "unwhitened": {**ARMS["state_alone"], "gamma": 1, "whiten_advantages": "false"},
+    "oracle": {**ARMS["state_alone"], "gamma": 1, "whiten_advantages": "false"},
+}
+LONGER = SHORT._replace(
+    num_turns=(3, 4), num_traps=(0, 1, 1, 2), last_trap=99, most_actions=16, least_actions=10
+)
+RATES = dict.fromkeys((*ARMS, *OTHER_ARMS, "ceiling"), 5e-4)
+"""Arm -> learning rate, the best of those tried on other seeds; state_alone, the ceiling
+(ceiling.py) and OTHER_ARMS have TPPO's."""
 
 
 class CriticalRun(NamedTuple):
@@ -112,7 +128,7 @@ def main() -> None:
     for seed, arm in product(numbers(options.seeds), options.arms.split(",")):
         for lr in rates or [RATES[arm]]:
             if (arm, seed, lr) not in known:
-                runs.append(play(arm, seed, lr))
+                runs.append(play(arm, seed, lr, options))
                 with options.output.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(runs[-1]._asdict()) + "\n")
                 print(f"{arm} seed {seed} at {lr:g}: area {runs[-1].area:.3f}", flush=True)
@@ -127,6 +143,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--arms", default=",".join(ARMS))
     parser.add_argument("--seeds", default="1-12", help="such as 1-12 or 101,102")
     parser.add_argument("--rates", default="", help="learning rates to try, for every arm")
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="flags of all")
+    parser.add_argument("--longer", action="store_true", help="tasks of 10 to 16 actions")
     parser.add_argument("--output", type=Path, default=KEPT)
     return parser.parse_args()
 
@@ -140,13 +158,30 @@ def numbers(text: str) -> list[int]:
     return found
 
 
-def play(arm: str, seed: int, lr: float) -> CriticalRun:
+def play(arm: str, seed: int, lr: float, options: argparse.Namespace) -> CriticalRun:
     """Return the run of an arm, trained now."""
+    given = dict(pair.split("=", 1) for pair in options.set)
     with tempfile.TemporaryDirectory() as results:
-        flags = {**SHARED, **ARMS[arm], "seed": seed, "lr": lr}
+        flags = {**SHARED, **given, **{**ARMS, **OTHER_ARMS}[arm], "seed": seed, "lr": lr}
+        if options.longer:
+            flags |= longer_tasks(Path(results))
         folder = Path(results) / "check" / "critical_model" / "critical_train"
-        folder /= str(ARMS[arm]["algorithm_name"])
-        return CriticalRun.read(trained(folder, Path(results), flags), arm, seed, lr)
+        folder /= str(flags["algorithm_name"])
+        baselines = dict(GROUP_BASELINES)
+        if arm == "oracle":
+            baselines["state"] = PlaceOracle(Path(str(flags["dataset_path"])))
+        with mock.patch.dict(GROUP_BASELINES, baselines):
+            return CriticalRun.read(trained(folder, Path(results), flags), arm, seed, lr)
+
+
+def longer_tasks(folder: Path) -> dict[str, object]:
+    """Write both splits of longer tasks; return the flags that name them."""
+    for split, (num_tasks, first_id) in SPLITS.items():
+        entries = critical_entries(split, num_tasks, first_id=first_id, errands=LONGER)
+        text = "\n".join(map(json.dumps, entries))
+        (folder / f"{split}.json").write_text(text + "\n", encoding="utf-8")
+    paths = [folder / f"{split}.json" for split in SPLITS]
+    return dict(zip(("dataset_path", "eval_dataset_path"), paths, strict=True))
 
 
 def read_runs(path: Path) -> list[CriticalRun]:

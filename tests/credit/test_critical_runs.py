@@ -71,3 +71,11 @@ def test_the_start_policy_is_critical_by_branched_truth() -> None:
     assert f"{found['significant']:.0%} of {found['actions']} visited actions" in PAGE.replace(
         "\n", " "
     ).replace(" %", "%")
+
+
+def test_the_page_has_the_gradients_cosines() -> None:
+    found = json.loads(KEPT.with_name("gradients.json").read_text(encoding="utf-8"))["cosines"]
+    for size in ("8", "4", "2", "1"):
+        cells = [found[name].get(size) for name in found]
+        told = " | ".join(f"{cell[0]:.2f} ({cell[1]:.2f})" if cell else "-" for cell in cells)
+        assert f"| {size} | {told} |" in PAGE

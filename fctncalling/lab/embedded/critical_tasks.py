@@ -20,7 +20,6 @@ from fctncalling.lab.embedded.vocabulary import VocabularyDraw, is_reserved, ren
 
 Entry = dict[str, Any]
 SPLITS = {"critical_train": (640, 50000), "critical_held_out": (160, 95000)}  # tasks, first number
-LEAST_ACTIONS = 6
 OFFERED = ("cp", "mv", "echo")  # beside some of DISTRACTORS
 DISTRACTORS = ("cat", "touch", "rm", "wc", "grep", "ls")
 RULES = {
@@ -49,6 +48,7 @@ class Errands(NamedTuple):
     num_traps: tuple[int, ...]  # requests that the demonstrator's habit spoils
     last_trap: int  # number of the last request that may be one
     most_actions: int  # of the oracle: one call an action, and one word to end a turn
+    least_actions: int = 6
 
 
 SHORT = Errands(
@@ -148,7 +148,7 @@ def critical_entry(draw: VocabularyDraw, errands: Errands = SHORT) -> Entry | No
         truth.append([call for _, calls in made for call in calls])
     texts[0] = f"{rules} . {texts[0]}"
     num_actions = sum(map(len, truth)) + len(truth)
-    if not LEAST_ACTIONS <= num_actions <= errands.most_actions:
+    if not errands.least_actions <= num_actions <= errands.most_actions:
         return None
     if is_reserved(" ".join(texts)) != draw.held_out:
         return None
