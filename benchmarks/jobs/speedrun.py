@@ -43,12 +43,14 @@ PLAIN = (
     "--lr_schedule constant --ppo_epoch 1 --episodes_per_update 256 --group_size 1 "
     "--group_baseline none --dynamic_sampling 1"
 )
+DEFAULTS = RECORD.replace("--num_updates 20", "--num_updates 32")
 ARMS = {
     "basis": f"--lr 8e-5 --num_updates 40 --eval_interval 10 {PLAIN}",
     "rate": f"--lr 4e-4 --num_updates 12 --eval_interval 6 {PLAIN}",
     "record": RECORD,
-    "defaults": RECORD.replace("--num_updates 20", "--num_updates 32"),
-    "leave_one_out": RECORD.replace("state", "leave_one_out"),
+    "defaults": DEFAULTS,
+    "leave_one_out": DEFAULTS.replace("state", "leave_one_out"),
+    "GRPO": DEFAULTS.replace("--group_baseline state", "--algorithm_name GRPO"),
     "control": f"{RECORD} --permute_advantages",
 }
 """Arm -> its flags of `fctncalling train`."""
