@@ -26,7 +26,7 @@ from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.minibatches import microbatches
 from fctncalling.algorithms.nan_guard import check_finite
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing
+from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing, PrefixTree
 from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import common_lengths
 
 KEY_BLOCK = 64  # tokens of a prompt that are compared as one
@@ -56,6 +56,8 @@ class WarmStartConfig:
     """Norm to which the gradient is clipped."""
     share_prefixes: bool = True
     """Whether passes compute tokens that rows begin with alike once, where that is cheaper."""
+    fixed_prefixes: bool = False
+    """Whether such tokens, where all rows of a pass begin with them, get no gradient."""
     seed: int = 0
     """Seeds the order of the rows."""
 
@@ -71,6 +73,7 @@ def supervised_settings(config: TrainConfig) -> WarmStartConfig:
         batch_size=config.sft_batch_size,
         max_tokens_per_microbatch=config.max_microbatch_tokens,
         max_grad_norm=config.max_grad_norm,
+        fixed_prefixes=config.sft_fixed_prefixes,
         seed=config.seed,
     )
 
@@ -224,8 +227,18 @@ def pass_batches(
     for group in groups:
         batch = make_batch([rows[i] for i in group], device=device, trim=True)
         if shares and sharing is not None:
-            batch = batch._replace(tree=sharing.tree([ids[i] for i in group]).to(device))
+            tree = sharing.tree([ids[i] for i in group])
+            if config.fixed_prefixes and sharing.by_segment:
+                tree = tree._replace(fixed=_fixed_tokens(tree, [rows[i] for i in group]))
+            batch = batch._replace(tree=tree.to(device))
         yield batch
+
+
+def _fixed_tokens(tree: PrefixTree, rows: Sequence[TokenRecord]) -> int:
+    """Return how many tokens all rows begin with, before what predicts an acted one."""
+    root = tree.segments[0]
+    shared = root.end if root.descendants_end == len(tree.ids) else 0
+    return min(shared, *(row.acted.index(True) - 1 for row in rows))
 
 
 def row_batches(

@@ -15,7 +15,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from token_worlds import CPU, VOCABULARY, act, empty_row, observe, settings
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from fctncalling.algorithms.batch import Experience, build_experience
@@ -161,6 +161,31 @@ def test_states_and_gradients_of_random_trees_are_those_of_separate_rows_in_floa
         gradient = weighted_gradient(model, found)
     assert torch.allclose(found, wanted, rtol=0.0, atol=1e-12)
     assert float((gradient - expected).norm()) <= 1e-12 * float(expected.norm())
+
+
+def test_fixed_tokens_of_a_tree_are_read_as_a_cache_without_gradient() -> None:
+    rows = [np.asarray([1, 2, 0, 2, *rest], dtype=np.int64) for rest in ([1, 1], [0, 2, 1], [0])]
+    model = model_of("llama").double()
+    decoder = model.get_decoder()
+    wanted = []
+    for row in rows:
+        cache = DynamicCache()
+        ids = torch.from_numpy(row)[None]
+        with torch.no_grad():
+            decoder(input_ids=ids[:, :3], past_key_values=cache, use_cache=True)
+        positions = torch.arange(3, len(row))[None]
+        behind = decoder(input_ids=ids[:, 3:], past_key_values=cache, position_ids=positions)
+        wanted.append(behind.last_hidden_state[0])
+    expected = weighted_gradient(model, torch.cat(wanted))
+    pairs = [(n, c) for n, row in enumerate(rows) for c in range(3, len(row))]
+    at = torch.tensor(pairs).unbind(1)
+    tree = build_tree(rows)
+    found = tree_states_at(model, decoder, tree._replace(fixed=3), *at)
+    gradient = weighted_gradient(model, found)
+    assert torch.allclose(found, torch.cat(wanted), atol=1e-6)  # norms compute in fp32
+    assert float((gradient - expected).norm()) <= 1e-5 * float(expected.norm())
+    whole = weighted_gradient(model, tree_states_at(model, decoder, tree, *at))
+    assert float((gradient - whole).norm()) > 0.01 * float(whole.norm())
 
 
 def test_trees_in_half_precision_are_as_near_to_fp32_as_separate_rows_are() -> None:

@@ -38,6 +38,7 @@ class PrefixTree(NamedTuple):
     positions: Tensor  # (U,) int64, of each token in its rows
     row_index: Tensor  # (B, T) int64, the tree token of each row token; 0 on padding
     segments: tuple[Segment, ...]  # in order of start
+    fixed: int = 0  # tokens of the root that are read without gradient
 
     def to(self, device: torch.device | str) -> PrefixTree:
         """Return the tree with its tensors on a device."""

@@ -38,6 +38,7 @@ from fctncalling.algorithms.policy.sparse_forward import (
 TRIAL_ROWS = ((1, 2, 3, 4, 5, 6), (1, 2, 3, 4, 7), (1, 2, 8, 9, 1, 5, 2), (6, 5, 4))
 TOLERANCES = {torch.float64: 1e-6, torch.float32: 1e-3}  # of hidden states; else HALF_TOLERANCE
 HALF_TOLERANCE = 0.05
+KeysAndValues = tuple[Tensor, Tensor]
 
 
 def tree_states_at(
@@ -98,22 +99,62 @@ def _passes_trial(decoder: Any) -> bool:
 def _segment_states_at(
     decoder: Any, tree: PrefixTree, rows: Tensor, columns: Tensor, run: LayerRunner
 ) -> Tensor:
+    fixed = tree.fixed
     selected, index = torch.unique(tree.row_index[rows, columns], return_inverse=True)
-    hidden = decoder.embed_tokens(tree.ids)  # (U, H)
-    angles = decoder.rotary_emb(hidden, tree.positions.unsqueeze(0))
-    cos, sin = angles[0][0].unsqueeze(1), angles[1][0].unsqueeze(1)  # (U, 1, head size)
-    parts = attention_parts(tree, dtype=hidden.dtype)
+    hidden = decoder.embed_tokens(tree.ids[fixed:])  # (U - fixed, H)
+    cos, sin = _angles(decoder, hidden, tree.positions[fixed:])
+    learned = range(fixed, len(tree.ids)) if fixed else None
+    parts = attention_parts(tree, learned, dtype=hidden.dtype)
     half = half_dtype(decoder)
     *below, last = decoder.layers
-    for layer in below:
-        hidden = run(_layer, layer, hidden, cos, sin, parts, half)
+    *known_below, known = _fixed_keys_and_values(decoder, tree)
+    for layer, before in zip(below, known_below, strict=True):
+        hidden = run(_layer, layer, hidden, cos, sin, parts, half, before)
     parts = attention_parts(tree, selected.tolist(), dtype=hidden.dtype)
+    at = selected - fixed
     with computing_in(half, hidden.device):
         states = last.input_layernorm(hidden)
-        queries = queries_of(last, states[selected], cos[selected], sin[selected])
-        attended = tree_attention(queries, *keys_and_values(last, states, cos, sin), parts)
-        outputs: Tensor = decoder.norm(layer_output(last, hidden[selected], attended))
+        queries = queries_of(last, states[at], cos[at], sin[at])
+        keys, values = _behind(known, keys_and_values(last, states, cos, sin))
+        attended = tree_attention(queries, keys, values, parts)
+        outputs: Tensor = decoder.norm(layer_output(last, hidden[at], attended))
     return outputs[index]
+
+
+def _angles(decoder: Any, hidden: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+    """Return cosines and sines of the positions' angles, both (U, 1, head size)."""
+    cos, sin = decoder.rotary_emb(hidden, positions.unsqueeze(0))
+    return cos[0].unsqueeze(1), sin[0].unsqueeze(1)
+
+
+@torch.no_grad()
+def _fixed_keys_and_values(decoder: Any, tree: PrefixTree) -> list[KeysAndValues | None]:
+    """Return of each layer the keys and values of the tree's fixed tokens; None without any."""
+    if not tree.fixed:
+        return [None] * len(decoder.layers)
+    root = build_tree([tree.ids[: tree.fixed].cpu().numpy()]).to(tree.ids.device)
+    hidden = decoder.embed_tokens(root.ids)
+    cos, sin = _angles(decoder, hidden, root.positions)
+    parts, half = attention_parts(root, dtype=hidden.dtype), half_dtype(decoder)
+    found: list[KeysAndValues | None] = []
+    for layer in decoder.layers:
+        with computing_in(half, hidden.device):
+            states = layer.input_layernorm(hidden)
+            known = keys_and_values(layer, states, cos, sin)
+            attended = tree_attention(queries_of(layer, states, cos, sin), *known, parts)
+            hidden = layer_output(layer, hidden, attended)
+        found.append(known)
+    return found
+
+
+def _behind(known: KeysAndValues | None, found: KeysAndValues) -> KeysAndValues:
+    """Return keys and values behind those of the tokens before them, in fp32 where those are."""
+    if known is None:
+        return found
+    keys, values = (
+        torch.cat([one.to(two.dtype), two]) for one, two in zip(known, found, strict=True)
+    )
+    return keys, values
 
 
 def _layer(
@@ -123,11 +164,12 @@ def _layer(
     sin: Tensor,
     parts: Sequence[AttentionPart],
     half: torch.dtype | None,  # of the linear layers' products; attention is in fp32
+    known: KeysAndValues | None,  # of the tokens before
 ) -> Tensor:
     """Return the layer's output (U, H) from its input (U, H)."""
     with computing_in(half, hidden.device):
         states = layer.input_layernorm(hidden)
-        keys, values = keys_and_values(layer, states, cos, sin)
+        keys, values = _behind(known, keys_and_values(layer, states, cos, sin))
         attended = tree_attention(queries_of(layer, states, cos, sin), keys, values, parts)
         return layer_output(layer, hidden, attended)
 

@@ -1,7 +1,10 @@
 """AdaptPlan: how much of everything the minutes allow, by a short probe.
 
-The probe forges a few tasks, learns them and plays them with the very settings of the stages; time
+The probe forges a few tasks, learns them and plays two with the very settings of the stages; time
 is measured, and figures are rounded down so that small differences of the clock change nothing.
+
+Forged demonstrations never run out, and a new one teaches more than an episode of TPPO, which costs
+several times as much: TPPO gets what MOST_TASKS demonstrations leave of the minutes.
 """
 
 from __future__ import annotations
@@ -16,13 +19,16 @@ from typing import Any
 from fctncalling.lab.adapt.base_model import BaseModel
 from fctncalling.lab.adapt.stage import StageCost
 
-PROBE_TASKS, PROBE_HELD_OUT, PROBE_EPISODES = 48, 4, 16
 BATCH = 8  # begin alike: their functions are computed once a step; more of them, fewer steps
-SUPERVISED_SHARE = 0.8  # of the minutes that training gets
-SCORE_SHARE = 0.15  # at most, of all minutes
-MOST_TASKS, LEAST_HELD_OUT, MOST_HELD_OUT = 8_000, 8, 200
-EPISODES_PER_UPDATE = 64
+PROBE_TASKS, PROBE_HELD_OUT = 4 * BATCH, 2
+SCORE_SHARE = 0.1  # at most, of all minutes
+MOST_TASKS, LEAST_HELD_OUT, MOST_HELD_OUT, MOST_EPOCHS = 8_000, 8, 200, 4
+EPISODES_PER_UPDATE, PARALLEL_EPISODES = 64, 16
+EPISODE_COST = 3.0  # demonstrations that an episode of TPPO costs beside its answer
+FEWEST_UPDATES, MOST_UPDATES = 5, 200  # with fewer of them TPPO is left out
 LEAST_MARGIN_S = 5.0
+FORGE_GB, PLAY_GB, PLAY_COPIES = 0.33, 0.9, 1.5  # libraries; copies of the weights, in fp32
+NO_UPDATES = "no TPPO: in these minutes further demonstrations teach more"
 
 
 @dataclass(frozen=True)
@@ -30,13 +36,18 @@ class ProbeTimes:
     """Seconds that the probe measured."""
 
     demonstration: float  # a supervised step's share of one
-    update_episode: float  # an episode of an update: collected and learned
     answer: float  # a held-out task, played once by a model that was taught
     start: float  # until a stage's work begins
     forged_task: float
     cpu_share: float  # CPU seconds a second
-    memory_gb: float
+    memory_gb: float  # of training
+    play_gb: float = 0.0  # of a model that answers
     base_answer: float = 0.0  # by the base model, which may not know where to end
+
+    @property
+    def update_episode(self) -> float:
+        """An episode of an update, collected and learned: not measured."""
+        return self.answer + EPISODE_COST * self.demonstration
 
 
 @dataclass(frozen=True)
@@ -56,7 +67,7 @@ class AdaptPlan:
     @property
     def after_training_s(self) -> float:
         """Seconds that the stages after training need."""
-        return sum(self.seconds[name] for name in ("score", "export")) + LEAST_MARGIN_S
+        return self.seconds["score"] + LEAST_MARGIN_S
 
     def text(self) -> str:
         """Return the plan as lines for a terminal."""
@@ -70,6 +81,8 @@ class AdaptPlan:
                 f"  {name:11} {seconds:7.0f} s  {self.cpu_seconds[name]:7.0f} CPU s  "
                 f"{self.memory_gb[name]:5.1f} GB"
             )
+        if not self.updates:
+            lines.append(NO_UPDATES)
         return "\n".join(lines)
 
     def write(self, folder: Path) -> int:
@@ -89,33 +102,37 @@ def plan_for(
     """Return the plan that keeps to the minutes; `spent_s` of them are gone."""
     total = 60.0 * minutes
     slow = max(times.base_answer, times.answer)
-    # One task more costs all three scores: of the base, of the supervised and of the final model.
-    most = SCORE_SHARE * total / max(slow + 2 * times.answer, 1e-6) - num_test
+    most = SCORE_SHARE * total / max(slow + times.answer, 1e-6) - num_test
     num_held_out = _rounded(min(max(most, LEAST_HELD_OUT), MOST_HELD_OUT))
     if tasks_at_hand is not None:
         num_held_out = max(1, min(num_held_out, tasks_at_hand // 5))
     score = times.start + (num_held_out + num_test) * times.answer
     base = times.start + (num_held_out + num_test) * slow
-    left = total - spent_s - base - 2 * score - 3 * times.start - LEAST_MARGIN_S
-    demonstrations = max(BATCH, SUPERVISED_SHARE * left / (times.demonstration + times.forged_task))
-    num_tasks = _rounded(min(demonstrations, MOST_TASKS)) + num_held_out
+    left = total - spent_s - base - score - times.start - 2 * (slow + times.answer)
+    left -= 1.0 + LEAST_MARGIN_S
+    demonstrations = max(BATCH, left / (times.demonstration + times.forged_task))
+    num_train = _rounded(min(demonstrations, MOST_TASKS))
     if tasks_at_hand is not None:
-        num_tasks = min(num_tasks, tasks_at_hand)
-    num_train = max(1, num_tasks - num_held_out)
-    epochs = max(1, min(4, int(demonstrations / num_train)))
+        num_train = max(1, min(num_train, tasks_at_hand - num_held_out))
+    epochs = (
+        1
+        if tasks_at_hand is None
+        else max(1, min(MOST_EPOCHS, int(left / (num_train * max(times.demonstration, 1e-9)))))
+    )
+    num_tasks = num_train + num_held_out
     learning = epochs * num_train * times.demonstration
-    for_updates = left - learning - num_tasks * times.forged_task - times.start
+    for_updates = left - learning - num_tasks * times.forged_task - score - times.start
     an_update = EPISODES_PER_UPDATE * times.update_episode
-    updates = max(0, int(for_updates / max(an_update, 1e-9)))
-    updates = min(int(_rounded(updates)) if updates else 0, 200)
+    updates = min(_rounded(max(0.0, for_updates / max(an_update, 1e-9))), MOST_UPDATES)
+    updates = updates if updates >= FEWEST_UPDATES else 0
     seconds = {
-        "tasks": times.start + num_tasks * times.forged_task,
+        "tasks": 1.0 + num_tasks * times.forged_task,
         "base": base,
-        "supervised": times.start + learning,
+        "supervised": times.start + 2 * (slow + times.answer) + learning,
         "tppo": times.start + updates * an_update if updates else 0.0,
-        "export": times.start,
-        "score": 2 * score,
+        "score": score * (2 if updates else 1),
     }
+    memory = {"tasks": FORGE_GB, "base": times.play_gb, "score": times.play_gb}
     return AdaptPlan(
         minutes,
         num_tasks,
@@ -125,7 +142,7 @@ def plan_for(
         EPISODES_PER_UPDATE,
         {name: round(each, 1) for name, each in seconds.items()},
         {name: round(each * times.cpu_share, 1) for name, each in seconds.items()},
-        {name: round(times.memory_gb, 2) for name in seconds},
+        {name: round(memory.get(name, times.memory_gb), 2) for name in seconds},
     )
 
 
@@ -140,9 +157,7 @@ def probe_flags(model: BaseModel, torch_threads: int, seed: int) -> list[str]:
     """Return the flags of the probe's training."""
     return [
         *model.training_flags(torch_threads, seed),
-        *supervised_flags(1),
-        *update_flags(1, PROBE_EPISODES),
-        *("--eval_episodes", str(PROBE_HELD_OUT)),
+        *(*supervised_flags(1), "--num_updates", "0", "--eval_episodes", str(PROBE_HELD_OUT)),
     ]
 
 
@@ -150,7 +165,7 @@ def supervised_flags(epochs: int) -> list[str]:
     """Return the flags of the supervised stage."""
     return [
         *("--sft_tasks", "dataset", "--sft_epochs", str(epochs), "--sft_batch_size", str(BATCH)),
-        *("--sft_lr", "4e-4", "--sft_group_by_prefix"),
+        *("--sft_lr", "4e-4", "--sft_group_by_prefix", "--sft_fixed_prefixes"),
     ]
 
 
@@ -162,32 +177,30 @@ def update_flags(updates: int, episodes: int) -> list[str]:
     warm = min(5, updates // 5)
     return [
         *("--num_updates", str(updates - warm), "--episodes_per_update", str(episodes)),
-        *("--n_rollout_threads", str(PROBE_EPISODES), "--num_mini_batch", "2"),
+        *("--n_rollout_threads", str(PARALLEL_EPISODES), "--num_mini_batch", "2"),
         *("--warmup_updates", str(warm), "--critic_warmup_episodes", str(warm * episodes)),
         *("--eval_interval", "0", "--log_episodes_interval", "0"),
     ]
 
 
-def probe_times(run_folder: Path, cost: StageCost, forged_task: float) -> ProbeTimes:
+def probe_times(
+    run_folder: Path, cost: StageCost, forged_task: float, parameters: int
+) -> ProbeTimes:
     """Return the times of a finished probe."""
     lines = (run_folder / "timings.jsonl").read_text(encoding="utf-8").splitlines()
     timings = [json.loads(line) for line in lines]
     steps = _values(timings, "sft/time_s")
-    steps = steps[1:] or steps
-    evaluations = _values(timings, "perf/time_s/evaluation")
-    rollout = sum(_values(timings, "perf/time_s/rollout"))
-    update = sum(_values(timings, "perf/time_s/update"))
     by_base = sum(_values(timings, "perf/time_s/base_evaluation"))
-    learned = sum(_values(timings, "sft/time_s")) + rollout + update
-    measured = learned + by_base + sum(evaluations)
+    evaluated = sum(_values(timings, "perf/time_s/evaluation"))
+    settled = steps[1:] or steps
     return ProbeTimes(
-        sum(steps) / len(steps) / BATCH,
-        (rollout + update) / PROBE_EPISODES,
-        max(evaluations) / PROBE_HELD_OUT / 2,
-        max(1.0, cost.wall_seconds - measured),
+        sum(settled) / len(settled) / BATCH,
+        evaluated / PROBE_HELD_OUT / 2,
+        max(1.0, cost.wall_seconds - sum(steps) - by_base - evaluated),
         forged_task,
         cost.cpu_seconds / cost.wall_seconds,
         cost.peak_memory_gb,
+        PLAY_GB + PLAY_COPIES * 4e-9 * parameters,
         by_base / PROBE_HELD_OUT / 2,
     )
 

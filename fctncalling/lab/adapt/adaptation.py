@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fctncalling.lab.adapt.adapt_plan import (
+    NO_UPDATES,
     PROBE_HELD_OUT,
     PROBE_TASKS,
     AdaptPlan,
@@ -67,7 +68,9 @@ class Adaptation:
             self.told.append("nothing was learned in the minutes: give more --minutes")
             return
         self.stages.run("supervised_score", lambda part: self._export_and_play(learned, part))
-        if self.plan.updates:
+        if not self.plan.updates:
+            self.told.append(NO_UPDATES)
+        else:
             self.stages.run("tppo", lambda part: self._tppo(learned, part), deadline=end)
             self._tell("tppo")
             last = self._checkpoint(self.stages.path("tppo"))
@@ -90,7 +93,7 @@ class Adaptation:
             probe = self.stages.run("probe", self._probe)
             cost = self.stages.costs["probe"]
             forged = json.loads((probe / "forged.json").read_text(encoding="utf-8"))
-            times = probe_times(_run_folder(probe), cost, forged)
+            times = probe_times(_run_folder(probe), cost, forged, self.model.parameters)
             settings = self.settings
             plan = plan_for(
                 settings.minutes,
