@@ -74,7 +74,25 @@ def _forged(
         return tasks, []
     held_out = entries(rest)
     texts = {json.dumps(each["question"]) for each in held_out}
-    return [each for each in tasks if json.dumps(each["question"]) not in texts], held_out
+    tasks = [each for each in tasks if json.dumps(each["question"]) not in texts]
+    return [_without_unsaid(each) for each in tasks], held_out
+
+
+def _without_unsaid(task: dict[str, Any]) -> dict[str, Any]:
+    """Return a task whose truth leaves out what goes unsaid, of which "" comes first.
+
+    A demonstration would write the documented default, and a model then writes it even where
+    another value is said.
+    """
+    truth = task.get("ground_truth")
+    if not truth or not all(isinstance(call, dict) for call in truth):
+        return task
+    calls = [
+        {name: {key: [""] if each[:1] == [""] else each for key, each in accepted.items()}}
+        for call in truth
+        for name, accepted in call.items()
+    ]
+    return {**task, "ground_truth": calls}
 
 
 def most_steps(settings: AdaptSettings) -> int:

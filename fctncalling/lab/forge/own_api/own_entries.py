@@ -24,10 +24,10 @@ from fctncalling.lab.own_api.words.nouns import spaced
 
 Maker = Callable[[AskableApi, Random, str], OwnDraft]
 OWN_CATEGORIES: dict[str, float] = {
-    "multiple": 50.0,
-    "parallel_multiple": 16.0,
+    "multiple": 46.0,
+    "parallel_multiple": 20.0,
     "irrelevance": 26.0,
-    "clarify": 13.0,
+    "clarify": 8.0,
 }
 """Category -> its share of a file, in the order in which a file holds them."""
 _MAKERS: dict[str, Maker] = {
