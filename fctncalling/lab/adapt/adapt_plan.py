@@ -25,6 +25,7 @@ SCORE_SHARE = 0.1  # at most, of all minutes
 MOST_TASKS, LEAST_HELD_OUT, MOST_HELD_OUT, MOST_EPOCHS = 8_000, 8, 200, 4
 EPISODES_PER_UPDATE, PARALLEL_EPISODES = 64, 16
 EPISODE_COST = 3.0  # demonstrations that an episode of TPPO costs beside its answer
+WIDER = 1.5  # a wave of so many episodes takes so much longer than one of the probe's few
 FEWEST_UPDATES, MOST_UPDATES = 5, 200  # with fewer of them TPPO is left out
 LEAST_MARGIN_S = 5.0
 FORGE_GB, PLAY_GB, PLAY_COPIES = 0.33, 0.9, 1.5  # libraries; copies of the weights, in fp32
@@ -36,18 +37,23 @@ class ProbeTimes:
     """Seconds that the probe measured."""
 
     demonstration: float  # a supervised step's share of one
-    answer: float  # a held-out task, played once by a model that was taught
+    wave: float  # held-out tasks, answered side by side by a model that was taught
     start: float  # until a stage's work begins
     forged_task: float
     cpu_share: float  # CPU seconds a second
     memory_gb: float  # of training
     play_gb: float = 0.0  # of a model that answers
-    base_answer: float = 0.0  # by the base model, which may not know where to end
+    base_wave: float = 0.0  # by the base model, which may not know where to end
 
     @property
     def update_episode(self) -> float:
         """An episode of an update, collected and learned: not measured."""
-        return self.answer + EPISODE_COST * self.demonstration
+        return WIDER * self.wave / PARALLEL_EPISODES + EPISODE_COST * self.demonstration
+
+    def score(self, num_tasks: int, *, base: bool = False) -> float:
+        """Return the time of a score: its waves are wider than those of the probe."""
+        wave = max(self.base_wave, self.wave) if base else self.wave
+        return self.start + WIDER * wave * (1 + num_tasks / PARALLEL_EPISODES)
 
 
 @dataclass(frozen=True)
@@ -101,15 +107,15 @@ def plan_for(
 ) -> AdaptPlan:
     """Return the plan that keeps to the minutes; `spent_s` of them are gone."""
     total = 60.0 * minutes
-    slow = max(times.base_answer, times.answer)
-    most = SCORE_SHARE * total / max(slow + times.answer, 1e-6) - num_test
+    a_task = WIDER * (max(times.base_wave, times.wave) + times.wave) / PARALLEL_EPISODES
+    most = SCORE_SHARE * total / max(a_task, 1e-6) - num_test
     num_held_out = _rounded(min(max(most, LEAST_HELD_OUT), MOST_HELD_OUT))
     if tasks_at_hand is not None:
         num_held_out = max(1, min(num_held_out, tasks_at_hand // 5))
-    score = times.start + (num_held_out + num_test) * times.answer
-    base = times.start + (num_held_out + num_test) * slow
-    left = total - spent_s - base - score - times.start - 2 * (slow + times.answer)
-    left -= 1.0 + LEAST_MARGIN_S
+    score = times.score(num_held_out + num_test)
+    base = times.score(num_held_out + num_test, base=True)
+    looks = 2 * (times.base_wave + times.wave)  # of the supervised stage at one held-out task
+    left = total - spent_s - base - score - times.start - looks - 1.0 - LEAST_MARGIN_S
     demonstrations = max(BATCH, left / (times.demonstration + times.forged_task))
     num_train = _rounded(min(demonstrations, MOST_TASKS))
     if tasks_at_hand is not None:
@@ -128,7 +134,7 @@ def plan_for(
     seconds = {
         "tasks": 1.0 + num_tasks * times.forged_task,
         "base": base,
-        "supervised": times.start + 2 * (slow + times.answer) + learning,
+        "supervised": times.start + looks + learning,
         "tppo": times.start + updates * an_update if updates else 0.0,
         "score": score * (2 if updates else 1),
     }
@@ -195,13 +201,13 @@ def probe_times(
     settled = steps[1:] or steps
     return ProbeTimes(
         sum(settled) / len(settled) / BATCH,
-        evaluated / PROBE_HELD_OUT / 2,
+        evaluated / 2,
         max(1.0, cost.wall_seconds - sum(steps) - by_base - evaluated),
         forged_task,
         cost.cpu_seconds / cost.wall_seconds,
         cost.peak_memory_gb,
         PLAY_GB + PLAY_COPIES * 4e-9 * parameters,
-        by_base / PROBE_HELD_OUT / 2,
+        by_base / 2,
     )
 
 
