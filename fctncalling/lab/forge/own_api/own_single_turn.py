@@ -29,6 +29,7 @@ from fctncalling.lab.own_api.words.request_text import (
     said_call,
 )
 
+_SAME_AGAIN_SHARE = 0.2  # of several requests in one message, two for one function
 FEWEST_VALUES = 3  # of a listed parameter whose value may go unsaid
 
 
@@ -119,6 +120,8 @@ def _one_after_the_other(api: AskableApi, rng: Random, function: str) -> OwnDraf
     """Return two or three requests in one message."""
     count = 2 if rng.random() < 0.8 else 3
     functions = [function, *(rng.choice(api.names) for _ in range(count - 1))]
+    if rng.random() < _SAME_AGAIN_SHARE:
+        functions[1] = function
     calls: list[DrawnCall] = []
     frames: list[RequestFrame] = []
     said: list[Said] = []

@@ -71,8 +71,8 @@ def slot_text(words: FunctionWords, name: str, value: Any, rng: Random) -> str:
         if nouns and rng.random() < 0.3:
             from_plural = words.filled("{ns}") if nouns[0] == words.noun else ""
             front = f"{from_plural} " if from_plural else ""
-        elif len(texts) == 2 and rng.random() < 0.25:
-            front = "both "
+        elif len(texts) == 2 and rng.random() < 0.4:
+            front = rng.choice(("both ", "both ", "these two, "))
         return front + joined(texts, rng)
     return named_value(words, name, value, rng)
 

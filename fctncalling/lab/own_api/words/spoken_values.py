@@ -159,12 +159,15 @@ def _listed(kind: ArgumentKind, value: list[Any], rng: Random) -> str:
     return joined(texts, rng)
 
 
+_CONJUNCTIONS = (" as well as ", " and also ", " plus ", " & ", " + ", ", ", " AND ")
+
+
 def joined(texts: Sequence[str], rng: Random) -> str:
     """Return things one after the other: "A, B and C"."""
     *front, last = texts
     if not front:
         return last
-    conjunction = " and " if rng.random() < 0.85 else ", " if len(texts) > 2 else " + "
+    conjunction = " and " if rng.random() < 0.75 else rng.choice(_CONJUNCTIONS)
     return f"{', '.join(front)}{conjunction}{last}"
 
 
