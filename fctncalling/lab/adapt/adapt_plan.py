@@ -21,11 +21,11 @@ from fctncalling.lab.adapt.stage import StageCost
 
 BATCH = 8  # begin alike: their functions are computed once a step; more of them, fewer steps
 PROBE_TASKS, PROBE_HELD_OUT = 4 * BATCH, 2
-SCORE_SHARE = 0.1  # at most, of all minutes
+SCORE_SHARE = 0.08  # at most, of all minutes
 MOST_TASKS, LEAST_HELD_OUT, MOST_HELD_OUT, MOST_EPOCHS = 8_000, 8, 200, 4
 EPISODES_PER_UPDATE, PARALLEL_EPISODES = 64, 16
 EPISODE_COST = 3.0  # demonstrations that an episode of TPPO costs beside its answer
-WIDER = 1.5  # a wave of so many episodes takes so much longer than one of the probe's few
+SIDE_BY_SIDE = 0.7  # an answer among PARALLEL_EPISODES takes so much of one of the probe's few
 FEWEST_UPDATES, MOST_UPDATES = 5, 200  # with fewer of them TPPO is left out
 LEAST_MARGIN_S = 5.0
 FORGE_GB, PLAY_GB, PLAY_COPIES = 0.33, 0.9, 1.5  # libraries; copies of the weights, in fp32
@@ -37,23 +37,23 @@ class ProbeTimes:
     """Seconds that the probe measured."""
 
     demonstration: float  # a supervised step's share of one
-    wave: float  # held-out tasks, answered side by side by a model that was taught
+    answer: float  # a held-out task, answered by a model that was taught
     start: float  # until a stage's work begins
     forged_task: float
     cpu_share: float  # CPU seconds a second
     memory_gb: float  # of training
     play_gb: float = 0.0  # of a model that answers
-    base_wave: float = 0.0  # by the base model, which may not know where to end
+    base_answer: float = 0.0  # by the base model, which may not know where to end
 
     @property
     def update_episode(self) -> float:
         """An episode of an update, collected and learned: not measured."""
-        return WIDER * self.wave / PARALLEL_EPISODES + EPISODE_COST * self.demonstration
+        return SIDE_BY_SIDE * self.answer + EPISODE_COST * self.demonstration
 
     def score(self, num_tasks: int, *, base: bool = False) -> float:
-        """Return the time of a score: its waves are wider than those of the probe."""
-        wave = max(self.base_wave, self.wave) if base else self.wave
-        return self.start + WIDER * wave * (1 + num_tasks / PARALLEL_EPISODES)
+        """Return the time of a score."""
+        answer = max(self.base_answer, self.answer) if base else self.answer
+        return self.start + SIDE_BY_SIDE * num_tasks * answer
 
 
 @dataclass(frozen=True)
@@ -107,14 +107,14 @@ def plan_for(
 ) -> AdaptPlan:
     """Return the plan that keeps to the minutes; `spent_s` of them are gone."""
     total = 60.0 * minutes
-    a_task = WIDER * (max(times.base_wave, times.wave) + times.wave) / PARALLEL_EPISODES
+    a_task = SIDE_BY_SIDE * (max(times.base_answer, times.answer) + times.answer)
     most = SCORE_SHARE * total / max(a_task, 1e-6) - num_test
     num_held_out = _rounded(min(max(most, LEAST_HELD_OUT), MOST_HELD_OUT))
     if tasks_at_hand is not None:
         num_held_out = max(1, min(num_held_out, tasks_at_hand // 5))
     score = times.score(num_held_out + num_test)
     base = times.score(num_held_out + num_test, base=True)
-    looks = 2 * (times.base_wave + times.wave)  # of the supervised stage at one held-out task
+    looks = 2 * (times.base_answer + times.answer)  # of the supervised stage at one held-out task
     left = total - spent_s - base - score - times.start - looks - 1.0 - LEAST_MARGIN_S
     demonstrations = max(BATCH, left / (times.demonstration + times.forged_task))
     num_train = _rounded(min(demonstrations, MOST_TASKS))
@@ -201,13 +201,13 @@ def probe_times(
     settled = steps[1:] or steps
     return ProbeTimes(
         sum(settled) / len(settled) / BATCH,
-        evaluated / 2,
+        evaluated / PROBE_HELD_OUT / 2,
         max(1.0, cost.wall_seconds - sum(steps) - by_base - evaluated),
         forged_task,
         cost.cpu_seconds / cost.wall_seconds,
         cost.peak_memory_gb,
         PLAY_GB + PLAY_COPIES * 4e-9 * parameters,
-        by_base / 2,
+        by_base / PROBE_HELD_OUT / 2,
     )
 
 
