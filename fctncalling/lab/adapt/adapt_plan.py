@@ -28,7 +28,7 @@ EPISODE_COST = 3.0  # demonstrations that an episode of TPPO costs beside its an
 SIDE_BY_SIDE = 0.7  # an answer among PARALLEL_EPISODES takes so much of one of the probe's few
 FEWEST_UPDATES, MOST_UPDATES = 5, 200  # with fewer of them TPPO is left out
 LEAST_MARGIN_S = 5.0
-FORGE_GB, PLAY_GB, PLAY_COPIES = 0.33, 0.9, 1.5  # libraries; copies of the weights, in fp32
+FORGE_GB = 0.33
 NO_UPDATES = "no TPPO: in these minutes further demonstrations teach more"
 
 
@@ -190,7 +190,7 @@ def update_flags(updates: int, episodes: int) -> list[str]:
 
 
 def probe_times(
-    run_folder: Path, cost: StageCost, forged_task: float, parameters: int
+    run_folder: Path, cost: StageCost, forged_task: float, model: BaseModel
 ) -> ProbeTimes:
     """Return the times of a finished probe."""
     lines = (run_folder / "timings.jsonl").read_text(encoding="utf-8").splitlines()
@@ -205,8 +205,8 @@ def probe_times(
         max(1.0, cost.wall_seconds - sum(steps) - by_base - evaluated),
         forged_task,
         cost.cpu_seconds / cost.wall_seconds,
-        cost.peak_memory_gb,
-        PLAY_GB + PLAY_COPIES * 4e-9 * parameters,
+        max(cost.peak_memory_gb, model.training_gb),  # few probes have the longest of passes
+        model.play_gb,
         by_base / PROBE_HELD_OUT / 2,
     )
 

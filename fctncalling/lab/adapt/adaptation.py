@@ -93,7 +93,7 @@ class Adaptation:
             probe = self.stages.run("probe", self._probe)
             cost = self.stages.costs["probe"]
             forged = json.loads((probe / "forged.json").read_text(encoding="utf-8"))
-            times = probe_times(_run_folder(probe), cost, forged, self.model.parameters)
+            times = probe_times(_run_folder(probe), cost, forged, self.model)
             settings = self.settings
             plan = plan_for(
                 settings.minutes,

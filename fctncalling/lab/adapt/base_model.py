@@ -10,6 +10,8 @@ from fctncalling.lab.adapt.adapt_settings import AdaptError
 SMALL = 20_000_000  # parameters, below which a model is a toy with settings of the embedded one
 _PRESETS = ((400e6, "0.1B"), (1.5e9, "0.5B"), (6e9, "4B-lora"), (float("inf"), "8B-lora"))
 LONGEST_EPISODE = 4096
+PASS_TOKENS = 2560  # of one pass: of many short ones, and of the memory that it takes
+LIBRARIES_GB, PLAY_GB = 0.4, 1.1
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,7 @@ class BaseModel:
     context: int
     takes_tools: bool  # whether its chat template shows tools in a form of its own
     model_type: str
+    hidden_numbers: int = 0  # of a token, in all layers together
 
     @property
     def prompt_style(self) -> str:
@@ -32,12 +35,23 @@ class BaseModel:
         """The longest episode that it reads."""
         return min(LONGEST_EPISODE, self.context)
 
+    @property
+    def training_gb(self) -> float:
+        """What the supervised stage takes, in fp32: 16 bytes a weight, 14 numbers a hidden one."""
+        passes = 14 * 4e-9 * self.hidden_numbers * min(PASS_TOKENS, self.max_episode_tokens)
+        return LIBRARIES_GB + 16e-9 * self.parameters + passes
+
+    @property
+    def play_gb(self) -> float:
+        """What it takes to answer: a copy of its weights more while they are read."""
+        return PLAY_GB + 6e-9 * self.parameters
+
     def training_flags(self, torch_threads: int, seed: int) -> list[str]:
         """Return the flags that all training of it shares."""
         flags = {
             "model_name_or_path": self.name,
             "max_episode_tokens": self.max_episode_tokens,
-            "max_microbatch_tokens": self.max_episode_tokens,
+            "max_microbatch_tokens": min(PASS_TOKENS, self.max_episode_tokens),
             "prompt_style": self.prompt_style,
             "torch_threads": torch_threads,
             "seed": seed,
@@ -89,4 +103,5 @@ def base_model(name: str) -> BaseModel:
         int(getattr(config, "max_position_embeddings", LONGEST_EPISODE) or LONGEST_EPISODE),
         template.takes_tools,
         str(config.model_type),
+        int(getattr(config, "num_hidden_layers", 0) * getattr(config, "hidden_size", 0)),
     )

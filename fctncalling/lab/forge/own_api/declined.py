@@ -45,7 +45,7 @@ def declined(api: AskableApi, rng: Random) -> OwnDraft:
         return _from_outside(api, rng, "foreign")
     if roll < 0.64:
         return _about_own_thing(api, rng)
-    if roll < 0.93:
+    if roll < 0.96:
         return _other_act(api, rng)
     return _left_out(api, rng)  # few: a list of functions of its own is read anew in training
 
