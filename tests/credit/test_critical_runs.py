@@ -75,7 +75,13 @@ def test_the_start_policy_is_critical_by_branched_truth() -> None:
 
 def test_the_page_has_the_gradients_cosines() -> None:
     found = json.loads(KEPT.with_name("gradients.json").read_text(encoding="utf-8"))["cosines"]
-    for size in ("8", "4", "2", "1"):
+    for size in ("8", "4", "1"):
         cells = [found[name].get(size) for name in found]
         told = " | ".join(f"{cell[0]:.2f} ({cell[1]:.2f})" if cell else "-" for cell in cells)
         assert f"| {size} | {told} |" in PAGE
+
+
+def test_the_page_has_the_areas_of_smaller_updates() -> None:
+    runs = {run.arm: run for run in read_runs(KEPT.with_name("smaller_updates.jsonl"))}
+    told = [f"{100 * runs[arm].area:.1f}" for arm in ("GRPO", "oracle")]
+    assert f"GRPO's area is {told[0]}, the oracle's {told[1]}." in PAGE.replace("\n", " ")
