@@ -193,8 +193,8 @@ def read_runs(path: Path) -> list[CriticalRun]:
 def table(runs: Sequence[CriticalRun]) -> str:
     """Return the table: an arm and rate a line, TPPO's gain over it with its exact p."""
     lines = [
-        "| arm | rate | area | held out, greedy | sampled | steps, CPU s | TPPO's gain | p |",
-        "|---|---|---|---|---|---|---|---|",
+        "| arm | rate | area | held out, greedy | steps, CPU s | TPPO's gain | p |",
+        "|---|---|---|---|---|---|---|",
     ]
     for arm, lr in dict.fromkeys((run.arm, run.lr) for run in runs):
         own = [run for run in runs if (run.arm, run.lr) == (arm, lr)]
@@ -203,7 +203,6 @@ def table(runs: Sequence[CriticalRun]) -> str:
         lines.append(
             f"| {arm} | {lr:g} | {100 * mean(run.area for run in own):.1f} "
             f"| {_before_after([run.greedy for run in own])} "
-            f"| {_before_after([run.sampled for run in own])} "
             f"| {mean(run.steps for run in own):,.0f}, {mean(run.cpu_seconds for run in own):.0f} "
             f"| {told}"
         )
