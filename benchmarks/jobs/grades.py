@@ -87,8 +87,8 @@ def table(runs: Sequence[Kept]) -> Iterator[str]:
 
     yield row("", lambda own: f"update {own[0]['update']}, {len(own)} seeds")
     yield "|---" * (len(columns) + 1) + "|"
-    yield row("solved; actions that matter", lambda own: _percents(own, "truth", TRUTH[:2]))
-    yield row("split-half reliability of V; of A", lambda own: _numbers(own, "truth", TRUTH[2:]))
+    yield row("solved/actions that matter", lambda own: _percents(own, "truth", TRUTH[:2]))
+    yield row("split-half reliability of V/of A", lambda own: _numbers(own, "truth", TRUTH[2:]))
     turns = sorted({key for run in runs for key in run["coverage"]} - {"all"}, key=int)
     for title, keys in (("states that match", ["all"]), ("... by turn", turns)):
         yield row(title, lambda own, keys=keys: _percents(own, "coverage", keys))
@@ -105,17 +105,16 @@ def _means(own: Sequence[Kept], kind: str, keys: Sequence[str]) -> list[float]:
 
 def _percents(own: Sequence[Kept], kind: str, keys: Sequence[str]) -> str:
     known = [key for key in keys if any(key in run[kind] for run in own)]
-    return "; ".join(f"{100 * value:.0f}%" for value in _means(own, kind, known))
+    return "/".join(f"{100 * value:.0f}%" for value in _means(own, kind, known))
 
 
 def _numbers(own: Sequence[Kept], kind: str, keys: Sequence[str]) -> str:
-    return "; ".join(f"{value:.2f}" for value in _means(own, kind, keys))
+    return "/".join(f"{value:.2f}" for value in _means(own, kind, keys))
 
 
 def _graded(own: Sequence[Kept], kind: str, name: str) -> str:
     first, second, third = (mean(run[kind][name][key] for run in own) for key in GRADES[kind][:3])
-    between = ", " if kind == "values" else "; "
-    return f"{first:.2f} ({second:.2f}{between}{third:.2f})"
+    return f"{first:.2f} ({second:.2f}/{third:.2f})"
 
 
 if __name__ == "__main__":

@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks/jobs"))
+from grades import KEPT, read, table
 
 
-def test_the_page_says_what_the_kept_grades_hold() -> None:
-    page = (ROOT / "docs/credit.md").read_text(encoding="utf-8").replace("\n ", "")
+@pytest.mark.parametrize("job", [path.stem for path in KEPT.glob("*.jsonl")])
+def test_the_tables_of_the_page_are_those_of_the_kept_grades(job: str) -> None:
+    page = (ROOT / "docs/credit.md").read_text(encoding="utf-8")
+    runs = read(KEPT / f"{job}.jsonl")
+    assert {(run["update"], run["seed"]) for run in runs} == {
+        (update, seed) for update in {run["update"] for run in runs} for seed in (1, 2, 3)
+    }
+    assert "\n".join(table(runs)) in page
+
+
+def test_matched_states_keep_what_the_page_says_of_them() -> None:
+    runs = read(KEPT / "main.jsonl")
+    for update in (10, 20):
+        own = [run for run in runs if run["update"] == update]
+        values = [run["values"]["state"]["explained_variance"] for run in own]
+        signs = [run["estimators"]["TPPO_state"]["sign_where_it_speaks"] for run in own]
+        assert sum(values) / len(values) >= 0.8
+        assert sum(signs) / len(signs) >= 0.945
+
+
+def test_a_body_of_its_own_is_graded_as_the_page_says() -> None:
+    page = (ROOT / "docs/credit.md").read_text(encoding="utf-8")
     kept = ROOT / "results/kept/critics/update_4.json"
     values = json.loads(kept.read_text(encoding="utf-8"))["values"]
-    told = {
-        "last": "on the last layer",
-        "layers": "on all",
-        "head": "with the trainer's head",
-        "bins": "with bins",
-        "body": "with a body of its own",
-        "mistakes": "told of mistakes",
-        "truth": "told all of the truth",
-    }
-    for name, words in told.items():
-        assert f"{values[f'critic_{name}']['explained_variance']:.2f} {words}" in page
+    body, last = (values[f"critic_{name}"]["explained_variance"] for name in ("body", "last"))
+    assert f"{body:.2f}, on the policy's last layer {last:.2f}" in page

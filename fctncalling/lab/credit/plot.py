@@ -23,7 +23,7 @@ def plot_grades(grades: dict[str, Any], path: Path) -> None:
     left.axvline(0, color="black", linewidth=0.8)
     left.set_xlim(-1, 1)
     left.set_xlabel("explained variance of the true value (cut at -1)")
-    left.legend(loc="lower left")
+    left.legend(loc="upper left")
     ranked = sorted(grades["estimators"], key=lambda name: grades["estimators"][name]["sign"])
     signs = [grades["estimators"][name]["sign"] for name in ranked]
     bounds = [grades["estimators"][name]["interval"] for name in ranked]
