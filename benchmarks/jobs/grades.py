@@ -82,33 +82,34 @@ def table(runs: Sequence[Kept]) -> Iterator[str]:
     updates = sorted({run["update"] for run in runs})
     columns = [[run for run in runs if run["update"] == update] for update in updates]
 
-    def row(title: str, cell: Callable[[Sequence[Kept]], str]) -> str:
-        return f"| {' | '.join([title, *map(cell, columns)])} |"
+    def row(title: str, cell: Callable[..., str], kind: str, *keys: str) -> str:
+        return f"| {' | '.join([title, *(cell(own, kind, *keys) for own in columns)])} |"
 
-    yield row("", lambda own: f"update {own[0]['update']}, {len(own)} seeds")
+    heads = (f"update {own[0]['update']}, {len(own)} seeds" for own in columns)
+    yield f"| | {' | '.join(heads)} |"
     yield "|---" * (len(columns) + 1) + "|"
-    yield row("solved/actions that matter", lambda own: _percents(own, "truth", TRUTH[:2]))
-    yield row("split-half reliability of V/of A", lambda own: _numbers(own, "truth", TRUTH[2:]))
     turns = sorted({key for run in runs for key in run["coverage"]} - {"all"}, key=int)
-    for title, keys in (("states that match", ["all"]), ("... by turn", turns)):
-        yield row(title, lambda own, keys=keys: _percents(own, "coverage", keys))
+    yield row("solved/actions that matter", _percents, "truth", *TRUTH[:2])
+    yield row("split-half reliability of V/of A", _numbers, "truth", *TRUTH[2:])
+    yield row("states that match", _percents, "coverage", "all")
+    yield row("... by turn", _percents, "coverage", *turns)
     for name, title in VALUES.items():
         if all(name in run["values"] for run in runs):
-            yield row(f"V: {title}", lambda own, name=name: _graded(own, "values", name))
+            yield row(f"V: {title}", _graded, "values", name)
     for name in ESTIMATORS:
-        yield row(f"A: {name}", lambda own, name=name: _graded(own, "estimators", name))
+        yield row(f"A: {name}", _graded, "estimators", name)
 
 
 def _means(own: Sequence[Kept], kind: str, keys: Sequence[str]) -> list[float]:
     return [mean(run[kind][key] for run in own if key in run[kind]) for key in keys]
 
 
-def _percents(own: Sequence[Kept], kind: str, keys: Sequence[str]) -> str:
+def _percents(own: Sequence[Kept], kind: str, *keys: str) -> str:
     known = [key for key in keys if any(key in run[kind] for run in own)]
     return "/".join(f"{100 * value:.0f}%" for value in _means(own, kind, known))
 
 
-def _numbers(own: Sequence[Kept], kind: str, keys: Sequence[str]) -> str:
+def _numbers(own: Sequence[Kept], kind: str, *keys: str) -> str:
     return "/".join(f"{value:.2f}" for value in _means(own, kind, keys))
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks/jobs"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks/jobs"))
 from grades import KEPT, read, table
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("job", [path.stem for path in KEPT.glob("*.jsonl")])
