@@ -14,10 +14,10 @@ from verdicts import (
     Effect,
     effects,
     grade_and_area,
-    is_void,
     rank_correlation,
     ranking_of_critic,
     read_grades,
+    standing,
 )
 
 PAGE = ROOT / "docs" / "court.md"
@@ -110,21 +110,21 @@ def figures_of(number: int, evidence: Sequence[Evidence]) -> list[str]:
         shares = [(each.tasks, *ranking_of_critic(each.grades)) for each in evidence]
         return [f"{tasks} right in {share:.0%} of {n:,} pairs" for tasks, share, n in shares if n]
     return [
-        f"{each.tasks} {told(effect, void=is_void(each.runs, effect.comparison))}"
+        f"{each.tasks} {told(effect, standing(each.runs, effect))}"
         for each in evidence
         for effect in effects(each.runs)
         if effect.comparison.claim == number
     ]
 
 
-def told(effect: Effect, *, void: bool) -> str:
+def told(effect: Effect, verdict: str) -> str:
     """Return a comparison in words."""
     each, (low, high) = effect.comparison, effect.interval
     judged = len(effect.gains) >= SEEDS
     chance = f", p {effect.corrected:.3f}" if judged else ""
     return (
         f"{each.first} - {each.second} {mean(effect.gains):+.1f} ({low:+.1f} to {high:+.1f}), "
-        f"{len(effect.gains)}{chance}: **{'void' if void else effect.verdict}**"
+        f"{len(effect.gains)}{chance}: **{verdict}**"
     )
 
 

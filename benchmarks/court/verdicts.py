@@ -14,6 +14,7 @@ from learning_report import LEVEL, holm, sign_flips
 
 from fctncalling.lab.credit.grades import spearman
 
+CEILING_SEEDS = 3
 MARGIN = 2.0  # points of area that count
 ROOM = 3.0  # points by which the ceiling must beat an arm, that a gain over it is possible
 SEEDS = 12  # of what is judged, so that nothing is stopped when it pleases
@@ -132,11 +133,16 @@ def ranking_of_critic(grades: Sequence[Mapping[str, Any]]) -> tuple[float, int]:
     return (right / pairs if pairs else 0.0), pairs
 
 
-def is_void(runs: Sequence[CriticalRun], comparison: Comparison) -> bool:
-    """Whether a gain is claimed over an arm that the ceiling itself does not beat by ROOM."""
-    ceiling = CEILING._replace(second=comparison.second)
-    above = [mean(effect.gains) for effect in effects(runs, [ceiling])]
-    return comparison.says == "gain" and (not above or above[0] < ROOM)
+def standing(runs: Sequence[CriticalRun], effect: Effect) -> str:
+    """Return the verdict; of a gain over an arm only where the ceiling beats that arm by ROOM."""
+    comparison = effect.comparison
+    if comparison.says == "gain":
+        above = effects(runs, [CEILING._replace(second=comparison.second)])
+        if not above or len(above[0].gains) < CEILING_SEEDS:
+            return "room not measured"
+        if mean(above[0].gains) < ROOM:
+            return "void"
+    return effect.verdict
 
 
 def read_grades(path: Path) -> list[dict[str, Any]]:

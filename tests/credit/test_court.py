@@ -27,7 +27,7 @@ from relatives import (
     patched,
 )
 from truth import NoisyOracle, cosine, estimates, pooled_values
-from verdicts import Comparison, Effect, cosines, effects, interval, is_void
+from verdicts import Comparison, Effect, cosines, effects, interval, standing
 
 from fctncalling.algorithms import ppo, targets
 from fctncalling.algorithms.batch import build_experience
@@ -182,11 +182,25 @@ def test_a_gain_is_void_where_the_ceiling_has_none_and_a_harm_never() -> None:
     def run(arm: str, seed: int, area: float) -> CriticalRun:
         return CriticalRun(arm, seed, 5e-4, [area], 1, (0, 1), (0, 1), 1.0)
 
-    runs = [run("ceiling", 1, 0.7), run("GRPO", 1, 0.68), run("NTPO", 1, 0.6)]
-    assert is_void(runs, Comparison(5, "GiGPO", "GRPO", "gain"))
-    assert not is_void(runs, Comparison(3, "APPO", "NTPO", "gain"))
-    assert not is_void(runs, Comparison(4, "GRPO_bonus", "GRPO", "harm"))
-    assert is_void(runs, Comparison(5, "state_alone", "critic", "gain"))  # not measured
+    areas = {
+        "ceiling": 0.7,
+        "GRPO": 0.68,
+        "NTPO": 0.6,
+        "GiGPO": 0.68,
+        "APPO": 0.7,
+        "GRPO_bonus": 0.1,
+    }
+    runs = [run(arm, seed, area) for arm, area in areas.items() for seed in (1, 2, 3)]
+
+    def stands(first: str, second: str, says: str) -> str:
+        [effect] = effects(runs, [Comparison(1, first, second, says)])
+        return standing(runs, effect)
+
+    assert stands("GiGPO", "GRPO", "gain") == "void"
+    assert stands("APPO", "NTPO", "gain") == "effect size"
+    assert stands("GRPO_bonus", "GRPO", "harm") == "effect size"
+    runs = [each for each in runs if (each.arm, each.seed) != ("ceiling", 3)]
+    assert stands("APPO", "NTPO", "gain") == "room not measured"
 
 
 def test_a_cosine_is_freed_of_the_truths_own_noise() -> None:
