@@ -18,6 +18,7 @@ from house_rules import (
     long_files,
     long_functions,
     long_lines,
+    nodes_of,
     overlong_summaries,
     python_files,
     repeated_classes,
@@ -76,7 +77,7 @@ def imported(file: Path) -> Iterator[tuple[int, str]]:
     """Yield (line, dotted name) of every import, those inside functions too; a relative one as
     `.name`.
     """
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in nodes_of(file):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -289,7 +290,7 @@ def test_nothing_is_evaluated_outside_the_confined_executor() -> None:
         f"{file.relative_to(ROOT)}:{node.lineno}"
         for file in product_files()
         if executor not in file.parents
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        for node in nodes_of(file)
         if isinstance(node, ast.Call) and called_name(node.func) in ("eval", "exec")
     ]
     assert calls == []

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from house_rules import PACKAGE, ROOMS, python_files, tree_of
+from house_rules import PACKAGE, ROOMS, nodes_of, python_files
 
 from fctncalling.cli.train import build_parser
 
@@ -26,7 +26,7 @@ def defined(root: Path, folders: tuple[str, ...]) -> Iterator[tuple[str, str, st
         for file in python_files(root / folder):
             place = file.relative_to(root).as_posix()
             yield "modules", file.stem, place
-            for node in ast.walk(tree_of(file)):
+            for node in nodes_of(file):
                 if isinstance(node, ast.ClassDef):
                     yield "classes", node.name, place
                 elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

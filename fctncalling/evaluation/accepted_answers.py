@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fctncalling.data.types import Call, Task
-from fctncalling.envs.handlers import HANDLERS, get_handler
+from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.judging.judge import judge
 from fctncalling.envs.judging.oracle import oracle_calls
 
@@ -74,13 +74,12 @@ def _type_of(value: Any) -> str:
 
 
 _MAX_ALTERNATIVES = 4
-_RETURN_FORMATS = ("bfcl_json", "bfcl_verbose_xml", "bfcl_concise_xml")
 
 
 def possible_texts(task: Task) -> Iterator[tuple[str, str, str]]:
     """Yield (form, style, text) of answers, natural ones first, then other accepted values."""
     language = task.language
-    for calls in _alternatives(task):
+    for calls in accepted_calls(task):
         if language == "python":
             for form, text in (("prompting", _prompted(calls)), ("tool_call", _tool_calls(calls))):
                 if text is not None:
@@ -120,30 +119,7 @@ def render_calls(task: Task, calls: Sequence[Call], style: str = STYLES[0]) -> s
     return f"[{', '.join(texts)}]"
 
 
-def reversed_answer(task: Task) -> str | None:
-    """Return the expected calls of a parallel task in reversed order.
-
-    None if order cannot matter.
-    """
-    if task.kind != "parallel" or task.language != "python":
-        return None
-    return next((_prompted(calls[::-1]) for calls in _alternatives(task)), None)
-
-
-def return_format_faults(task: Task) -> Iterator[str]:
-    """Yield which of BFCL's other return formats cannot say the expected calls."""
-    if task.language != "python":
-        return
-    calls = next(_alternatives(task), None)
-    for name in _RETURN_FORMATS:
-        if calls is not None and name in HANDLERS:
-            try:
-                get_handler(name).render(calls)
-            except ValueError as error:
-                yield f"{name}: {error}"[:300]
-
-
-def _alternatives(task: Task) -> Iterator[list[Call]]:
+def accepted_calls(task: Task) -> Iterator[list[Call]]:
     """Yield the expected calls.
 
     With first accepted values, optional ones left out, then with later values.

@@ -7,6 +7,7 @@ the package's links to its rooms are left out: each file counts once, where it r
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +23,10 @@ _REMARK = re.compile(r"\s+# (type|noqa)\b.*$")
 def python_files(folder: Path) -> list[Path]:
     """Return the Python files below a folder, those behind links left out."""
     return sorted(
-        file for file in folder.rglob("*.py") if not any(part.is_symlink() for part in file.parents)
+        Path(place, name)
+        for place, _, names in os.walk(folder)  # follows no link
+        for name in names
+        if name.endswith(".py")
     )
 
 
@@ -47,7 +51,7 @@ def repeated_classes(root: Path) -> dict[str, list[str]]:
     """Return class names that more than one class of the package bears, with their files."""
     homes = defaultdict(list)
     for file in package_files(root):
-        for node in ast.walk(tree_of(file)):
+        for node in nodes_of(file):
             if isinstance(node, ast.ClassDef):
                 homes[node.name].append(_name(file, root))
     return {name: files for name, files in homes.items() if len(files) > 1}
@@ -65,7 +69,7 @@ def long_functions(root: Path, cap: int) -> dict[str, int]:
     """Return functions with more lines than `cap`, as "file:name"."""
     long = {}
     for file in package_files(root):
-        for node in ast.walk(tree_of(file)):
+        for node in nodes_of(file):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = (node.end_lineno or node.lineno) - node.lineno + 1
                 if length > cap:
@@ -92,7 +96,7 @@ def overlong_summaries(root: Path) -> list[str]:
     return [
         f"{_name(file, root)}:{node.body[0].lineno}"
         for file in package_files(root)
-        for node in ast.walk(tree_of(file))
+        for node in nodes_of(file)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         and (docstring := ast.get_docstring(node))
         and "".join(docstring.split("\n")[1:2]).strip()
@@ -104,7 +108,7 @@ def joint_assignments(root: Path) -> list[str]:
     return [
         f"{_name(file, root)}:{node.lineno}"
         for file in package_files(root)
-        for node in ast.walk(tree_of(file))
+        for node in nodes_of(file)
         if isinstance(node, ast.Assign) and sum(map(_num_attributes, node.targets)) > 1
     ]
 
@@ -163,7 +167,7 @@ def module_graph(root: Path) -> Graph:
     """
     modules = {module_name(file, root): file for file in package_files(root)}
     return {
-        module: {name for name in _imported(tree_of(file), modules) if name in modules} - {module}
+        module: {name for name in _imported(file, modules) if name in modules} - {module}
         for module, file in modules.items()
         if file.name != "__init__.py"
     }
@@ -182,6 +186,13 @@ def tree_of(file: Path) -> ast.Module:
     return ast.parse(file.read_text("utf-8"))
 
 
+@lru_cache(maxsize=1024)
+def nodes_of(file: Path) -> list[ast.AST]:
+    """Return the module, statements and calls of a file, collected once."""
+    kinds = (ast.Module, ast.stmt, ast.Call)
+    return [node for node in ast.walk(tree_of(file)) if isinstance(node, kinds)]
+
+
 def _name(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix()
 
@@ -191,9 +202,9 @@ def _num_attributes(target: ast.expr) -> int:
     return sum(isinstance(part, ast.Attribute) for part in parts)
 
 
-def _imported(tree: ast.Module, modules: Mapping[str, Path]) -> Iterator[str]:
+def _imported(file: Path, modules: Mapping[str, Path]) -> Iterator[str]:
     """Yield what a module imports, wherever the statement stands."""
-    for node in ast.walk(tree):
+    for node in nodes_of(file):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:

@@ -25,12 +25,7 @@ from fctncalling.envs.judging.judge import judge
 from fctncalling.envs.judging.oracle import oracle_calls, written_call
 from fctncalling.envs.python_source.parse import parse_expression
 from fctncalling.envs.users.known_values import known_values
-from fctncalling.evaluation.accepted_answers import (
-    possible_texts,
-    render_calls,
-    return_format_faults,
-    reversed_answer,
-)
+from fctncalling.evaluation.accepted_answers import accepted_calls, possible_texts, render_calls
 
 
 @dataclass(frozen=True)
@@ -159,10 +154,28 @@ def _single_turn_truth(task: Task) -> Found:
                 f"passes in form {form} only when written as {passed[form]}",
             )
     if passed:
-        yield from (
-            ("suspicious", "return_format", message) for message in return_format_faults(task)
-        )
-        if (turned := reversed_answer(task)) and not judge(task, turned, "prompting").valid:
+        yield from _other_answers(task)
+
+
+RETURN_FORMATS = ("bfcl_json", "bfcl_verbose_xml", "bfcl_concise_xml")
+
+
+def _other_answers(task: Task) -> Found:
+    """Yield the formats that cannot say the expected calls, and whether their order matters."""
+    calls = next(accepted_calls(task), None) if task.language == "python" else None
+    if calls is None:
+        return
+    for name in RETURN_FORMATS:
+        try:
+            get_handler(name).render(calls)
+        except ValueError as error:
+            yield "suspicious", "return_format", f"{name}: {error}"[:300]
+    if task.kind == "parallel":
+        try:
+            turned = get_handler("python_calls").render(calls[::-1])
+        except ValueError:
+            return
+        if not judge(task, turned, "prompting").valid:
             yield "suspicious", "order_matters", "the same calls in reversed order are rejected"
 
 
