@@ -34,7 +34,7 @@ from fctncalling.lab.credit.ruler import (
     step_rewards,
 )
 
-BRANCHES = 4  # of every state; pooled, they say more than 8 that are not
+BRANCHES = 2  # of every state; pooled, they say more than 8 that are not
 Branch = tuple[Snapshot, EpisodeRecord]  # where it began, and how it went on
 
 
