@@ -86,6 +86,10 @@ def tables(evidence: Sequence[Evidence]) -> str:
                 f"{each.tasks}: rank correlation of cosine and area {found:.2f} ({low:.2f} to "
                 f"{high:.2f})."
             )
+    parts.append("![Differences between arms, with intervals](court_forest.png)")
+    if any(each.grades for each in evidence):
+        parts.append("![Area against the cosine of credit with the truth](court_grades.png)")
+        parts.append("![Area against noise in the credit](court_doses.png)")
     return "\n\n".join(parts)
 
 
