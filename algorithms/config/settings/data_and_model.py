@@ -82,7 +82,7 @@ class DataAndModelSettings:
     sft_fixed_prefixes: bool = field(
         False,
         "Read the tokens that all demonstrations of a pass begin with (their tools) without a "
-        "gradient: half the time where they are most of it, Llama and Qwen on a CPU.",
+        "gradient, which takes less time: Llama and Qwen on a CPU.",
     )
     sft_warmup_share: float = field(
         0.05,
