@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from court import ARMS, TASK_SETS, grades_file, judged_runs
+from court import ARMS, TASK_SETS, grades_file, jobs, judged_runs
 from critical import ROOT, CriticalRun, mean
 from figures import draw_forest, draw_grades
 from verdicts import (
@@ -78,7 +78,7 @@ def kept_evidence() -> list[Evidence]:
 
 def tables(evidence: Sequence[Evidence]) -> str:
     """Return what the page has between its marks."""
-    parts = [claim_table(evidence), "\n".join(room(each) for each in evidence), arm_table(evidence)]
+    parts = [claim_table(evidence), *map(room, evidence), run_counts(), arm_table(evidence)]
     for each in evidence:
         if each.grades:
             found, low, high = rank_correlation(each.runs, each.grades)
@@ -141,6 +141,15 @@ def room(evidence: Evidence) -> str:
             f"({low:+.1f} to {high:+.1f}, {len(effect.gains)} seeds)."
         )
     return f"{evidence.tasks}: the ceiling has not been measured."
+
+
+def run_counts() -> str:
+    """Return how many runs are kept, and how many the claims still want."""
+    counts = [
+        f"{tasks} {len(judged_runs(tasks))} and {len(list(jobs(tasks, list(ARMS), range(1, 13))))}"
+        for tasks in TASK_SETS
+    ]
+    return f"Runs kept and still wanted: {', '.join(counts)}."
 
 
 def arm_table(evidence: Sequence[Evidence]) -> str:
