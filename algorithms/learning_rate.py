@@ -1,4 +1,4 @@
-"""Learning rates and other settings that follow the course of a run."""
+"""Learning rates of policy and critic over the course of a run."""
 
 from __future__ import annotations
 
@@ -46,14 +46,3 @@ def set_learning_rates(
     for optimiser, rate in zip(optimisers, rates, strict=True):
         for group in () if optimiser is None else optimiser.param_groups:
             group["lr"] = rate
-
-
-def next_entropy_coef(coef: float, entropy: float, config: TrainConfig) -> float:
-    """Return the next update's entropy_coef.
-
-    One step up if entropy was below --entropy_target, else one down.
-    """
-    if config.entropy_target is None:
-        return coef
-    step = config.entropy_coef_step
-    return max(0.0, coef + step if entropy < config.entropy_target else coef - step)

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from fctncalling.algorithms.advantages import whiten
 from fctncalling.algorithms.algorithm import Trajectories, returns_to_go
-from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
 
 EPSILON = 1e-6  # of the largest reward to go: a spread below it is rounding
@@ -23,7 +22,6 @@ EPSILON = 1e-6  # of the largest reward to go: a spread below it is rounding
 MIN_SCALE = 0.1
 # What advantages spread beyond this many times the outcomes' spread is the critic's error.
 MAX_SPREAD = 2.0
-CUT_SHARE = 0.5  # share of cut actions from which the warning names --max_new_tokens
 
 
 def outcome_spread(trajectories: Trajectories, discount: float) -> float:
@@ -58,18 +56,7 @@ def whiten_by_spread(advantages: Tensor, loss_mask: Tensor, spread: float) -> Te
     return whitened / excess if excess > 1.0 else whitened
 
 
-def easier_tasks(config: TrainConfig) -> list[str]:
-    """Return what makes a first reward likelier, naming only flags that the environment has.
-
-    Tasks without categories cannot be mixed, and other environments than BFCL's pay what they pay.
-    """
-    if config.env_name in ("fctncalling_env", "clarify", "team"):
-        partial = ["--reward progress"] * (config.env_name == "fctncalling_env")
-        return ["easier tasks (--curriculum, --mixture)", *partial]
-    return ["easier tasks, or a reward for a part of one, in the environment"]
-
-
-def no_signal_warning(episodes: Sequence[EpisodeRecord], config: TrainConfig) -> str:
+def no_signal_warning(episodes: Sequence[EpisodeRecord]) -> str:
     """Return the line that says why the policy was not moved, and what to try."""
     valid = [episode for episode in episodes if not episode.invalid]
     if not valid:
@@ -78,22 +65,11 @@ def no_signal_warning(episodes: Sequence[EpisodeRecord], config: TrainConfig) ->
             "environment's errors"
         )
     returns = [episode.episode_return for episode in valid]
-    if not any(returns):
-        observation = f"no episode of this update earned anything (0 of {len(valid)})"
-        cures = easier_tasks(config)
-        cures += ["a model that was taught by examples first", "more --episodes_per_update"]
-    else:
-        whose = "all episodes of each group" if config.algorithm_name == "GRPO" else "all episodes"
-        observation = (
-            f"{whose} of this update earned the same ({min(returns):g} to {max(returns):g})"
-        )
-        cures = ["tasks that succeed sometimes (--task_sampling success, other tasks)"]
-        cures += ["more --episodes_per_update"]
     num_actions = max(1, sum(episode.num_steps for episode in valid))
     cut = sum(episode.num_actions_truncated for episode in valid) / num_actions
-    if cut > CUT_SHARE:
-        cures.insert(0, f"a larger --max_new_tokens ({100 * cut:.0f} % of the actions were cut)")
     return (
-        f"{observation}: the policy was not moved. Read the episodes' logs, and try "
-        f"{', '.join(cures)}"
+        f"no episode earned more than others alike ({min(returns):g} to {max(returns):g}), "
+        f"{cut:.0%} of the actions were cut by --max_new_tokens: the policy was not moved. Read "
+        "the episodes' logs, and take tasks that succeed sometimes (--task_sampling success), a "
+        "reward for parts of one, or a model that was taught by examples first"
     )

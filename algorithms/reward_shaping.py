@@ -3,41 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from torch import Tensor
 
 from fctncalling.algorithms import losses
 from fctncalling.algorithms.batch import Experience
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
-
-EPSILON = 1e-8  # below it returns count as equal, and nothing is divided by their deviation
-
-
-@dataclass
-class ReturnStatistics:
-    """Running count, mean and squared deviations of episodes' returns (Welford's algorithm)."""
-
-    count: float = 0.0
-    mean: float = 0.0
-    squares: float = 0.0
-
-    def add(self, returns: Sequence[float]) -> None:
-        """Add returns to the running statistics."""
-        for value in returns:
-            self.count += 1
-            delta = value - self.mean
-            self.mean += delta / self.count
-            self.squares += delta * (value - self.mean)
-
-    @property
-    def scale(self) -> float:
-        """1 / deviation of the returns so far; 1 where they do not vary."""
-        deviation = math.sqrt(self.squares / self.count) if self.count else 0.0
-        return 1.0 / deviation if deviation > EPSILON else 1.0
+from fctncalling.algorithms.episodes import EpisodeRecord
 
 
 def shape_rewards(episodes: Sequence[EpisodeRecord], config: TrainConfig) -> list[EpisodeRecord]:
@@ -52,7 +25,7 @@ def learnable_episodes(
 ) -> list[EpisodeRecord]:
     """Return the valid episodes with actions; none if --overlong mask masks every one of these."""
     usable = [episode for episode in episodes if not episode.invalid and episode.rows]
-    if config.overlong == "mask" and all(_is_all_cut(episode) for episode in usable):
+    if config.overlong == "mask" and all(is_all_cut(episode) for episode in usable):
         return []
     return usable
 
@@ -96,13 +69,10 @@ def _shape_episode(episode: EpisodeRecord, config: TrainConfig) -> EpisodeRecord
                 rewards[index] -= overlong_penalty(length, cut=number in cut, config=config)
             number, length = number + 1, 0
         scaled = [config.reward_scale * reward for reward in rewards]
-        rows.append(_with_rewards(row, scaled))
+        rows.append(dataclasses.replace(row, rewards=scaled))
     return dataclasses.replace(episode, rows=rows)
 
 
-def _with_rewards(row: TokenRecord, rewards: list[float]) -> TokenRecord:
-    return dataclasses.replace(row, rewards=rewards)
-
-
-def _is_all_cut(episode: EpisodeRecord) -> bool:
+def is_all_cut(episode: EpisodeRecord) -> bool:
+    """Whether --max_new_tokens cut every action of an episode."""
     return len(episode.cut_actions) >= sum(sum(row.ends_action) for row in episode.rows)

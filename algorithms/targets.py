@@ -243,8 +243,7 @@ def loss_divisor(targets: Targets, experience: Experience, config: TrainConfig) 
     num_minibatches = min(config.num_mini_batch, len(experience.rows))
     if config.loss_aggregation != "token_sum":
         return float(targets.loss_weights.sum()) / num_minibatches
-    constant = config.loss_token_divisor or config.max_episode_tokens
-    return constant * len(experience.rows) / num_minibatches
+    return config.max_episode_tokens * len(experience.rows) / num_minibatches
 
 
 def _permuted(advantages: Tensor, loss_mask: Tensor, generator: torch.Generator) -> Tensor:

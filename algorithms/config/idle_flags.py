@@ -64,11 +64,6 @@ RULES = (
         "a critic, which GRPO has none of",
         refused=False,
     ),
-    Rule(
-        ("loss_token_divisor",),
-        lambda config: config.loss_aggregation != "token_sum",
-        "--loss_aggregation token_sum",
-    ),
     Rule(("kl_mode",), lambda config: not config.kl_coef, "--kl_coef above 0"),
     Rule(("lora_alpha", "lora_targets"), lambda config: not config.lora_r, "--lora_r above 0"),
     Rule(
@@ -79,12 +74,11 @@ RULES = (
     Rule(
         (
             *("sft_epochs", "sft_lr", "sft_batch_size", "sft_group_by_prefix"),
-            *("sft_warmup_share", "sft_final_lr_share", "sft_save_interval"),
+            "sft_save_interval",
         ),
         lambda config: not config.has_supervised_stage,
         "--sft_tasks or --sft_episodes",
     ),
-    Rule(("entropy_coef_step",), lambda config: config.entropy_target is None, "--entropy_target"),
     Rule(
         ("min_lr_ratio",),
         lambda config: config.lr_schedule == "constant",

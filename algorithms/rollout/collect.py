@@ -12,7 +12,6 @@ import numpy as np
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine_api import Engine, RolloutError
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.algorithms.rollout.arrival_log import ArrivalOrder
 from fctncalling.algorithms.rollout.env_pool import EnvPool, EnvResponse, InlineEnvPool, TextEnv
 from fctncalling.algorithms.rollout.running_episode import RunningEpisode
 
@@ -40,16 +39,15 @@ def collect(
     make_env: Callable[[], TextEnv] | None = None,
     on_episode: Callable[[EpisodeRecord], None] | None = None,
     deadline_s: float = math.inf,
-    arrivals: ArrivalOrder | None = None,
 ) -> list[EpisodeRecord]:
     """Play one episode for each task id and return them in that order, `len(envs)` at a time.
 
     Episode i is seeded by (seed, numbers[i]) alone (default: i), so neither the number of
-    environments nor the order in which episodes end, which `arrivals` tells, changes what is played
-    (beyond rounding). An episode whose tokens would pass `max_episode_tokens` is truncated here. An
-    environment that raises, or works for more than `deadline_s` on one episode, makes that episode
-    invalid and is replaced (of a list of them, which work in this thread, where `make_env` is
-    given; they know no deadline). Where every episode is invalid, RolloutError tells the last
+    environments nor the order in which episodes end changes what is played (beyond rounding). An
+    episode whose tokens would pass `max_episode_tokens` is truncated here. An environment that
+    raises, or works for more than `deadline_s` on one episode, makes that episode invalid and is
+    replaced (of a list of them, which work in this thread, where `make_env` is given; they know no
+    deadline). Where every episode is invalid, RolloutError tells the last
     cause: a run whose tools are gone ends, and does not go on for ever and learn nothing.
 
     Each `group_size` numbers in a row are a group: their environments are reset with one seed, so
@@ -64,7 +62,7 @@ def collect(
         RunningEpisode(index, task_id, *own_seeds, template, max_episode_tokens)
         for index, (task_id, own_seeds) in enumerate(zip(task_ids, seeds, strict=True))
     ]
-    collection = _Collection(envs, engine, arrivals or ArrivalOrder(envs), deadline_s, on_episode)
+    collection = _Collection(envs, engine, deadline_s, on_episode)
     collection.run(episodes)
     return _checked([collection.done[index] for index in range(len(episodes))], max_episode_tokens)
 
@@ -87,13 +85,11 @@ class _Collection:
         self,
         envs: EnvPool,
         engine: Engine,
-        order: ArrivalOrder,
         deadline_s: float,
         on_episode: Callable[[EpisodeRecord], None] | None,
     ) -> None:
         self.envs = envs
         self.engine = engine
-        self.arrivals = order
         self.deadline_s = deadline_s
         self.on_episode = on_episode
         self.running: dict[int, RunningEpisode] = {}  # slot -> its episode
@@ -105,14 +101,14 @@ class _Collection:
         waiting = list(reversed(episodes))
         self.envs.start()
         self.engine.start(len(self.envs))
-        self.engine.interrupted = self.arrivals.interrupted
+        self.engine.interrupted = self._have_arrived
         while waiting or self.running:
             for slot in range(len(self.envs)):
                 if slot not in self.running and waiting:
                     self.running[slot] = episode = waiting.pop()
                     episode.slot = slot
                     self.envs.send(slot, episode.reset_request(), self.deadline_s)
-            for answer in self.arrivals.recv(wait=not self.generating):
+            for answer in self.envs.recv(wait=not self.generating):
                 self._take(answer)
             for slot, action in self.engine.advance():
                 episode = self.running[slot]
@@ -125,6 +121,10 @@ class _Collection:
                     slot, episode.on_action(action), max(0.0, self.deadline_s - episode.env_seconds)
                 )
         self.engine.release()  # an update needs the memory
+
+    def _have_arrived(self, wanted: int) -> bool:
+        """Whether generation should pause: so many responses came that no order holds back."""
+        return not self.envs.in_order and self.envs.num_arrived >= wanted
 
     def _take(self, answer: EnvResponse) -> None:
         """Continue an episode with its environment's response."""

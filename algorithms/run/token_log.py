@@ -19,6 +19,7 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import ALGORITHMS, TokenDiagnostics
+from fctncalling.algorithms.reward_shaping import is_all_cut
 from fctncalling.algorithms.targets import Targets
 from fctncalling.data.timing import timed
 from fctncalling.data.token_file import (
@@ -176,16 +177,11 @@ def reasons_not_learned_from(
             return "no action: the prompt left no room within --max_episode_tokens"
         if id(episode.episode if episode.roles else episode) in learned:
             return None
-        if config.overlong == "mask" and all_cut(episode):
+        if config.overlong == "mask" and is_all_cut(episode):
             return "all of its actions were cut by --max_new_tokens (--overlong mask)"
         return "its group earned all the same (--dynamic_sampling)"
 
     return [reason(episode) for episode in episodes]
-
-
-def all_cut(episode: EpisodeRecord) -> bool:
-    """Return whether --max_new_tokens cut every action of an episode."""
-    return len(episode.cut_actions) >= sum(sum(row.ends_action) for row in episode.rows)
 
 
 def token_contents(

@@ -67,8 +67,6 @@ def supervised_settings(config: TrainConfig) -> WarmStartConfig:
     return WarmStartConfig(
         epochs=config.sft_epochs,
         lr=config.sft_lr,
-        final_lr_share=config.sft_final_lr_share,
-        warmup_share=config.sft_warmup_share,
         weight_decay=config.weight_decay,
         batch_size=config.sft_batch_size,
         max_tokens_per_microbatch=config.max_microbatch_tokens,

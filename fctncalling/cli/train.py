@@ -24,6 +24,7 @@ from fctncalling.cli.shared.parser import BasicHelpAction, OneLineParser, missin
 from fctncalling.cli.shared.standard_streams import standard_streams
 from fctncalling.cli.train_flags import (
     CONFIG_SETTINGS,
+    FORMER_SETTINGS,
     NAMES_ELSEWHERE,
     config_setting_notes,
     idle_run_flag_notes,
@@ -104,14 +105,7 @@ def _start(namespace: argparse.Namespace, words: Sequence[str]) -> int:
     from fctncalling.algorithms.run.logs import RunExistsError
     from fctncalling.algorithms.run.run_lock import RunLockedError
 
-    refusals = (
-        SettingError,
-        TaskError,
-        RunExistsError,
-        RunLockedError,
-        CheckpointError,
-        ModelError,
-    )
+    errors_of_runs = (RunExistsError, RunLockedError, CheckpointError)
     try:
         config = TrainConfig.from_args(namespace)
         run_config = RunConfig(
@@ -127,7 +121,7 @@ def _start(namespace: argparse.Namespace, words: Sequence[str]) -> int:
     except KeyboardInterrupt:  # later ones are answered by the run, which saves itself
         print("\nInterrupted while starting; nothing was learned or saved.", file=sys.stderr)
         return 130
-    except refusals as error:
+    except (SettingError, TaskError, ModelError, *errors_of_runs) as error:
         return _refuse(error)
 
 
@@ -209,6 +203,7 @@ def build_parser() -> argparse.ArgumentParser:
         add_help=False,
     )
     parser.names_elsewhere = NAMES_ELSEWHERE
+    parser.former_flags = {name: successor for name, (_, successor) in FORMER_SETTINGS.items()}
     parser.add_argument(
         "-h",
         "--help",
@@ -240,7 +235,6 @@ def train(config: TrainConfig, run_config: RunConfig, words: Sequence[str] = ())
     """
     from fctncalling.algorithms.generation.engine_api import RolloutError
     from fctncalling.algorithms.run.checkpoint import CheckpointError
-    from fctncalling.algorithms.run.episode_metrics import AllCutError
     from fctncalling.training.prepare_run import prepare_run
     from fctncalling.training.profiler import profiling
     from fctncalling.training.supervised_stage import progress_made
@@ -260,7 +254,7 @@ def train(config: TrainConfig, run_config: RunConfig, words: Sequence[str] = ())
                 f"  {command_to_resume(words, run.processes.count)}\n",
             )
             return 130
-        except (FloatingPointError, RolloutError, AllCutError, CheckpointError, OSError) as error:
+        except (FloatingPointError, RolloutError, CheckpointError, OSError) as error:
             progress.close()
             made, text = progress_made(run), _explain_failure(run, error)
             print(f"error: after {made}: {text}", file=sys.stderr)
@@ -274,15 +268,10 @@ def _explain_failure(run: TrainingRun, error: Exception) -> str:
     """Return what ended a run and how to go on; saves it first where its state is sound."""
     from fctncalling.algorithms.generation.engine_api import RolloutError
     from fctncalling.algorithms.run.checkpoint import CheckpointError
-    from fctncalling.algorithms.run.episode_metrics import AllCutError
 
-    if isinstance(error, FloatingPointError):
-        return str(error)
     if isinstance(error, RolloutError):
         return f"{error}\nSaved {run.save()}; mend it, then the same command with --resume goes on."
-    if isinstance(error, AllCutError):
-        return f"{error}.\nSaved {run.save()}; --resume goes on from there."
-    if isinstance(error, CheckpointError):
+    if isinstance(error, FloatingPointError | CheckpointError):
         return str(error)
     return (
         f"{run.log.folder} cannot be written to ({error}). Mend it, then --resume goes on from the "

@@ -35,6 +35,11 @@ def read_config_file(path: Path, known: Sequence[Flag]) -> dict[str, Any]:
     for name, value in entries.items():
         if name in DESCRIPTION_KEYS or (name == "resume" and "command" in entries):
             continue  # that a run was resumed is no setting of another one
+        if name in FORMER_SETTINGS:
+            usual, successor = FORMER_SETTINGS[name]
+            if value != usual:
+                raise SettingError(f"--config {path}: {name} went with version 0.3: {successor}")
+            continue  # as every config.json of earlier versions has it
         if name not in by_name:
             near = difflib.get_close_matches(str(name), by_name, n=1, cutoff=0.75)
             hint = f"; is {near[0]} meant?" if near else ""
@@ -151,6 +156,20 @@ NAMES_ELSEWHERE = {name: flag for flag, names in _BY_FLAG.items() for name in na
 """A flag's name in another trainer -> its name here; neither with dashes."""
 
 
+FORMER_SETTINGS: dict[str, tuple[Any, str]] = {
+    "env_processes": (0, "torchrun and --num_rollout_workers play in several processes"),
+    "replay_arrivals": (None, "--wait_for_tools always makes a seed repeat a run"),
+    "cut_patience": (5, "the alarm cut_actions tells, and no run is ended"),
+    "normalize_rewards": (False, "--reward_scale multiplies them by a constant"),
+    "entropy_target": (None, "--entropy_coef is a constant"),
+    "entropy_coef_step": (0.001, "--entropy_coef is a constant"),
+    "loss_token_divisor": (None, "the divisor of token_sum is --max_episode_tokens"),
+    "sft_warmup_share": (0.05, "it is 0.05"),
+    "sft_final_lr_share": (0.05, "it is 0.05"),
+}
+"""Setting that went with version 0.3 -> what it was where nobody gave it, and what is there now."""
+
+
 OUR_ENV = "fctncalling_env"
 CLARIFY = "clarify"  # the same environment, over tasks made for questions
 TEAM = "team"
@@ -209,13 +228,10 @@ RULES = (
 # No recipe, benchmark or example gives these as flags. Until version 0.4 they work, unlisted.
 CONFIG_SETTINGS = (
     *("adam_beta1", "adam_beta2", "adam_eps", "agent_timeout_s"),
-    *("base_dtype", "cast_lm_head_to_fp32", "critic_hidden", "cut_patience"),
-    *("dual_clip", "entropy_coef_step", "eval_samples", "huber_delta"),
-    *("kl_mode", "lam_value", "lora_targets", "loss_token_divisor"),
-    *("normalize_rewards", "overlong_buffer", "overlong_penalty", "replay_arrivals"),
-    *("reward_scale", "sft_final_lr_share", "sft_save_interval", "sft_warmup_share"),
-    *("tool_deadline_s", "truncation_bootstrap"),
-    *("vllm_logprob_tolerance", "vllm_patience_s", "wait_for_tools"),
+    *("base_dtype", "cast_lm_head_to_fp32", "critic_hidden", "dual_clip", "eval_samples"),
+    *("huber_delta", "kl_mode", "lam_value", "lora_targets", "overlong_buffer"),
+    *("overlong_penalty", "reward_scale", "sft_save_interval", "tool_deadline_s"),
+    *("truncation_bootstrap", "vllm_logprob_tolerance", "vllm_patience_s", "wait_for_tools"),
 )
 """Settings of --config alone, in Python fields of TrainConfig or RunConfig like the others."""
 

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.episodes import EpisodeRecord
-from fctncalling.algorithms.learning_rate import next_entropy_coef
-from fctncalling.algorithms.metrics import Metrics
-from fctncalling.algorithms.reward_shaping import ReturnStatistics
 from fctncalling.algorithms.rollout.task_sampler import Successes
 
 
@@ -36,13 +30,12 @@ class Counters:
     # The best one after an update: which, and its greedy success (strict where the reward is)
     best: dict[str, Any] = field(default_factory=dict)
     successes: Successes = field(default_factory=dict)  # what drawing tasks by success goes by
-    returns: list[float] = field(default_factory=list)  # ReturnStatistics, for --normalize_rewards
-    entropy_coef: float | None = None  # that --entropy_target has come to
 
     @classmethod
     def restored(cls, saved: Any) -> Counters:
         """Return saved counters; ValueError, TypeError if they are none."""
-        counters = cls(**saved)
+        known = {each.name for each in fields(cls)}  # earlier versions counted more
+        counters = cls(**{name: value for name, value in saved.items() if name in known})
         for each in fields(cls):
             value, default = getattr(counters, each.name), getattr(cls(), each.name)
             kinds = (int, float) if isinstance(default, float) else type(default)
@@ -66,39 +59,3 @@ class Counters:
             self.before = latest
         elif success is not None and success > self.best.get(kind, -1.0):
             self.best = {"update": self.updates, kind: success}
-
-
-def adapted_config(
-    config: TrainConfig, counters: Counters, episodes: Sequence[EpisodeRecord]
-) -> TrainConfig:
-    """Return the config of the next update, which learns from these episodes.
-
-    Their returns go into the counters.
-    """
-    if config.normalize_rewards:
-        statistics = ReturnStatistics(*counters.returns)
-        statistics.add([episode.episode_return for episode in episodes])
-        counters.returns = list(astuple(statistics))
-        config = replace(config, reward_scale=config.reward_scale * statistics.scale)
-    if config.entropy_target is not None and counters.entropy_coef is not None:
-        config = replace(config, entropy_coef=counters.entropy_coef)
-    return config
-
-
-def update_adaptive_settings(
-    config: TrainConfig, counters: Counters, metrics: Mapping[str, float | None]
-) -> Metrics:
-    """Return metrics of the adaptive settings.
-
-    Store the next update's entropy coefficient in the counters, where the policy was moved in this
-    one.
-    """
-    figures: Metrics = {}
-    if config.normalize_rewards:
-        figures["charts/reward_scale"] = config.reward_scale
-    if config.entropy_target is not None:
-        figures["charts/entropy_coef"] = config.entropy_coef
-        entropy = metrics.get("losses/entropy")
-        if entropy is not None and not metrics.get("update/policy_skipped"):
-            counters.entropy_coef = next_entropy_coef(config.entropy_coef, entropy, config)
-    return figures

@@ -29,7 +29,6 @@ def check_start(config: TrainConfig, run_config: RunConfig) -> None:
         ("chat_template", run_config.chat_template),
         ("prompt_path", run_config.prompt_path),
         ("tool_config_path", run_config.tool_config_path),
-        ("replay_arrivals", config.replay_arrivals),
     ):
         if path is not None and not Path(path).is_file():
             raise SettingError(f"--{flag} {path}: cannot be read (there is no such file)")

@@ -28,7 +28,7 @@ from fctncalling.algorithms.reward_shaping import learnable_episodes
 from fctncalling.algorithms.rollout.roles import add_joint_rows, role_trajectories
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.algorithms.run.checkpoint import load_state, save_checkpoint
-from fctncalling.algorithms.run.episode_metrics import CutActionMonitor, episode_metrics
+from fctncalling.algorithms.run.episode_metrics import episode_metrics
 from fctncalling.algorithms.run.evaluation import Evaluation
 from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.algorithms.run.logs import RunLog
@@ -36,7 +36,7 @@ from fctncalling.algorithms.run.update_log import UpdateLog
 from fctncalling.algorithms.supervised import SupervisedLearner
 from fctncalling.algorithms.supervised.critic_fit import CriticSamples, critic_samples, fit_critic
 from fctncalling.evaluation.pass_at_k import evaluation_uncertainty
-from fctncalling.training.counters import Counters, adapted_config, update_adaptive_settings
+from fctncalling.training.counters import Counters
 from fctncalling.training.resume import misfit, restored_learner
 from fctncalling.training.rollouts.rollout_backends import (
     OnEpisode,
@@ -86,7 +86,6 @@ class TrainingRun:
         self.sampler = sampler
         self._planner = RoundPlanner(config, sampler)
         self.held_out_ids = held_out_ids
-        self._cut_actions = CutActionMonitor(config)
         intervals = (log_episodes_interval, log_tokens_interval)
         self.update_log = UpdateLog(log, config, template, *intervals)
         self.processes = processes
@@ -138,9 +137,7 @@ class TrainingRun:
         """Fit the critic to --critic_warmup_episodes of the start policy, each of another task."""
         cpu = time.process_time()
         result = self._play(self._planner.warm_up_round(), on_episode)
-        usable = self._learnable(result.episodes)
-        config = adapted_config(self.config, self.counters, usable)
-        figures = self._fit_critic([self._critic_samples(usable, config)], config)
+        figures = self._fit_critic([self._critic_samples(self._learnable(result.episodes))])
         self.counters.critic_episodes = len(result.episodes)
         self._count([result], cpu)
         self.log.metrics(0, {**figures})
@@ -151,8 +148,9 @@ class TrainingRun:
         self.counters.env_steps += sum(episode.num_steps for episode in episodes)
         self.counters.episodes += len(episodes)
         self.counters.invalid_episodes += sum(episode.invalid for episode in episodes)
-        self.counters.sampled_tokens += int(sum(each.sampled_tokens for each in results))
-        self.counters.train_cpu_seconds += sum(each.cpu_seconds for each in results)
+        every = RolloutResult.summed(results)
+        self.counters.sampled_tokens += int(every.sampled_tokens)
+        self.counters.train_cpu_seconds += every.cpu_seconds
         self.counters.train_cpu_seconds += self.processes.sum(time.process_time() - cpu)
 
     def _learnable(self, episodes: Sequence[EpisodeRecord]) -> list[EpisodeRecord]:
@@ -163,15 +161,13 @@ class TrainingRun:
         add_joint_rows(usable, self.config, self.template)
         return role_trajectories(usable, self.config.frozen)
 
-    def _critic_samples(
-        self, episodes: Sequence[EpisodeRecord], config: TrainConfig
-    ) -> CriticSamples:
-        return critic_samples(self.policy, episodes, config, self.processes)
+    def _critic_samples(self, episodes: Sequence[EpisodeRecord]) -> CriticSamples:
+        return critic_samples(self.policy, episodes, self.config, self.processes)
 
-    def _fit_critic(self, samples: Sequence[CriticSamples], config: TrainConfig) -> Metrics:
+    def _fit_critic(self, samples: Sequence[CriticSamples]) -> Metrics:
         words = (self.config.seed, self.counters.updates, 3)
         generator = torch.Generator().manual_seed(derive_seed(*words))
-        return fit_critic(self.policy.value_head, samples, config, generator)
+        return fit_critic(self.policy.value_head, samples, self.config, generator)
 
     def learn(self, episodes: Sequence[EpisodeRecord]) -> dict[str, float | None]:
         """Improve the policy on the episodes, log the update and return its metrics."""
@@ -181,15 +177,14 @@ class TrainingRun:
         if self._planner.group_size > 1:
             share = len(groups_with_signal(usable, self.config)) / max(1, len(usable))
             metrics["env/informative_share"] = share
-        config = adapted_config(self.config, self.counters, usable)
         if self._planner.max_rounds > 1:
             usable = groups_with_signal(usable, self.config)
         rates = learning_rates(self.config, self.counters.updates)
         trace = self.update_log.trace(self.counters.updates + 1)
-        metrics |= self._update(usable, config, rates, trace) if usable else {}
+        metrics |= self._update(usable, rates, trace) if usable else {}
         if self.config.critic_window_updates and collected:
-            self._window.append(self._critic_samples(collected, config))
-            metrics |= self._fit_critic(self._window, config)
+            self._window.append(self._critic_samples(collected))
+            metrics |= self._fit_critic(self._window)
         metrics |= self._notices.stage(self.counters.updates)
         metrics.setdefault("update/policy_skipped", 1.0)
         skipped = bool(metrics["update/policy_skipped"])
@@ -212,30 +207,23 @@ class TrainingRun:
             timings={**self._timings, **timings},
             trace=trace,
         )
-        self._cut_actions.check(episodes)
         return metrics
 
     def _update(
         self,
         usable: Sequence[EpisodeRecord],
-        config: TrainConfig,
         rates: tuple[float, float],
         trace: TokenDiagnostics | None,
-    ) -> dict[str, float | None]:
-        """Take the gradient steps of one update, at learning rates (policy, critic).
-
-        With the settings that the run has come to.
-        """
+    ) -> Metrics:
+        """Take the gradient steps of one update, at learning rates (policy, critic)."""
         set_learning_rates(self.optimisers, rates)
-        generator = torch.Generator().manual_seed(
-            derive_seed(self.config.seed, self.counters.updates, 2)
-        )
+        config = self.config
+        words = (config.seed, self.counters.updates, 2)
+        generator = torch.Generator().manual_seed(derive_seed(*words))
         if config.critic_window_updates:
             config = replace(config, value_coef=0.0)
         learner = (self.policy, self.optimisers)
-        figures = update(*learner, usable, config, generator, self.processes, trace)
-        metrics: dict[str, float | None] = {**figures}
-        return metrics | update_adaptive_settings(config, self.counters, metrics)
+        return update(*learner, usable, config, generator, self.processes, trace)
 
     def evaluate(self) -> dict[str, Any]:
         """Play the held-out tasks greedily and sampled, log and return the success rates."""
@@ -361,7 +349,7 @@ class RunNotices:
         """Warn of an update without a learning signal: the first in a row, then every tenth."""
         self._skipped = self._skipped + 1 if skipped else 0
         if self._skipped % REPEATED == 1 and self._shown:
-            logger.warning("update %d: %s", update + 1, no_signal_warning(episodes, self._config))
+            logger.warning("update %d: %s", update + 1, no_signal_warning(episodes))
 
     def stage(self, update: int) -> Metrics:
         """Return the curriculum's stage (from 1) as a metric; log the start of a new one."""

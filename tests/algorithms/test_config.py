@@ -191,7 +191,6 @@ def test_presets_fill_in_what_the_command_line_leaves_open(name: str) -> None:
             "--gamma_token: no effect without --algorithm_name TPPO",
         ),
         ("--algorithm_name GRPO --critic full", "--critic: no effect without a critic"),
-        ("--loss_token_divisor 9", "--loss_token_divisor: no effect without --loss_aggregation"),
         ("--kl_mode k2", "--kl_mode: no effect without --kl_coef above 0"),
         ("--lora_alpha 3", "--lora_alpha: no effect without --lora_r"),
         ("--overlong_penalty 1", "--overlong_penalty: no effect without --overlong penalty"),

@@ -8,27 +8,20 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tiny_models import tiny_model, tiny_tokenizer
-from waiting_envs import Gate, TwoStepEnv, faulty_env
+from waiting_envs import Gate, TwoStepEnv
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine, ScriptedEngine
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.algorithms.rollout import async_pool, env_pool
-from fctncalling.algorithms.rollout.arrival_log import ArrivalLog, ArrivalLogError, ArrivalOrder
-from fctncalling.algorithms.rollout.async_pool import ThreadEnvPool
+from fctncalling.algorithms.rollout import env_pool, thread_pool
 from fctncalling.algorithms.rollout.collect import collect
 from fctncalling.algorithms.rollout.env_pool import EnvPool
-from fctncalling.algorithms.rollout.process_pool import (
-    ProcessEnvPool,
-    make_env_pool,
-    num_parallel_episodes,
-)
+from fctncalling.algorithms.rollout.thread_pool import ThreadEnvPool, num_parallel_episodes
 
 TASKS = [f"t{i}" for i in range(12)]
 TEMPLATE = ChatTemplate(tiny_tokenizer())
@@ -72,8 +65,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     stopped = Clock()
-    monkeypatch.setattr(async_pool, "time", stopped)
-    monkeypatch.setattr(async_pool, "_LONGEST_WAIT_S", 0.05)  # after which the clock is read again
+    monkeypatch.setattr(thread_pool, "time", stopped)
+    monkeypatch.setattr(thread_pool, "_LONGEST_WAIT_S", 0.05)  # after which the clock is read again
     return stopped
 
 
@@ -123,30 +116,6 @@ def test_environments_declared_quick_are_always_waited_for() -> None:
     assert threads(TwoStepEnv, 2).patience_s < 1
 
 
-def test_what_is_played_with_slow_tools_is_played_again_from_seed_and_arrivals(
-    tmp_path: Path,
-) -> None:
-    slow = Gate(5)
-    envs = threads(lambda: TwoStepEnv({"t0": slow, "t4": slow}), 4, in_order=False)
-    order = ArrivalOrder(envs)
-    first = played(envs, arrivals=order, on_episode=slow.count)
-    ArrivalLog(tmp_path / "arrivals.jsonl", replayed=False).append("3", order.arrivals)
-
-    recorded = ArrivalLog(tmp_path / "arrivals.jsonl", replayed=True).recorded("3")
-    assert recorded == order.arrivals
-    older = tmp_path / "older.jsonl"  # as logs of older versions name their key
-    older.write_text((tmp_path / "arrivals.jsonl").read_text().replace('"arrivals"', '"meetings"'))
-    assert ArrivalLog(older, replayed=True).recorded("3") == recorded
-    envs = threads(TwoStepEnv, 4)  # nobody is slow
-    assert rows(played(envs, arrivals=ArrivalOrder(envs, recorded))) == rows(first)
-
-
-def test_an_arrival_order_of_other_episodes_is_refused() -> None:
-    envs = threads(TwoStepEnv, 4)
-    with pytest.raises(ArrivalLogError, match="ends after 0 fetches"):
-        played(envs, arrivals=ArrivalOrder(envs, []))
-
-
 def test_a_tool_that_hangs_costs_its_episode_and_no_other(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -187,31 +156,6 @@ def test_an_environment_that_raises_in_its_thread_costs_its_episode(
     assert "task t5: the environment raised OSError: the disk is gone" in caplog.text
 
 
-def test_a_worker_process_that_is_killed_costs_what_it_played_and_is_started_again(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    envs = ProcessEnvPool(faulty_env, 3, 2)  # slots 0 and 2 share a process
-    before = envs.process_ids
-    records = scripted(envs)
-    after = envs.process_ids
-    envs.close()
-    invalid = {record.task_id for record in records if record.invalid}
-    assert {"t1", "t3"} <= invalid
-    assert len(invalid) <= 3  # at most one neighbour of t3
-    assert all(record.success for record in records if not record.invalid)
-    assert sum(one != other for one, other in zip(before, after, strict=True)) == 1
-    assert "ended with exit code -9" in caplog.text
-    assert "OSError: the disk is gone" in caplog.text
-
-
-def test_what_cannot_be_made_in_another_process_is_told_by_the_flag() -> None:
-    gate = Gate(1)  # holds a lock
-    with pytest.raises(
-        SettingError, match=r"--env_processes: got 1.*cannot be made in another process"
-    ):
-        make_env_pool(TrainConfig(env_processes=1), lambda: TwoStepEnv({"t1": gate}))
-
-
 def test_an_interrupt_in_an_environments_thread_ends_the_rollout_and_leaves_nothing_behind() -> (
     None
 ):
@@ -219,7 +163,7 @@ def test_an_interrupt_in_an_environments_thread_ends_the_rollout_and_leaves_noth
     with pytest.raises(KeyboardInterrupt):
         played(envs)
     envs = threads(TwoStepEnv, 4)
-    envs.send(1, async_pool.EnvRequest("t9", 0), 60.0)  # of a rollout that was given up
+    envs.send(1, thread_pool.EnvRequest("t9", 0), 60.0)  # of a rollout that was given up
     assert rows(played(envs)) == rows(played([TwoStepEnv() for _ in range(4)]))
 
 

@@ -232,17 +232,9 @@ def test_without_whitening_too_the_policy_stands_still_where_nothing_differs() -
 
 
 def test_the_warning_says_what_happened_and_what_to_try() -> None:
-    nothing, everything = outcomes([0.0], [0.0]), outcomes([1.0], [1.0])
-    assert "no episode of this update earned anything (0 of 2)" in no_signal_warning(
-        nothing, settings()
-    )
-    assert "--max_new_tokens" not in no_signal_warning(nothing, settings())
-    for record in nothing:
+    records = outcomes([0.0], [0.0])
+    assert "(0 to 0), 0% of the actions were cut" in no_signal_warning(records)
+    for record in records:
         record.num_steps = record.num_actions_truncated = 1
-    assert "--max_new_tokens (100 % of the actions" in no_signal_warning(nothing, settings())
-    assert "--reward progress" in no_signal_warning(nothing, settings())
-    for env_name in ("MyEnv-v0", "calculator"):  # which have neither categories nor --reward
-        warning = no_signal_warning(nothing, settings(env_name=env_name))
-        assert not any(flag in warning for flag in ("--reward", "--mixture", "--curriculum"))
-    assert "earned the same (1 to 1)" in no_signal_warning(everything, settings())
-    assert "of each group" in no_signal_warning(everything, grpo())
+    assert "100% of the actions were cut by --max_new_tokens" in no_signal_warning(records)
+    assert "no valid episode" in no_signal_warning([])

@@ -15,7 +15,6 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.fsdp import full_state_dict, load_full_state_dict
 from fctncalling.algorithms.learning_rate import (
     learning_rates,
-    next_entropy_coef,
     set_learning_rates,
 )
 from fctncalling.algorithms.ppo import make_optimisers, update
@@ -108,11 +107,3 @@ def test_rates_are_set_where_there_is_an_optimiser() -> None:
     optimisers = make_optimisers(tiny_policy(), settings())
     set_learning_rates((None, optimisers.critic), (0.5, 0.125))
     assert [group["lr"] for group in optimisers.critic.param_groups] == [0.125]
-
-
-def test_the_entropys_weight_steps_towards_the_target_and_never_below_zero() -> None:
-    config = settings(entropy_target=0.5, entropy_coef_step=0.002)
-    assert next_entropy_coef(0.003, 0.4, config) == pytest.approx(0.005)
-    assert next_entropy_coef(0.003, 0.6, config) == pytest.approx(0.001)
-    assert next_entropy_coef(0.001, 0.6, config) == 0.0
-    assert next_entropy_coef(0.003, 0.6, settings()) == 0.003

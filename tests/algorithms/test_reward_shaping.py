@@ -5,7 +5,6 @@ numbers.
 from __future__ import annotations
 
 import dataclasses
-import statistics
 
 import pytest
 import torch
@@ -14,7 +13,6 @@ from token_worlds import episode, gradient, settings, some_episodes, targets_of,
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.algorithms.reward_shaping import (
-    ReturnStatistics,
     learnable_episodes,
     overlong_penalty,
     shape_rewards,
@@ -86,12 +84,3 @@ def test_an_update_takes_episodes_that_were_cut_whole_beside_others() -> None:
     assert metrics["losses/optimiser_steps"] == 1  # the minibatches of cut episodes take none
     assert learnable_episodes(episodes[1:], config) == []
     assert learnable_episodes(episodes[1:], settings()) == episodes[1:]
-
-
-def test_running_statistics_are_those_of_all_returns() -> None:
-    returns = [0.0, 3.0, 1.0, 7.0, 2.0]
-    running = ReturnStatistics()
-    assert running.scale == 1.0
-    running.add(returns[:2])
-    running.add(returns[2:])
-    assert running.scale == pytest.approx(1 / statistics.pstdev(returns))

@@ -157,27 +157,6 @@ def test_steps_follow_the_learning_rate_schedule_and_its_end_moves_nothing() -> 
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
 
 
-@pytest.mark.parametrize(("target", "step"), [(100.0, 0.01), (1e-6, -0.01)])
-def test_the_entropy_bonus_follows_its_target(target: float, step: float) -> None:
-    changes = {"entropy_coef": 0.05, "entropy_target": target, "entropy_coef_step": 0.01}
-    trainer = TextTrainer(config(**changes), tiny_model())
-    found = [
-        trainer.step([QUERY] * 2, [RESPONSE] * 2, [1.0, 0.0], [MASK] * 2)["charts/entropy_coef"]
-        for _ in range(3)
-    ]
-    assert found == pytest.approx([0.05, 0.05 + step, 0.05 + 2 * step])
-
-
-def test_the_entropy_bonus_stands_still_while_the_critic_learns_alone() -> None:
-    changes = {"entropy_coef": 0.05, "entropy_target": 100.0, "entropy_coef_step": 0.01}
-    trainer = TextTrainer(config(**changes, critic_warmup_episodes=4), tiny_model())
-    found = [
-        trainer.step([QUERY] * 2, [RESPONSE] * 2, [1.0, 0.0], [MASK] * 2).get("charts/entropy_coef")
-        for _ in range(4)
-    ]
-    assert found == [None, None, 0.05, pytest.approx(0.06)]
-
-
 def test_a_critic_that_warms_up_learns_alone() -> None:
     trainer = TextTrainer(config(critic_warmup_episodes=1, critic_detach=True), tiny_model())
     weights = [

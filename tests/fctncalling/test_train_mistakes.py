@@ -113,6 +113,7 @@ def checkpoint(tmp_path: Path) -> Path:
     ("flags", "words"),
     [
         (["--lern_rate=1"], "unrecognized arguments: --lern_rate=1"),
+        (["--env_processes", "8"], "the flag went with version 0.3: torchrun and --num_rollout_w"),
         (
             ["--experiment_nam=x", "--eval_episode=-1"],
             '--eval_episodes: got "-1", expected a whole number in [1',

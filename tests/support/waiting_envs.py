@@ -5,7 +5,6 @@ here.
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from typing import Any
 
@@ -38,8 +37,6 @@ class TwoStepEnv(gymnasium.Env[str, str]):
             raise OSError("the disk is gone")
         if fault == "interrupt":
             raise KeyboardInterrupt
-        if fault == "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
         if callable(fault):
             fault()
         ended = self.count == 2
@@ -68,8 +65,3 @@ class Gate:
 
     def __call__(self) -> None:
         assert self._open.wait(120), "nobody else went on meanwhile"
-
-
-def faulty_env() -> TwoStepEnv:
-    """Return an environment that raises at task t1 and kills its process at t3."""
-    return TwoStepEnv({"t1": "raise", "t3": "kill"})

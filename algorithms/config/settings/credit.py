@@ -64,11 +64,6 @@ class CreditSettings:
         "What every reward is multiplied by before learning sees it; logs keep the raw ones.",
         interval="(0, inf)",
     )
-    normalize_rewards: bool = field(
-        False,
-        "Whether rewards are divided by the deviation of all episodes' returns so far (not "
-        "shifted), those that --dynamic_sampling leaves out included.",
-    )
     overlong: str = field(
         "keep",
         "What becomes of actions that --max_new_tokens cut: keep (learned from like others), "

@@ -84,14 +84,6 @@ class DataAndModelSettings:
         "Read the tokens that all demonstrations of a pass begin with (their tools) without a "
         "gradient, which takes less time: Llama and Qwen on a CPU.",
     )
-    sft_warmup_share: float = field(
-        0.05,
-        "Share of the supervised steps over which the learning rate rises; half a cosine follows.",
-        interval="[0, 1]",
-    )
-    sft_final_lr_share: float = field(
-        0.05, "Share of --sft_lr that the cosine ends at.", interval="[0, 1]"
-    )
     sft_save_interval: int = field(
         25,
         "Supervised steps between two checkpoints; 0: only at the stage's end.",

@@ -34,16 +34,6 @@ class LossSettings:
         interval="(0, inf)",
     )
     entropy_coef: float = field(0.002, "Weight of the entropy bonus, per nat.", interval="[0, inf)")
-    entropy_target: float | None = field(
-        None,
-        "Entropy, in nats a token, that the bonus holds the policy to: after each update "
-        "--entropy_coef goes up by --entropy_coef_step where entropy is below it, else down, "
-        "never below 0. none: --entropy_coef stays.",
-        interval="(0, inf)",
-    )
-    entropy_coef_step: float = field(
-        0.001, "What --entropy_target changes --entropy_coef by, an update.", interval="(0, inf)"
-    )
     target_kl: float | None = field(
         0.05,
         "KL from the collecting policy, in nats a token, at which an update stops early; "
@@ -53,15 +43,9 @@ class LossSettings:
     loss_aggregation: str = field(
         "token_mean",
         "What the loss is a mean over: tokens, actions (of their token means) or rows of "
-        "tokens alike; token_sum: rows (of their token sums, over --loss_token_divisor), as "
+        "tokens alike; token_sum: rows (of their token sums, over --max_episode_tokens), as "
         "in Dr. GRPO. Each weighs the same in all minibatches of an update.",
         choices=("token_mean", "action_mean", "row_mean", "token_sum"),
-    )
-    loss_token_divisor: int | None = field(
-        None,
-        "token_sum: the constant that a row's sum is divided by, in tokens; none: "
-        "--max_episode_tokens, the longest that a row can be.",
-        interval="[1, inf)",
     )
     kl_coef: float = field(
         0.0,

@@ -40,18 +40,11 @@ class RolloutSettings:
     max_steps_per_turn: int = field(
         20, "Steps after which a turn fails its task, as BFCL counts.", interval="[1, inf)"
     )
-    env_processes: int = field(
-        0,
-        "Processes that environments work in, beside this one; 0: each works in a thread of "
-        "this one.",
-        interval="[0, inf)",
-    )
     wait_for_tools: str = field(
         "auto",
         "Whether generation waits for all environments' answers, so that a seed reproduces a "
-        "run, or goes on without the slow ones, so that reproducing it takes "
-        "--replay_arrivals too; auto: waits until an environment is slow that is not declared "
-        "quick.",
+        "run, or goes on without the slow ones; auto: waits until an environment is slow that is "
+        "not declared quick.",
         choices=("auto", "always", "never"),
     )
     tool_deadline_s: float | None = field(
@@ -59,12 +52,6 @@ class RolloutSettings:
         "Seconds that its environment may work on one episode; then that is dropped as "
         "invalid, and the environment replaced. none: any time.",
         interval="(0, inf)",
-    )
-    replay_arrivals: str | None = field(
-        None,
-        "A run's arrivals.jsonl: slow tools' answers join at the same moments as in that run. "
-        "none: they join when they come.",
-        metavar="FILE",
     )
     max_cache_tokens: int | None = field(
         None,
@@ -95,11 +82,5 @@ class RolloutSettings:
         0,
         "Updates by which the weights that play are behind those that learn; 1: workers play for "
         "the next update while this one is learned, 2: for the two after it, and so on.",
-        interval="[0, inf)",
-    )
-    cut_patience: int = field(
-        5,
-        "Updates in a row in which every action was cut, or had no room, and no episode "
-        "earned more than another, after which the run is saved and ends; 0: never.",
         interval="[0, inf)",
     )

@@ -14,16 +14,20 @@ from typing import Any, NoReturn
 class OneLineParser(argparse.ArgumentParser):
     """ArgumentParser with one-line errors that point to --help.
 
-    `names_elsewhere`: flag name of other programs, without dashes -> the flag here.
+    `names_elsewhere`: flag name of other programs, without dashes -> the flag here. `former_flags`:
+    flag that went, without dashes -> what is there now.
     """
 
     names_elsewhere: Mapping[str, str] = MappingProxyType({})
+    former_flags: Mapping[str, str] = MappingProxyType({})
 
     def error(self, message: str) -> NoReturn:
         """Print the mistake and exit with 2."""
         unknown, _, words = message.partition("unrecognized arguments: ")
-        near = "" if unknown or not words else self._nearest(words.split()[0].partition("=")[0])
-        near = near or _nearest_choice(message)
+        word = "" if unknown or not words else words.split()[0].partition("=")[0]
+        if successor := self.former_flags.get(word.removeprefix("--")):
+            message += f": the flag went with version 0.3: {successor}"
+        near = (word and self._nearest(word)) or _nearest_choice(message)
         hint = f"; is {near} meant?" if near else ""
         every = "--help-all" if "--help-all" in self._option_string_actions else "--help"
         print(f"error: {message}{hint} ({every} lists every flag)", file=sys.stderr)

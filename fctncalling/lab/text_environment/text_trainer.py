@@ -14,7 +14,7 @@ from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.learning_rate import learning_rates, set_learning_rates
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
-from fctncalling.training.counters import Counters, adapted_config, update_adaptive_settings
+from fctncalling.training.counters import Counters
 
 Ids = Tensor | Sequence[int]
 
@@ -25,9 +25,9 @@ class TextTrainer:
     `config`: any TrainConfig; `algorithm_name` is TPPO where it says nothing else. `model`: an
     ActorCritic, or a causal language model, which gets a value head and learns in place.
     `ref_model`: what `kl_coef` holds the policy to. Each `step` is an update: it counts for the
-    learning rates' warm-up and schedule, which ends after `num_updates` steps, for
-    `entropy_target` and `normalize_rewards`. Until `critic_warmup_episodes` have come the critic
-    learns alone, and no step counts; `critic_window_updates` has no effect.
+    learning rates' warm-up and schedule, which ends after `num_updates` steps. Until
+    `critic_warmup_episodes` have come the critic learns alone, and no step counts;
+    `critic_window_updates` has no effect.
     """
 
     def __init__(
@@ -101,14 +101,11 @@ class TextTrainer:
         alone = self.counters.critic_episodes < self.config.critic_warmup_episodes
         self.counters.critic_episodes += len(episodes)
         optimisers = self.optimisers._replace(policy=None) if alone else self.optimisers
-        usable = [episode for episode in episodes if not episode.invalid]
-        config = adapted_config(self.config, self.counters, usable)
-        metrics = update(self.policy, optimisers, episodes, config, self._generator)
+        metrics = update(self.policy, optimisers, episodes, self.config, self._generator)
         if alone:
             return {"charts/learning_rate": 0.0, **metrics}
-        followed = update_adaptive_settings(config, self.counters, metrics)
         self.counters.updates += 1
-        return {"charts/learning_rate": rates[0], **metrics, **followed}
+        return {"charts/learning_rate": rates[0], **metrics}
 
     def _with_critic(self, model: Any) -> ActorCritic:
         if not isinstance(model, torch.nn.Module):

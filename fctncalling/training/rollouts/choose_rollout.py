@@ -45,11 +45,6 @@ def check_rollout(config: TrainConfig, run_config: RunConfig) -> None:
                 "--num_rollout_workers: expected 0 with --rollout_engine vllm, whose server plays "
                 "along"
             )
-    if config.replay_arrivals is not None and run_config.num_rollout_workers:
-        raise SettingError(
-            "--replay_arrivals: workers keep arrival orders of their own; it needs "
-            "--num_rollout_workers 0"
-        )
     if config.max_staleness and config.dynamic_sampling > 1:
         raise SettingError(
             f"--dynamic_sampling: got {config.dynamic_sampling}, expected 1 with --max_staleness "

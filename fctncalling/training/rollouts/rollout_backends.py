@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from fctncalling.algorithms.config import SettingError, TrainConfig
+from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine
@@ -18,12 +17,10 @@ from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.policy.precision import pass_autocast
 from fctncalling.algorithms.policy.weight_sync import Weights
-from fctncalling.algorithms.rollout.arrival_log import ArrivalLog, ArrivalOrder
 from fctncalling.algorithms.rollout.collect import collect
-from fctncalling.algorithms.rollout.process_pool import deadline_s, make_env_pool
 from fctncalling.algorithms.rollout.running_episode import TextEnv
+from fctncalling.algorithms.rollout.thread_pool import deadline_s, make_env_pool
 from fctncalling.algorithms.run.interruption import Interruption
-from fctncalling.algorithms.run.logs import results_folder
 
 OnEpisode = Callable[[EpisodeRecord], None]
 
@@ -154,7 +151,6 @@ class LocalRollout:
         self.processes = processes
         self.make_engine = make_engine or self._local_engine
         self.envs = make_env_pool(config, make_env, processes.count)
-        self._arrival_logs = arrival_log(config, processes.rank)
 
     def play(
         self,
@@ -215,8 +211,7 @@ class LocalRollout:
     ) -> list[EpisodeRecord]:
         if self.source is not None:
             return self.source.collect(engine, rollout_round, numbers, on_episode)
-        order = ArrivalOrder(self.envs, self._arrival_logs.recorded(_round_key(rollout_round)))
-        episodes = collect(
+        return collect(
             self.envs,
             engine,
             self.template,
@@ -227,10 +222,7 @@ class LocalRollout:
             group_size=rollout_round.group_size,
             on_episode=on_episode,
             deadline_s=deadline_s(self.config),
-            arrivals=order,
         )
-        self._arrival_logs.append(_round_key(rollout_round), order.arrivals)
-        return episodes
 
     def _local_engine(self, policy: ActorCritic, rollout_round: RolloutRound) -> Engine:
         adapters = policy.adapters
@@ -255,26 +247,6 @@ class LocalRollout:
         return RoleEngine(
             {it: RoleSampler(engine(), partial(adapters.use, adapters.actor(it))) for it in roles}
         )
-
-
-def arrival_log(config: TrainConfig, rank: int) -> ArrivalLog:
-    """Return the log of arrivals of slow tools' responses.
-
-    SettingError if --replay_arrivals cannot be read.
-    """
-    name = f"arrivals_{rank}.jsonl" if rank else "arrivals.jsonl"
-    try:
-        return ArrivalLog(
-            Path(config.replay_arrivals or results_folder(config) / name),
-            replayed=config.replay_arrivals is not None,
-        )
-    except (OSError, ValueError) as error:
-        raise SettingError(f"--replay_arrivals: {error}") from error
-
-
-def _round_key(rollout_round: RolloutRound) -> str:
-    """Return the key of a round in the arrival log, unique in a run."""
-    return f"{rollout_round.version}/{rollout_round.temperature:g}/{rollout_round.seed}"
 
 
 def dealt_out(parts: Sequence[Sequence[EpisodeRecord]], number: int) -> list[EpisodeRecord]:

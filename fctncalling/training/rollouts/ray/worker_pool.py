@@ -212,7 +212,6 @@ class RolloutWorker:
             make_env = make_task_setup(self.config, run_config).make_env
             self.policy, template = load_policy(self.config, run_config, None, device)
         self._version: int | None = None
-        # What it notes of slow tools' answers has a file of its own.
         process_group = ProcessGroup(rank=number + 1, device=device)
         self._rollout = LocalRollout(self.config, self.policy, template, make_env, process_group)
 

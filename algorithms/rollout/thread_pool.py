@@ -1,4 +1,4 @@
-"""Asynchronous environment pool: pending requests, deadlines, response order."""
+"""Environment pool of threads: pending requests, deadlines, order of responses."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import math
 import queue
 import threading
 import time
-from abc import abstractmethod
 from typing import NamedTuple
 
+from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.rollout.env_pool import (
     EnvPool,
     EnvRequest,
@@ -35,109 +35,11 @@ _LONGEST_WAIT_S = 3600.0  # of one queue.get
 
 
 class _PendingRequest(NamedTuple):
-    """Pending request."""
+    """A request and when it counts as failed."""
 
     ticket: int
     until: float  # time.monotonic() at which it counts as failed
     within_s: float
-
-
-class AsyncEnvPool(EnvPool):
-    """Asynchronous environment pool: workers put their responses into one inbox.
-
-    Responses come in slot order until the others have waited for a slow environment for
-    `patience_s`; from then on they come as they arrive.
-    """
-
-    patience_s = math.inf
-
-    def __init__(self, num_slots: int) -> None:
-        self._num_slots = num_slots
-        self._ticket = 0
-        self._pending: dict[int, _PendingRequest] = {}
-        self._inbox: Inbox = queue.SimpleQueue()
-
-    def __len__(self) -> int:
-        """Return the number of slots."""
-        return self._num_slots
-
-    @property
-    def num_arrived(self) -> int:
-        """Approximate number of responses to fetch."""
-        return self._inbox.qsize()
-
-    def start(self) -> None:
-        """Drop all pending requests; their late responses are ignored."""
-        self._pending.clear()
-
-    def send(self, slot: int, request: EnvRequest, within_s: float) -> None:
-        """Send a request to a slot."""
-        self._ticket += 1
-        self._pending[slot] = _PendingRequest(self._ticket, time.monotonic() + within_s, within_s)
-        self._dispatch(slot, self._ticket, request)
-
-    @timed("wait")
-    def recv(self, *, wait: bool) -> list[EnvResponse]:
-        """Return responses and failures, sorted by slot."""
-        found: list[EnvResponse] = []
-        patience_s = self.patience_s
-        self._flush()
-        while True:
-            while not self._inbox.empty():
-                self._take(found, 0.0)
-            self._fail_overdue(found)
-            if not self._pending or not (self.in_order or (wait and not found)):
-                return sorted(found, key=lambda answer: answer.slot)
-            left_s = min(out.until for out in self._pending.values()) - time.monotonic()
-            piece_s = _TICK_S if self.in_order and patience_s < math.inf else _LONGEST_WAIT_S
-            if not self._take(found, min(max(0.0, left_s), piece_s)) and self.in_order:
-                patience_s -= piece_s
-                if patience_s <= 0:
-                    self._stop_waiting()
-
-    @abstractmethod
-    def _dispatch(self, slot: int, ticket: int, request: EnvRequest) -> None:
-        """Pass a request to the slot's worker."""
-
-    def _flush(self) -> None:
-        """Send batched requests, if the pool batches them."""
-
-    def _abandon(self, slot: int) -> None:
-        """Handle an environment past its deadline, for example by killing its process."""
-
-    def _stop_waiting(self) -> None:
-        """Stop waiting for slow environments: responses are no longer in slot order."""
-        self.in_order = False
-        logger.info(
-            "environment %d keeps the others waiting: from now on they go on without the slow "
-            "ones; arrivals.jsonl "
-            "tells when each answer joined (--wait_for_tools always keeps their order)",
-            min(self._pending),
-        )
-
-    def _take(self, found: list[EnvResponse], timeout_s: float) -> bool:
-        """Take one response from the inbox; return whether one came in time."""
-        try:
-            ticket, answer = self._inbox.get(timeout=timeout_s)
-        except queue.Empty:
-            return False
-        out = self._pending.get(answer.slot)
-        if out is not None and out.ticket == ticket:
-            del self._pending[answer.slot]
-            found.append(answer)
-        return True
-
-    def _fail_overdue(self, found: list[EnvResponse]) -> None:
-        """Fail requests past their deadline."""
-        now = time.monotonic()
-        for slot, out in [(slot, out) for slot, out in self._pending.items() if now >= out.until]:
-            del self._pending[slot]
-            self._abandon(slot)
-            late = NoResponseError(
-                f"no answer in the {out.within_s:.3g} s that its episode had left of "
-                "--tool_deadline_s"
-            )
-            found.append(EnvResponse(slot, (), late, out.within_s))
 
 
 CLOSING_S = 5.0  # to wait for environments to close
@@ -177,15 +79,58 @@ class EnvThread:
         close_quietly(self._env)
 
 
-class ThreadEnvPool(AsyncEnvPool):
-    """Environment pool with one thread per environment."""
+class ThreadEnvPool(EnvPool):
+    """Environment pool with a thread for each environment; responses go into one inbox.
+
+    They come in slot order until the others have waited for a slow environment for `patience_s`;
+    from then on they come as they arrive.
+    """
 
     def __init__(self, make_env: MakeEnv, num_slots: int) -> None:
-        super().__init__(num_slots)
         self._make_env = make_env
+        self._ticket = 0
+        self._pending: dict[int, _PendingRequest] = {}
+        self._inbox: Inbox = queue.SimpleQueue()
         envs = [make_env() for _ in range(num_slots)]
         self.patience_s = math.inf if have_in_process_tools(envs) else PATIENCE_S
         self._threads = [EnvThread(slot, env, self._inbox) for slot, env in enumerate(envs)]
+
+    def __len__(self) -> int:
+        """Return the number of slots."""
+        return len(self._threads)
+
+    @property
+    def num_arrived(self) -> int:
+        """Approximate number of responses to fetch."""
+        return self._inbox.qsize()
+
+    def start(self) -> None:
+        """Drop all pending requests; their late responses are ignored."""
+        self._pending.clear()
+
+    def send(self, slot: int, request: EnvRequest, within_s: float) -> None:
+        """Send a request to a slot."""
+        self._ticket += 1
+        self._pending[slot] = _PendingRequest(self._ticket, time.monotonic() + within_s, within_s)
+        self._threads[slot].send(self._ticket, request)
+
+    @timed("wait")
+    def recv(self, *, wait: bool) -> list[EnvResponse]:
+        """Return responses and failures, sorted by slot."""
+        found: list[EnvResponse] = []
+        patience_s = self.patience_s
+        while True:
+            while not self._inbox.empty():
+                self._take(found, 0.0)
+            self._fail_overdue(found)
+            if not self._pending or not (self.in_order or (wait and not found)):
+                return sorted(found, key=lambda answer: answer.slot)
+            left_s = min(out.until for out in self._pending.values()) - time.monotonic()
+            piece_s = _TICK_S if self.in_order and patience_s < math.inf else _LONGEST_WAIT_S
+            if not self._take(found, min(max(0.0, left_s), piece_s)) and self.in_order:
+                patience_s -= piece_s
+                if patience_s <= 0:
+                    self._stop_waiting()
 
     def replace(self, slot: int) -> None:
         """Replace a failed environment by a new one; a hanging thread is abandoned."""
@@ -199,5 +144,59 @@ class ThreadEnvPool(AsyncEnvPool):
         for thread in self._threads:
             thread.join(CLOSING_S / max(1, len(self._threads)))
 
-    def _dispatch(self, slot: int, ticket: int, request: EnvRequest) -> None:
-        self._threads[slot].send(ticket, request)
+    def _stop_waiting(self) -> None:
+        """Stop waiting for slow environments: responses are no longer in slot order."""
+        self.in_order = False
+        logger.info(
+            "environment %d keeps the others waiting: from now on they go on without the slow "
+            "ones (--wait_for_tools always keeps their order, so that a seed repeats the run)",
+            min(self._pending),
+        )
+
+    def _take(self, found: list[EnvResponse], timeout_s: float) -> bool:
+        """Take one response from the inbox; return whether one came in time."""
+        try:
+            ticket, answer = self._inbox.get(timeout=timeout_s)
+        except queue.Empty:
+            return False
+        out = self._pending.get(answer.slot)
+        if out is not None and out.ticket == ticket:
+            del self._pending[answer.slot]
+            found.append(answer)
+        return True
+
+    def _fail_overdue(self, found: list[EnvResponse]) -> None:
+        """Fail requests past their deadline."""
+        now = time.monotonic()
+        for slot, out in [(slot, out) for slot, out in self._pending.items() if now >= out.until]:
+            del self._pending[slot]
+            late = NoResponseError(
+                f"no answer in the {out.within_s:.3g} s that its episode had left of "
+                "--tool_deadline_s"
+            )
+            found.append(EnvResponse(slot, (), late, out.within_s))
+
+
+def make_env_pool(config: TrainConfig, make_env: MakeEnv, share: int = 1) -> EnvPool:
+    """Return the environment pool of one of `share` rollout processes."""
+    envs = ThreadEnvPool(make_env, num_parallel_episodes(config, share))
+    envs.in_order = config.wait_for_tools != "never"
+    if config.wait_for_tools == "always":
+        envs.patience_s = math.inf
+    return envs
+
+
+def num_parallel_episodes(config: TrainConfig, share: int = 1) -> int:
+    """Return how many episodes run at a time.
+
+    --n_rollout_threads, or as many as --max_cache_tokens holds at full length.
+    """
+    requested = -(-config.n_rollout_threads // share)
+    if config.max_cache_tokens is None:
+        return requested
+    return min(requested, max(1, config.max_cache_tokens // config.max_episode_tokens))
+
+
+def deadline_s(config: TrainConfig) -> float:
+    """Return the seconds an environment may spend on one episode."""
+    return math.inf if config.tool_deadline_s is None else config.tool_deadline_s
