@@ -20,10 +20,9 @@ from typing import Any
 
 from fctncalling.cli.shared.parser import add_flag, add_json_switch
 from fctncalling.data.bfcl import embedded_path
-from fctncalling.model_import import folder_of_model
+from fctncalling.model_folder import ImportFailure, folder_of_model
 from fctncalling.training.load_policy import critic_kind
 from fctncalling.training.run_config import ENV_MODELS
-from fctncalling.wheel_download import ImportFailure
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

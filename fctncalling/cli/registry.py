@@ -20,8 +20,6 @@ CORE_COMMANDS = {
     "replay": "fctncalling.cli.replay",
     "score": "fctncalling.cli.score.command",
     "export": "fctncalling.cli.export",
-    "import-bfcl": "fctncalling.cli.import_bfcl",
-    "import-model": "fctncalling.cli.import_model",
 }
 
 

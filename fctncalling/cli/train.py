@@ -14,6 +14,7 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -236,13 +237,14 @@ def train(config: TrainConfig, run_config: RunConfig, words: Sequence[str] = ())
     from fctncalling.algorithms.generation.engine_api import RolloutError
     from fctncalling.algorithms.run.checkpoint import CheckpointError
     from fctncalling.training.prepare_run import prepare_run
-    from fctncalling.training.profiler import profiling
     from fctncalling.training.supervised_stage import progress_made
 
     run = prepare_run(config, run_config)
     progress = Progress(config.num_updates, run.counters.updates, shown=run.processes.is_first)
-    wanted = run_config.profile and run.processes.is_first
-    with run.interruption, profiling(run, wanted) as profiler:
+    profiling: Any = nullcontext()
+    if run_config.profile and run.processes.is_first:
+        profiling = laboratory_part("profiler").profiling(run)
+    with run.interruption, profiling as profiler:
         try:
             run_loop(run, progress, profiler)
             progress.close()

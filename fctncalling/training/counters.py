@@ -8,6 +8,9 @@ from typing import Any
 from fctncalling.algorithms.rollout.task_sampler import Successes
 
 
+FORMER_COUNTERS = ("returns", "entropy_coef")  # in checkpoints of earlier versions
+
+
 @dataclass
 class Counters:
     """Progress counters saved in checkpoints, besides weights and optimisers."""
@@ -34,8 +37,7 @@ class Counters:
     @classmethod
     def restored(cls, saved: Any) -> Counters:
         """Return saved counters; ValueError, TypeError if they are none."""
-        known = {each.name for each in fields(cls)}  # earlier versions counted more
-        counters = cls(**{name: value for name, value in saved.items() if name in known})
+        counters = cls(**{name: saved[name] for name in saved if name not in FORMER_COUNTERS})
         for each in fields(cls):
             value, default = getattr(counters, each.name), getattr(cls(), each.name)
             kinds = (int, float) if isinstance(default, float) else type(default)

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.config.model_presets import PRESETS
 from fctncalling.data.bfcl import embedded_path
-from fctncalling.model_import import folder_of_model
+from fctncalling.model_folder import ImportFailure, folder_of_model
 from fctncalling.training.announce import announce
 from fctncalling.training.run_config import ENV_MODELS, RunConfig
-from fctncalling.wheel_download import ImportFailure
 
 if TYPE_CHECKING:
     import torch

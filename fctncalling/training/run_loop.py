@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fctncalling.training.announce import own_command, own_python
-from fctncalling.training.profiler import NoProfiler
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.config import TrainConfig
@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from fctncalling.training.training_run import TrainingRun
 
 
-def run_loop(run: TrainingRun, progress: Progress, profiler: NoProfiler | None = None) -> None:
-    """Learn demonstrations, if any; then collect, learn, evaluate and save until all is done."""
+def run_loop(run: TrainingRun, progress: Progress, profiler: Any = None) -> None:
+    """Learn demonstrations, if any; then collect, learn, evaluate and save until all is done.
+
+    profiler: of the laboratory, for --profile.
+    """
     from fctncalling.training.supervised_stage import learn_demonstrations  # --help needs no torch
 
     learn_demonstrations(run, progress)
-    profiler = profiler or NoProfiler()
     while True:
         if run.evaluation_is_due():
             if run.counters.updates == 0:
@@ -33,9 +35,9 @@ def run_loop(run: TrainingRun, progress: Progress, profiler: NoProfiler | None =
             return
         if run.critic_warm_up_is_due():
             run.warm_up_critic(progress.episode)
-        with profiler.collecting():
+        with nullcontext() if profiler is None else profiler.collecting():
             episodes = run.collect(progress.episode)
-        with profiler.learning():
+        with nullcontext() if profiler is None else profiler.learning():
             metrics = run.learn(episodes)
         progress.update(metrics, run)
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.run.logs import check_wandb
 from fctncalling.laboratory import laboratory_part
-from fctncalling.model_import import is_gguf
-from fctncalling.model_import.model_folder import missing_model
+from fctncalling.model_folder import is_gguf, missing_model
 from fctncalling.training.load_policy import ModelError, critic_kind
 from fctncalling.training.run_config import RunConfig
 

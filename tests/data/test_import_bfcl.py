@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from evaluate_fctncalling import main
-from fctncalling import official_import, wheel_download
 from fctncalling.data import paths
-from fctncalling.official_import import tables_of
-from fctncalling.wheel_download import ImportFailure
+from fctncalling.lab.import_bfcl import official_import, wheel_download
+from fctncalling.lab.import_bfcl.official_import import tables_of
+from fctncalling.model_folder import ImportFailure
 
 MODULE = b'WORDS = ["a", "b"]\nORDER = {"x": ..., "y": (1, -2.5)}\n'
 FILES = {

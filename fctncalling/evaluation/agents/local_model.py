@@ -19,7 +19,7 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.users import LanguageModelUser, make_user
 from fctncalling.envs.users.user_names import User
 from fctncalling.evaluation.agents.agent import CONTEXT_OVERFLOW, AgentSetupError, PlayedEpisode
-from fctncalling.model_import.model_folder import missing_model
+from fctncalling.model_folder import missing_model
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.episodes import EpisodeRecord

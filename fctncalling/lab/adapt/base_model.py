@@ -85,8 +85,7 @@ def base_model(name: str) -> BaseModel:
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
-    from fctncalling.model_import import folder_of_model
-    from fctncalling.wheel_download import ImportFailure
+    from fctncalling.model_folder import ImportFailure, folder_of_model
 
     try:
         folder = str(folder_of_model(name))

@@ -39,7 +39,7 @@ from fctncalling.lab.conformance.own_scorer import OwnScorer
 from fctncalling.lab.conformance.parser_agreement import parser_agreement
 from fctncalling.lab.conformance.recorded import compared, recording
 from fctncalling.lab.conformance.scorer_process import ScorerLimits, ScorerProcess
-from fctncalling.official_import import manifest
+from fctncalling.lab.import_bfcl.official_import import manifest
 
 SELF = "self"
 

@@ -15,7 +15,7 @@ from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task
 from fctncalling.lab.doctor.episode_findings import Span, episode_spans, played_findings
 from fctncalling.lab.doctor.finding import HealthCheck, fault, note, sound, unchecked
-from fctncalling.model_import.model_folder import missing_model
+from fctncalling.model_folder import missing_model
 
 if TYPE_CHECKING:
     from fctncalling.lab.doctor.server_findings import TurnPrompt

@@ -20,7 +20,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fctncalling.model_import.model_folder import missing_model
+from fctncalling.model_folder import missing_model
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.generation.engine_api import Engine

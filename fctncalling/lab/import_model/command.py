@@ -22,8 +22,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from fctncalling.cli.shared.parser import add_flag, add_json_switch
-from fctncalling.model_import import MODELS, is_gguf, unpacked_model, write_model_folder
-from fctncalling.wheel_download import ImportFailure
+from fctncalling.lab.import_model import MODELS, unpacked_model, write_model_folder
+from fctncalling.model_folder import ImportFailure, is_gguf
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

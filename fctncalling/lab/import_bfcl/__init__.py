@@ -1,0 +1,1 @@
+"""Import of the official tasks out of their own wheel."""
