@@ -137,12 +137,11 @@ class Experience(NamedTuple):
     """Update batch: E valid episodes, their rows and their N acted tokens."""
 
     episodes: list[EpisodeRecord]  # each with at least one acted token
-    rows: Sequence[Row]  # each with at least one acted token, in order of episode and time
+    rows: list[TokenRecord]  # each with at least one acted token, in order of episode and time
     lengths: list[int]  # tokens of each row that training passes over
     tokens: ActedTokens
     starts: Tensor  # (rows + 1,) the first acted token of each row, and N at the end
     sharing: PrefixSharing | None = None  # where passes share prefixes; None: rows are padded
-    last_rows: Sequence[Row] | None = None  # of the episodes; None: as these hold them
     roles_apart: bool = False  # a pass holds rows of one role: each has weights of its own
     joint_rows: Sequence[RowArrays] | None = None  # of the rows, for a central critic
 
@@ -165,12 +164,6 @@ class Experience(NamedTuple):
         indices = [known.setdefault(episode.group_key, len(known)) for episode in self.episodes]
         return torch.tensor(indices, device=self.tokens.rewards.device)
 
-    def last_row(self, episode: int) -> Row:
-        """Return an episode's last row, acted or not."""
-        return (
-            self.episodes[episode].rows[-1] if self.last_rows is None else self.last_rows[episode]
-        )
-
     def pass_length(self, row: int) -> int:
         """Return how many tokens a pass over a row reads, of its joint row where that is longer."""
         joint = 0 if self.joint_rows is None else trained_length(self.joint_rows[row])
@@ -178,15 +171,12 @@ class Experience(NamedTuple):
 
     def critic_row(self, episode: int) -> Row:
         """Return what the critic reads of an episode up to its end."""
-        joint = self.episodes[episode].rows[-1].joint
-        return self.last_row(episode) if self.joint_rows is None or joint is None else joint
+        last = self.episodes[episode].rows[-1]
+        return last if self.joint_rows is None or last.joint is None else last.joint
 
     def prompt_lengths(self) -> list[int]:
         """Return the number of tokens of each row before its first acted token."""
-        return [
-            row.acted.index(True) if isinstance(row.acted, list) else int(row.acted.argmax())
-            for row in self.rows
-        ]
+        return [row.acted.index(True) for row in self.rows]
 
     def trained_ids(self, rows: Sequence[int]) -> list[NDArray[np.int64]]:
         """Return the tokens of rows that training passes over."""
@@ -259,17 +249,6 @@ def build_experience(episodes: Sequence[EpisodeRecord], device: torch.device) ->
 
     Raises ValueError where there is none, naming the cause.
     """
-    usable = usable_episodes(episodes)
-    tokens = acted_tokens(usable, device=device)
-    rows = [row for episode in usable for row in _acted_rows(episode)]
-    starts = torch.tensor([0, *(sum(row.acted) for row in rows)]).cumsum(0)
-    return Experience(
-        episodes=usable, rows=rows, lengths=trained_lengths(rows), tokens=tokens, starts=starts
-    )
-
-
-def usable_episodes(episodes: Sequence[EpisodeRecord]) -> list[EpisodeRecord]:
-    """Return the valid episodes with at least one acted token; ValueError where there is none."""
     usable = [episode for episode in episodes if not episode.invalid and _acted_rows(episode)]
     if not usable:
         num_invalid = sum(episode.invalid for episode in episodes)
@@ -280,7 +259,12 @@ def usable_episodes(episodes: Sequence[EpisodeRecord]) -> list[EpisodeRecord]:
             "in the episode log, "
             "and whether --max_episode_tokens leaves room after the prompt."
         )
-    return usable
+    tokens = acted_tokens(usable, device=device)
+    rows = [row for episode in usable for row in _acted_rows(episode)]
+    starts = torch.tensor([0, *(sum(row.acted) for row in rows)]).cumsum(0)
+    return Experience(
+        episodes=usable, rows=rows, lengths=trained_lengths(rows), tokens=tokens, starts=starts
+    )
 
 
 def _acted_rows(episode: EpisodeRecord) -> list[TokenRecord]:

@@ -10,77 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 FIELDS = ("ids", "acted", "ends_action", "rollout_logprobs", "rewards")
-
-
-class PackedRow(NamedTuple):
-    """Token record as bytes: floats are exact, and given for acted tokens alone."""
-
-    num_tokens: int
-    num_acted: int
-    ids: bytes  # int32
-    acted: bytes  # a bit a token
-    ends_action: bytes  # a bit an acted token
-    rollout_logprobs: bytes  # float64, of acted tokens
-    rewards: bytes  # float64, of acted tokens
-
-    @property
-    def first_acted(self) -> int:
-        """Index of the first acted token."""
-        return int(_bools(self.acted, self.num_tokens).argmax())
-
-    def lists(self) -> dict[str, list[Any]]:
-        """Return the record's fields."""
-        acted = _bools(self.acted, self.num_tokens)
-
-        def spread(values: NDArray[Any]) -> list[Any]:
-            whole = np.zeros(self.num_tokens, dtype=values.dtype)
-            whole[acted] = values
-            return whole.tolist()  # type: ignore[no-any-return]
-
-        return {
-            "ids": np.frombuffer(self.ids, dtype=np.int32).tolist(),
-            "acted": acted.tolist(),
-            "ends_action": spread(_bools(self.ends_action, self.num_acted)),
-            "rollout_logprobs": spread(np.frombuffer(self.rollout_logprobs, dtype=np.float64)),
-            "rewards": spread(np.frombuffer(self.rewards, dtype=np.float64)),
-        }
-
-
-def pack_row(row: Any) -> PackedRow | None:
-    """Return a token record packed; None where that would lose something, as of a faulty one."""
-    try:
-        ids = np.asarray(row.ids, dtype=np.int32)
-    except OverflowError:
-        return None
-    acted = np.asarray(row.acted, dtype=bool)
-    ends, logprobs, rewards = (
-        np.asarray(values, dtype=dtype)
-        for values, dtype in (
-            (row.ends_action, bool),
-            (row.rollout_logprobs, np.float64),
-            (row.rewards, np.float64),
-        )
-    )
-    if any(array.shape != ids.shape for array in (acted, ends, logprobs, rewards)):
-        return None
-    if any(array[~acted].any() for array in (ends, logprobs, rewards)):  # NaN counts as well
-        return None
-    return PackedRow(
-        num_tokens=len(ids),
-        num_acted=int(acted.sum()),
-        ids=ids.tobytes(),
-        acted=np.packbits(acted).tobytes(),
-        ends_action=np.packbits(ends[acted]).tobytes(),
-        rollout_logprobs=logprobs[acted].tobytes(),
-        rewards=rewards[acted].tobytes(),
-    )
-
-
-def _bools(bits: bytes, count: int) -> NDArray[np.bool_]:
-    return np.unpackbits(np.frombuffer(bits, dtype=np.uint8), count=count).astype(bool)
-
-
-PACKED = "_packed"  # attribute of a record that came from another process, until a list is read
+"""Lists of a token record, with one entry a token."""
 
 
 class RowArrays(NamedTuple):
@@ -96,7 +26,6 @@ class TokenRecord:
 
     All lists have one entry a token. Tokens sampled by the policy are `acted`; all others (system,
     user, tool, template) are context. The ids are those sampled, never decoded and encoded again.
-    Pickled, a record is a few arrays; a copy makes lists of them when one is read.
     """
 
     ids: list[int]
@@ -109,39 +38,9 @@ class TokenRecord:
     version: int | None = None  # of the weights that sampled it; None: those of its round
 
     @property
-    def num_tokens(self) -> int:
-        """Number of tokens, context included."""
-        packed = self.__dict__.get(PACKED)
-        return len(self.ids) if packed is None else packed.num_tokens
-
-    @property
     def num_acted(self) -> int:
         """Number of tokens that the policy sampled."""
-        packed = self.__dict__.get(PACKED)
-        return sum(self.acted) if packed is None else packed.num_acted
-
-    @property
-    def first_acted(self) -> int:
-        """Number of tokens before the first that the policy sampled; there must be one."""
-        packed = self.__dict__.get(PACKED)
-        return self.acted.index(True) if packed is None else packed.first_acted
-
-    def __getstate__(self) -> Any:
-        packed = self.__dict__.get(PACKED)
-        packed = pack_row(self) if packed is None else packed
-        return self.__dict__ if packed is None else (packed, self.role, self.version)
-
-    def __setstate__(self, state: Any) -> None:
-        if isinstance(state, tuple):
-            state = {PACKED: state[0], "role": state[1], "version": state[2]}
-        self.__dict__.update(state)
-
-    def __getattr__(self, name: str) -> Any:
-        # only for what is not there: a field of a record that is still packed, or nothing of ours
-        if name in FIELDS and PACKED in self.__dict__:
-            self.__dict__.update(self.__dict__.pop(PACKED).lists())
-            return self.__dict__[name]
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return sum(self.acted)
 
     def split(self) -> SplitRecord:
         """Return the row as trainers of prompts and completions take it.
@@ -218,10 +117,7 @@ def check_token_record(row: TokenRecord) -> None:
 
     A shifted mask would train on context.
     """
-    sizes = {
-        name: len(getattr(row, name))
-        for name in ("ids", "acted", "ends_action", "rollout_logprobs", "rewards")
-    }
+    sizes = {name: len(getattr(row, name)) for name in FIELDS}
     if len(set(sizes.values())) != 1:
         raise ValueError(f"token record: all lists must have one entry a token, got {sizes}")
     if row.acted and row.acted[0]:

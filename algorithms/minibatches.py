@@ -222,7 +222,7 @@ def _ends_in_own_action(experience: Experience, episode: int) -> bool:
     Another role was to act next.
     """
     apart = bool(experience.episodes[episode].role) and experience.joint_rows is None
-    return apart and bool(experience.last_row(episode).acted[-1])
+    return apart and experience.episodes[episode].rows[-1].acted[-1]
 
 
 def _bounded_groups(

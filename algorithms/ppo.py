@@ -16,14 +16,13 @@ from torch.nn.utils import clip_grad_norm_
 from fctncalling.algorithms import losses
 from fctncalling.algorithms.algorithm import Algorithm, TokenGroups
 from fctncalling.algorithms.appo import APPO
-from fctncalling.algorithms.batch import Batch, Experience, Minibatch
+from fctncalling.algorithms.batch import Batch, Experience, Minibatch, build_experience
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import (
     SINGLE_PROCESS,
     ProcessGroup,
     unsharded_norm,
 )
-from fctncalling.algorithms.distributed.sharded_layout import sharded_experience
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.grpo import GRPO
 from fctncalling.algorithms.metrics import (
@@ -131,7 +130,8 @@ def update(
     policy.eval()  # dropout would move the ratio away from 1 before anything was learned
     algorithm = ALGORITHMS[config.algorithm_name]
     config = processes.with_equal_accumulation(config)
-    experience = sharded_experience(shape_rewards(episodes, config), policy, processes)
+    device = next(policy.parameters()).device
+    experience = build_experience(shape_rewards(episodes, config), device)
     experience = prepare_passes(experience, policy, config)
     minibatches = plan_minibatches(experience, config, generator)
     with annotate_location(policy, "the passes before the first step"), annotate_tasks(experience):

@@ -106,8 +106,10 @@ def asked_rate(records: Sequence[EpisodeRecord]) -> float | None:
 
 def _token_metrics(valid: Sequence[EpisodeRecord], steps: int) -> dict[str, float | None]:
     acted = sum(row.num_acted for record in valid for row in record.rows)
-    total = sum(row.num_tokens for record in valid for row in record.rows)
-    prompts = [row.first_acted for record in valid for row in record.rows[:1] if row.num_acted]
+    total = sum(len(row.ids) for record in valid for row in record.rows)
+    prompts = [
+        row.acted.index(True) for record in valid for row in record.rows[:1] if row.num_acted
+    ]
     return {
         "tokens/prompt_length_mean": fmean(prompts) if prompts else None,
         "tokens/episode_length_mean": total / len(valid),

@@ -7,7 +7,6 @@ from typing import Any
 
 from fctncalling.algorithms.rollout.task_sampler import Successes
 
-
 FORMER_COUNTERS = ("returns", "entropy_coef")  # in checkpoints of earlier versions
 
 

@@ -198,7 +198,7 @@ class TrainingRun:
         self.counters.successes = self.sampler.remember(self.counters.successes, outcomes)
         self.counters.train_cpu_seconds += self.processes.sum(time.process_time() - cpu)
         counters = {"env_steps": self.counters.env_steps, "episodes": self.counters.episodes}
-        rate = sum(row.num_tokens for each in usable for row in each.rows) / seconds
+        rate = sum(len(row.ids) for each in usable for row in each.rows) / seconds
         timings = {"perf/update_tokens_per_s": rate, "perf/time_s/update": seconds}
         self.update_log.write(
             self.counters.updates,

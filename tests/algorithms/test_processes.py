@@ -7,32 +7,23 @@ one process here.
 
 from __future__ import annotations
 
-import copy
 import os
-import pickle
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import settings as examples
-from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM
 from two_processes import CASES, UNSHARDED, gradients, learned, supervised
 
-from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import SettingError
 from fctncalling.algorithms.distributed.process_group import (
     SINGLE_PROCESS,
     ProcessGroup,
     init_process_group,
 )
-from fctncalling.algorithms.distributed.sharded_layout import sharded_experience
-from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 
 torch.set_num_threads(1)
 
@@ -168,132 +159,3 @@ def test_one_process_has_no_one_to_share_weights_with(monkeypatch: pytest.Monkey
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     with pytest.raises(SettingError, match=r"--fsdp.*torchrun"):
         init_process_group("cpu", fsdp=True)
-
-
-CPU = torch.device("cpu")
-POLICY = torch.nn.Linear(1, 1)  # of which the device counts
-# an action: tokens, reward, words, whether it was cut; a row: context and actions, perhaps none
-ACTIONS = st.tuples(st.integers(1, 3), st.sampled_from([0.0, 0.1, 1.0]), st.integers(0, 9))
-ROWS = st.lists(ACTIONS, max_size=3)
-EPISODES = st.lists(
-    st.tuples(st.lists(ROWS, min_size=1, max_size=3), st.booleans(), st.booleans()), max_size=7
-)
-
-
-class Together:
-    """Several processes in one: each `gather` returns what the others would have given."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self.given: list[Any] = []
-
-    def run(self, episodes: list[EpisodeRecord]) -> list[Any]:
-        for rank in range(self.count):  # first to collect, then to hand out
-            with pytest.raises(StopIteration):
-                sharded_experience(episodes, POLICY, self._process(rank))
-        return [
-            sharded_experience(episodes, POLICY, self._process(rank)) for rank in range(self.count)
-        ]
-
-    def _process(self, rank: int) -> ProcessGroup:
-        processes = ProcessGroup(rank, self.count)
-
-        def gather(value: Any) -> list[Any]:
-            if len(self.given) < self.count:
-                self.given.append(value)
-                raise StopIteration
-            return self.given
-
-        processes.gather = gather  # type: ignore[method-assign, assignment]
-        return processes
-
-
-def record(number: int, rows: list[list[tuple[int, float, int]]], counted: bool) -> EpisodeRecord:
-    made, words, token = [], list[int](), 10 * number
-    for actions in rows:
-        row = TokenRecord([1, 2], [False] * 2, [False] * 2, [0.0] * 2, [0.0] * 2)
-        for length, reward, num_words in actions:
-            words.append(num_words)
-            for index in range(length):
-                token += 1
-                last = index == length - 1
-                row.ids.append(token)
-                row.acted.append(True)
-                row.ends_action.append(last)
-                row.rollout_logprobs.append(float("nan") if token % 7 == 0 else -0.1 * token)
-                row.rewards.append(reward if last else 0.0)
-            row.ids.append(3)
-            row.acted.append(False)
-            row.ends_action.append(False)
-            row.rollout_logprobs.append(0.0)
-            row.rewards.append(0.0)
-        made.append(row)
-    cut = [index for index in range(len(words)) if (index + number) % 3 == 0]
-    num_words = words if counted else []
-    return EpisodeRecord(f"task_{number}", "world", made, num_words=num_words, cut_actions=cut)
-
-
-@examples(max_examples=30, deadline=None)
-@given(EPISODES, st.integers(2, 4))
-def test_each_lays_out_a_share_and_all_have_the_whole(drawn: list[Any], count: int) -> None:
-    episodes = [record(number, rows, counted) for number, (rows, counted, _) in enumerate(drawn)]
-    for episode, (_, _, invalid) in zip(episodes, drawn, strict=True):
-        episode.invalid = invalid
-    if not any(not each.invalid and any(any(row.acted) for row in each.rows) for each in episodes):
-        return
-    whole = build_experience(episodes, CPU)
-    for found in Together(count).run(episodes):
-        assert found.episodes == whole.episodes
-        assert found.lengths == whole.lengths
-        assert found.prompt_lengths() == whole.prompt_lengths()
-        assert torch.equal(found.starts, whole.starts)
-        for name in whole.tokens._fields:
-            ours, wanted = getattr(found.tokens, name), getattr(whole.tokens, name)
-            assert ours.dtype == wanted.dtype
-            assert torch.equal(ours.nan_to_num(9.0), wanted.nan_to_num(9.0)), name
-        for ours, wanted in zip(found.rows, whole.rows, strict=True):
-            assert np.array_equal(ours.ids, wanted.ids)
-            assert np.array_equal(ours.acted, wanted.acted)
-        for index in range(len(whole.episodes)):
-            assert np.array_equal(found.last_row(index).ids, whole.last_row(index).ids)
-        every = list(range(len(whole.rows)))
-        for ours, wanted in zip(found.batch(every)[0][:3], whole.batch(every)[0][:3], strict=True):
-            assert torch.equal(ours, wanted)
-
-
-def test_no_process_lays_out_the_episodes_of_another() -> None:
-    episodes = [record(number, [[(2, 1.0, 1)]], counted=True) for number in range(5)]
-    together = Together(2)
-    together.run(episodes)
-    assert [part.episode.tolist() for part in together.given] == [[0, 2, 4], [1, 3]]
-
-
-@examples(max_examples=30, deadline=None)
-@given(EPISODES)
-def test_a_record_that_travels_is_equal_and_stays_packed_until_it_is_read(drawn: list[Any]) -> None:
-    for number, (rows, counted, _) in enumerate(drawn):
-        sent = record(number, rows, counted)
-        got = pickle.loads(pickle.dumps(sent))
-        for row, wanted in zip(got.rows, sent.rows, strict=True):
-            assert (row.num_tokens, row.num_acted) == (len(wanted.ids), sum(wanted.acted))
-            if any(wanted.acted):
-                assert row.first_acted == wanted.acted.index(True)
-            assert "ids" not in vars(row)
-            assert pickle.dumps(row) == pickle.dumps(wanted)
-            assert repr(row) == repr(wanted)  # NaN is not equal to itself
-            assert [type(each) for each in row.ids] == [int] * len(row.ids)
-        assert repr(copy.deepcopy(sent)) == repr(sent)
-
-
-@pytest.mark.parametrize(
-    "faulty",
-    [
-        TokenRecord([1, 2], [False, True], [False], [0.0, -1.0], [0.0, 0.0]),
-        TokenRecord([1, 2], [False, True], [True, True], [0.0, -1.0], [0.0, 0.0]),
-        TokenRecord([1, 2**40], [False, True], [False, True], [0.0, -1.0], [0.5, 0.0]),
-    ],
-)
-def test_a_faulty_record_travels_as_it_is(faulty: TokenRecord) -> None:
-    assert pickle.loads(pickle.dumps(faulty)) == faulty
-    with pytest.raises(AttributeError, match="nothing"):
-        _ = faulty.nothing
