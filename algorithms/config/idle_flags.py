@@ -15,7 +15,7 @@ from fctncalling.algorithms.config.train_config import TrainConfig
 class Rule(NamedTuple):
     """Flags, and the settings under which they have no effect."""
 
-    flags: tuple[str, ...]
+    flags: str  # parted by blanks
     idle: Callable[..., bool]  # of a TrainConfig, or of whatever settings the rules are about
     needs: str  # what they have an effect with
     refused: bool = True  # false: harmless, reported as a note
@@ -29,79 +29,55 @@ def _is_grpo(config: TrainConfig) -> bool:
     return config.algorithm_name == "GRPO"
 
 
+NO_CRITIC = "a critic, which GRPO has none of"
+OF_CRITIC = "critic critic_head team_critic group_baseline critic_layers critic_sees value_bins"
+OF_VALUES = (
+    "lam lam_value truncation_bootstrap whiten_advantages value_coef value_clip huber_delta "
+    "critic_lr critic_hidden critic_detach"
+)
 RULES = (
+    Rule("group_credit group_std sequence_ratio", _is_not("GRPO"), "--algorithm_name GRPO"),
     Rule(
-        ("group_credit", "group_std", "sequence_ratio"),
-        _is_not("GRPO"),
-        "--algorithm_name GRPO",
-    ),
-    Rule(
-        ("dynamic_sampling",),
+        "dynamic_sampling",
         lambda config: config.episodes_per_task < 2 and config.dynamic_sampling > 1,
         "--group_size of at least 2",
     ),
     Rule(
-        ("group_baseline",),
+        "group_baseline",
         lambda config: config.episodes_per_task < 2 and config.group_baseline != "none",
         "--group_size of at least 2",
     ),
-    Rule(("action_logprob_norm",), _is_not("APPO"), "--algorithm_name APPO"),
-    Rule(("gamma_token", "lam_token"), _is_not("TPPO"), "--algorithm_name TPPO"),
+    Rule("action_logprob_norm", _is_not("APPO"), "--algorithm_name APPO"),
+    Rule("gamma_token lam_token", _is_not("TPPO"), "--algorithm_name TPPO"),
+    Rule(OF_CRITIC, _is_grpo, NO_CRITIC),
+    Rule(OF_VALUES, _is_grpo, NO_CRITIC, refused=False),
+    Rule("kl_mode", lambda config: not config.kl_coef, "--kl_coef above 0"),
+    Rule("lora_alpha lora_targets", lambda config: not config.lora_r, "--lora_r above 0"),
     Rule(
-        (
-            *("critic", "critic_head", "team_critic", "group_baseline"),
-            *("critic_layers", "critic_sees", "value_bins"),
-        ),
-        _is_grpo,
-        "a critic, which GRPO has none of",
-    ),
-    Rule(
-        (
-            *("lam", "lam_value", "truncation_bootstrap", "whiten_advantages", "value_coef"),
-            *("value_clip", "huber_delta", "critic_lr", "critic_hidden", "critic_detach"),
-        ),
-        _is_grpo,
-        "a critic, which GRPO has none of",
-        refused=False,
-    ),
-    Rule(("kl_mode",), lambda config: not config.kl_coef, "--kl_coef above 0"),
-    Rule(("lora_alpha", "lora_targets"), lambda config: not config.lora_r, "--lora_r above 0"),
-    Rule(
-        ("overlong_penalty", "overlong_buffer"),
+        "overlong_penalty overlong_buffer",
         lambda config: config.overlong != "penalty",
         "--overlong penalty",
     ),
     Rule(
-        (
-            *("sft_epochs", "sft_lr", "sft_batch_size", "sft_group_by_prefix"),
-            "sft_save_interval",
-        ),
+        "sft_epochs sft_lr sft_batch_size sft_group_by_prefix sft_save_interval",
         lambda config: not config.has_supervised_stage,
         "--sft_tasks or --sft_episodes",
     ),
     Rule(
-        ("min_lr_ratio",),
+        "min_lr_ratio",
         lambda config: config.lr_schedule == "constant",
         "--lr_schedule linear or cosine",
     ),
     Rule(
-        ("importance_cap",),
+        "importance_cap",
         lambda config: config.max_staleness == 0 and config.rollout_engine == "local",
         "--max_staleness above 0 or --rollout_engine vllm",
         refused=False,
     ),
+    Rule("value_low value_high", lambda config: not config.value_bins, "--value_bins"),
+    Rule("value_clip huber_delta", lambda config: config.value_bins > 0, "--value_bins 0"),
     Rule(
-        ("value_low", "value_high"),
-        lambda config: not config.value_bins,
-        "--value_bins",
-    ),
-    Rule(
-        ("value_clip", "huber_delta"),
-        lambda config: config.value_bins > 0,
-        "--value_bins 0",
-    ),
-    Rule(
-        ("critic_hidden",),
+        "critic_hidden",
         lambda config: config.critic_head == "linear",
         "--critic_head mlp",
         refused=False,
@@ -133,7 +109,7 @@ def apply_rules(rules: Iterable[Rule], given: Collection[str], *settings: Any) -
     """
     notes = []
     for rule in rules:
-        named = [name for name in rule.flags if name in given]
+        named = [name for name in rule.flags.split() if name in given]
         if not named or not rule.idle(*settings):
             continue
         note = f"{', '.join(f'--{name}' for name in named)}: no effect without {rule.needs}"

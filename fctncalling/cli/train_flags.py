@@ -179,7 +179,7 @@ BUILT_IN = (OUR_ENV, CLARIFY, TEAM, *JOBS)
 def _only_with(*envs: str, flags: str, refused: bool = False, needs: str = "") -> Rule:
     """Return the rule of flags, parted by blanks, that only these --env_name know."""
     needs = needs or f"--env_name {', '.join(envs)}"
-    return Rule(tuple(flags.split()), lambda config, _: config.env_name not in envs, needs, refused)
+    return Rule(flags, lambda config, _: config.env_name not in envs, needs, refused)
 
 
 RULES = (
@@ -187,7 +187,7 @@ RULES = (
     _only_with(CLARIFY, flags="question_cost", refused=True),
     _only_with(TEAM, flags="team", refused=True),
     Rule(
-        ("frozen_roles",),
+        "frozen_roles",
         lambda config, _: config.env_name in (OUR_ENV, CLARIFY, *JOBS),
         f"--env_name {TEAM}, or an environment of your own whose info names roles",
     ),
@@ -198,17 +198,17 @@ RULES = (
         needs=f"--env_name {OUR_ENV}: other environments have their own",
     ),
     Rule(
-        ("ray_address", "rollout_worker_gpus"),
+        "ray_address rollout_worker_gpus",
         lambda _, run_config: not run_config.num_rollout_workers,
         "--num_rollout_workers above 0",
     ),
     Rule(
-        ("vllm_url", "vllm_adapter_dir", "vllm_patience_s", "vllm_logprob_tolerance"),
+        "vllm_url vllm_adapter_dir vllm_patience_s vllm_logprob_tolerance",
         lambda config, _: config.rollout_engine == "local",
         "--rollout_engine vllm",
     ),
     Rule(
-        ("max_cache_tokens",),
+        "max_cache_tokens",
         lambda config, _: config.rollout_engine == "vllm",
         "--rollout_engine local: the server has its own cache",
         refused=False,
