@@ -113,9 +113,6 @@ def format_value(value: Any) -> str:
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
-field = setting  # until all settings use the new name
-
-
 @dataclass(frozen=True)
 class Flag:
     """One setting as the command line sees it; `setting` gives all that has a default here."""

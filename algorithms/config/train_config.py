@@ -10,15 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from fctncalling.algorithms.config import config_fields
 from fctncalling.algorithms.config.config_fields import SettingError, check_ranges, take_synonyms
+from fctncalling.algorithms.config.learning_settings import LearningSettings
 from fctncalling.algorithms.config.model_presets import PRESETS
-from fctncalling.algorithms.config.settings.credit import CreditSettings
-from fctncalling.algorithms.config.settings.critic import CriticSettings
-from fctncalling.algorithms.config.settings.data_and_model import DataAndModelSettings
-from fctncalling.algorithms.config.settings.evaluation import EvaluationSettings
-from fctncalling.algorithms.config.settings.loss import LossSettings
-from fctncalling.algorithms.config.settings.optimiser import OptimiserSettings
-from fctncalling.algorithms.config.settings.rollout import RolloutSettings
-from fctncalling.algorithms.config.settings.run import RunSettings
+from fctncalling.algorithms.config.running_settings import RunningSettings
 
 if TYPE_CHECKING:
     import torch
@@ -132,20 +126,10 @@ def _check_token_limits(config: Settings) -> None:
 
 
 @dataclass
-class TrainConfig(
-    CriticSettings,
-    LossSettings,
-    OptimiserSettings,
-    CreditSettings,
-    EvaluationSettings,
-    RolloutSettings,
-    DataAndModelSettings,
-    RunSettings,
-):
+class TrainConfig(LearningSettings, RunningSettings):
     """Settings of a training run. A bad value raises SettingError naming flag, value and range.
 
-    The bases stand in reverse: a dataclass takes the fields of its last base first, and their order
-    is that of the flags in --help and of config.json.
+    A dataclass takes the fields of its last base first: --help and config.json begin with the run.
     """
 
     def __post_init__(self) -> None:

@@ -1,1 +1,0 @@
-"""Settings of a training run by subject: the parts of TrainConfig."""
