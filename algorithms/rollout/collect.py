@@ -70,7 +70,7 @@ def collect(
 def episode_seeds(seed: int, numbers: Sequence[int], group_size: int) -> list[tuple[int, int]]:
     """Return (sampling seed, environment seed) of each episode; a group shares the latter."""
     return [
-        (_episode_seed(seed, number), _episode_seed(seed, number - number % group_size))
+        (derive_seed(seed, number), derive_seed(seed, number - number % group_size))
         for number in numbers
     ]
 
@@ -171,5 +171,6 @@ def _checked(ended: Sequence[_Ended], max_episode_tokens: int) -> list[EpisodeRe
     return [one.record for one in ended]
 
 
-def _episode_seed(seed: int, index: int) -> int:
-    return int(np.random.SeedSequence([seed, index]).generate_state(1)[0] & 0x7FFFFFFF)
+def derive_seed(*words: int) -> int:
+    """Return a seed below 2**31 that follows from several numbers."""
+    return int(np.random.SeedSequence(words).generate_state(1)[0] & 0x7FFFFFFF)

@@ -195,8 +195,3 @@ def num_parallel_episodes(config: TrainConfig, share: int = 1) -> int:
     if config.max_cache_tokens is None:
         return requested
     return min(requested, max(1, config.max_cache_tokens // config.max_episode_tokens))
-
-
-def deadline_s(config: TrainConfig) -> float:
-    """Return the seconds an environment may spend on one episode."""
-    return math.inf if config.tool_deadline_s is None else config.tool_deadline_s

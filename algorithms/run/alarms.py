@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from operator import gt, lt
 from statistics import fmean, median
 
 History = Sequence[Mapping[str, float | None]]
@@ -126,123 +127,106 @@ def _reward_against_success(history: History) -> Finding | None:
     return None
 
 
-def _entropy_collapse(history: History) -> Finding | None:
-    start, recent = _start(history, "losses/entropy"), _recent(history, "losses/entropy")
-    if not start or not recent or fmean(recent) >= ENTROPY_COLLAPSE * start:
-        return None
+def _solved(history: History) -> bool:
     solved = _recent(history, "env/success_rate")
-    if solved and fmean(solved) >= SOLVED:
-        return None
-    return (
-        f"The entropy fell from {start:.3g} to {fmean(recent):.3g} nats before the tasks were "
-        "solved, so nothing new is tried any more: raise --entropy_coef or --clip_high, or lower "
-        "--lr",
-        fmean(recent),
-        ENTROPY_COLLAPSE * start,
-    )
+    return bool(solved) and fmean(solved) >= SOLVED
 
 
-def _entropy_explosion(history: History) -> Finding | None:
-    start, recent = _start(history, "losses/entropy"), _recent(history, "losses/entropy")
-    if start is None or not recent:
-        return None
-    threshold = max(ENTROPY_EXPLOSION * start, start + MIN_EXPLOSION)
-    if fmean(recent) <= threshold:
-        return None
-    return (
-        f"The entropy rose from {start:.3g} to {fmean(recent):.3g} nats, the policy writes at "
-        "random: lower --lr or --entropy_coef, or hold it to its start with --kl_coef",
-        fmean(recent),
-        threshold,
-    )
-
-
-def _mismatch(history: History) -> Finding | None:
-    recent = _recent(history, "mismatch/ratio_outside_10pct")
-    if not recent or fmean(recent) <= MAX_MISMATCH:
-        return None
-    return (
-        f"For {fmean(recent):.0%} of the tokens sampling and training differ by more than 10 % in "
-        "probability: check the engine with `doctor`, let it sample from newer weights, or correct "
-        "with --importance_cap",
-        fmean(recent),
-        MAX_MISMATCH,
-    )
-
-
-def _end_of_turn(history: History) -> Finding | None:
-    name = "signals/end_of_turn_probability"
-    start, recent = _start(history, name), _recent(history, name)
-    if not start or not recent or fmean(recent) >= END_OF_TURN_DROP * start:
-        return None
-    return (
-        f"The end of turn had a probability of {start:.2f} and has {fmean(recent):.2f}, so answers "
-        "stop by chance: see that it is trained (`doctor`), and lower --lr or raise --kl_coef",
-        fmean(recent),
-        END_OF_TURN_DROP * start,
-    )
-
-
-def _cut_actions(history: History) -> Finding | None:
-    recent = _recent(history, "tokens/action_truncated_rate")
-    if not recent or fmean(recent) <= MAX_CUT:
-        return None
-    return (
-        f"{fmean(recent):.0%} of the actions are cut before their end, so their calls are never "
-        "made: raise --max_new_tokens, or punish length with --overlong penalty",
-        fmean(recent),
-        MAX_CUT,
-    )
-
-
-def _call_syntax(history: History) -> Finding | None:
-    name = "env/parse_error_rate"
-    start, recent = _start(history, name), _recent(history, name)
-    if start is None or not recent or fmean(recent) <= start + PARSE_ERROR_RISE:
-        return None
-    return (
-        f"Calls that cannot be read rose from {start:.0%} to {fmean(recent):.0%} of the steps, the "
-        "policy forgets the call syntax: lower --lr or raise --kl_coef",
-        fmean(recent),
-        start + PARSE_ERROR_RISE,
-    )
-
-
-def _explained_variance(history: History) -> Finding | None:
-    recent = _recent(history, "losses/explained_variance", LONG)
+def _values_states(history: History) -> bool:
     matched = _recent(history, "critic/state_matched_share", LONG)
-    if not recent or median(recent) >= MIN_EXPLAINED or median(matched or [0]) > MOSTLY_MATCHED:
-        return None
-    return (
-        f"In most of {LONG} updates the critic was worse than a constant (explained variance "
-        f"{median(recent):.2f}), so it adds noise to every advantage: lower --critic_lr, raise "
-        "--critic_warmup_episodes, or use GRPO",
-        median(recent),
-        MIN_EXPLAINED,
-    )
+    return bool(matched) and median(matched) > MOSTLY_MATCHED
 
 
-def _step_limit(history: History) -> Finding | None:
-    recent = _recent(history, "signals/limit_share")
-    if not recent or fmean(recent) <= MAX_LIMIT:
-        return None
-    return (
-        f"{fmean(recent):.0%} of the episodes are ended by a limit of steps or tokens, not by the "
-        "policy: look for repeated calls, or raise --max_steps_per_turn or --max_episode_tokens",
-        fmean(recent),
-        MAX_LIMIT,
-    )
+@dataclass(frozen=True)
+class Watch:
+    """Rule of one metric: its recent values against a threshold."""
+
+    metric: str
+    is_wrong: Callable[[float, float], bool]  # of (recent, threshold), such as operator.gt
+    threshold: Callable[[float], float] | float  # of the value at the start, where it is a function
+    message: str  # with {start} and {recent}
+    window: int = WINDOW
+    average: Callable[[Sequence[float]], float] = fmean
+    is_fine: Callable[[History], bool] | None = None  # where that is no fault
+
+    def __call__(self, history: History) -> Finding | None:
+        """Return what is wrong after the last update of the history."""
+        start, threshold = 0.0, self.threshold
+        values = _recent(history, self.metric, self.window)
+        if callable(threshold):
+            first = _start(history, self.metric)
+            if first is None:
+                return None
+            start, threshold = first, threshold(first)
+        recent = self.average(values) if values else threshold
+        if not self.is_wrong(recent, threshold) or (self.is_fine and self.is_fine(history)):
+            return None
+        return self.message.format(start=start, recent=recent), recent, threshold
 
 
 RULES: dict[str, Rule] = {
     "no_signal": _no_signal,
     "reward_against_success": _reward_against_success,
-    "entropy_collapse": _entropy_collapse,
-    "entropy_explosion": _entropy_explosion,
-    "mismatch": _mismatch,
-    "end_of_turn": _end_of_turn,
-    "cut_actions": _cut_actions,
-    "call_syntax": _call_syntax,
-    "explained_variance": _explained_variance,
-    "step_limit": _step_limit,
+    "entropy_collapse": Watch(
+        "losses/entropy",
+        lt,
+        lambda start: ENTROPY_COLLAPSE * start,
+        "The entropy fell from {start:.3g} to {recent:.3g} nats before the tasks were solved, so "
+        "nothing new is tried any more: raise --entropy_coef or --clip_high, or lower --lr",
+        is_fine=_solved,
+    ),
+    "entropy_explosion": Watch(
+        "losses/entropy",
+        gt,
+        lambda start: max(ENTROPY_EXPLOSION * start, start + MIN_EXPLOSION),
+        "The entropy rose from {start:.3g} to {recent:.3g} nats, the policy writes at random: "
+        "lower --lr or --entropy_coef, or hold it to its start with --kl_coef",
+    ),
+    "mismatch": Watch(
+        "mismatch/ratio_outside_10pct",
+        gt,
+        MAX_MISMATCH,
+        "For {recent:.0%} of the tokens sampling and training differ by more than 10 % in "
+        "probability: check the engine with `doctor`, let it sample from newer weights, or correct "
+        "with --importance_cap",
+    ),
+    "end_of_turn": Watch(
+        "signals/end_of_turn_probability",
+        lt,
+        lambda start: END_OF_TURN_DROP * start,
+        "The end of turn had a probability of {start:.2f} and has {recent:.2f}, so answers stop by "
+        "chance: see that it is trained (`doctor`), and lower --lr or raise --kl_coef",
+    ),
+    "cut_actions": Watch(
+        "tokens/action_truncated_rate",
+        gt,
+        MAX_CUT,
+        "{recent:.0%} of the actions are cut before their end, so their calls are never made: "
+        "raise --max_new_tokens, or punish length with --overlong penalty",
+    ),
+    "call_syntax": Watch(
+        "env/parse_error_rate",
+        gt,
+        lambda start: start + PARSE_ERROR_RISE,
+        "Calls that cannot be read rose from {start:.0%} to {recent:.0%} of the steps, the policy "
+        "forgets the call syntax: lower --lr or raise --kl_coef",
+    ),
+    "explained_variance": Watch(
+        "losses/explained_variance",
+        lt,
+        MIN_EXPLAINED,
+        f"In most of {LONG} updates the critic was worse than a constant (explained variance "
+        "{recent:.2f}), so it adds noise to every advantage: lower --critic_lr, raise "
+        "--critic_warmup_episodes, or use GRPO",
+        window=LONG,
+        average=median,
+        is_fine=_values_states,
+    ),
+    "step_limit": Watch(
+        "signals/limit_share",
+        gt,
+        MAX_LIMIT,
+        "{recent:.0%} of the episodes are ended by a limit of steps or tokens, not by the policy: "
+        "look for repeated calls, or raise --max_steps_per_turn or --max_episode_tokens",
+    ),
 }

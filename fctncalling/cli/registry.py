@@ -17,7 +17,6 @@ CORE_COMMANDS = {
     "verdicts": "fctncalling.cli.verdicts",
     "execute": "fctncalling.cli.execute",
     "run": "fctncalling.cli.run.command",
-    "replay": "fctncalling.cli.replay",
     "score": "fctncalling.cli.score.command",
     "export": "fctncalling.cli.export",
 }

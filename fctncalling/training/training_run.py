@@ -25,6 +25,7 @@ from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import TokenDiagnostics, make_optimisers, update
 from fctncalling.algorithms.reward_shaping import learnable_episodes
+from fctncalling.algorithms.rollout.collect import derive_seed
 from fctncalling.algorithms.rollout.roles import add_joint_rows, role_trajectories
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.algorithms.run.checkpoint import load_state, save_checkpoint
@@ -48,7 +49,6 @@ from fctncalling.training.rollouts.rollout_backends import (
 from fctncalling.training.rollouts.round_planner import (
     RoundPlanner,
     RoundsAhead,
-    derive_seed,
     evaluation_rounds,
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -19,7 +20,7 @@ from fctncalling.algorithms.policy.precision import pass_autocast
 from fctncalling.algorithms.policy.weight_sync import Weights
 from fctncalling.algorithms.rollout.collect import collect
 from fctncalling.algorithms.rollout.running_episode import TextEnv
-from fctncalling.algorithms.rollout.thread_pool import deadline_s, make_env_pool
+from fctncalling.algorithms.rollout.thread_pool import make_env_pool
 from fctncalling.algorithms.run.interruption import Interruption
 
 OnEpisode = Callable[[EpisodeRecord], None]
@@ -211,6 +212,7 @@ class LocalRollout:
     ) -> list[EpisodeRecord]:
         if self.source is not None:
             return self.source.collect(engine, rollout_round, numbers, on_episode)
+        deadline_s = self.config.tool_deadline_s
         return collect(
             self.envs,
             engine,
@@ -221,7 +223,7 @@ class LocalRollout:
             numbers=numbers,
             group_size=rollout_round.group_size,
             on_episode=on_episode,
-            deadline_s=deadline_s(self.config),
+            deadline_s=math.inf if deadline_s is None else deadline_s,
         )
 
     def _local_engine(self, policy: ActorCritic, rollout_round: RolloutRound) -> Engine:

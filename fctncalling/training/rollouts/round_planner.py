@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.policy.weight_sync import Weights
+from fctncalling.algorithms.rollout.collect import derive_seed
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.training.counters import Counters
 from fctncalling.training.rollouts.rollout_backends import Rollout, RolloutRound
@@ -75,11 +75,6 @@ def evaluation_rounds(
         RolloutRound(tasks, EVALUATION_SEED, 0.0, version),
         RolloutRound(several, EVALUATION_SEED, config.temperature, version, count),
     )
-
-
-def derive_seed(*words: int) -> int:
-    """Return a seed below 2**31 that follows from several numbers."""
-    return int(np.random.SeedSequence(words).generate_state(1)[0] & 0x7FFFFFFF)
 
 
 def as_tensors(weights: Weights) -> dict[str, torch.Tensor]:
