@@ -12,7 +12,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
@@ -31,62 +31,44 @@ def check_wandb(mode: str) -> None:
         )
 
 
-class Tracker(Protocol):
-    """Experiment tracker: scalars by update."""
-
-    def scalars(self, update: int, values: Mapping[str, float]) -> None:
-        """Show finite numbers at an update."""
-
-    def close(self) -> None:
-        """Write what waits."""
+Scalars = Callable[[int, Mapping[str, float]], None]
+Tracker = tuple[Scalars, Callable[[], None]]
+"""What shows finite numbers at an update, and what writes those that wait and ends it."""
 
 
-class Tensorboard:
-    """Writes tensorboard events into the run's folder."""
+def _tensorboard(folder: Path, first_update: int) -> Tracker:
+    """Return a writer of tensorboard events into the run's folder.
 
-    def __init__(self, folder: Path, first_update: int) -> None:
-        """first_update: curves of an earlier go from there on are not shown."""
-        from torch.utils.tensorboard import SummaryWriter
+    first_update: curves of an earlier go from there on are not shown.
+    """
+    from torch.utils.tensorboard import SummaryWriter
 
-        self._writer: Any = SummaryWriter(str(folder), purge_step=first_update or None)
+    writer: Any = SummaryWriter(str(folder), purge_step=first_update or None)
 
-    def scalars(self, update: int, values: Mapping[str, float]) -> None:
-        """Show finite numbers at an update."""
+    def scalars(update: int, values: Mapping[str, float]) -> None:
         for name, value in values.items():
-            self._writer.add_scalar(name, value, update)
+            writer.add_scalar(name, value, update)
 
-    def close(self) -> None:
-        """Write what waits."""
-        self._writer.close()
+    return scalars, writer.close
 
 
-class Wandb:
-    """Sends curves to wandb, or (offline) keeps them in the run's folder for `wandb sync`."""
+def _wandb(folder: Path, config: Mapping[str, Any], mode: str) -> Tracker:
+    """Return a sender of curves to wandb; offline, they stay in the folder for `wandb sync`."""
+    import wandb  # type: ignore[import-not-found,unused-ignore]
 
-    def __init__(self, folder: Path, config: Mapping[str, Any], mode: str) -> None:
-        import wandb  # type: ignore[import-not-found,unused-ignore]
-
-        # The folder is the run: a resumed one goes on in the same curves.
-        number = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
-        name = "/".join(folder.parts[-4:])
-        self._run: Any = wandb.init(
-            project="fctncalling",
-            name=name,
-            id=number,
-            resume="allow",
-            mode=mode,
-            dir=str(folder),
-            config=dict(config),
-        )
-        self._run.define_metric("*", step_metric="update")
-
-    def scalars(self, update: int, values: Mapping[str, float]) -> None:
-        """Show finite numbers at an update."""
-        self._run.log({"update": update, **values})
-
-    def close(self) -> None:
-        """Write what waits."""
-        self._run.finish()
+    # The folder is the run: a resumed one goes on in the same curves.
+    number = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
+    run: Any = wandb.init(
+        project="fctncalling",
+        name="/".join(folder.parts[-4:]),
+        id=number,
+        resume="allow",
+        mode=mode,
+        dir=str(folder),
+        config=dict(config),
+    )
+    run.define_metric("*", step_metric="update")
+    return lambda update, values: run.log({"update": update, **values}), run.finish
 
 
 class Trackers:
@@ -113,26 +95,26 @@ class Trackers:
             for name, value in values.items()
             if value is not None and math.isfinite(value)
         }
-        for tracker in self._open:
-            tracker.scalars(update, finite)
+        for show, _ in self._open:
+            show(update, finite)
 
     def close(self) -> None:
         """Close those that are open."""
-        for tracker in self._open or ():
-            tracker.close()
+        for _, close in self._open or ():
+            close()
 
     def _opened(self) -> list[Tracker]:
         opened: list[Tracker] = []
         if self.tensorboard:
             try:
-                opened.append(Tensorboard(self.folder, self.first_update))
+                opened.append(_tensorboard(self.folder, self.first_update))
             except ImportError:
                 logger.info(
                     "tensorboard is not installed: metrics.jsonl and timings.jsonl hold every "
                     "number"
                 )
         if self.wandb != "off":
-            opened.append(Wandb(self.folder, self.config, self.wandb))
+            opened.append(_wandb(self.folder, self.config, self.wandb))
         return opened
 
 
