@@ -59,7 +59,7 @@ RULES = (
         "--overlong penalty",
     ),
     Rule(
-        "sft_epochs sft_lr sft_batch_size sft_group_by_prefix sft_save_interval",
+        "sft_epochs sft_lr sft_batch_size sft_group_by_prefix sft_fixed_prefixes sft_save_interval",
         lambda config: not config.has_supervised_stage,
         "--sft_tasks or --sft_episodes",
     ),
