@@ -178,13 +178,13 @@ def test_fixed_tokens_of_a_tree_are_read_as_a_cache_without_gradient() -> None:
         wanted.append(behind.last_hidden_state[0])
     expected = weighted_gradient(model, torch.cat(wanted))
     pairs = [(n, c) for n, row in enumerate(rows) for c in range(3, len(row))]
-    at = torch.tensor(pairs).unbind(1)
+    at_rows, at_columns = torch.tensor(pairs).unbind(1)
     tree = build_tree(rows)
-    found = tree_states_at(model, decoder, tree._replace(fixed=3), *at)
+    found = tree_states_at(model, decoder, tree._replace(fixed=3), at_rows, at_columns)
     gradient = weighted_gradient(model, found)
     assert torch.allclose(found, torch.cat(wanted), atol=1e-6)  # norms compute in fp32
     assert float((gradient - expected).norm()) <= 1e-5 * float(expected.norm())
-    whole = weighted_gradient(model, tree_states_at(model, decoder, tree, *at))
+    whole = weighted_gradient(model, tree_states_at(model, decoder, tree, at_rows, at_columns))
     assert float((gradient - whole).norm()) > 0.01 * float(whole.norm())
 
 
