@@ -332,8 +332,8 @@ def planned(folder: Path) -> None:
     tasks, model = folder / "tasks.json", str(embedded_path("model"))
     output, spec = folder / "out", str(folder / "api.json")
     AdaptSettings(spec, output, model=model, minutes=20.0, tasks=tasks).keep()
-    stages: tuple[str, ...] = ("tasks", "base", "supervised", "tppo", "score")
-    counts = dict.fromkeys(stages, 1.0)
+    stages = ("tasks", "base", "supervised", "tppo", "score")
+    counts: dict[str, float] = dict.fromkeys(stages, 1.0)
     plan = AdaptPlan(20.0, 24, 6, 20, 6, 64, counts, counts, counts)
     for name in ("probe", "plan"):
         stage = output / "work" / name
