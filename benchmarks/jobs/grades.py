@@ -52,12 +52,12 @@ def main() -> None:
     file = KEPT / f"{options.job}.jsonl"
     if options.keep:
         KEPT.mkdir(parents=True, exist_ok=True)
-        lines = sorted(map(graded, options.keep), key=lambda each: (each["update"], each["seed"]))
+        lines = sorted(map(entry, options.keep), key=lambda each: (each["update"], each["seed"]))
         file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     print("\n".join(table(read(file))))
 
 
-def graded(path: Path) -> Kept:
+def entry(path: Path) -> Kept:
     """Return of a `--json` file what the page says."""
     found = json.loads(path.read_text(encoding="utf-8"))
     _, update, seed = path.stem.split("_")
