@@ -104,8 +104,8 @@ def claim_table(evidence: Sequence[Evidence]) -> str:
         if figures := figures_of(number, evidence):
             lines.append(f"| {number} | {says} ({who}) | {'; '.join(figures)} | {limit} |")
         else:
-            waiting.append(f"{number}, {says} ({who})")
-    return "\n".join(lines) + f"\n\nOpen: {'; '.join(waiting)}."
+            waiting.append(f"{number} ({who})")
+    return "\n".join(lines) + f"\n\nOpen: {', '.join(waiting)}."
 
 
 def figures_of(number: int, evidence: Sequence[Evidence]) -> list[str]:
