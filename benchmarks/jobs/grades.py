@@ -1,10 +1,10 @@
-"""Grades of values and estimators at points of training: the tables of docs/credit.md.
+"""Grades of values and estimators at points of training: the table of docs/credit.md.
 
     fctncalling credit RUN --update 10 --json main_10_1.json    # for updates and seeds
-    python benchmarks/jobs/grades.py --job main --keep main_*_*.json
+    python benchmarks/jobs/grades.py --keep main_*_*.json critical_*_*.json
 
-keeps of each `--json` file, named JOB_UPDATE_SEED.json, what the page says, and prints the job's
-table: means over seeds. Without --keep it prints the table of what is kept.
+keeps of each `--json` file, named JOB_UPDATE_SEED.json, what the page says. Then, or without
+--keep, it prints the table of what is kept: means over seeds.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from critical import mean
 
-KEPT = Path(__file__).parents[2] / "results" / "kept" / "credit"
+KEPT = Path(__file__).parents[2] / "results" / "kept" / "credit" / "grades.jsonl"
 TRUTH = ("success", "significant", "reliability_of_values", "reliability_of_advantages")
 VALUES = {
     "siblings": "siblings",
@@ -27,8 +28,8 @@ VALUES = {
     "critic_layers": "fitted critic, all layers",
     "critic_head": "the trainer's fit",
     "critic_bins": "the trainer's fit, bins",
-    "critic_mistakes": "fitted critic told of mistakes",
-    "critic_truth": "fitted critic that reads the truth",
+    "critic_mistakes": "critic told of mistakes",
+    "critic_truth": "critic that reads the truth",
 }
 ESTIMATORS = (
     *("TPPO", "TPPO_lambda_0", "TPPO_leave_one_out", "TPPO_state", "POAD", "NTPO", "APPO", "GRPO"),
@@ -38,7 +39,8 @@ GRADES = {
     "values": ("explained_variance", "between", "within"),
     "estimators": ("sign", "sign_where_it_speaks", "cosine", "speaks"),
 }
-Kept = dict[str, Any]  # a checkpoint's grades: update, seed, truth, coverage, values, estimators
+Kept = dict[str, Any]
+"""A checkpoint's grades: job, update, seed, truth, coverage, values, estimators."""
 
 
 def main() -> None:
@@ -46,21 +48,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--job", default="main")
     parser.add_argument("--keep", type=Path, nargs="+", default=[], metavar="FILE")
     options = parser.parse_args()
-    file = KEPT / f"{options.job}.jsonl"
     if options.keep:
-        KEPT.mkdir(parents=True, exist_ok=True)
-        lines = sorted(map(entry, options.keep), key=lambda each: (each["update"], each["seed"]))
-        file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    print("\n".join(table(read(file))))
+        KEPT.parent.mkdir(parents=True, exist_ok=True)
+        lines = sorted(map(entry, options.keep), key=_place)
+        KEPT.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    print("\n".join(table(read(KEPT))))
 
 
 def entry(path: Path) -> Kept:
     """Return of a `--json` file what the page says."""
     found = json.loads(path.read_text(encoding="utf-8"))
-    _, update, seed = path.stem.split("_")
+    job, update, seed = path.stem.split("_")
     grades = {
         kind: {name: {key: round(row[key], 3) for key in keys} for name, row in found[kind].items()}
         for kind, keys in GRADES.items()
@@ -68,24 +68,23 @@ def entry(path: Path) -> Kept:
     truth = {key: round(found["truth"][key], 3) for key in (*TRUTH, "standard_error_p90")}
     coverage = {key: round(value, 3) for key, value in found["coverage"]["by_turn"].items()}
     coverage["all"] = round(found["coverage"]["all"], 3)
-    head = {"update": int(update), "seed": int(seed)}
+    head = {"job": job, "update": int(update), "seed": int(seed)}
     return {**head, "truth": truth, "coverage": coverage, **grades}
 
 
 def read(file: Path) -> list[Kept]:
-    """Return the kept grades of a job."""
+    """Return the kept grades."""
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def table(runs: Sequence[Kept]) -> Iterator[str]:
-    """Yield the lines of the table: a column an update, means over its seeds."""
-    updates = sorted({run["update"] for run in runs})
-    columns = [[run for run in runs if run["update"] == update] for update in updates]
+    """Yield the lines of the table: a column a job and update, means over its seeds."""
+    columns = [list(own) for _, own in groupby(runs, key=lambda run: _place(run)[:2])]
 
     def row(title: str, cell: Callable[..., str], kind: str, *keys: str) -> str:
         return f"| {' | '.join([title, *(cell(own, kind, *keys) for own in columns)])} |"
 
-    heads = (f"update {own[0]['update']}, {len(own)} seeds" for own in columns)
+    heads = (f"{own[0]['job']}, {own[0]['update']}" for own in columns)
     yield f"| | {' | '.join(heads)} |"
     yield "|---" * (len(columns) + 1) + "|"
     turns = sorted({key for run in runs for key in run["coverage"]} - {"all"}, key=int)
@@ -98,6 +97,10 @@ def table(runs: Sequence[Kept]) -> Iterator[str]:
             yield row(f"V: {title}", _graded, "values", name)
     for name in ESTIMATORS:
         yield row(f"A: {name}", _graded, "estimators", name)
+
+
+def _place(run: Kept) -> tuple[bool, int, int]:
+    return run["job"] != "main", run["update"], run["seed"]
 
 
 def _means(own: Sequence[Kept], kind: str, keys: Sequence[str]) -> list[float]:
@@ -114,8 +117,8 @@ def _numbers(own: Sequence[Kept], kind: str, *keys: str) -> str:
 
 
 def _graded(own: Sequence[Kept], kind: str, name: str) -> str:
-    first, second, third = (mean(run[kind][name][key] for run in own) for key in GRADES[kind][:3])
-    return f"{first:.2f} ({second:.2f}/{third:.2f})"
+    grades = (mean(run[kind][name][key] for run in own) for key in GRADES[kind][:3])
+    return "/".join(f"{grade:.2f}" for grade in grades)
 
 
 if __name__ == "__main__":
