@@ -30,6 +30,7 @@ def test_the_ruler_grades_smollm2_on_multi_turn_tasks_of_one_api(tmp_path: Path)
         "eval_dataset_path": tasks,
         "eval_episodes": 1,
         "num_updates": 0,
+        "n_rollout_threads": 8,
         "prompt_style": "compact",
         "reward": "progress",
         "max_new_tokens": 48,

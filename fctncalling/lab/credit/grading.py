@@ -125,7 +125,10 @@ def open_run(
     policy, template = load_policy(config, run_config, checkpoint, resolve_device(config.device))
     policy.eval()
     settings = replace(
-        settings, discount=config.discount, max_episode_tokens=config.max_episode_tokens
+        settings,
+        discount=config.discount,
+        max_episode_tokens=config.max_episode_tokens,
+        num_envs=min(settings.num_envs, config.n_rollout_threads),  # what the run had memory for
     )
     rollout = LocalRollout(config, policy, template, setup.make_env)
 
