@@ -404,11 +404,11 @@ def test_bad_input_is_told_in_one_line_and_clarify_tasks_are_made_only_where_nam
 
 def test_the_example_of_the_documentation_is_what_seed_1_gives(path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs/forge.md").read_text("utf-8")
-    shown = re.search(r"```json\n(\{\"id\": \"clarify_.*?)\n```", page, re.DOTALL)
-    assert shown is not None
-    entry = json.loads(shown[1])
+    asked = "Turn on the lights in the kitchen dimmed to 90 percent for 70 minutes"
+    assert f'"{asked}", where `lights_switch_on` demands a color' in page
     entries = map(json.loads, path.read_text("utf-8").splitlines())
-    assert entry in entries
+    [entry] = [entry for entry in entries if asked in entry["question"][0][0]["content"]]
+    assert entry["missing_parameters"] == ["color"]
 
 
 @pytest.mark.prove

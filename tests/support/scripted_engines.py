@@ -27,6 +27,9 @@ class TextScriptEngine:
     def start(self, num_slots: int) -> None:
         pass
 
+    def release(self) -> None:
+        pass
+
     def begin(self, slot: int, seed: int | None = None) -> None:
         pass
 
