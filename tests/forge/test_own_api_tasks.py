@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -15,11 +16,13 @@ from fctncalling.cli.command import main
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs import judge, oracle_calls
 from fctncalling.envs.handlers.registry import get_handler
+from fctncalling.lab.own_api.api import OwnApi
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.specifications import load_api
 from fctncalling.lab.own_api.words.act_table import acts, acts_of
 from fctncalling.lab.own_api.words.function_words import FunctionWords
-from fctncalling.lab.own_api.words.moments import spoken_date, spoken_time
+from fctncalling.lab.own_api.words.moments import ORDINALS, spoken_date, spoken_time
+from fctncalling.lab.own_api.words.spans import ordered_pairs, said_span
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "your_api"
 SHARED = Path(os.environ.get("FCTNCALLING_SHARED", "../shared")) / "apis"
@@ -140,7 +143,7 @@ def is_readable(value: Any, text: str) -> bool:
         )
     if found := re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)", value):
         year, _, day = found.groups()
-        return year in text and str(int(day)) in text
+        return year in text and (str(int(day)) in text or ORDINALS[int(day) - 1] in text)
     if re.fullmatch(r"\d\d:\d\d", value):
         return bool(re.search(r"\d|noon|" + "|".join(NUMBER_WORDS), text))
     return value.lower().replace("_", " ") in text or len(value) < 12
@@ -148,7 +151,6 @@ def is_readable(value: Any, text: str) -> bool:
 
 def test_a_date_and_a_time_say_one_day_and_one_minute() -> None:
     import datetime
-    from random import Random
 
     rng = Random(3)
     for _ in range(400):
@@ -156,9 +158,42 @@ def test_a_date_and_a_time_say_one_day_and_one_minute() -> None:
         said = spoken_date(day, rng)
         assert str(day.year) in said
         numbers = set(re.findall(r"\d+", said)) - {str(day.year)}
-        assert str(day.day) in {number.lstrip("0") for number in numbers}, said
+        in_words = day.day <= len(ORDINALS) and f"the {ORDINALS[day.day - 1]} of" in said
+        assert in_words or str(day.day) in {number.lstrip("0") for number in numbers}, said
     assert {spoken_time(12, 0, Random(n)) for n in range(60)} >= {"12:00", "noon"}
     assert not any("twelve in the evening" in spoken_time(0, 0, Random(n)) for n in range(60))
+
+
+def words_of(name: str, properties: dict[str, Any], about: str) -> FunctionWords:
+    doc = FunctionDoc(name, about, {"type": "dict", "properties": properties, "required": []})
+    kinds = argument_kinds(OwnApi("api", (doc,), "api.json"))
+    return FunctionWords(doc, {parameter: kind for (_, parameter), kind in kinds.items()})
+
+
+def test_two_ends_are_said_together_and_a_month_by_its_name() -> None:
+    day = {"type": "string", "description": "Day as YYYY-MM-DD."}
+    clock = {"type": "string", "description": "HH:MM, 24 hours."}
+    given = {"day_from": day, "day_to": day, "start": clock, "end": clock}
+    words = words_of("list_shifts", given, "List the shifts.")
+    days, times = ordered_pairs(words)
+    march = {"day_from": "2027-03-01", "day_to": "2027-03-31"}
+    assert all("March 2027" in said_span(words, days, march, Random(n)).text for n in range(9))
+    part = {"day_from": "2027-03-01", "day_to": "2027-03-30"}
+    assert not any(said_span(words, days, part, Random(n)).text.startswith("in") for n in range(9))
+    hours = {"start": "09:00", "end": "10:30"}
+    texts = [said_span(words, times, hours, Random(n)).text for n in range(80)]
+    assert any(
+        re.search(r"nine (?:to|until|till|and) half past \w+ in the morning", t) for t in texts
+    )
+
+
+def test_a_listed_value_is_no_noun_of_a_thing() -> None:
+    reader = {"type": "string", "description": "Number of the reader's card, such as R-17."}
+    method = {"type": "string", "enum": ["cash", "card"]}
+    words = words_of("pay_fine", {"reader_id": reader, "method": method}, "Book a payment.")
+    assert words.nouns("reader_id") == ("reader",)
+    alone = words_of("fines_of", {"reader_id": reader}, "Tell what a reader owes.")
+    assert "card" in alone.nouns("reader_id")
 
 
 def test_acts_are_many_and_each_can_be_asked_in_several_ways() -> None:

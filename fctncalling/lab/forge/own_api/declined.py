@@ -120,6 +120,7 @@ def _other_act(api: AskableApi, rng: Random) -> OwnDraft:
     ]
     served = {family for name in taking for family in families_of(api.acts[name])}
     served |= {"look"} if any(words.verb in _LOOKS for words in api.words.values()) else set()
+    served |= {"pay"} if "claim" in served else set()  # money back is asked for by a claim
     own = {act.name for each in api.acts.values() for act in each}
     others = [act for act in acts() if _fits(act, words) and act.family not in served | _TOO_WIDE]
     others = [act for act in others if act.name not in own]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import re
 import unicodedata
@@ -17,6 +18,7 @@ from fctncalling.lab.own_api.kinds.argument_kind import same
 from fctncalling.lab.own_api.words.frames import RequestFrame
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.nouns import singular, spaced
+from fctncalling.lab.own_api.words.spans import ordered_pairs
 from fctncalling.lab.own_api.words.unsaid import CHANGES
 
 # OwnDraft: a request with its calls, before it is an entry of a file.
@@ -40,24 +42,10 @@ class OwnDraft:
 _OPTIONAL_SHARE = 0.35
 _FLAG_SHARE = 0.25
 _MOST_OPTIONAL = 3
+_WHOLE_MONTH_SHARE = 0.3  # of two days of which one is before the other
 _BARE_SHARE = 0.1  # of calls without demanded values that have no value at all
 _OWN_PHRASES_SHARE = 0.75  # of the tasks of a function that the user gave phrases
 _DOC_SHARE = 0.12
-_PAIRS = (
-    ("start", "end"),
-    ("begin", "end"),
-    ("from", "to"),
-    ("from", "until"),
-    ("since", "until"),
-    ("after", "before"),
-    ("check in", "check out"),
-    ("checkin", "checkout"),
-    ("min", "max"),
-    ("first", "last"),
-    ("open", "close"),
-    ("opens", "closes"),
-    ("pickup", "return"),
-)
 _OPEN_KINDS = frozenset("identifier person_name free_text email phone url date datetime".split())
 _TRIES = 60
 
@@ -89,6 +77,7 @@ def drawn_call(
             arguments[name] = _value(api, words.kinds[name], rng)
     _keep_conditions(words, arguments, rng)
     _put_in_order(words, arguments)
+    _make_whole_month(api, words, arguments, rng)
     _match_mail(arguments, words)
     _require_apart(words, arguments)
     return DrawnCall(function, arguments, truth_of(words, arguments))
@@ -176,19 +165,20 @@ def _put_in_order(words: FunctionWords, arguments: dict[str, Any]) -> None:
             arguments[other] = first
 
 
-def ordered_pairs(words: FunctionWords) -> list[tuple[str, str]]:
-    """Return pairs of parameters of which one is before the other."""
-    found: list[tuple[str, str]] = []
-    sorts = ("date", "time", "datetime", "integer", "number", "quantity_with_unit", "year")
-    for name, kind in words.kinds.items():
-        for other, its in words.kinds.items():
-            if name == other or kind.kind != its.kind or kind.kind not in sorts:
-                continue
-            one, two = f" {spaced(name)} ", f" {spaced(other)} "
-            for first, second in _PAIRS:
-                if f" {first} " in one and one.replace(f" {first} ", f" {second} ") == two:
-                    found.append((name, other))
-    return found
+def _make_whole_month(
+    api: AskableApi, words: FunctionWords, arguments: dict[str, Any], rng: Random
+) -> None:
+    """Let two days now and then be the first and the last of a month."""
+    for name, other in ordered_pairs(words):
+        kind = words.kinds[name]
+        if kind.kind != "date" or not (name in arguments and other in arguments):
+            continue
+        first = datetime.date(2026 + rng.randrange(3), rng.randint(1, 12), 1)
+        last = (first + datetime.timedelta(days=31)).replace(day=1) - datetime.timedelta(days=1)
+        ends = [day.strftime(kind.format) for day in (first, last)]
+        of_part = all(is_held_out(end) is api.held_out for end in ends)
+        if of_part and rng.random() < _WHOLE_MONTH_SHARE:
+            arguments[name], arguments[other] = ends
 
 
 def _match_mail(arguments: dict[str, Any], words: FunctionWords) -> None:

@@ -17,7 +17,12 @@ from fctncalling.lab.forge.forged_entry import ForgedEntry, NoSuchTask, SingleTu
 from fctncalling.lab.forge.own_api.askable_api import AskableApi
 from fctncalling.lab.forge.own_api.declined import declined
 from fctncalling.lab.forge.own_api.drawn_call import OwnDraft
-from fctncalling.lab.forge.own_api.own_single_turn import missing_value, one_call, several_calls
+from fctncalling.lab.forge.own_api.own_single_turn import (
+    missing_value,
+    names_to_ask_of,
+    one_call,
+    several_calls,
+)
 from fctncalling.lab.forge.single_turn.entries import difficulty
 from fctncalling.lab.forge.single_turn.proof import proof_fault
 from fctncalling.lab.own_api.words.nouns import spaced
@@ -26,8 +31,8 @@ Maker = Callable[[AskableApi, Random, str], OwnDraft]
 OWN_CATEGORIES: dict[str, float] = {
     "multiple": 46.0,
     "parallel_multiple": 20.0,
-    "irrelevance": 26.0,
-    "clarify": 8.0,
+    "irrelevance": 24.0,
+    "clarify": 12.0,
 }
 """Category -> its share of a file, in the order in which a file holds them."""
 _MAKERS: dict[str, Maker] = {
@@ -47,9 +52,10 @@ def own_entry(api: AskableApi, category: str, seed: int, index: int, attempt: in
     part = "held out " if api.held_out else ""
     rng = Random(f"{part}{seed} {category} {index} {attempt}")
     thrown: Counter[str] = Counter()
+    names = names_to_ask_of(api) if category == "clarify" else api.names
     for attempted in range(_TRIES):
         # Functions take turns, whatever can be drawn of them.
-        function = api.names[(index + attempt + attempted) % len(api.names)] if api.names else ""
+        function = names[(index + attempt + attempted) % len(names)] if names else ""
         try:
             if category == "irrelevance":
                 draft = declined(api, rng)

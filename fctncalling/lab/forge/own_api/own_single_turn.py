@@ -18,7 +18,7 @@ from fctncalling.lab.forge.own_api.drawn_call import (
     truth_of,
 )
 from fctncalling.lab.own_api.kinds import ArgumentKind
-from fctncalling.lab.own_api.words.frames import RequestFrame
+from fctncalling.lab.own_api.words.frames import RequestFrame, families_of
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.nouns import plural, with_article
 from fctncalling.lab.own_api.words.request_text import (
@@ -28,8 +28,14 @@ from fctncalling.lab.own_api.words.request_text import (
     request_text,
     said_call,
 )
+from fctncalling.lab.own_api.words.spoken_values import NUMBERS, joined
+from fctncalling.lab.own_api.words.word_tables import registers
 
+_LIKEWISE_SHARE, _LISTED_SHARE = 0.3, 0.3
+_CERTAIN = frozenset({"identifier", "person_name"})  # kinds that name one certain thing
+_OF_ONE = frozenset({"email", "phone", "url"})  # kinds of values that two things do not share
 _SAME_AGAIN_SHARE = 0.2  # of several requests in one message, two for one function
+_BESIDE_SHARE = 0.7  # of open values that are not the thing itself, where a function has such
 FEWEST_VALUES = 3  # of a listed parameter whose value may go unsaid
 
 
@@ -66,18 +72,61 @@ def _several_things(api: AskableApi, rng: Random, function: str) -> OwnDraft:
     things = [call.arguments[primary] for call in calls]
     if len(set(map(str, things))) < len(things) or not all(isinstance(e, str) for e in things):
         raise NoSuchTask("the same thing twice")
+    sorts = {words.kinds[name].kind for name in first.arguments}
+    if sorts & _OF_ONE and len(first.arguments) > 1:
+        raise NoSuchTask("says what belongs to one thing alone")
     calls = [drawn_call_of(words, {**first.arguments, primary: each}) for each in things]
     frame = drawn_frame(api, first, rng)
+    if rng.random() < _LIKEWISE_SHARE:
+        return OwnDraft(_and_likewise(words, frame, first, things[1:], rng), calls, [frame])
     text = plural_text(frame.text, primary) if primary in frame.parameters else None
     if text is None:
         raise NoSuchTask("speaks of one thing")
+    behind = ""
+    if rng.random() < _LISTED_SHARE:
+        text = text.replace(f"{{{primary}}}", _announced(words, len(things), rng))
+        behind = f"{rng.choice((': ', ': ', ' - ', ', namely '))}{joined(things, rng)}"
     frame = RequestFrame(frame.function, frame.mood, text, frame.source)
-    said = said_call(words, frame, {**first.arguments, primary: Several(tuple(things))}, rng)
+    given = {
+        name: value for name, value in first.arguments.items() if not behind or name != primary
+    }
+    if not behind:
+        given[primary] = Several(tuple(things))
+    said = said_call(words, frame, given, rng)
+    if behind:
+        return OwnDraft(
+            request_text([replace(said, phrase=f"{said.phrase}{behind}")], rng), calls, [frame]
+        )
     if len(first.arguments) > 1 and rng.random() < 0.4:
         each = rng.choice((", each of them", " each", ", both the same", " in each case"))
         each = each if len(things) == 2 else " each"
         said = replace(said, phrase=f"{said.phrase}{each}")
     return OwnDraft(request_text([said], rng), calls, [frame])
+
+
+def _and_likewise(
+    words: FunctionWords,
+    frame: RequestFrame,
+    first: DrawnCall,
+    others: Sequence[Any],
+    rng: Random,
+) -> str:
+    """Return a request for one thing that adds the others: "..., and the same for L-312"."""
+    said = said_call(words, frame, first.arguments, rng)
+    form = rng.choice(registers("frame")["likewise"])
+    text = form.replace("{o}", joined([str(each) for each in others], rng))
+    if text.startswith(","):
+        return request_text([replace(said, phrase=f"{said.phrase}{text}")], rng)
+    return request_text([replace(said, sentences=(*said.sentences, text))], rng)
+
+
+def _announced(words: FunctionWords, count: int, rng: Random) -> str:
+    """Return what stands for several things that are listed behind: "these two loans"."""
+    number = NUMBERS[count]
+    nouns = words.thing_nouns()
+    named = [f"these {number} {plural(nouns[0])}", f"{number} {plural(nouns[0])}"] if nouns else []
+    both = ["both of these"] if count == 2 else ["all of these"]
+    return rng.choice((*named, *both, f"these {number}"))
 
 
 def drawn_call_of(words: FunctionWords, arguments: dict[str, Any]) -> DrawnCall:
@@ -95,6 +144,10 @@ def _twice_otherwise(api: AskableApi, rng: Random, function: str) -> OwnDraft:
     ]
     if not listed:
         raise NoSuchTask("no listed values")
+    primary = words.primary
+    is_looked_at = "look" in families_of(api.acts[function])
+    if primary and words.kinds[primary].kind in _CERTAIN and not is_looked_at:
+        raise NoSuchTask("nobody does this twice with one thing")
     name = rng.choice(listed)
     first = drawn_call(api, function, rng)
     values = rng.sample(list(words.kinds[name].values), 2)
@@ -163,6 +216,15 @@ def _with_pronoun(frame: RequestFrame, words: FunctionWords, rng: Random) -> Req
     )
 
 
+def names_to_ask_of(api: AskableApi) -> tuple[str, ...]:
+    """Return the functions as often as they have values that may go unsaid, thrice at most."""
+    counts = {
+        name: sum(each.required and can_be_open(each) for each in api.words[name].kinds.values())
+        for name in api.names
+    }
+    return tuple(name for name in api.names for _ in range(min(3, counts[name])))
+
+
 def missing_value(api: AskableApi, rng: Random, function: str) -> OwnDraft:
     """Return a request that leaves a demanded value open."""
     words = api.words[function]
@@ -174,7 +236,8 @@ def missing_value(api: AskableApi, rng: Random, function: str) -> OwnDraft:
     ]
     if not open_ones:
         raise NoSuchTask("nothing can be left open")
-    missing = rng.choice(open_ones)
+    beside = [name for name in open_ones if name != words.primary]
+    missing = rng.choice(beside if beside and rng.random() < _BESIDE_SHARE else open_ones)
     said = {name: value for name, value in call.arguments.items() if name != missing}
     if missing == words.primary:
         frame = drawn_frame(api, call, rng)

@@ -15,6 +15,8 @@ from fctncalling.lab.own_api.kinds.pattern_text import text_of_pattern, text_of_
 
 DIGITS = 4  # of a number that nothing is known of but that it is one
 ROUND_MINUTES = (0, 0, 15, 30, 30, 45)
+MAKERS_SHARE = 0.3  # of searches that may be for a maker's name
+EARLY_DAY_SHARE = 0.2  # of dates that are moved to days of one digit, which go wrong the most
 
 
 class ScalarFacts(Protocol):
@@ -42,6 +44,8 @@ class ScalarFacts(Protocol):
     def topic(self) -> str: ...
     @property
     def default(self) -> Any: ...
+    @property
+    def description(self) -> str: ...
 
 
 @cache
@@ -91,6 +95,8 @@ def _number(facts: ScalarFacts, rng: random.Random) -> int | float:
 
 def _moment(rng: random.Random, kind: str) -> datetime.datetime:
     day = datetime.datetime(2026, 1, 1) + datetime.timedelta(days=rng.randrange(1095))
+    if rng.random() < EARLY_DAY_SHARE:
+        day = day.replace(day=rng.randint(1, 9))
     minute = rng.choice(ROUND_MINUTES) if rng.random() < 0.9 else rng.randrange(60)
     return day.replace(hour=rng.randint(7, 20), minute=minute)
 
@@ -116,6 +122,8 @@ def _text(facts: ScalarFacts, rng: random.Random) -> str:
     if facts.kind == "person_name":
         first, last = rng.choice(tables["first"]), rng.choice(tables["last"])
         whole = f"{first} {last}"
+        if re.search(r"\bpart of (?:it|(?:the |a |his |her )?name)\b", facts.description.lower()):
+            return rng.choice((whole, whole, last, last, first))
         return {"first": first, "last": last}.get(facts.topic, whole)
     if facts.kind == "email":
         who = f"{rng.choice(tables['first'])}.{rng.choice(tables['last'])}"
@@ -128,6 +136,8 @@ def _text(facts: ScalarFacts, rng: random.Random) -> str:
         topic = facts.topic if facts.topic in tables else "city"
         place = rng.choice(tables[topic])
         return f"{place} {rng.randint(1, 140)}" if topic == "street" else place
+    if facts.topic == "query" and is_of_makers(facts) and rng.random() < MAKERS_SHARE:
+        return rng.choice(tables["last"])
     if facts.topic == "proper":
         return str(rng.choice(facts.examples + tuple(tables["word"]))).capitalize()
     if len(facts.examples) > 2:
@@ -135,6 +145,12 @@ def _text(facts: ScalarFacts, rng: random.Random) -> str:
     if facts.topic in tables:
         return rng.choice(tables[facts.topic])
     return f"{rng.choice(tables['adjective'])} {rng.choice(tables['word'])}"
+
+
+def is_of_makers(facts: ScalarFacts) -> bool:
+    """Return whether words that are looked for may be the name of who made the thing."""
+    makers = r"\b(?:author|artist|writer|composer|singer|band|director|painter)"
+    return bool(re.search(makers, facts.description.lower()))
 
 
 def _phone(rng: random.Random) -> str:

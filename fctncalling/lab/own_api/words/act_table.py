@@ -108,6 +108,8 @@ def _has(words: FunctionWords, needs: str) -> bool:
         return primary is None
     if needs == "person_name":
         return kind is not None and kind.kind == "person_name"
+    if needs == "no_person":
+        return kind is None or kind.kind != "person_name"
     if needs == "owner":
         nouns = words.nouns(primary)[:1] if primary else ()
         return (

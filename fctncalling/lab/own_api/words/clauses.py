@@ -10,9 +10,10 @@ from random import Random
 from typing import Any, NamedTuple
 
 from fctncalling.lab.own_api.kinds import ArgumentKind
+from fctncalling.lab.own_api.kinds.draw_value import is_of_makers, pools
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.moments import ordinal
-from fctncalling.lab.own_api.words.nouns import PREPOSITIONS, spaced
+from fctncalling.lab.own_api.words.nouns import PREPOSITIONS, singular, spaced
 from fctncalling.lab.own_api.words.spoken_values import spoken, value_clauses
 from fctncalling.lab.own_api.words.unsaid import with_name
 from fctncalling.lab.own_api.words.word_tables import parted, word_table
@@ -87,7 +88,10 @@ def said_value(words: FunctionWords, name: str, value: Any, rng: Random) -> Said
         forms: Sequence[str] = LABELLED[:3]
         if label in ASKING:
             forms = ("- {v} -", "namely {v}", "I mean {v}")
+        elif kind.kind == "quantity_with_unit" and label in (kind.unit, singular(kind.unit)):
+            forms = ("for {v}", "{v}", "- {v} -")
         elif kind.kind == "integer" and _is_counted(label):
+            label = singular(label) if value == 1 else label
             forms = ("{v} {l}", "that is {v} {l}", "{v} {l} in all")
         elif kind.kind == "identifier":
             forms = ("{lv}", "- {lv} -")
@@ -159,6 +163,9 @@ def named_value(words: FunctionWords, name: str, value: Any, rng: Random) -> str
     if kind.kind == "enum" and name == words.primary:
         noun = words.thing_nouns()[0]
         return rng.choice((f"the {text} {noun}", f"{noun} {text}", f"the {text}", f"the {text}"))
+    if kind.topic == "query" and is_of_makers(kind) and value in pools()["last"]:
+        things = words.filled("{ns}")
+        return rng.choice((f"something by {value}", f"anything by {value}", f"{things} by {value}"))
     if kind.kind != "identifier" or isinstance(value, list):
         return text
     nouns = words.thing_nouns() if name == words.primary else words.nouns(name)[:2]

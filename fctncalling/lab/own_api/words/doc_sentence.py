@@ -55,6 +55,8 @@ _VERBS_OF_QUESTIONS = [
     "offers",
 ]
 _MARKUP = re.compile(r"```.*?(?:```|\Z)|<[^<>]{1,200}>|^\s*[|#].*$", re.DOTALL | re.MULTILINE)
+EXPLAINED = re.compile(r" that (?:was|is|are|were|has|have) | by (?:their|its|his|words)\b")
+"""Where a sentence goes on to explain what nobody would ask for."""
 _PLAIN_VERB = re.compile(r"^[a-z]+$")
 
 
@@ -95,8 +97,8 @@ def imperative(description: str, name: str) -> str:
 def shortened(sentence: str) -> list[str]:
     """Return a sentence, and without what follows its first comma or an explaining clause."""
     found = [sentence]
-    for cut in (r", ", r" that (?:was|is|are|were|has|have) ", r" by (?:their|its|his|words)\b"):
-        head = re.split(cut, sentence, maxsplit=1)[0]
+    for cut in (re.compile(", "), EXPLAINED):
+        head = cut.split(sentence, maxsplit=1)[0]
         if 2 <= len(head.split()) < len(sentence.split()):
             found.append(head)
     return list(dict.fromkeys(found))

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fctncalling.lab.own_api.words.act_table import MOODS, Act, acts_of, plainest_acts
-from fctncalling.lab.own_api.words.doc_sentence import question, shortened, slotted
+from fctncalling.lab.own_api.words.doc_sentence import EXPLAINED, question, shortened, slotted
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 
 SLOT = re.compile(r"\{(\w+)\}")
@@ -65,10 +65,15 @@ def _doc_phrases(words: FunctionWords) -> list[tuple[str, str]]:
     if words.primary is not None and words.thing_nouns():
         nouns[words.primary] = (*nouns[words.primary], *words.thing_nouns())
     found: list[tuple[str, str]] = []
-    texts = [slotted(sentence, nouns) for sentence in shortened(words.sentence)]
+    sentences = shortened(words.sentence)
+    if words.primary is not None and words.kinds[words.primary].kind == "person_name":
+        somebody = re.compile(r"\bsome(?:body|one)\b")
+        sentences = [somebody.sub(f"{{{words.primary}}}", each) for each in sentences]
+    texts = [slotted(sentence, nouns) for sentence in sentences]
     slots = set(SLOT.findall(texts[0]))
     # What is cut must say as much, and a listed value must not stand in a phrase for all of them.
     texts = [each for each in texts if set(SLOT.findall(each)) == slots]
+    texts = [each for each in texts if not EXPLAINED.search(each)] or texts[-1:]
     listed = {str(value).lower() for kind in words.kinds.values() for value in kind.values}
     texts = [each for each in texts if not listed & set(each.lower().split())] or texts[-1:]
     # The shortest of those that begin alike: an aside behind a comma is no request.

@@ -236,9 +236,13 @@ class FunctionWords:
             found.append(" ".join(words[:-1]))
         if kind.kind in ("date", "datetime"):
             found.append("day")
-        if not found:
-            found.append("one")
-        return tuple(dict.fromkeys(each for each in found if len(each.split()) <= 3))
+        listed = {
+            str(value) for other, its in self.kinds.items() if other != name for value in its.values
+        }
+        found = [
+            each for each in found if len(each.split()) <= 3 and each.split()[-1] not in listed
+        ]
+        return tuple(dict.fromkeys(found or ["one"]))
 
     def thing_nouns(self) -> tuple[str, ...]:
         """Return nouns that may stand before the value of the primary parameter."""

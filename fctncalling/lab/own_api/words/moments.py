@@ -6,6 +6,7 @@ import datetime
 from random import Random
 
 _SUFFIXES = {1: "st", 2: "nd", 3: "rd", 21: "st", 22: "nd", 23: "rd", 31: "st"}
+ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth".split()
 HOURS = "twelve one two three four five six seven eight nine ten eleven".split()
 
 
@@ -35,6 +36,8 @@ def spoken_date(day: datetime.date, rng: Random) -> str:
         f"{day:%A} {month} {day.day}, {day.year}",
         f"{day:%A} the {ordinal(day.day)} of {month} {day.year}",
     ]
+    if day.day <= len(ORDINALS):
+        forms += [f"the {ORDINALS[day.day - 1]} of {month} {day.year}"] * 2
     if day.day > 12:
         forms += [f"{day.day}/{day.month}/{day.year}", f"{day.month}/{day.day}/{day.year}"]
     return rng.choice(forms)

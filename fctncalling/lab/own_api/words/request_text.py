@@ -14,6 +14,7 @@ from fctncalling.lab.own_api.words.clauses import SaidValue, named_value, said_v
 from fctncalling.lab.own_api.words.frames import SLOT, RequestFrame
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.nouns import articles_right
+from fctncalling.lab.own_api.words.spans import SAID_TOGETHER_SHARE, said_span, span_pairs
 from fctncalling.lab.own_api.words.spoken_values import joined, spoken
 from fctncalling.lab.own_api.words.unsaid import unsaid_remark
 from fctncalling.lab.own_api.words.word_tables import registers
@@ -24,6 +25,9 @@ _PLURAL = (
     (r" is\b", " are"),
     (r" was\b", " were"),
     (r" has\b", " have"),
+    (r" still has\b", " still have"),
+    (r" asks\b", " ask"),
+    (r" wants\b", " want"),
     (r" doesn't\b", " don't"),
     (r" does\b", " do"),
     (r" goes\b", " go"),
@@ -51,14 +55,22 @@ def said_call(
     text = frame.text
     for name in frame.parameters:
         text = _put(text, name, slot_text(words, name, arguments[name], rng))
+    text = re.sub(r"\b(?:on|about|with) (?:some|any)thing by\b", "by", text)
     rest = [name for name in arguments if name not in frame.parameters]
+    together = [pair for pair in span_pairs(words) if {*pair} <= {*rest}]
+    together = together[:1] if rng.random() < SAID_TOGETHER_SHARE else []
     if len(rest) > 1 and rng.random() < 0.35:
         rng.shuffle(rest)
     if len(rest) > 2 and rng.random() < 0.12:
         return Said(f"{text}{_as_list(words, rest, arguments, rng)}", frame.mood, ())
-    parts = [said_value(words, name, arguments[name], rng) for name in rest]
+    spans = [said_span(words, pair, arguments, rng) for pair in together]
+    alone = [name for name in rest if not any(name in pair for pair in together)]
+    parts = [said_value(words, name, arguments[name], rng) for name in alone]
+    parts = spans + parts if rng.random() < 0.6 else parts + spans
     if remark := unsaid_remark(words, arguments, rng):
-        parts.append(SaidValue(remark, rng.random() < 0.4))
+        parts.append(
+            SaidValue(f"- {remark}", False) if rng.random() < 0.6 else SaidValue(remark, True)
+        )
     return _assembled(text, frame.mood, parts, rng)
 
 

@@ -58,10 +58,11 @@ def enum_words(kind: ArgumentKind, value: Any) -> list[str]:
     plain = str(value).replace("_", " ").replace("-", " ") if " " not in str(value) else str(value)
     if not re.search(r"[a-z]", str(value)) or re.search(r"\d", str(value)):
         return [str(value)]  # codes are said as they are
-    found = [plain, plain]
+    is_code = len(plain) < 3  # which people rarely say
+    found = [plain] if is_code else [plain, plain]
     for word in _row(value).get("words", ()):
         if not any(_shares(word, other) for other in kind.values if other != value):
-            found.append(word)
+            found += [word] * (4 if is_code else 1)
     return found
 
 
@@ -143,7 +144,7 @@ def _text(kind: ArgumentKind, value: str, rng: Random) -> str:
         return spoken_time(when.hour, when.minute, rng)
     if when is not None and kind.kind == "datetime":
         day, clock = spoken_date(when.date(), rng), spoken_time(when.hour, when.minute, rng)
-        return rng.choice((f"{day} at {clock}", f"{day}, {clock}", f"{clock} on {day}"))
+        return rng.choice((f"{clock} on {day}", f"{clock} on {day}", f"{clock}, {day}"))
     if when is not None and kind.kind == "month":
         return rng.choice((value, f"{when:%B %Y}", f"{when:%b %Y}"))
     if kind.kind == "phone" and rng.random() < 0.3 and re.fullmatch(r"\+\d{9,}", value):
