@@ -52,13 +52,18 @@ def compute_targets(
     config: TrainConfig,
     generator: torch.Generator,
     processes: ProcessGroup = SINGLE_PROCESS,
+    outputs: tuple[Tensor, Tensor] | None = None,
 ) -> Targets:
     """Compute old log-probs, values, advantages and loss weights for the update.
+
+    outputs: of `policy_outputs`, where several estimates are made of the same episodes.
 
     The forward passes run over the first epoch's own microbatches: same function, same shapes, so
     the ratio of the first optimiser step is 1 exactly and its KL 0.
     """
-    old_logprobs, old_values = _policy_outputs(policy, experience, minibatches, config, processes)
+    if outputs is None:
+        outputs = policy_outputs(policy, experience, minibatches, config, processes)
+    old_logprobs, old_values = outputs
     check_finite("old_logprobs", old_logprobs)
     check_finite("old_values", old_values)
     reference = _reference_logprobs(policy, experience, minibatches, config, processes)
@@ -108,12 +113,12 @@ def _scaled_advantages(
 
 
 @torch.no_grad()
-def _policy_outputs(
+def policy_outputs(
     policy: ActorCritic,
     experience: Experience,
     minibatches: Sequence[Minibatch],
     config: TrainConfig,
-    processes: ProcessGroup,
+    processes: ProcessGroup = SINGLE_PROCESS,
 ) -> tuple[Tensor, Tensor]:
     """Return log-probabilities and values of all acted tokens, both (N,).
 

@@ -48,7 +48,7 @@ class UserTools:
     Everything in a list is offered as well, beside the functions of every task whose calls are
     executed; the task's own functions win where names clash. Classes in a list bear their own
     names; a mapping in a list is as a mapping alone. "mcp:COMMAND" and "mcp:URL" in a list are the
-    tools of an MCP server (`fctncalling.envs.tools.box.mcp`). Where a task documents no method of a
+    tools of an MCP server (`fctncalling.lab.mcp_client`). Where a task documents no method of a
     class that is given, docs of all its public methods are made from signatures and docstrings.
     """
 

@@ -34,9 +34,9 @@ from fctncalling.data.types import Call
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
-from fctncalling.envs.tools.box.mcp import McpServer
 from fctncalling.envs.tools.box.toolbox import ToolBox
 from fctncalling.lab.integrations.mcp import ServedEpisode, mcp_server
+from fctncalling.lab.mcp_client import McpServer
 
 ROOT = Path(__file__).parents[2]
 FAKE = ROOT / "tests/support/mcp_stdio_fake.py"

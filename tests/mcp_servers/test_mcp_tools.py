@@ -26,12 +26,12 @@ from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.judging.judge import judge
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
-from fctncalling.envs.tools.box.mcp import McpServer, connection, mcp_server
-from fctncalling.envs.tools.box.mcp.address import McpAddress
-from fctncalling.envs.tools.box.mcp.guard import MAX_LINE_BYTES
-from fctncalling.envs.tools.box.mcp.tool_docs import ListedTool, mcp_functions
 from fctncalling.envs.tools.box.output_text import TAGS
 from fctncalling.envs.tools.box.toolbox import ToolBox
+from fctncalling.lab.mcp_client import McpServer, connection, mcp_server
+from fctncalling.lab.mcp_client.address import McpAddress
+from fctncalling.lab.mcp_client.guard import MAX_LINE_BYTES
+from fctncalling.lab.mcp_client.tool_docs import ListedTool, mcp_functions
 
 GUARD = Path(mcp_server.__file__).with_name("guard.py")
 posix = pytest.mark.skipif(sys.platform == "win32", reason="the guard is for POSIX")

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from fctncalling.envs.tools.box.mcp.connection import McpFailure
-from fctncalling.envs.tools.box.mcp.mcp_server import McpServer
-from fctncalling.envs.tools.box.mcp.tool_docs import ListedTool
+from fctncalling.lab.mcp_client.connection import McpFailure
+from fctncalling.lab.mcp_client.mcp_server import McpServer
+from fctncalling.lab.mcp_client.tool_docs import ListedTool
 from fctncalling.lab.own_api.api import OwnApi, SpecificationError
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.specifications import load_api

@@ -9,9 +9,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from fctncalling.envs.tools.box.mcp import McpServer
-from fctncalling.envs.tools.box.mcp.connection import McpFailure, McpToolError
-from fctncalling.envs.tools.box.mcp.tool_docs import ListedTool
+from fctncalling.lab.mcp_client import McpServer
+from fctncalling.lab.mcp_client.connection import McpFailure, McpToolError
+from fctncalling.lab.mcp_client.tool_docs import ListedTool
 
 ADD = ListedTool(
     "add-numbers",

@@ -20,13 +20,18 @@ from fctncalling.data.types import Call, FunctionDoc
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.tools.box.calculator import DESCRIPTION, calculate
 from fctncalling.envs.tools.box.callables import Tool, ToolDefinitionError, as_tool
-from fctncalling.envs.tools.box.mcp import TIMEOUT_S, McpServer, RemoteFunction, is_mcp_address
 from fctncalling.envs.tools.box.output_text import TAGS, neutralise, truncate_together
 from fctncalling.envs.tools.box.tool_process import (
     ToolProcess,
     ToolProcessError,
     ToolTimeoutError,
     result_text,
+)
+from fctncalling.envs.tools.box.tool_server import (
+    TIMEOUT_S,
+    ToolServer,
+    is_mcp_address,
+    mcp_server,
 )
 from fctncalling.envs.tools.python_executor import PythonExecutor, SandboxUnavailable
 from fctncalling.envs.tools.python_executor.result import cut
@@ -92,7 +97,7 @@ class ToolBox:
     ) -> None:
         self._mcp_timeout_s = mcp_timeout_s
         self._tools: dict[str, Tool] = {}
-        self._servers: list[McpServer] = []  # those that the box has started
+        self._servers: list[ToolServer] = []  # those that the box has started
         try:
             for source in tools:
                 for tool in self._tools_of(source):
@@ -109,9 +114,9 @@ class ToolBox:
 
     def _tools_of(self, source: Any) -> Sequence[Tool]:
         if is_mcp_address(source):
-            source = McpServer(source, timeout_s=self._mcp_timeout_s)
+            source = mcp_server(source, self._mcp_timeout_s)
             self._servers.append(source)
-        if isinstance(source, McpServer):
+        if isinstance(source, ToolServer):
             return source.tools
         return (python_tool(source) if isinstance(source, PythonExecutor) else as_tool(source),)
 
@@ -137,9 +142,9 @@ class ToolBox:
     def remote_names(self) -> dict[str, str]:
         """Name of each tool of an MCP server -> the server's address as it was given."""
         return {
-            name: tool.function.address
+            name: address
             for name, tool in self._tools.items()
-            if isinstance(tool.function, RemoteFunction)
+            if (address := getattr(tool.function, "address", None)) is not None
         }
 
     def __contains__(self, name: object) -> bool:

@@ -14,7 +14,7 @@ from fctncalling.data.paths import official_data_folder
 from fctncalling.data.types import Task
 from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.tools.bfcl.long_context import LongContextError
-from fctncalling.envs.tools.box.mcp import TIMEOUT_S, with_scheme
+from fctncalling.envs.tools.box.tool_server import TIMEOUT_S, with_scheme
 from fctncalling.envs.tools.box.toolbox import ToolBox
 from fctncalling.envs.tools.local_corpus import CorpusError
 from fctncalling.training.user_code import parse_tool_classes

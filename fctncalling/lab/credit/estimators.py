@@ -15,7 +15,7 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.minibatches import plan_minibatches, prepare_passes
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import ALGORITHMS
-from fctncalling.algorithms.targets import compute_targets
+from fctncalling.algorithms.targets import compute_targets, policy_outputs
 from fctncalling.lab.credit.ruler import BranchedTruth, Vector, returns_to_go
 
 LAMBDAS = (0.0, 0.5, 0.95, 1.0)
@@ -60,14 +60,14 @@ def by_the_trainer(
     experience = prepare_passes(build_experience(truth.episodes, device), policy, config)
     generator = torch.Generator().manual_seed(config.seed)
     minibatches = plan_minibatches(experience, config, generator)
+    outputs = policy_outputs(policy, experience, minibatches, config)
+    critic = _at_actions(outputs[1], experience)
     found: dict[str, list[Vector]] = {}
-    critic: list[Vector] = []
     for name, settings in trainer_estimators(config).items():
         algorithm = ALGORITHMS[settings.algorithm_name]
-        targets = compute_targets(policy, experience, minibatches, algorithm, settings, generator)
+        parts = (policy, experience, minibatches, algorithm, settings, generator)
+        targets = compute_targets(*parts, outputs=outputs)
         found[name] = _at_actions(targets.raw_advantages, experience)
-        if name == "TPPO":
-            critic = _at_actions(targets.old_values, experience)
     return found, critic
 
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from fctncalling.envs.tools.box.mcp import is_mcp_address
+from fctncalling.envs.tools.box.tool_server import is_mcp_address
 from fctncalling.lab.own_api.api import OwnApi, SpecificationError
 from fctncalling.lab.own_api.specifications.document import SUFFIXES, read_document
 from fctncalling.lab.own_api.specifications.mcp_tools import mcp_functions_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
-from fctncalling.envs.tools.box.mcp import McpServer
+from fctncalling.lab.mcp_client import McpServer
 from fctncalling.lab.own_api.api import OwnApi, SpecificationError
 from fctncalling.lab.own_api.specifications.collect import Collected
 from fctncalling.lab.own_api.specifications.tool_list import add_tool

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
+from fctncalling.envs.tools.box.tool_server import SCHEME
 
-SCHEME = "mcp:"
-TIMEOUT_S, START_TIMEOUT_S = 30.0, 120.0  # of a call, of a start
+START_TIMEOUT_S = 120.0
 EXPECTED = f"expected {SCHEME}COMMAND or {SCHEME}URL, such as {SCHEME}mcp-server-time"
 _PREFIX = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(?=\S)")
 
@@ -51,16 +51,6 @@ class McpAddress:
         if shutil.which(command[0]) is None:
             raise ToolDefinitionError(f"{text}: no command is called {command[0]!r}: {EXPECTED}")
         return cls(text, prefix, command=command)
-
-
-def with_scheme(text: str) -> str:
-    """Return an address of the command line, where "mcp:" may be left out, as tools= takes it."""
-    return text if text.startswith(SCHEME) else f"{SCHEME}{text}"
-
-
-def is_mcp_address(source: object) -> bool:
-    """Whether a tool that is given is the address of an MCP server."""
-    return isinstance(source, str) and source.startswith(SCHEME)
 
 
 def _sound_url(url: str, text: str) -> str:

@@ -20,14 +20,15 @@ from typing import Any, Protocol
 from fctncalling.data.unsafe_text import encodable_value
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.tools.box.callables import DEFAULT_OUTPUT_LENGTH, Tool, ToolDefinitionError
-from fctncalling.envs.tools.box.mcp.address import START_TIMEOUT_S, TIMEOUT_S, McpAddress
-from fctncalling.envs.tools.box.mcp.connection import (
+from fctncalling.envs.tools.box.tool_server import TIMEOUT_S, ToolServer
+from fctncalling.lab.mcp_client.address import START_TIMEOUT_S, McpAddress
+from fctncalling.lab.mcp_client.connection import (
     CLOSE_S,
     McpConnection,
     McpFailure,
     McpToolError,
 )
-from fctncalling.envs.tools.box.mcp.tool_docs import ListedTool, McpFunction, mcp_functions
+from fctncalling.lab.mcp_client.tool_docs import ListedTool, McpFunction, mcp_functions
 
 LONGEST_WAIT_S = 60.0  # between two attempts to restart
 MAX_ARGUMENT_DEPTH = 64  # the SDK's writer of JSON ends its session at about 200
@@ -47,7 +48,7 @@ class Connection(Protocol):
 Connect = Callable[[], Connection]
 
 
-class McpServer:
+class McpServer(ToolServer):
     """A server by its address, and its tools, for a ToolBox or a list of tools.
 
     `address`: "mcp:COMMAND" or "mcp:URL"; "mcp:PREFIX=..." puts a prefix before the names of its

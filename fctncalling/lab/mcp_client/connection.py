@@ -24,14 +24,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from fctncalling.envs.errors import MissingExtra, extra_module
-from fctncalling.envs.tools.box.mcp.address import McpAddress
-from fctncalling.envs.tools.box.mcp.guard import (
+from fctncalling.lab.mcp_client.address import McpAddress
+from fctncalling.lab.mcp_client.guard import (
     ERROR_BYTES,
     MAX_LINE_BYTES,
     TOO_LONG,
     message_bytes,
 )
-from fctncalling.envs.tools.box.mcp.tool_docs import ListedTool
+from fctncalling.lab.mcp_client.tool_docs import ListedTool
 
 CLOSE_S = 10.0  # the SDK's own waits for a process to end come to six
 MAX_PAGES = 100

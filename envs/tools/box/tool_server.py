@@ -1,0 +1,40 @@
+"""ToolServer: tools that come together from one address, "mcp:COMMAND" or "mcp:URL".
+
+The client of MCP servers surrounds the environment: it is part of the laboratory, and is reached by
+its name when an address is given.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from fctncalling.envs.tools.box.callables import Tool
+
+SCHEME = "mcp:"
+TIMEOUT_S = 30.0  # of a call
+_CLIENT = "fctncalling.lab.mcp_client"
+
+
+class ToolServer:
+    """Tools of one server; the function of each has its `address`."""
+
+    tools: tuple[Tool, ...]
+
+    def close(self) -> None:
+        """End the server."""
+
+
+def mcp_server(address: str, timeout_s: float) -> ToolServer:
+    """Return the started server at an address; raises ToolDefinitionError, MissingExtra."""
+    server: ToolServer = import_module(_CLIENT).McpServer(address, timeout_s=timeout_s)
+    return server
+
+
+def with_scheme(text: str) -> str:
+    """Return an address of the command line, where "mcp:" may be left out, as tools= takes it."""
+    return text if text.startswith(SCHEME) else f"{SCHEME}{text}"
+
+
+def is_mcp_address(source: object) -> bool:
+    """Whether a tool that is given is the address of an MCP server."""
+    return isinstance(source, str) and source.startswith(SCHEME)
