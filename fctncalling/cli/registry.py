@@ -18,7 +18,6 @@ CORE_COMMANDS = {
     "execute": "fctncalling.cli.execute",
     "run": "fctncalling.cli.run.command",
     "score": "fctncalling.cli.score.command",
-    "export": "fctncalling.cli.export",
 }
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from evaluate_fctncalling import main
 from fctncalling.algorithms.run.checkpoint import STATE_FILE
-from fctncalling.cli import export
 from fctncalling.data.bfcl import embedded_path
+from fctncalling.lab.export import command as export
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_killed_export_leaves_no_model_under_its_name(run_folder: Path) -> Non
     output = run_folder.parent / "model"
     child = (
         "import os, signal, sys\nfrom evaluate_fctncalling import main\n"
-        "from fctncalling.cli import export\n"
+        "from fctncalling.lab.export import command as export\n"
         "export._copy_tokenizer_and_critic = "
         "lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\nmain(sys.argv[1:])\n"
     )

@@ -1,0 +1,1 @@
+"""Completion: every command and flag, for a shell."""

@@ -1,0 +1,46 @@
+"""Print completions for a shell: fctncalling completion bash.
+
+example:
+  fctncalling completion bash > ~/.local/share/bash-completion/completions/fctncalling
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+
+from fctncalling.algorithms.config import TrainConfig, config_fields
+from fctncalling.cli.registry import subcommands
+from fctncalling.training.run_config import RunConfig
+
+SHELLS = ("bash", "zsh", "tcsh")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the subcommand's argument."""
+    parser.add_argument("shell", choices=SHELLS)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the completion script of a shell; its flags are those of today."""
+    try:
+        import shtab
+    except ImportError:
+        cure = "pip install 'fctncalling[completion]'"
+        print(f"error: completion needs shtab: {cure}", file=sys.stderr)
+        return 2
+    print(shtab.complete(command_parser(), arguments.shell))
+    return 0
+
+
+def command_parser() -> argparse.ArgumentParser:
+    """Return one parser with every command and flag, as completion scripts are made from."""
+    parser = argparse.ArgumentParser("fctncalling")
+    commands = parser.add_subparsers(dest="command")
+    train = commands.add_parser("train", help="train a policy")
+    config_fields.add_arguments(train, TrainConfig)
+    config_fields.add_arguments(train, RunConfig)
+    for name, module in subcommands().items():
+        import_module(module).add_arguments(commands.add_parser(name))
+    return parser

@@ -1,0 +1,1 @@
+"""Export: a checkpoint as an ordinary model."""
