@@ -141,6 +141,6 @@ def span_sum(values: Tensor, span: Tensor) -> Tensor:
     return totals[index]
 
 
-def span_mean(values: Tensor, span: Tensor) -> Tensor:
+def broadcast_span_mean(values: Tensor, span: Tensor) -> Tensor:
     """Return at each token the mean over its span, (n,)."""
     return span_sum(values, span) / span_sum(torch.ones_like(values), span)

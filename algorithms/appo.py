@@ -18,7 +18,7 @@ from fctncalling.algorithms.algorithm import (
     Algorithm,
     TokenGroups,
     Trajectories,
-    span_mean,
+    broadcast_span_mean,
     span_sum,
 )
 from fctncalling.algorithms.config import TrainConfig
@@ -66,7 +66,7 @@ def log_ratio(token_log_ratios: Tensor, groups: TokenGroups, config: TrainConfig
     """
     total = span_sum(token_log_ratios, groups.action)
     if config.action_logprob_norm == "token":
-        total = span_mean(token_log_ratios, groups.action)
+        total = broadcast_span_mean(token_log_ratios, groups.action)
     elif config.action_logprob_norm == "word":
         if not bool((groups.num_words > 0).all()):
             raise ValueError(
@@ -83,7 +83,7 @@ def average(values: Tensor, groups: TokenGroups) -> Tensor:
 
     An action's entropy counts once, as its loss does.
     """
-    return span_mean(values, groups.action)
+    return broadcast_span_mean(values, groups.action)
 
 
 APPO = Algorithm("APPO", estimate, log_ratio, average)

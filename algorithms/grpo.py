@@ -25,8 +25,8 @@ from fctncalling.algorithms.algorithm import (
     Algorithm,
     TokenGroups,
     Trajectories,
+    broadcast_span_mean,
     returns_to_go,
-    span_mean,
 )
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
@@ -63,7 +63,11 @@ def estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstima
 
 def log_ratio(token_log_ratios: Tensor, groups: TokenGroups, config: TrainConfig) -> Tensor:
     """Return the per-token log-ratios (n,); with --sequence_ratio the mean over each row (GSPO)."""
-    return span_mean(token_log_ratios, groups.row) if config.sequence_ratio else token_log_ratios
+    return (
+        broadcast_span_mean(token_log_ratios, groups.row)
+        if config.sequence_ratio
+        else token_log_ratios
+    )
 
 
 def groups_with_signal(

@@ -70,7 +70,7 @@ def compute_targets(
     spread = outcome_spread(_trajectories(experience, old_values, None), config.discount)
     experience = less_kl_penalties(experience, reference, old_logprobs, config)
     bootstrap = bootstrap_values(policy, experience, algorithm, config, processes)
-    estimate = flat_estimate(algorithm, experience, old_values, bootstrap, config)
+    estimate = estimate_advantages(algorithm, experience, old_values, bootstrap, config)
     if config.overlong == "mask":  # a cut action teaches nothing; what came before it still does
         estimate = estimate._replace(loss_mask=estimate.loss_mask & ~experience.tokens.cut)
     check_finite("rewards", experience.tokens.rewards)
@@ -165,7 +165,7 @@ def _reference_logprobs(
     return logprobs
 
 
-def flat_estimate(
+def estimate_advantages(
     algorithm: Algorithm,
     experience: Experience,
     values: Tensor,

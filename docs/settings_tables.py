@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.config.config_fields import BASIC, Flag, flags, format_value
+from fctncalling.algorithms.config.config_fields import BASIC, SettingSpec, flags, format_value
 from fctncalling.algorithms.config.model_presets import PRESETS
 from fctncalling.cli.train_flags import CONFIG_SETTINGS
 from fctncalling.training.run_config import EMBEDDED_MODEL_DEFAULTS, ENV_DEFAULTS, RunConfig
@@ -21,7 +21,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def tables() -> Iterator[str]:
     """Yield the lines of a table for each group of flags, in the order of --help-all."""
-    groups: dict[str, list[Flag]] = {BASIC: []}
+    groups: dict[str, list[SettingSpec]] = {BASIC: []}
     for flag in (*flags(TrainConfig), *flags(RunConfig)):
         groups.setdefault(BASIC if flag.basic else flag.group, []).append(flag)
     for title, members in groups.items():
@@ -36,7 +36,7 @@ def tables() -> Iterator[str]:
             yield f"| `{name}` | `{words}` |"
 
 
-def _row(flag: Flag) -> str:
+def _row(flag: SettingSpec) -> str:
     names = " ".join(f"`--{name}`" for name in (flag.name, *flag.aliases))
     names += " (of `--config`)" if flag.name in CONFIG_SETTINGS else ""
     expected = f" Expected: {flag.expected}." if flag.choices or flag.base is not str else ""

@@ -18,7 +18,7 @@ from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.cli.train import main
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.lab.memory_plan import planning, policy_sizes, terms
-from fctncalling.training.load_policy import attach_parts
+from fctncalling.training.load_policy import configure_policy
 
 torch.set_num_threads(1)
 CPU = torch.device("cpu")
@@ -42,7 +42,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def policy_of(folder: Path, config: TrainConfig) -> ActorCritic:
     policy = ActorCritic.load(folder, critic_hidden=config.critic_hidden).eval()
-    attach_parts(policy, config, None, CPU)
+    configure_policy(policy, config, None, CPU)
     return policy
 
 
@@ -123,7 +123,7 @@ def test_each_role_has_its_adapter_its_value_head_and_its_rollouts_copies(
     own = {"lora_r": 4, "role_adapters": True, "team_critic": "per_role"}
     config = TrainConfig(model_name_or_path=str(model), critic_hidden=8, **own)
     policy = ActorCritic.load(model, critic_hidden=8, critic_roles=roles)
-    attach_parts(policy, config, None, CPU, roles)
+    configure_policy(policy, config, None, CPU, roles)
     sizes, alone = policy_sizes(config, CPU, roles), policy_sizes(config, CPU, roles[:1])
     assert sizes.num_weights == sum(it.numel() for it in policy.parameters())
     assert sizes.layer.lora_rank == alone.layer.lora_rank == 7 * 4  # linear layers of a layer

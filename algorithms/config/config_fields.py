@@ -28,7 +28,7 @@ class SettingError(ValueError):
 
 
 def setting(default: Any, sentence: str, **facts: Any) -> Any:
-    """Return a dataclass field with its sentence (and unit), and the facts of its `Flag`."""
+    """Return a dataclass field with its sentence (and unit), and the facts of its `SettingSpec`."""
     return dataclasses.field(default=default, metadata={"sentence": sentence, **facts})
 
 
@@ -93,13 +93,13 @@ def check_ranges(config: Any) -> None:
             )
 
 
-def flags(config_class: type[Any]) -> list[Flag]:
+def flags(config_class: type[Any]) -> list[SettingSpec]:
     """Return the flags of a dataclass made of settings, in the order of its fields."""
     hints = typing.get_type_hints(config_class)
     found, group = [], "settings"
     for field in dataclasses.fields(config_class):
         group = field.metadata.get("group", group)
-        found.append(Flag.of(field, hints[field.name], group))
+        found.append(SettingSpec.of(field, hints[field.name], group))
     return found
 
 
@@ -114,7 +114,7 @@ def format_value(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Flag:
+class SettingSpec:
     """One setting as the command line sees it; `setting` gives all that has a default here."""
 
     name: str
@@ -137,7 +137,7 @@ class Flag:
     separator: str = ","  # between them
 
     @classmethod
-    def of(cls, field: dataclasses.Field[Any], hint: Any, group: str) -> Flag:
+    def of(cls, field: dataclasses.Field[Any], hint: Any, group: str) -> SettingSpec:
         """Return the flag of a field whose type is int, float, bool, str or one of them or None."""
         parts = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
         base = next(part for part in parts if part is not types.NoneType)

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from fctncalling.algorithms.generation.block_tree import States
 from fctncalling.algorithms.generation.fused_linear import FusedLinear
-from fctncalling.algorithms.generation.kv_cache import KVCache, TokenBlock
+from fctncalling.algorithms.generation.kv_cache import KVCache, PackedTokens
 from fctncalling.algorithms.generation.prefix_cache import PrefixKVCache, append_states
 from fctncalling.algorithms.policy.precision import pass_dtypes, without_autocast
 
@@ -241,7 +241,7 @@ class FusedDecoder:
         self.num_tokens += len(block.positions)
         return self._forward(cache, block, [token for new in new_tokens for token in new])
 
-    def _forward(self, cache: KVCache, block: TokenBlock, tokens: Sequence[int]) -> Tensor:
+    def _forward(self, cache: KVCache, block: PackedTokens, tokens: Sequence[int]) -> Tensor:
         """Return the last layer's hidden states (n, H) at the last token of each row of a block.
 
         tokens: the block's N new tokens, row by row. Their keys and values enter the cache.

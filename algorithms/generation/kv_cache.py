@@ -34,7 +34,7 @@ class PrefixGroups(NamedTuple):
     back: Tensor | None  # (n,) int64, in which place each row sits
 
 
-class TokenBlock(NamedTuple):
+class PackedTokens(NamedTuple):
     """Where new tokens go. N tokens, lying side by side without padding, of n rows."""
 
     positions: Tensor  # (N,) int64, of each token in its own sequence
@@ -56,7 +56,7 @@ class TokenBlock(NamedTuple):
         """Columns in front of a row's own: p, or none."""
         return self.prefix_groups.mask.shape[-1] if self.prefix_groups is not None else 0
 
-    def last_tokens(self) -> TokenBlock:
+    def last_tokens(self) -> PackedTokens:
         """Return the block of each row's last token alone."""
         if self.longest == 1:
             return self
@@ -128,7 +128,7 @@ class KVCache:
         for numbers in (self.lengths, self.begins):
             numbers[one], numbers[other] = numbers[other], numbers[one]
 
-    def append_step_plan(self, active: Sequence[bool]) -> TokenBlock:
+    def append_step_plan(self, active: Sequence[bool]) -> PackedTokens:
         """Reserve a cache position for one new token of each active row among the first ones."""
         before = self.lengths[: len(active)]
         for row, goes_on in enumerate(active):
@@ -144,7 +144,7 @@ class KVCache:
                 for k, v in self.layers
             ]
         groups = self.prefix_groups_of(range(len(active)))
-        return TokenBlock(
+        return PackedTokens(
             positions=at,
             rows=rows,
             columns=columns,
@@ -160,7 +160,7 @@ class KVCache:
             prefix_groups=groups,
         )
 
-    def append_plan(self, counts: Sequence[int], rows: Sequence[int]) -> TokenBlock:
+    def append_plan(self, counts: Sequence[int], rows: Sequence[int]) -> PackedTokens:
         """Reserve cache positions for `counts[i]` new tokens of row `rows[i]`."""
         device = self.keys.device
         before = [self.lengths[row] for row in rows]
@@ -174,7 +174,7 @@ class KVCache:
         columns = self.tensor(before)[place] + offset
         positions = self.tensor([self.begins[row] for row in rows])[place] + columns
         groups = self.prefix_groups_of(rows)
-        return TokenBlock(
+        return PackedTokens(
             positions=positions,
             rows=chosen[place],
             columns=columns,
@@ -193,13 +193,13 @@ class KVCache:
         """Return how rows sit at shared prompts, where there are any."""
         return None
 
-    def write(self, layer: int, block: TokenBlock, keys: Tensor, values: Tensor) -> None:
+    def write(self, layer: int, block: PackedTokens, keys: Tensor, values: Tensor) -> None:
         """Keep the announced tokens' keys and values (N, heads, size) of one layer."""
         at, (kept_keys, kept_values) = (block.rows, block.columns), self._places[layer]
         kept_keys.index_put_(at, keys)
         kept_values.index_put_(at, values)
 
-    def mask(self, block: TokenBlock, groups: int) -> Tensor | None:
+    def mask(self, block: PackedTokens, groups: int) -> Tensor | None:
         """Return the additive attention mask of new tokens; None: plain causal attention suffices.
 
         `groups` query heads share a key head. (n x heads, q x groups, k) for products, (n, 1, q, k)
@@ -232,7 +232,7 @@ class KVCache:
     def attend(
         self,
         layer: int,
-        block: TokenBlock,
+        block: PackedTokens,
         queries: Tensor,
         keys: Tensor,
         values: Tensor,
@@ -259,7 +259,7 @@ class KVCache:
         )
         return block.unpadded(read.transpose(1, 2)).flatten(1)
 
-    def _products(self, layer: int, block: TokenBlock, queries: Tensor, mask: Tensor) -> Tensor:
+    def _products(self, layer: int, block: PackedTokens, queries: Tensor, mask: Tensor) -> Tensor:
         """Return what queries (n x heads, r, size) read, alike.
 
         R of one row and kept head are one product.
@@ -269,7 +269,7 @@ class KVCache:
         read: Tensor = torch.bmm(weights, values)
         return read
 
-    def _grouped(self, block: TokenBlock, queries: Tensor) -> Tensor:
+    def _grouped(self, block: PackedTokens, queries: Tensor) -> Tensor:
         """Return queries (N, query heads, size) as (n x heads, q x groups, size)."""
         heads, size = self.keys.shape[2:4]
         if block.longest == 1:
@@ -277,7 +277,7 @@ class KVCache:
         padded = block.padded(queries).view(len(block.chosen), block.longest, heads, -1, size)
         return padded.transpose(1, 2).reshape(len(block.chosen) * heads, -1, size)
 
-    def _ungrouped(self, block: TokenBlock, read: Tensor) -> Tensor:
+    def _ungrouped(self, block: PackedTokens, read: Tensor) -> Tensor:
         """Return what was read, (n x heads, q x groups, size), as (N, query heads x size)."""
         if block.longest == 1:
             return read.view(len(block.chosen), -1)
@@ -285,20 +285,20 @@ class KVCache:
         padded = read.view(len(block.chosen), -1, block.longest, groups, size)
         return block.unpadded(padded.transpose(1, 2)).flatten(1)
 
-    def _flat_own(self, layer: int, block: TokenBlock) -> tuple[Tensor, Tensor]:
+    def _flat_own(self, layer: int, block: PackedTokens) -> tuple[Tensor, Tensor]:
         """Return keys (n x heads, size, k) and values (n x heads, k, size) of a block's rows."""
         if block.own:
             return block.own[layer]
         keys, values = self._own(layer, block)
         return keys.flatten(0, 1), values.flatten(0, 1)
 
-    def _own(self, layer: int, block: TokenBlock) -> tuple[Tensor, Tensor]:
+    def _own(self, layer: int, block: PackedTokens) -> tuple[Tensor, Tensor]:
         """Return keys (n, heads, size, k) and values (n, heads, k, size) of a block's rows."""
         keys, values = self.layers[layer]
         rows = slice(len(block.chosen)) if block.first else block.chosen
         return keys[rows, :, :, : block.width], values[rows, :, : block.width]
 
-    def _columns(self, layer: int, block: TokenBlock) -> tuple[Tensor, Tensor]:
+    def _columns(self, layer: int, block: PackedTokens) -> tuple[Tensor, Tensor]:
         """Return keys and values (n, heads, k, size), of all that the mask tells of."""
         keys, values = self._own(layer, block)
         return keys.transpose(-1, -2).contiguous(), values

@@ -19,8 +19,8 @@ from torch import Tensor
 from fctncalling.algorithms.generation.block_tree import States
 from fctncalling.algorithms.generation.kv_cache import (
     KVCache,
+    PackedTokens,
     PrefixGroups,
-    TokenBlock,
     whole_lines,
 )
 from fctncalling.algorithms.generation.transformers_cache import next_capacity
@@ -173,7 +173,7 @@ class PrefixKVCache(KVCache):
             back=None if ordered else torch.tensor(back, device=device),
         )
 
-    def _products(self, layer: int, block: TokenBlock, queries: Tensor, mask: Tensor) -> Tensor:
+    def _products(self, layer: int, block: PackedTokens, queries: Tensor, mask: Tensor) -> Tensor:
         """Return what queries (n x heads, r, size) read, alike.
 
         R of one row and kept head are one product.
@@ -193,7 +193,7 @@ class PrefixKVCache(KVCache):
         read = _per_prefix(groups, shared_weights, shared_values).flatten(0, 1)
         return read.baddbmm_(own_weights.flatten(0, 1), values)
 
-    def mask(self, block: TokenBlock, groups: int) -> Tensor | None:
+    def mask(self, block: PackedTokens, groups: int) -> Tensor | None:
         """Return the additive mask.
 
         As `KVCache.mask` over own columns where `_products` adds the prompts; else (n, 1, q, k)
@@ -212,7 +212,7 @@ class PrefixKVCache(KVCache):
     def attend(
         self,
         layer: int,
-        block: TokenBlock,
+        block: PackedTokens,
         queries: Tensor,
         keys: Tensor,
         values: Tensor,
@@ -228,7 +228,7 @@ class PrefixKVCache(KVCache):
         return self._attend_by_prompt(layer, block, queries, mask)
 
     def _attend_by_prompt(
-        self, layer: int, block: TokenBlock, queries: Tensor, mask: Tensor
+        self, layer: int, block: PackedTokens, queries: Tensor, mask: Tensor
     ) -> Tensor:
         """Return the same in parts, merged by their log-sum-exp: own columns, then each prompt.
 
@@ -259,7 +259,7 @@ class PrefixKVCache(KVCache):
             read[tokens] = read[tokens].lerp(part, weight)
         return read.flatten(1)
 
-    def _tokens_by_prompt(self, block: TokenBlock) -> dict[int, Tensor]:
+    def _tokens_by_prompt(self, block: PackedTokens) -> dict[int, Tensor]:
         """Return the new tokens of the rows that follow each prompt."""
         rows = [self._prompt_of[row] for row in block.chosen.tolist()]
         prompt_of = self.tensor([-1 if prompt is None else prompt for prompt in rows])[block.place]
@@ -268,7 +268,7 @@ class PrefixKVCache(KVCache):
             for prompt in sorted({prompt for prompt in rows if prompt is not None})
         }
 
-    def _columns(self, layer: int, block: TokenBlock) -> tuple[Tensor, Tensor]:
+    def _columns(self, layer: int, block: PackedTokens) -> tuple[Tensor, Tensor]:
         if block.prefix_groups is None:
             return super()._columns(layer, block)
         keys, values = (

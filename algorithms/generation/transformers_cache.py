@@ -12,7 +12,7 @@ from transformers.cache_utils import Cache
 from fctncalling.algorithms.generation.block_tree import States
 
 
-class BlockPositions(NamedTuple):
+class NewTokenPositions(NamedTuple):
     """Positions of a block of new tokens: n rows, q columns; k is the longest row's new length."""
 
     positions: Tensor  # (n, q) int64, position of each token in its own row; negative on padding
@@ -42,7 +42,7 @@ class RaggedCache(Cache):
 
     def append_plan(
         self, counts: Sequence[int], block_width: int, rows: Sequence[int], device: Any
-    ) -> BlockPositions:
+    ) -> NewTokenPositions:
         """Reserve positions for a left-padded block.
 
         `counts[i]` >= 0 new tokens for row `rows[i]`.
@@ -64,7 +64,7 @@ class RaggedCache(Cache):
             if list(rows) == list(range(len(counts)))
             else torch.tensor(list(rows), device=device)
         )
-        return BlockPositions(positions, self._width)
+        return NewTokenPositions(positions, self._width)
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
@@ -143,7 +143,7 @@ def next_capacity(capacity: int, width: int) -> int:
 
 
 def attention_mask(
-    model: nn.Module, block: BlockPositions, dtype: torch.dtype
+    model: nn.Module, block: NewTokenPositions, dtype: torch.dtype
 ) -> Tensor | dict[str, Tensor]:
     """Return the additive attention mask (n, 1, q, k), or one per layer type if these are mixed.
 

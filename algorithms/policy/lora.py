@@ -160,7 +160,7 @@ class Adapters:
         ]
 
 
-def saved_roles(folder: Path) -> dict[str, Path]:
+def saved_adapter_folders(folder: Path) -> dict[str, Path]:
     """Return the folders of the adapters of roles that a checkpoint holds, by role."""
     found = sorted(path.parent for path in folder.glob(f"{ROLE_PREFIX}*/{ADAPTER_FILE}"))
     return {path.name.removeprefix(ROLE_PREFIX): path for path in found}

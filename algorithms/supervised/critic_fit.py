@@ -30,7 +30,7 @@ from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.value_head import ValueHead
 from fctncalling.algorithms.ppo import ALGORITHMS, adamw, value_losses
 from fctncalling.algorithms.reward_shaping import shape_rewards
-from fctncalling.algorithms.targets import flat_estimate
+from fctncalling.algorithms.targets import estimate_advantages
 
 MOST_EPOCHS, PATIENCE = 200, 10
 EPOCHS_WITHOUT_HELD_OUT = 20
@@ -61,7 +61,7 @@ def critic_samples(
     bootstrap = bootstrap_values(policy, experience, algorithm, config, processes)
     plain = replace(config, lam=1.0, lam_value=None, group_baseline="none")
     nothing = torch.zeros_like(experience.tokens.rewards)
-    estimate = flat_estimate(algorithm, experience, nothing, bootstrap, plain)
+    estimate = estimate_advantages(algorithm, experience, nothing, bootstrap, plain)
     states = torch.zeros(len(nothing), policy.value_head.num_features, device=device)
 
     def read(rows: list[int]) -> tuple[Tensor, Tensor]:

@@ -16,8 +16,8 @@ from fctncalling.algorithms.advantages import explained_variance
 from fctncalling.algorithms.algorithm import (
     AdvantageEstimate,
     Trajectories,
+    broadcast_span_mean,
     returns_to_go,
-    span_mean,
 )
 from fctncalling.algorithms.batch import Experience, Minibatch
 from fctncalling.algorithms.config import TrainConfig
@@ -93,7 +93,7 @@ def action_entropies(
         for rows in [rows for minibatch in minibatches for rows in minibatch]:
             batch, indices = experience.batch(rows)
             entropies[indices] = policy(*batch, temperature=config.temperature).entropies
-    return span_mean(entropies, experience.tokens.action)
+    return broadcast_span_mean(entropies, experience.tokens.action)
 
 
 def kept_actions(scores: Tensor, actions: Tensor) -> Tensor:

@@ -23,13 +23,13 @@ from fctncalling.envs.handlers import TEXT_HANDLERS
 from fctncalling.envs.handlers.inline import InlineCalls, Pause
 from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText, cut_text
 from fctncalling.envs.tool_text.math_tasks import CalculatorTasks, MathTasks
-from fctncalling.envs.tool_text.tasks import TaskList, TextTask, TextTasks, load_text_tasks
+from fctncalling.envs.tool_text.tasks import QuestionTask, TaskList, TextTasks, load_text_tasks
 from fctncalling.envs.tool_text.tools import InlineTools, InlineToolsArgument
 
 REWARDS = ("numeric", "aime", "text", "symbolic")
 # relative: calculators answer `48.0` where 48 is meant, and rounding is the tool's own
 NUMERIC_TOLERANCE = 1e-9
-TextReward = Callable[[str, TextTask], float]
+TextReward = Callable[[str, QuestionTask], float]
 Step = tuple[str, float, bool, bool, dict[str, Any]]
 
 
@@ -37,7 +37,7 @@ Step = tuple[str, float, bool, bool, dict[str, Any]]
 class _Message:
     """The answer while it is written."""
 
-    task: TextTask
+    task: QuestionTask
     words: str = ""  # the policy's own since the last result
     conversation: list[Message] = field(default_factory=list)
     num_calls: int = 0
@@ -56,7 +56,7 @@ class ToolTextEnv(gymnasium.Env[str, str]):
     Reward comes at the end, for the policy's words behind the last result: nothing that a tool
     says, and nothing inside a call, is an answer.
 
-    `tasks`: a list of TextTask, or a maker of them; `dataset_path`: a JSON Lines file instead;
+    `tasks`: a list of QuestionTask, or a maker of them; `dataset_path`: a JSON Lines file instead;
     neither: sums. `tools`: see `InlineTools`; one ToolBox may serve many environments. `handler`:
     "request_call" (TRL's), "python_block" (OpenRLHF's), "markdown_block", "hermes_text". `reward`:
     how the final answer is compared with the task's, for a reward of 1; or a callable of the
@@ -78,7 +78,7 @@ class ToolTextEnv(gymnasium.Env[str, str]):
     def __init__(
         self,
         *,
-        tasks: Sequence[TextTask] | TextTasks | None = None,
+        tasks: Sequence[QuestionTask] | TextTasks | None = None,
         dataset_path: str | Path | None = None,
         tools: InlineToolsArgument = ("calculator",),
         handler: str = "request_call",
@@ -264,7 +264,7 @@ class ToolTextEnv(gymnasium.Env[str, str]):
 
 
 def _tasks(
-    tasks: Sequence[TextTask] | TextTasks | None, dataset_path: str | Path | None
+    tasks: Sequence[QuestionTask] | TextTasks | None, dataset_path: str | Path | None
 ) -> TextTasks:
     if tasks is not None and dataset_path is not None:
         raise ValueError(

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fctncalling.envs.task_set import UnknownTask
-from fctncalling.envs.tool_text.tasks import TextTask
+from fctncalling.envs.tool_text.tasks import QuestionTask
 from fctncalling.envs.tools.box.calculator import calculate
 
 MAX_ANSWER = 999  # AIME's answers are whole numbers from 0 to 999
@@ -46,7 +46,7 @@ class GeneratedTasks:
         self._makers = makers
         self._seed = seed
 
-    def by_id(self, task_id: str) -> TextTask:
+    def by_id(self, task_id: str) -> QuestionTask:
         """Return the task of an id, train_N or held_out_N; raises UnknownTask for any other."""
         match = _ID.fullmatch(task_id)
         if match is None:
@@ -61,7 +61,7 @@ class GeneratedTasks:
         for _ in range(_MAX_TRIES):
             problem = self._makers[kind](generator)
             if _is_held_out(problem.question) == held_out:
-                return TextTask(
+                return QuestionTask(
                     task_id, problem.question, problem.answer, kind, {"code": problem.code}
                 )
         raise ValueError(
@@ -69,7 +69,7 @@ class GeneratedTasks:
             "range."
         )
 
-    def sample(self, generator: np.random.Generator) -> TextTask:
+    def sample(self, generator: np.random.Generator) -> QuestionTask:
         """Return a training task at random."""
         return self.by_id(f"train_{int(generator.integers(_DRAWN))}")
 

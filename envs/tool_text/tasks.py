@@ -19,7 +19,7 @@ IDS = ("id", "ID", "problem_idx")
 
 
 @dataclass(frozen=True)
-class TextTask:
+class QuestionTask:
     """One question and the text of its answer.
 
     `extra` holds the entry's other fields, for custom rewards.
@@ -35,11 +35,11 @@ class TextTask:
 class TextTasks(Protocol):
     """Source of tasks: a list, or an unlimited generator."""
 
-    def by_id(self, task_id: str) -> TextTask:
+    def by_id(self, task_id: str) -> QuestionTask:
         """Return the task of an id; raises UnknownTask."""
         ...
 
-    def sample(self, generator: np.random.Generator) -> TextTask:
+    def sample(self, generator: np.random.Generator) -> QuestionTask:
         """Return a task at random."""
         ...
 
@@ -47,7 +47,7 @@ class TextTasks(Protocol):
 class TaskList:
     """Tasks in order and by id; raises ValueError for an empty list or a repeated id."""
 
-    def __init__(self, tasks: Sequence[TextTask], origin: str = "tasks") -> None:
+    def __init__(self, tasks: Sequence[QuestionTask], origin: str = "tasks") -> None:
         self.tasks = tuple(tasks)
         self.origin = origin
         self._by_id = {task.id: task for task in self.tasks}
@@ -58,7 +58,7 @@ class TaskList:
                 f"{origin}: ids must be unique, and {len(self.tasks) - len(self._by_id)} are not."
             )
 
-    def by_id(self, task_id: str) -> TextTask:
+    def by_id(self, task_id: str) -> QuestionTask:
         """Return the task of an id; raises UnknownTask, naming one that exists."""
         if task_id not in self._by_id:
             raise UnknownTask(
@@ -67,19 +67,19 @@ class TaskList:
             )
         return self._by_id[task_id]
 
-    def sample(self, generator: np.random.Generator) -> TextTask:
+    def sample(self, generator: np.random.Generator) -> QuestionTask:
         """Return a random task, uniformly."""
         return self.tasks[int(generator.integers(len(self.tasks)))]
 
 
-def load_text_tasks(path: str | Path, *, category: str = "tool_text") -> list[TextTask]:
+def load_text_tasks(path: str | Path, *, category: str = "tool_text") -> list[QuestionTask]:
     """Return the tasks of a JSON array or JSON Lines; raises TaskError naming file, line and field.
 
     A question stands under "prompt", "question" or "problem", its answer (text or a number) under
     "answer", as in the published sets of AIME problems; an id under "id", else the line's number is
     one.
     """
-    path, tasks = Path(path), list[TextTask]()
+    path, tasks = Path(path), list[QuestionTask]()
     for line, entry in read_entries(path):
         place = Location(path, line)
         if not isinstance(entry, dict):
@@ -89,7 +89,9 @@ def load_text_tasks(path: str | Path, *, category: str = "tool_text") -> list[Te
         prompt, answer = _field(entry, PROMPTS, place), _field(entry, ANSWERS, place)
         task_id = next((str(entry[key]) for key in IDS if key in entry), f"line_{line}")
         rest = {key: value for key, value in entry.items() if key not in (*PROMPTS, *ANSWERS, *IDS)}
-        tasks.append(TextTask(task_id, prompt, answer, str(entry.get("category", category)), rest))
+        tasks.append(
+            QuestionTask(task_id, prompt, answer, str(entry.get("category", category)), rest)
+        )
     if not tasks:
         raise TaskError(f"{path}: no task in it")
     return tasks

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.config.config_fields import Flag, SettingError, format_value
+from fctncalling.algorithms.config.config_fields import SettingError, SettingSpec, format_value
 from fctncalling.algorithms.config.idle_flags import Rule, apply_rules
 from fctncalling.envs.tool_text.env import JOBS
 from fctncalling.training.run_config import RunConfig
@@ -23,7 +23,7 @@ MAX_CHARS = 1 << 18
 MAX_DEPTH = 8
 
 
-def read_config_file(path: Path, known: Sequence[Flag]) -> dict[str, Any]:
+def read_config_file(path: Path, known: Sequence[SettingSpec]) -> dict[str, Any]:
     """Return the settings of a file: flag name (or an alias of it) -> value.
 
     Raises SettingError, naming file and setting, for what cannot be read, for unknown names and
@@ -88,7 +88,7 @@ def _yaml(text: str) -> Any:
         raise ValueError(str(error)) from None
 
 
-def _value(path: Path, name: str, value: Any, flag: Flag) -> Any:
+def _value(path: Path, name: str, value: Any, flag: SettingSpec) -> Any:
     """Return a value as the command line would have it: YAML reads 1e-5 as text, say."""
     if flag.many and isinstance(value, list):
         value = flag.separator.join(map(str, value))

@@ -58,7 +58,7 @@ def load_policy(
             critic_roles=roles if config.team_critic == "per_role" else (),
             dtype=dtype,
         )
-        attach_parts(policy, config, checkpoint, device, roles)
+        configure_policy(policy, config, checkpoint, device, roles)
         _check_tokenizer(tokenizer, policy.model)
     _check_positions(policy.model, config)
     return policy.to(device), load_template(tokenizer, run_config.chat_template)
@@ -164,7 +164,7 @@ def _first_line(error: Exception) -> str:
     )
 
 
-def attach_parts(
+def configure_policy(
     policy: ActorCritic,
     config: TrainConfig,
     checkpoint: Path | None,

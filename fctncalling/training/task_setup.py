@@ -36,7 +36,7 @@ from fctncalling.envs.users.user_names import User
 from fctncalling.evaluation.agents.local_model import user_named
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_split import load_bfcl_tasks, load_question_tasks
-from fctncalling.training.teams import parcels_of_run, team_envs
+from fctncalling.training.teams import parcel_task_split, team_envs
 from fctncalling.training.user_code import load_reward, parse_tool_classes
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ def _user(name: str | None, seed: int) -> User | None:
 def _team_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
     """Return TeamEnvs, on BFCL tasks where a file of them is given."""
     if config.dataset_path is None:
-        training, held_out = parcels_of_run(config)
+        training, held_out = parcel_task_split(config)
     else:
         training, held_out = _checked_tasks(config, run_config, ())
     tasks = tuple({task.id: task for task in (*training, *held_out)}.values())

@@ -11,12 +11,12 @@ from typing import TypeVar
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.data.bfcl import TaskError, embedded_path, load_tasks
 from fctncalling.data.types import Task
-from fctncalling.envs.tool_text.tasks import TextTask, load_text_tasks
+from fctncalling.envs.tool_text.tasks import QuestionTask, load_text_tasks
 from fctncalling.training.announce import announce
 
 HELD_OUT_SHARE = 0.2  # of a dataset that comes without held-out tasks
 EMBEDDED_TASKS = {"clarify": "clarify_"}  # --env_name -> prefix of its embedded task files
-T = TypeVar("T", Task, TextTask)
+T = TypeVar("T", Task, QuestionTask)
 
 
 def split_held_out(
@@ -127,7 +127,9 @@ def held_out_apart(training: Sequence[Task], held_out: Sequence[Task]) -> list[T
     ]
 
 
-def load_question_tasks(config: TrainConfig, path: str) -> tuple[list[TextTask], list[TextTask]]:
+def load_question_tasks(
+    config: TrainConfig, path: str
+) -> tuple[list[QuestionTask], list[QuestionTask]]:
     """Return training and held-out tasks of a user's files of questions and answers."""
     tasks = load_text_tasks(path, category=config.env_name)
     separate = None
@@ -139,6 +141,6 @@ def load_question_tasks(config: TrainConfig, path: str) -> tuple[list[TextTask],
     return split_held_out(tasks, separate, config.eval_episodes)
 
 
-def _with_held_out_id(task: TextTask) -> TextTask:
+def _with_held_out_id(task: QuestionTask) -> QuestionTask:
     """Return a task under an id that no training task has, as line numbers repeat."""
-    return TextTask(f"held_out:{task.id}", task.prompt, task.answer, task.category, task.extra)
+    return QuestionTask(f"held_out:{task.id}", task.prompt, task.answer, task.category, task.extra)

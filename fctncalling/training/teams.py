@@ -72,7 +72,7 @@ TABLE_SIZE = 1  # rows of their tables: what the embedded model can read
 HELD_OUT_TASKS = 100  # parcels to evaluate on, at most
 
 
-def parcels_of_run(config: TrainConfig) -> tuple[list[Task], list[Task]]:
+def parcel_task_split(config: TrainConfig) -> tuple[list[Task], list[Task]]:
     """Return the parcels to train on, and those to evaluate on."""
     held_out = min(HELD_OUT_TASKS, config.eval_episodes)
     training = parcel_tasks("train", TRAINING_TASKS, table_size=TABLE_SIZE)

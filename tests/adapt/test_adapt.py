@@ -290,7 +290,7 @@ def test_small_api_is_asked_for_as_many_tasks_as_it_gives(
         )
         return 0
 
-    monkeypatch.setattr("fctncalling.lab.adapt.task_files.command", forge_few)
+    monkeypatch.setattr("fctncalling.lab.adapt.task_files.run_command", forge_few)
     assert make_tasks(AdaptSettings("a:B", tmp_path), tmp_path, 170, 10) == 40
     assert len(entries(tmp_path / HELD_OUT)) == 10
     assert capsys.readouterr().err.count("tried instead") == 2

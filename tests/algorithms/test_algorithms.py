@@ -24,7 +24,12 @@ from token_worlds import (
     trajectories,
 )
 
-from fctncalling.algorithms.algorithm import TokenGroups, Trajectories, span_mean, span_sum
+from fctncalling.algorithms.algorithm import (
+    TokenGroups,
+    Trajectories,
+    broadcast_span_mean,
+    span_sum,
+)
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.grpo import groups_with_signal
@@ -198,7 +203,7 @@ def test_sums_over_spans_are_those_of_python(parts: list[list[float]]) -> None:
     assert span_sum(numbers, span).tolist() == pytest.approx(
         [sum(part) for part in parts for _ in part]
     )
-    assert span_mean(numbers, span).tolist() == pytest.approx(
+    assert broadcast_span_mean(numbers, span).tolist() == pytest.approx(
         [sum(part) / len(part) for part in parts for _ in part]
     )
 

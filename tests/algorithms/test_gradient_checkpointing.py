@@ -22,7 +22,7 @@ from fctncalling.algorithms.policy.gradient_checkpointing import ATTENTION_KERNE
 from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing
 from fctncalling.algorithms.ppo import ALGORITHMS, accumulate_gradients, make_optimisers, update
 from fctncalling.algorithms.targets import compute_targets
-from fctncalling.training.load_policy import attach_parts
+from fctncalling.training.load_policy import configure_policy
 
 torch.set_num_threads(1)
 
@@ -181,4 +181,4 @@ def test_a_model_without_layers_to_compute_again_is_refused() -> None:
 
     policy = ActorCritic(Flat())
     with pytest.raises(SettingError, match="--gradient_checkpointing: Linear has no layers"):
-        attach_parts(policy, settings(gradient_checkpointing=True), None, CPU)
+        configure_policy(policy, settings(gradient_checkpointing=True), None, CPU)

@@ -28,11 +28,11 @@ from fctncalling.lab.adapt.stage import INTERRUPTED, Stages
 from fctncalling.lab.adapt.task_files import (
     HELD_OUT,
     TRAIN,
-    command,
     entries,
     make_tasks,
     most_steps,
     require_specification,
+    run_command,
     write_split,
 )
 
@@ -137,15 +137,15 @@ class Adaptation:
         words += ["--max_steps_per_turn", str(most_steps(self.settings))]
         words += ["--results_dir", str(results), *flags]
         if any(results.glob("*/*/*/*/checkpoints/*")):
-            return command([*words, "--resume"])
+            return run_command([*words, "--resume"])
         shutil.rmtree(results, ignore_errors=True)  # of a run that was killed before it saved
-        return command(words)
+        return run_command(words)
 
     def _export_and_play(self, checkpoint: Path, part: Path) -> int:
         model = part / "model"
         if not model.exists():
             words = ["export", "--checkpoint", str(checkpoint), "--output", str(model)]
-            if code := command(words):
+            if code := run_command(words):
                 return code
         return self._play(str(model), part)
 
@@ -187,7 +187,7 @@ def play(settings: AdaptSettings, held_out: Path, part: Path, agent: Sequence[st
         words = ["run", "--dataset_path", os.fspath(file), "--output", str(output), *agent]
         words += ["--allow_task_tools", "--concurrency", CONCURRENCY]
         words += ["--max_steps_per_turn", str(most_steps(settings))]
-        if code := command([*words, "--resume"] if output.exists() else words):
+        if code := run_command([*words, "--resume"] if output.exists() else words):
             return code
     return 0
 

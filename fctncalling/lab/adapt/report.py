@@ -20,7 +20,7 @@ from fctncalling.lab.adapt.played import (
 )
 from fctncalling.lab.adapt.report_page import Table, page
 from fctncalling.lab.adapt.stage import StageCost
-from fctncalling.lab.adapt.task_files import command
+from fctncalling.lab.adapt.task_files import run_command
 
 NUM_EPISODES = 20
 GATE_POINTS = 5.0
@@ -184,7 +184,7 @@ def _write_episodes(shown: Sequence[Mapping[str, Any]], folder: Path) -> None:
     if shown:
         page_file = folder / f"{EPISODES}.html"
         words = ["view", str(lines), "--worst", str(NUM_EPISODES), "--output", str(page_file)]
-        command([*words, "--allow_task_tools"])
+        run_command([*words, "--allow_task_tools"])
 
 
 def _told(answer: Mapping[str, Any]) -> str:

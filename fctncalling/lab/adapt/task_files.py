@@ -21,7 +21,7 @@ LONG = ("multi_turn", "memory", "web_search")
 MULTI_TURN_STEPS, SINGLE_TURN_STEPS = 20, 4
 
 
-def command(words: Sequence[str]) -> int:
+def run_command(words: Sequence[str]) -> int:
     """Run a command of this project in this process; return its exit code."""
     from fctncalling.cli.command import main
 
@@ -62,7 +62,7 @@ def _forged(
         for flag in ("scenarios", "kinds", "phrases"):
             if (value := getattr(settings, flag)) is not None:
                 words += [f"--{flag}", str(value)]
-        code = command(words)
+        code = run_command(words)
         if file.exists():
             break
         if num_tasks < FEWEST_FORGED:

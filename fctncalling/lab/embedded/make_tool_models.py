@@ -22,7 +22,7 @@ from fctncalling.data.types import Call
 from fctncalling.envs.handlers import TEXT_HANDLERS
 from fctncalling.envs.tool_text.env import JOBS, ToolTextEnv
 from fctncalling.envs.tool_text.math_tasks import CalculatorTasks, GeneratedTasks, MathTasks
-from fctncalling.envs.tool_text.tasks import TextTask, TextTasks
+from fctncalling.envs.tool_text.tasks import QuestionTask, TextTasks
 from fctncalling.envs.tools.box.toolbox import ToolBox, python_tool
 from fctncalling.envs.tools.python_executor import PythonExecutor
 from fctncalling.evaluation.episode_log import play_episode
@@ -94,7 +94,7 @@ class TextDemonstrator:
         return self._syntax.render([Call(name, {argument: text})])
 
 
-def _spoilt(task: TextTask, fails: bool) -> str:
+def _spoilt(task: QuestionTask, fails: bool) -> str:
     """Return a task's program with its first operator changed.
 
     Or broken, so that running it fails.

@@ -110,9 +110,9 @@ def _export(checkpoint: Path, output: Path, arguments: argparse.Namespace) -> li
 
 def _write_models(checkpoint: Path, output: Path, arguments: argparse.Namespace) -> list[Path]:
     from fctncalling.algorithms.policy.head_padding import pad_heads
-    from fctncalling.algorithms.policy.lora import saved_roles
+    from fctncalling.algorithms.policy.lora import saved_adapter_folders
 
-    roles = saved_roles(checkpoint)
+    roles = saved_adapter_folders(checkpoint)
     with_critic = not roles and critic_kind(checkpoint) not in ("lora", "full")
     base = arguments.base or (base_of(checkpoint) if roles else None)
     sources = {output / role: path for role, path in roles.items()} or {output: checkpoint}

@@ -22,13 +22,13 @@ from fctncalling.lab.dialogue import Dialogue, opening
 VERDICT = "fctncalling"  # in a trace's info: reward, validity, error type, message
 
 
-class DialogueData(vf.TaskData):
+class DialogueTaskData(vf.TaskData):
     """What verifiers writes down of a task; `id` is the task's own."""
 
     category: str
 
 
-class DialogueTask(vf.Task[DialogueData, vf.State, vf.TaskConfig]):
+class DialogueTask(vf.Task[DialogueTaskData, vf.State, vf.TaskConfig]):
     """Task whose reward was paid, and whose verdict was found, while it was played."""
 
     @vf.reward
@@ -60,7 +60,7 @@ class DialogueTaskset(vf.Taskset[DialogueTask, vf.TasksetConfig]):
     def load(self) -> Iterator[DialogueTask]:
         """Yield the tasks in order."""
         for task in self.tasks:
-            data = DialogueData(
+            data = DialogueTaskData(
                 id=task.id,
                 name=task.id,
                 category=task.category,

@@ -67,7 +67,7 @@ def _strict_fields(record: Record, success: bool) -> Record:
     }
 
 
-def history_entry(record: Record) -> Record:
+def text_history_entry(record: Record) -> Record:
     """Return the entry of a TextHistory: its first segment is the query."""
     steps: list[Record] = []
     opening: list[Record] = []

@@ -14,7 +14,7 @@ from fctncalling.data.types import Task
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.prompting.task_prompt import TaskPrompt
 from fctncalling.lab.viewer.consistency import Checked, findings
-from fctncalling.lab.viewer.episode_entry import episode_entry, history_entry, member_entry
+from fctncalling.lab.viewer.episode_entry import episode_entry, member_entry, text_history_entry
 from fctncalling.lab.viewer.run_files import (
     EPISODE_TYPES,
     LoadedRun,
@@ -173,7 +173,9 @@ def survey(run: LoadedRun, worst: int) -> Survey:
     tally: dict[str, Record] = {}
     length = 0
     for record in run.episodes:
-        entry = history_entry(record) if run.kind == "histories" else episode_entry(record, run)
+        entry = (
+            text_history_entry(record) if run.kind == "histories" else episode_entry(record, run)
+        )
         line = entry["line"]
         if line in described:
             entry |= _described(run, entry, described[line])

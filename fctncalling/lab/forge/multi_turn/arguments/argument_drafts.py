@@ -8,8 +8,9 @@ from fctncalling.lab.forge.multi_turn.arguments import (
     file_couplings,
     trade_couplings,
 )
+from fctncalling.lab.forge.multi_turn.arguments.drafter import Draft
 
-ARGUMENT_DRAFTS: dict[str, desk_couplings.Draft] = {
+ARGUMENT_DRAFTS: dict[str, Draft] = {
     **desk_couplings.DRAFTS,
     **file_couplings.DRAFTS,
     **trade_couplings.DRAFTS,

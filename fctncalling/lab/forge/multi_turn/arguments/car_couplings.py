@@ -6,9 +6,10 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from fctncalling.lab.forge.multi_turn.arguments.desk_couplings import Arguments, Draft
 from fctncalling.lab.forge.multi_turn.arguments.drafter import (
     NUMERIC_KINDS,
+    Arguments,
+    Draft,
     Drafter,
     flag,
     from_fact,
@@ -21,7 +22,7 @@ from fctncalling.lab.forge.multi_turn.worlds import inventory
 from fctncalling.lab.forge.plan import Source, Value
 
 
-def lock_doors(drafter: Drafter) -> Arguments:
+def draft_lock_doors(drafter: Drafter) -> Arguments:
     doors = drafter.state["VehicleControlAPI"]["doorStatus"]
     unlock = all(status == "locked" for status in doors.values())
     every = looked_up("door", list(doors), drafter.state)
@@ -31,19 +32,19 @@ def lock_doors(drafter: Drafter) -> Arguments:
     return {"unlock": flag("switch", unlock), "door": every}
 
 
-def car_status(drafter: Drafter) -> Arguments:
+def draft_car_status(drafter: Drafter) -> Arguments:
     return {"option": drafter.fresh("car_part")}  # nobody says "that part" of a word like fuel
 
 
-def press_brake(drafter: Drafter) -> Arguments:
+def draft_press_brake(drafter: Drafter) -> Arguments:
     return {"pedalPosition": inferred("pedal_position", 1.0, "full_pedal")}
 
 
-def start_engine(drafter: Drafter) -> Arguments:
+def draft_start_engine(drafter: Drafter) -> Arguments:
     return {"ignitionMode": flag("ignition_mode", "START")}
 
 
-def fill_tank(drafter: Drafter) -> Arguments:
+def draft_fill_tank(drafter: Drafter) -> Arguments:
     shown = drafter.knowledge.results("gallon")[-1:]
     if shown and drafter.draw.random() < 0.5:
         return {"fuelAmount": from_fact(shown[0], "result")}
@@ -56,7 +57,7 @@ def fill_tank(drafter: Drafter) -> Arguments:
     return {"fuelAmount": drafter.fresh("gallons")}
 
 
-def cruise(drafter: Drafter) -> Arguments:
+def draft_cruise_control(drafter: Drafter) -> Arguments:
     return {
         "speed": drafter.fresh("speed"),
         "activate": flag("switch", True),
@@ -64,7 +65,7 @@ def cruise(drafter: Drafter) -> Arguments:
     }
 
 
-def climate(drafter: Drafter) -> Arguments:
+def draft_climate_control(drafter: Drafter) -> Arguments:
     arguments = {"temperature": drafter.fresh("temperature")}
     if drafter.draw.random() < 0.4:
         degrees = float(drafter.draw.randint(60, 80))
@@ -77,7 +78,7 @@ def climate(drafter: Drafter) -> Arguments:
     return arguments
 
 
-def distance(drafter: Drafter) -> Arguments:
+def draft_distance(drafter: Drafter) -> Arguments:
     shown = {f.value: f for f in drafter.knowledge.results("zipcode")}
     pairs = [p for p in inventory.DISTANCES if p[0] in shown and p[1] in shown]
     if pairs:
@@ -90,7 +91,7 @@ def distance(drafter: Drafter) -> Arguments:
     return {"cityA": ends[0], "cityB": ends[1]}
 
 
-def zipcode(drafter: Drafter) -> Arguments:
+def draft_zipcode(drafter: Drafter) -> Arguments:
     """Return a city that lies at a known distance from the one asked about last."""
     shown = drafter.knowledge.results("zipcode")[-1:]
     codes = [c for pair in inventory.DISTANCES for c in pair if c in inventory.CITY_OF_ZIPCODE]
@@ -102,13 +103,13 @@ def zipcode(drafter: Drafter) -> Arguments:
     return {"city": said("city", city)}
 
 
-def miles(drafter: Drafter) -> Arguments:
+def draft_drive_feasibility(drafter: Drafter) -> Arguments:
     known = drafter.knowledge.results("miles")[-1:]  # kilometers are none
     value = from_fact(known[0], "result") if known else drafter.fresh("miles")
     return {"distance": value}
 
 
-def navigation(drafter: Drafter) -> Arguments:
+def draft_navigation(drafter: Drafter) -> Arguments:
     return {"destination": drafter.known("place") or drafter.fresh("place")}
 
 
@@ -125,7 +126,7 @@ def many_numbers(knowledge: Knowledge) -> list[Fact]:
     return next((facts for facts in reversed(list(alike)) if len(facts) > 1), [])
 
 
-def numbers(drafter: Drafter) -> Arguments:
+def draft_number_list(drafter: Drafter) -> Arguments:
     """Return a list of numbers: those of one result, or some that the words say."""
     shown = many_numbers(drafter.knowledge)
     if shown and drafter.draw.random() < 0.9:
@@ -140,7 +141,7 @@ def numbers(drafter: Drafter) -> Arguments:
 _LARGEST = 1e7  # nobody goes on from a number beyond
 
 
-def number(drafter: Drafter) -> Value:
+def draft_number(drafter: Drafter) -> Value:
     """Return a number: the one shown last, or one that the words say."""
     facts = [
         f
@@ -153,11 +154,11 @@ def number(drafter: Drafter) -> Value:
     return drafter.fresh("number")
 
 
-def two(first: str, second: str, choose: Callable[[Random, float], Any]) -> Draft:
+def two_number_draft(first: str, second: str, choose: Callable[[Random, float], Any]) -> Draft:
     """Return a draft of a number, shown or said, and of another that makes sense beside it."""
 
     def draft(drafter: Drafter) -> Arguments:
-        value = number(drafter)
+        value = draft_number(drafter)
         other = choose(drafter.draw, value.value)
         kind = "precision" if second == "precision" else "number"
         return {first: value, second: said(kind, other)}
@@ -180,40 +181,40 @@ def _larger(draw: Random, value: float) -> Any:
     return int(value * draw.uniform(1.1, 6)) + 1
 
 
-def magnitude(drafter: Drafter) -> Arguments:
+def draft_absolute_value(drafter: Drafter) -> Arguments:
     """Return a negative number: of any other the magnitude is no question."""
-    shown = number(drafter)
+    shown = draft_number(drafter)
     if shown.value < 0:
         return {"number": shown}
     return {"number": said("number", -abs(drafter.fresh("number").value))}
 
 
-def rounding(drafter: Drafter) -> Arguments:
+def draft_round_number(drafter: Drafter) -> Arguments:
     """Return a number with more decimals than are wanted."""
-    value = number(drafter)
+    value = draft_number(drafter)
     if round(value.value, 2) == value.value and value.provenance != "result":
         value = said("number", round(drafter.draw.uniform(1, 500), drafter.draw.randint(3, 6)))
     places = range(1, len(str(value.value).partition(".")[2]))
     return {"number": value, "decimal_places": said("precision", drafter.draw.choice(places[:4]))}
 
 
-def logarithm(drafter: Drafter) -> Arguments:
+def draft_logarithm(drafter: Drafter) -> Arguments:
     base: Any = drafter.draw.choice((2, 10, 5))
     return {
-        "value": number(drafter),
+        "value": draft_number(drafter),
         "base": said("number", base),
         "precision": drafter.fresh("precision"),
     }
 
 
-def units(pairs: tuple[tuple[str, str], ...]) -> Draft:
+def unit_conversion_draft(pairs: tuple[tuple[str, str], ...]) -> Draft:
     """Return a draft of a number in one unit, wanted in another.
 
     A number that a result shows has the unit of its kind; what has none is no length or weight.
     """
 
     def draft(drafter: Drafter) -> Arguments:
-        value = number(drafter)
+        value = draft_number(drafter)
         unit = UNIT_OF_KIND.get(value.kind, "")
         fitting = [pair for pair in pairs if pair[0] == unit]
         if not fitting:
@@ -235,31 +236,33 @@ _IMPERIAL = (("km", "miles"), ("miles", "km"), ("kg", "lb"), ("lb", "kg"),
 
 
 DRAFTS: dict[str, Draft] = {
-    "lockDoors": lock_doors,
-    "displayCarStatus": car_status,
-    "pressBrakePedal": press_brake,
-    "startEngine": start_engine,
-    "fillFuelTank": fill_tank,
-    "setCruiseControl": cruise,
-    "adjustClimateControl": climate,
-    "estimate_distance": distance,
-    "get_zipcode_based_on_city": zipcode,
-    "estimate_drive_feasibility_by_mileage": miles,
-    "set_navigation": navigation,
+    "lockDoors": draft_lock_doors,
+    "displayCarStatus": draft_car_status,
+    "pressBrakePedal": draft_press_brake,
+    "startEngine": draft_start_engine,
+    "fillFuelTank": draft_fill_tank,
+    "setCruiseControl": draft_cruise_control,
+    "adjustClimateControl": draft_climate_control,
+    "estimate_distance": draft_distance,
+    "get_zipcode_based_on_city": draft_zipcode,
+    "estimate_drive_feasibility_by_mileage": draft_drive_feasibility,
+    "set_navigation": draft_navigation,
     **dict.fromkeys(
-        ("max_value", "min_value", "mean", "standard_deviation", "sum_values"), numbers
+        ("max_value", "min_value", "mean", "standard_deviation", "sum_values"), draft_number_list
     ),
-    "add": two("a", "b", lambda draw, _: draw.randint(2, 900)),
-    "subtract": two("a", "b", _smaller),
-    "multiply": two("a", "b", lambda draw, _: draw.choice((draw.randint(2, 60), 1.5, 2.5, 0.75))),
-    "divide": two("a", "b", lambda draw, _: draw.randint(2, 36)),
-    "absolute_value": magnitude,
-    "percentage": two("part", "whole", _larger),
-    "power": two("base", "exponent", lambda draw, _: draw.choice((2, 3))),
-    "round_number": rounding,
-    "square_root": two("number", "precision", lambda draw, _: draw.randint(1, 5)),
-    "logarithm": logarithm,
-    "si_unit_conversion": units(_METRIC),
-    "imperial_si_conversion": units(_IMPERIAL),
+    "add": two_number_draft("a", "b", lambda draw, _: draw.randint(2, 900)),
+    "subtract": two_number_draft("a", "b", _smaller),
+    "multiply": two_number_draft(
+        "a", "b", lambda draw, _: draw.choice((draw.randint(2, 60), 1.5, 2.5, 0.75))
+    ),
+    "divide": two_number_draft("a", "b", lambda draw, _: draw.randint(2, 36)),
+    "absolute_value": draft_absolute_value,
+    "percentage": two_number_draft("part", "whole", _larger),
+    "power": two_number_draft("base", "exponent", lambda draw, _: draw.choice((2, 3))),
+    "round_number": draft_round_number,
+    "square_root": two_number_draft("number", "precision", lambda draw, _: draw.randint(1, 5)),
+    "logarithm": draft_logarithm,
+    "si_unit_conversion": unit_conversion_draft(_METRIC),
+    "imperial_si_conversion": unit_conversion_draft(_IMPERIAL),
 }
 """Function -> how its arguments are drafted together."""

@@ -8,15 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fctncalling.lab.forge.multi_turn.arguments.drafter import Drafter, from_fact, inferred, said
+from fctncalling.lab.forge.multi_turn.arguments.drafter import (
+    Arguments,
+    Draft,
+    Drafter,
+    from_fact,
+    inferred,
+    said,
+)
 from fctncalling.lab.forge.multi_turn.worlds import inventory
 from fctncalling.lab.forge.plan import Value
 
-Arguments = dict[str, Value]
-Draft = Callable[[Drafter], Arguments]
 
-
-def own_text(drafter: Drafter, make: Callable[[Any], str]) -> Value:
+def draft_text(drafter: Drafter, make: Callable[[Any], str]) -> Value:
     """Return a text of the user's own, now and then one that a result shows."""
     shown = [f for f in drafter.knowledge.results("text")[-1:] if _short(f.value)]
     if shown and drafter.draw.random() < 0.2 * drafter.dials.result:
@@ -28,10 +32,10 @@ def _short(text: Any) -> bool:
     return isinstance(text, str) and 8 < len(text) < 200 and "\n" not in text
 
 
-def send_message(drafter: Drafter) -> Arguments:
+def draft_send_message(drafter: Drafter) -> Arguments:
     return {
         "receiver_id": _receiver(drafter),
-        "message": own_text(drafter, inventory.short_message),
+        "message": draft_text(drafter, inventory.short_message),
     }
 
 
@@ -44,7 +48,7 @@ def _receiver(drafter: Drafter) -> Value:
     return said("user_id", drafter.draw.choice(others))
 
 
-def delete_message(drafter: Drafter) -> Arguments:
+def draft_delete_message(drafter: Drafter) -> Arguments:
     receivers = [next(iter(each)) for each in drafter.state["MessageAPI"]["inbox"]]
     known = drafter.known("user_id")
     if known is not None and known.value in receivers:
@@ -52,22 +56,22 @@ def delete_message(drafter: Drafter) -> Arguments:
     return {"receiver_id": said("user_id", drafter.draw.choice(receivers or [""]))}
 
 
-def message_login(drafter: Drafter) -> Arguments:
+def draft_message_login(drafter: Drafter) -> Arguments:
     return {
         "user_id": said("user_id", next(iter(drafter.state["MessageAPI"]["user_map"].values())))
     }
 
 
-def get_user_id(drafter: Drafter) -> Arguments:
+def draft_user_id(drafter: Drafter) -> Arguments:
     return {"user": drafter.value("contact")}
 
 
-def search_messages(drafter: Drafter) -> Arguments:
+def draft_search_messages(drafter: Drafter) -> Arguments:
     texts = [text for each in drafter.state["MessageAPI"]["inbox"] for text in each.values()]
     return {"keyword": _keyword(drafter, texts)}
 
 
-def search_tweets(drafter: Drafter) -> Arguments:
+def draft_search_tweets(drafter: Drafter) -> Arguments:
     texts = [tweet["content"] for tweet in drafter.state["TwitterAPI"]["tweets"].values()]
     return {"keyword": _keyword(drafter, texts)}
 
@@ -79,9 +83,9 @@ def _keyword(drafter: Drafter, texts: list[str]) -> Value:
     return said("keyword", drafter.draw.choice(words))
 
 
-def post_tweet(drafter: Drafter) -> Arguments:
+def draft_post_tweet(drafter: Drafter) -> Arguments:
     draw = drafter.draw
-    arguments = {"content": own_text(drafter, inventory.tweet)}
+    arguments = {"content": draft_text(drafter, inventory.tweet)}
     if draw.random() < 0.6:
         topics = draw.sample(inventory.TOPICS, draw.choice((1, 1, 2)))
         tags = [f"#{topic}" for topic in topics]
@@ -99,18 +103,18 @@ def post_tweet(drafter: Drafter) -> Arguments:
     return arguments
 
 
-def mention(drafter: Drafter) -> Arguments:
+def draft_mention(drafter: Drafter) -> Arguments:
     names = [inventory.account(drafter.draw) for _ in range(drafter.draw.choice((1, 1, 2)))]
     return {"tweet_id": drafter.value("tweet_id"), "mentioned_usernames": said("account", names)}
 
 
-def comment(drafter: Drafter) -> Arguments:
+def draft_comment(drafter: Drafter) -> Arguments:
     text = said("text", f"{drafter.draw.choice(('Great news', 'Well done', 'Good to know'))}! "
                 f"{inventory.sentence(drafter.draw)}")  # fmt: skip
     return {"tweet_id": drafter.value("tweet_id"), "comment_content": text}
 
 
-def authenticate_twitter(drafter: Drafter) -> Arguments:
+def draft_authenticate_twitter(drafter: Drafter) -> Arguments:
     posts = drafter.state["TwitterAPI"]
     return {
         "username": said("username", posts["username"]),
@@ -118,26 +122,26 @@ def authenticate_twitter(drafter: Drafter) -> Arguments:
     }
 
 
-def own_account(drafter: Drafter) -> Arguments:
+def draft_twitter_account(drafter: Drafter) -> Arguments:
     if drafter.draw.random() < 0.5:
         return {"username": said("account", drafter.state["TwitterAPI"]["username"])}
     return {"username": drafter.value("account")}
 
 
-def follow_user(drafter: Drafter) -> Arguments:
+def draft_follow_user(drafter: Drafter) -> Arguments:
     return {"username_to_follow": said("account", inventory.account(drafter.draw))}
 
 
-def unfollow_user(drafter: Drafter) -> Arguments:
+def draft_unfollow_user(drafter: Drafter) -> Arguments:
     following = drafter.state["TwitterAPI"]["following_list"]
     return {"username_to_unfollow": said("account", drafter.draw.choice(following or [""]))}
 
 
-def create_ticket(drafter: Drafter) -> Arguments:
+def draft_create_ticket(drafter: Drafter) -> Arguments:
     draw = drafter.draw
     arguments = {"title": said("title", inventory.title(draw))}
     if draw.random() < 0.85:
-        arguments["description"] = own_text(drafter, inventory.complaint)
+        arguments["description"] = draft_text(drafter, inventory.complaint)
     if draw.random() < 0.75:
         priority = draw.randint(1, 5)
         arguments["priority"] = (
@@ -148,7 +152,7 @@ def create_ticket(drafter: Drafter) -> Arguments:
     return arguments
 
 
-def resolve_ticket(drafter: Drafter) -> Arguments:
+def draft_resolve_ticket(drafter: Drafter) -> Arguments:
     known = drafter.known("text")
     text = known if known and drafter.draw.random() < 0.35 else None
     return {
@@ -157,11 +161,11 @@ def resolve_ticket(drafter: Drafter) -> Arguments:
     }
 
 
-def ticket_login(drafter: Drafter) -> Arguments:
+def draft_login(drafter: Drafter) -> Arguments:
     return {"username": drafter.fresh("username"), "password": drafter.fresh("password")}
 
 
-def edit_ticket(drafter: Drafter) -> Arguments:
+def draft_edit_ticket(drafter: Drafter) -> Arguments:
     draw = drafter.draw
     name = draw.choice(("priority", "priority", "status", "title"))
     values: dict[str, Any] = {
@@ -175,30 +179,30 @@ def edit_ticket(drafter: Drafter) -> Arguments:
     }
 
 
-def get_user_tickets(drafter: Drafter) -> Arguments:
+def draft_user_tickets(drafter: Drafter) -> Arguments:
     return {} if drafter.draw.random() < 0.6 else {"status": said("ticket_status", "Open")}
 
 
 DRAFTS: dict[str, Draft] = {
-    "send_message": send_message,
-    "delete_message": delete_message,
-    "message_login": message_login,
-    "get_user_id": get_user_id,
-    "search_messages": search_messages,
-    "search_tweets": search_tweets,
-    "post_tweet": post_tweet,
-    "mention": mention,
-    "comment": comment,
-    "authenticate_twitter": authenticate_twitter,
-    "get_user_stats": own_account,
-    "get_user_tweets": own_account,
-    "follow_user": follow_user,
-    "unfollow_user": unfollow_user,
-    "create_ticket": create_ticket,
-    "resolve_ticket": resolve_ticket,
-    "ticket_login": ticket_login,
-    "trading_login": ticket_login,
-    "edit_ticket": edit_ticket,
-    "get_user_tickets": get_user_tickets,
+    "send_message": draft_send_message,
+    "delete_message": draft_delete_message,
+    "message_login": draft_message_login,
+    "get_user_id": draft_user_id,
+    "search_messages": draft_search_messages,
+    "search_tweets": draft_search_tweets,
+    "post_tweet": draft_post_tweet,
+    "mention": draft_mention,
+    "comment": draft_comment,
+    "authenticate_twitter": draft_authenticate_twitter,
+    "get_user_stats": draft_twitter_account,
+    "get_user_tweets": draft_twitter_account,
+    "follow_user": draft_follow_user,
+    "unfollow_user": draft_unfollow_user,
+    "create_ticket": draft_create_ticket,
+    "resolve_ticket": draft_resolve_ticket,
+    "ticket_login": draft_login,
+    "trading_login": draft_login,
+    "edit_ticket": draft_edit_ticket,
+    "get_user_tickets": draft_user_tickets,
 }
 """Function -> how its arguments are drafted together."""

@@ -188,3 +188,7 @@ def spoken_date(iso: str) -> str:
     """Return "2026-05-12" as "May 12, 2026"."""
     year, month, day = iso.split("-")
     return f"{MONTHS[int(month) - 1]} {int(day)}, {year}"
+
+
+Arguments = dict[str, Value]
+Draft = Callable[[Drafter], Arguments]

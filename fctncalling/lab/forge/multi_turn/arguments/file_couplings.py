@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fctncalling.lab.forge.multi_turn.arguments.desk_couplings import Arguments, Draft, own_text
-from fctncalling.lab.forge.multi_turn.arguments.drafter import Drafter, flag, inferred, said
+from fctncalling.lab.forge.multi_turn.arguments.desk_couplings import draft_text
+from fctncalling.lab.forge.multi_turn.arguments.drafter import (
+    Arguments,
+    Draft,
+    Drafter,
+    flag,
+    inferred,
+    said,
+)
 from fctncalling.lab.forge.multi_turn.worlds import inventory
 from fctncalling.lab.forge.plan import Value
 
@@ -18,7 +25,7 @@ def _file(drafter: Drafter, *, longer_than: int = 0) -> tuple[Value, str]:
     return name, str(here[name.value].content)
 
 
-def grep(drafter: Drafter) -> Arguments:
+def draft_grep(drafter: Drafter) -> Arguments:
     name, content = _file(drafter, longer_than=1)
     words = [word.strip(".!?,") for word in content.split() if len(word) > 4]
     if not words:
@@ -26,13 +33,13 @@ def grep(drafter: Drafter) -> Arguments:
     return {"file_name": name, "pattern": said("pattern", drafter.draw.choice(words))}
 
 
-def tail(drafter: Drafter) -> Arguments:
+def draft_tail(drafter: Drafter) -> Arguments:
     name, content = _file(drafter)
     most = max(1, len(content.splitlines()) - 1)
     return {"file_name": name, "lines": said("line_count", drafter.draw.randint(1, most))}
 
 
-def wc(drafter: Drafter) -> Arguments:
+def draft_wc(drafter: Drafter) -> Arguments:
     name, _ = _file(drafter)
     modes = {"l": "lines", "w": "words", "c": "characters"}
     mode = drafter.draw.choice(list(modes))
@@ -44,7 +51,7 @@ def wc(drafter: Drafter) -> Arguments:
     }
 
 
-def find(drafter: Drafter) -> Arguments:
+def draft_find(drafter: Drafter) -> Arguments:
     names = [*inventory.files(drafter.state), *inventory.folders(drafter.state)]
     below = [n for each in inventory.folders(drafter.state).values() for n in each.contents]
     if not names + below:
@@ -54,16 +61,16 @@ def find(drafter: Drafter) -> Arguments:
     return {"path": path, "name": said("name_part", part or ".")}
 
 
-def ls(drafter: Drafter) -> Arguments:
+def draft_ls(drafter: Drafter) -> Arguments:
     hidden = drafter.draw.random() < 0.4
     return {"a": flag("switch", True)} if hidden else {}
 
 
-def du(drafter: Drafter) -> Arguments:
+def draft_du(drafter: Drafter) -> Arguments:
     return {"human_readable": flag("switch", True)} if drafter.draw.random() < 0.7 else {}
 
 
-def transfer(drafter: Drafter) -> Arguments:
+def draft_move_or_copy(drafter: Drafter) -> Arguments:
     """Move or copy a file into a directory, or under a new name."""
     source = replace(drafter.value("file_name"), kind="entry_name")
     places = inventory.folders(drafter.state)
@@ -80,13 +87,13 @@ def transfer(drafter: Drafter) -> Arguments:
     return {"source": source, "destination": said("destination", new_name)}
 
 
-def diff(drafter: Drafter) -> Arguments:
+def draft_diff(drafter: Drafter) -> Arguments:
     first = drafter.value("file_name")
     second = drafter.value("file_name", (first.value,))
     return {"file_name1": first, "file_name2": second}
 
 
-def echo(drafter: Drafter) -> Arguments:
+def draft_echo(drafter: Drafter) -> Arguments:
     empty = [n for n, item in inventory.files(drafter.state).items() if not item.content]
     name = (
         drafter.value("file_name")
@@ -95,22 +102,22 @@ def echo(drafter: Drafter) -> Arguments:
             "file_name", [n for n in inventory.files(drafter.state) if n not in empty]
         )
     )
-    content = own_text(drafter, inventory.sentence)
+    content = draft_text(drafter, inventory.sentence)
     if content.value == inventory.files(drafter.state)[name.value].content:
         raise LookupError("text")  # it says so already
     return {"content": content, "file_name": name}
 
 
 DRAFTS: dict[str, Draft] = {
-    "grep": grep,
-    "tail": tail,
-    "wc": wc,
-    "find": find,
-    "ls": ls,
-    "du": du,
-    "mv": transfer,
-    "cp": transfer,
-    "diff": diff,
-    "echo": echo,
+    "grep": draft_grep,
+    "tail": draft_tail,
+    "wc": draft_wc,
+    "find": draft_find,
+    "ls": draft_ls,
+    "du": draft_du,
+    "mv": draft_move_or_copy,
+    "cp": draft_move_or_copy,
+    "diff": draft_diff,
+    "echo": draft_echo,
 }
 """Function -> how its arguments are drafted together."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from fctncalling.lab.forge.multi_turn.arguments.desk_couplings import Arguments, Draft
 from fctncalling.lab.forge.multi_turn.arguments.drafter import (
+    Arguments,
+    Draft,
     Drafter,
     flag,
     from_fact,
@@ -15,7 +16,7 @@ from fctncalling.lab.forge.multi_turn.worlds import inventory, make_world
 from fctncalling.lab.forge.plan import Source, Value
 
 
-def place_order(drafter: Drafter) -> Arguments:
+def draft_place_order(drafter: Drafter) -> Arguments:
     draw = drafter.draw
     symbol = _priced(drafter) or drafter.value("symbol")
     stock = drafter.state["TradingBot"]["stocks"].get(symbol.value, {"price": 100.0})
@@ -50,7 +51,7 @@ def _priced(drafter: Drafter) -> Value | None:
     return from_fact(fact, "said_now" if fact.turn == drafter.turn else "said_before")
 
 
-def remove_stock(drafter: Drafter) -> Arguments:
+def draft_remove_stock(drafter: Drafter) -> Arguments:
     listed = drafter.state["TradingBot"]["watch_list"]
     known = drafter.known("symbol")
     if known is not None and known.value in listed:
@@ -58,11 +59,11 @@ def remove_stock(drafter: Drafter) -> Arguments:
     return {"symbol": drafter._spoken("symbol", drafter.draw.choice(listed or [""]))}
 
 
-def add_stock(drafter: Drafter) -> Arguments:
+def draft_add_stock(drafter: Drafter) -> Arguments:
     return {"stock": drafter.value("symbol", drafter.state["TradingBot"]["watch_list"])}
 
 
-def stocks(drafter: Drafter) -> Value:
+def draft_stock_list(drafter: Drafter) -> Value:
     """Return a list of symbols: what a result listed last, or some that the words name."""
     facts = drafter.knowledge.results("symbol")
     listed = [f for f in facts if f.path and isinstance(f.path[-1], int)]
@@ -77,25 +78,25 @@ def stocks(drafter: Drafter) -> Value:
     return said("symbol", drafter.draw.sample(traded, drafter.draw.randint(2, 4)))
 
 
-def filter_stocks(drafter: Drafter) -> Arguments:
+def draft_filter_stocks(drafter: Drafter) -> Arguments:
     low = drafter.draw.randrange(10, 200, 10)
     high = low + drafter.draw.randrange(100, 900, 50)
     return {
-        "stocks": stocks(drafter),
+        "stocks": draft_stock_list(drafter),
         "min_price": said("price", float(low)),
         "max_price": said("price", float(high)),
     }
 
 
-def notify(drafter: Drafter) -> Arguments:
-    return {"stocks": stocks(drafter), "threshold": drafter.fresh("percent")}
+def draft_notify_price_change(drafter: Drafter) -> Arguments:
+    return {"stocks": draft_stock_list(drafter), "threshold": drafter.fresh("percent")}
 
 
-def transactions(drafter: Drafter) -> Arguments:
+def draft_no_arguments(drafter: Drafter) -> Arguments:
     return {}
 
 
-def flight(drafter: Drafter) -> Arguments:
+def draft_flight(drafter: Drafter) -> Arguments:
     """Return route, date and class: those of the flight asked about before, or new ones."""
     known = {kind: drafter.known(kind) for kind in ("date", "travel_class")}
     before = [f for f in drafter.knowledge.facts if f.kind == "flight"]
@@ -127,7 +128,7 @@ def _same_flight(drafter: Drafter, flight_of: tuple[int, dict[str, Value]]) -> A
     }
 
 
-def token(drafter: Drafter) -> Value:
+def draft_access_token(drafter: Drafter) -> Value:
     """Return the access token: from a login's result, as said before, or said now."""
     current = drafter.state["TravelAPI"]["access_token"]
     facts = [f for f in drafter.knowledge.facts if f.kind == "access_token" and f.value == current]
@@ -140,25 +141,29 @@ def token(drafter: Drafter) -> Value:
     return said("access_token", current)
 
 
-def book_flight(drafter: Drafter) -> Arguments:
-    return {"access_token": token(drafter), "card_id": drafter.value("card_id"), **flight(drafter)}
+def draft_book_flight(drafter: Drafter) -> Arguments:
+    return {
+        "access_token": draft_access_token(drafter),
+        "card_id": drafter.value("card_id"),
+        **draft_flight(drafter),
+    }
 
 
-def with_token(*kinds: tuple[str, str]) -> Draft:
+def access_token_draft(*kinds: tuple[str, str]) -> Draft:
     """Return a draft of the token and of values of their own kinds."""
 
     def draft(drafter: Drafter) -> Arguments:
         return {
-            "access_token": token(drafter),
+            "access_token": draft_access_token(drafter),
             **{name: drafter.value(kind) for name, kind in kinds},
         }
 
     return draft
 
 
-def purchase_insurance(drafter: Drafter) -> Arguments:
+def draft_purchase_insurance(drafter: Drafter) -> Arguments:
     return {
-        "access_token": token(drafter),
+        "access_token": draft_access_token(drafter),
         "insurance_type": drafter.fresh("insurance_type"),
         "insurance_cost": said("amount", float(drafter.draw.randint(4, 60) * 10)),
         "booking_id": drafter.value("booking_id"),
@@ -166,13 +171,13 @@ def purchase_insurance(drafter: Drafter) -> Arguments:
     }
 
 
-def budget(drafter: Drafter) -> Arguments:
+def draft_budget_limit(drafter: Drafter) -> Arguments:
     amount = drafter.knowledge.results("exchanged")[-1:]
     value = from_fact(amount[0], "result") if amount else drafter.fresh("amount")
-    return {"access_token": token(drafter), "budget_limit": value}
+    return {"access_token": draft_access_token(drafter), "budget_limit": value}
 
 
-def exchange(drafter: Drafter) -> Arguments:
+def draft_exchange_rate(drafter: Drafter) -> Arguments:
     code = drafter.draw.choice(inventory.CURRENCIES)
     pair = (code, "USD") if drafter.draw.random() < 0.7 else ("USD", code)
     known = drafter.known("amount") if drafter.draw.random() < 0.6 else None
@@ -195,14 +200,14 @@ def exchange(drafter: Drafter) -> Arguments:
     }
 
 
-def support(drafter: Drafter) -> Arguments:
+def draft_contact_support(drafter: Drafter) -> Arguments:
     return {
         "booking_id": drafter.value("booking_id"),
         "message": said("text", inventory.inquiry(drafter.draw)),
     }
 
 
-def traveler(drafter: Drafter) -> Arguments:
+def draft_verify_traveler(drafter: Drafter) -> Arguments:
     travel = drafter.state["TravelAPI"]
     return {
         "first_name": said("first_name", travel["user_first_name"]),
@@ -221,7 +226,7 @@ def _birth_date(drafter: Drafter) -> Value:
     return value
 
 
-def authenticate_travel(drafter: Drafter) -> Arguments:
+def draft_authenticate_travel(drafter: Drafter) -> Arguments:
     travel = drafter.state["TravelAPI"]
     kinds = ("client_id", "client_secret", "refresh_token", "grant_type")
     return {
@@ -231,11 +236,11 @@ def authenticate_travel(drafter: Drafter) -> Arguments:
     }
 
 
-def register_card(drafter: Drafter) -> Arguments:
+def draft_register_card(drafter: Drafter) -> Arguments:
     travel = drafter.state["TravelAPI"]
     owner = f"{travel['user_first_name']} {travel['user_last_name']}"
     return {
-        "access_token": token(drafter),
+        "access_token": draft_access_token(drafter),
         "card_number": drafter.fresh("card_number"),
         "expiration_date": drafter.fresh("expiry_date"),
         "cardholder_name": said("person_name", owner),
@@ -244,25 +249,25 @@ def register_card(drafter: Drafter) -> Arguments:
 
 
 DRAFTS: dict[str, Draft] = {
-    "place_order": place_order,
-    "remove_stock_from_watchlist": remove_stock,
-    "add_to_watchlist": add_stock,
-    "filter_stocks_by_price": filter_stocks,
-    "notify_price_change": notify,
-    "get_transaction_history": transactions,
-    "get_budget_fiscal_year": transactions,
-    "get_flight_cost": flight,
-    "book_flight": book_flight,
-    "cancel_booking": with_token(("booking_id", "booking_id")),
-    "get_booking_history": with_token(),
-    "get_credit_card_balance": with_token(("card_id", "card_id")),
-    "retrieve_invoice": with_token(("booking_id", "booking_id")),
-    "purchase_insurance": purchase_insurance,
-    "set_budget_limit": budget,
-    "compute_exchange_rate": exchange,
-    "contact_customer_support": support,
-    "verify_traveler_information": traveler,
-    "authenticate_travel": authenticate_travel,
-    "register_credit_card": register_card,
+    "place_order": draft_place_order,
+    "remove_stock_from_watchlist": draft_remove_stock,
+    "add_to_watchlist": draft_add_stock,
+    "filter_stocks_by_price": draft_filter_stocks,
+    "notify_price_change": draft_notify_price_change,
+    "get_transaction_history": draft_no_arguments,
+    "get_budget_fiscal_year": draft_no_arguments,
+    "get_flight_cost": draft_flight,
+    "book_flight": draft_book_flight,
+    "cancel_booking": access_token_draft(("booking_id", "booking_id")),
+    "get_booking_history": access_token_draft(),
+    "get_credit_card_balance": access_token_draft(("card_id", "card_id")),
+    "retrieve_invoice": access_token_draft(("booking_id", "booking_id")),
+    "purchase_insurance": draft_purchase_insurance,
+    "set_budget_limit": draft_budget_limit,
+    "compute_exchange_rate": draft_exchange_rate,
+    "contact_customer_support": draft_contact_support,
+    "verify_traveler_information": draft_verify_traveler,
+    "authenticate_travel": draft_authenticate_travel,
+    "register_credit_card": draft_register_card,
 }
 """Function -> how its arguments are drafted together."""
