@@ -19,6 +19,8 @@ from fctncalling.lab.own_api.words.unsaid import with_name
 from fctncalling.lab.own_api.words.word_tables import parted, word_table
 
 LABELLED = ("{l} {v}", "{l}: {v}", "with {l} {v}", "{l} is {v}")
+_SORT_OF = re.compile(r"(?:sort|kind|type|class|size) of (?:the |an? )?([a-z]+)\b")
+SORT_SHARE = 0.35  # of listed values that say which sort of a thing it is: "a student card"
 ASKING = ("what", "who", "when", "where", "how", "why", "which")  # a label that is no noun
 
 
@@ -75,6 +77,11 @@ def said_value(words: FunctionWords, name: str, value: Any, rng: Random) -> Said
     kind = words.kinds[name]
     if isinstance(value, bool):
         return said_flag(words, name, value, rng)
+    sort_of = _SORT_OF.match(kind.description.lower()) if kind.kind == "enum" else None
+    if sort_of and rng.random() < SORT_SHARE:
+        form = rng.choice(("with a", "as a", "- a", "so that it is a"))
+        form = f"{form} {{v}} {singular(sort_of[1])}{' -' if form == '- a' else ''}"
+        return _filled(words, name, value, form, False, rng, "")
     own = _of_listed_value(kind, value, rng)
     if own is not None:
         return own

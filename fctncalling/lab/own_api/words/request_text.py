@@ -176,7 +176,8 @@ def _ended(text: str, register: str, rng: Random) -> str:
 
 
 def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    is_code = re.search(r"[@\d]", text.split(" ")[0])  # whose letters say which one it is
+    return text if is_code else text[:1].upper() + text[1:]
 
 
 def request_text(said: Sequence[Said], rng: Random) -> str:

@@ -77,6 +77,8 @@ def value_clauses(kind: ArgumentKind, value: Any) -> tuple[tuple[str, ...], tupl
     if gloss and re.match(r"\d{1,2} to \d{1,2}$", gloss):
         low, high = gloss.split(" to ")
         clauses += [f"between {low} and {high} o'clock", f"from {low} to {high}"]
+        low, high = (NUMBERS[int(each)] if int(each) < 13 else each for each in (low, high))
+        clauses += [f"between {low} and {high}".replace("and twelve", "and noon")]
     elif gloss:
         clauses.append(f"so that it is {gloss}" if re.search(r"\d|next", gloss) else gloss)
     return tuple(clauses), tuple(sentences)
