@@ -23,7 +23,7 @@ ifneq ($(STALE),)
 .PHONY: $(INSTALLED)
 endif
 
-$(INSTALLED): requirements.txt setup.py
+$(INSTALLED): requirements.txt setup.py pyproject.toml
 	@test -z "$(STALE)" || $(PYTHON) -c '$(NEEDED)'
 	@test -z "$(STALE)" || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/pip install -r requirements.txt -e .

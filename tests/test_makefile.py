@@ -33,7 +33,7 @@ def tree(tmp_path: Path) -> Path:
     if shutil.which("make") is None:
         pytest.skip("needs make")
     shutil.copy(MAKEFILE, tmp_path)
-    for name in ("requirements.txt", "setup.py"):
+    for name in ("requirements.txt", "setup.py", "pyproject.toml"):
         (tmp_path / name).touch()
     for name, minor in (("python3", 10), ("python3.11", 11), ("python3.12", 12)):
         (tmp_path / name).write_text(FAKE.replace("MINOR", str(minor)))

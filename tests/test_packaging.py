@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from email import message_from_string
 from email.message import Message
@@ -243,6 +244,13 @@ def test_an_editable_install_comes_before_a_folder_of_its_name(tmp_path: Path) -
     ], "no room goes on the path"
 
 
+def requirements() -> list[str]:
+    """Return the requirements of the package and of all its extras."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].values()
+    return [each for needed in (project["dependencies"], *extras) for each in needed]
+
+
 def requirement(line: str) -> tuple[str, str]:
     """Return (name, least or pinned version) of one requirement."""
     name, _, rest = re.sub(r"\s", "", line).partition("=" if "==" in line else ">")
@@ -258,7 +266,7 @@ def test_pinned_versions_cover_and_satisfy_the_ranges() -> None:
     assert lines[0] == "torch==2.13.0"
     assert all("==" in line for line in lines)
     pins = dict(requirement(line) for line in lines)
-    for text in re.findall(r'"([a-z][\w-]*>=[^"]+)"', (ROOT / "setup.py").read_text()):
+    for text in filter(re.compile(r"[a-z][\w-]*>=").match, requirements()):
         name, least = requirement(text)
         if name not in (
             "setuptools",
@@ -331,11 +339,11 @@ PERMISSIVE = (
 def test_what_is_installed_with_the_package_has_licences_that_let_it_be_used() -> None:
     """Of the distributions that the core and [train] bring, as far as they are installed here."""
     seen: set[str] = set()
-    waiting = [*re.findall(r'"([\w-]+)[>=][^"]*"', (ROOT / "setup.py").read_text())]
+    waiting = [re.match(r"[\w-]+", each)[0] for each in requirements()]  # type: ignore[index]
     faults = []
     while waiting:
         name = waiting.pop()
-        if name.lower() in seen or name in ("nvidia", "setuptools"):
+        if name.lower() in seen or name in ("nvidia", "setuptools", "fctncalling"):
             continue
         seen.add(name.lower())
         try:
@@ -353,17 +361,14 @@ def test_what_is_installed_with_the_package_has_licences_that_let_it_be_used() -
 
 
 def test_every_extra_of_one_environment_is_in_all(metadata: Message) -> None:
-    needed: dict[str, set[str]] = {}
-    for line in metadata.get_all("Requires-Dist", []):
-        name, _, extra = line.partition('extra == "')
-        needed.setdefault(extra.rstrip('"'), set()).add(name.partition(";")[0].strip())
-    apart = {"", "all", "dev", "docs", "browser"}
+    apart = {"all", "dev", "docs", "browser"}
     loops = {"trl", "inspect", "openenv", "verifiers", "nemo-gym", "smolagents"}
     loops |= {"skyrl", "lm-eval", "harbor"}
-    assert loops <= set(needed)
-    together = {name: extra for name, extra in needed.items() if name not in apart | loops}
-    assert "train" in together
-    assert set.union(*together.values()) == needed["all"]
+    extras = set(metadata.get_all("Provides-Extra", []))
+    assert loops <= extras
+    of_all = [line for line in metadata.get_all("Requires-Dist", []) if 'extra == "all"' in line]
+    named = [re.fullmatch(r"fctncalling\[(.*)\]; .*", line)[1] for line in of_all]  # type: ignore[index]
+    assert extras - apart - loops == set(",".join(named).split(","))
 
 
 def test_the_source_distribution_lists_every_example() -> None:
