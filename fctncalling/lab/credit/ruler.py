@@ -116,7 +116,11 @@ class BranchPlayer:
         self.template = template
 
     def play(
-        self, origins: Mapping[str, Any], seed: int, group_size: int = 1
+        self,
+        origins: Mapping[str, Any],
+        seed: int,
+        group_size: int = 1,
+        on_episode: Callable[[EpisodeRecord], None] | None = None,
     ) -> tuple[list[EpisodeRecord], dict[str, list[Snapshot]]]:
         """Play an episode for each key; return them in order, and the snapshots of each."""
         trace: dict[str, list[Snapshot]] = {}
@@ -132,6 +136,7 @@ class BranchPlayer:
                     max_episode_tokens=self.settings.max_episode_tokens,
                     seed=seed,
                     group_size=group_size,
+                    on_episode=on_episode,
                 )
         finally:
             for env in envs:
@@ -154,7 +159,8 @@ def measure_truth(
         jobs = [index for index, count in wanted.items() for _ in range(count)]
         progress(f"round {number}: {len(jobs):,} branches from {len(wanted):,} states")
         origins = {f"{index}/{n}": states[index].snapshot for n, index in enumerate(jobs)}
-        episodes, _ = player.play(origins, settings.seed + 1000 * number)
+        tell = _tell_tenths(len(jobs), progress)
+        episodes, _ = player.play(origins, settings.seed + 1000 * number, on_episode=tell)
         for index, episode in zip(jobs, episodes, strict=True):
             if not episode.invalid:
                 states[index].returns.append(discounted_return(episode, settings.discount))
@@ -169,6 +175,19 @@ def measure_truth(
         _same_prefix(truth, key, first_rows.get(index)) for key, index in places.items()
     )
     return truth
+
+
+def _tell_tenths(total: int, progress: Callable[[str], None]) -> Callable[[EpisodeRecord], None]:
+    """Return a function of each played branch that tells every tenth of a long round."""
+    step, played = max(total // 10, 100), 0
+
+    def tell(_: EpisodeRecord) -> None:
+        nonlocal played
+        played += 1
+        if played % step == 0:
+            progress(f"  {played:,} of {total:,} branches")
+
+    return tell
 
 
 def sample_groups(player: BranchPlayer, task_ids: Sequence[str]) -> BranchedTruth:
