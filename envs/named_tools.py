@@ -11,6 +11,7 @@ from typing import Any
 
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task
+from fctncalling.envs.tools import mcp_tool_class
 
 
 def named_by_path(
@@ -49,6 +50,8 @@ def named_object(target: str) -> Any:
     ImportError, with what is wrong and its cure, where there is none.
     """
     module, _, name = target.partition(":")
+    if module == "mcp" and name:
+        return mcp_tool_class(target)
     if not module or not name:
         raise ImportError(f'"{target}" names nothing in a module: expected MODULE:NAME')
     try:

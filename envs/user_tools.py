@@ -277,6 +277,9 @@ def _as_class(name: str, tool: Any) -> Any:
 
 
 def _docs_of_class(name: str, tool: type) -> Iterator[FunctionDoc]:
+    if docs := getattr(tool, "_docs", None):  # of an MCP server
+        yield from docs
+        return
     instance = tool()
     for method in dir(tool):
         value = inspect.getattr_static(tool, method)

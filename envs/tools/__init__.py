@@ -59,11 +59,19 @@ def tool_class(name: str, extra: Mapping[str, type | str] | None = None) -> type
 @lru_cache(maxsize=256)
 def _imported(name: str, target: str) -> type:
     module, _, qualname = target.partition(":")
+    if module == "mcp":
+        return mcp_tool_class(target)
     found = getattr(import_module(module), qualname)
     if not isinstance(found, type):
         raise TypeError(
             f'tool "{name}" is registered as "{target}", which is {found!r}; expected a class'
         )
+    return found
+
+
+def mcp_tool_class(address: str) -> type:
+    """Return the tools of an MCP server as a class; each instance has a server of its own."""
+    found: type = import_module("fctncalling.lab.mcp_client.mcp_class").mcp_class(address)
     return found
 
 

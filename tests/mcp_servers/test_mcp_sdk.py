@@ -340,3 +340,41 @@ def _reached(address: str) -> ToolBox:
         except ToolDefinitionError:
             assert time.monotonic() < ends_at
             time.sleep(0.3)
+
+
+@needs_mcp_2
+def test_episodes_of_a_class_have_a_process_each_are_judged_and_replayed(tmp_path: Path) -> None:
+    server = tmp_path / "till.py"
+    server.write_text(
+        "from mcp.server import MCPServer\n"
+        "server, held = MCPServer('till'), []\n"
+        "@server.tool()\n"
+        "def put(amount: int) -> int:\n"
+        "    'Put money in.'\n"
+        "    held.append(amount)\n"
+        "    return sum(held)\n"
+        "server.run()\n",
+        encoding="utf-8",
+    )
+    tasks = [
+        {
+            "id": f"multi_turn_base_{number}",
+            "question": [[{"role": "user", "content": "Put 3 in, then 4."}]],
+            "involved_classes": ["Till"],
+            "initial_config": {},
+            "ground_truth": [["put(amount=3)", "put(amount=4)"]],
+        }
+        for number in range(4)
+    ]
+    dataset, output = tmp_path / "tasks.jsonl", tmp_path / "played.jsonl"
+    dataset.write_text("".join(f"{json.dumps(task)}\n" for task in tasks), encoding="utf-8")
+    shared = ["--dataset_path", str(dataset), "--tools", f"Till=mcp:{sys.executable} {server}"]
+    assert (
+        main(["run", "--agent", "oracle", "--concurrency", "2", "--output", str(output), *shared])
+        == 0
+    )
+    played = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
+    assert [each["valid"] for each in played] == [True] * 4
+    assert "7" in str(played[-1]["steps"])
+    assert main(["replay", "--input", str(output), *shared]) == 0
+    _wait_until(lambda: not list(_processes(str(server))))

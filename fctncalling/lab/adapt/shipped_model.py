@@ -128,7 +128,7 @@ Licence: {licence}. Base: `{base.name}`, as it says of itself, quantisation incl
 
 ```
 vllm serve {folder} --max-model-len {base.max_episode_tokens}
-transformers serve --force-model {folder} --port 8000
+transformers serve {folder} --port 8000
 python client.py "a request in plain words"
 ```
 

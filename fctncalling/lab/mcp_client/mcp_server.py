@@ -55,7 +55,7 @@ class McpServer(ToolServer):
     tools. `timeout_s` bounds each call, `start_timeout_s` each start, `max_output_length` the
     characters of a result. `env`: variables for the command, which else sees little more than PATH
     and HOME. The server starts here, once for each process that uses it, and keeps what state it
-    has from call to call, whichever episode makes them.
+    has from call to call, whichever episode makes them: `mcp_class` gives each episode its own.
 
     Raises ToolDefinitionError for a server that cannot be had, MissingExtra without the SDK.
     """
@@ -125,6 +125,15 @@ class McpServer(ToolServer):
     def listed(self) -> tuple[ListedTool, ...]:
         """The tools as the server lists them, in the order of `tools`."""
         return tuple(self._listed)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the last call found it sound."""
+        return self._connection is not None
+
+    def another(self) -> McpServer:
+        """Return a server like it, which starts with its first call."""
+        return _restored(self.address, self._keywords, self._listed)
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Return the result text of a call, by the server's own names.
