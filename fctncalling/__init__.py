@@ -52,32 +52,21 @@ __all__ = [
     "score",
 ]
 
-# A public name and the module it is imported from when it is first used.
-_HOME = {
-    "Call": "fctncalling.data.types",
-    "Dialogue": "fctncalling.lab.dialogue",
-    "Episode": "fctncalling.data.types",
-    "FunctionCallingEnv": "fctncalling.envs.function_calling",
-    "FunctionDoc": "fctncalling.data.types",
-    "StepRecord": "fctncalling.data.types",
-    "Task": "fctncalling.data.types",
-    "TaskError": "fctncalling.data.bfcl",
-    "TextEnvironment": "fctncalling.lab.text_environment.text_environment",
-    "TextHistory": "fctncalling.lab.text_environment.text_history",
-    "TrainConfig": "fctncalling.algorithms.config",
-    "Trainer": "fctncalling.training.trainer",
-    "Verdict": "fctncalling.data.types",
-    "aplay": "fctncalling.lab.dialogue.dialogue",
-    "embedded_path": "fctncalling.data.bfcl",
-    "info_to_json": "fctncalling.lab.dialogue",
-    "iter_tasks": "fctncalling.data.bfcl",
-    "judge": "fctncalling.envs.judging.judge",
-    "load_tasks": "fctncalling.data.bfcl",
-    "opening": "fctncalling.lab.dialogue",
-    "play": "fctncalling.lab.dialogue.dialogue",
-    "play_episodes": "fctncalling.evaluation.episode_log",
-    "score": "fctncalling.lab.dialogue",
+# Public names by the module that each is imported from when it is first used.
+_NAMES = {
+    "fctncalling.algorithms.config": "TrainConfig",
+    "fctncalling.data.bfcl": "TaskError embedded_path iter_tasks load_tasks",
+    "fctncalling.data.types": "Call Episode FunctionDoc StepRecord Task Verdict",
+    "fctncalling.envs.function_calling": "FunctionCallingEnv",
+    "fctncalling.envs.judging.judge": "judge",
+    "fctncalling.evaluation.episode_log": "play_episodes",
+    "fctncalling.lab.dialogue": "Dialogue info_to_json opening score",
+    "fctncalling.lab.dialogue.dialogue": "aplay play",
+    "fctncalling.lab.text_environment.text_environment": "TextEnvironment",
+    "fctncalling.lab.text_environment.text_history": "TextHistory",
+    "fctncalling.training.trainer": "Trainer",
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 register_environments()
 keep_former_paths()

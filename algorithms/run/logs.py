@@ -376,18 +376,20 @@ def tokens_json(rows: Sequence[TokenRecord]) -> list[dict[str, Any]]:
 def write_json(path: Path, value: Any) -> None:
     """Write readable JSON in one step: a reader never sees half a file."""
     temporary = path.with_name(path.name + ".part")
-    temporary.write_text(json_text(_finite(value), indent=2, default=repr) + "\n", encoding="utf-8")
+    temporary.write_text(
+        json_text(json_value(value), indent=2, default=repr) + "\n", encoding="utf-8"
+    )
     temporary.replace(path)
 
 
 def _line(values: Mapping[str, Any]) -> str:
-    return json_text(_finite(values), default=repr) + "\n"
+    return json_text(json_value(values), default=repr) + "\n"
 
 
-def _finite(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """Return the value with NaN and infinities as None and every key a string, as JSON asks."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+        return {str(key): json_value(item) for key, item in value.items()}
+    return [json_value(item) for item in value] if isinstance(value, list | tuple) else value

@@ -104,54 +104,9 @@ def _value(path: Path, name: str, value: Any, flag: SettingSpec) -> Any:
         ) from None
 
 
-_BY_FLAG = {
-    "lr": "learning_rate actor_learning_rate actor_lr policy_lr",
-    "critic_lr": "critic_learning_rate value_lr vf_lr",
-    "episodes_per_update": "batch_size train_batch_size rollout_batch_size num_episodes",
-    "num_mini_batch": "mini_batch_size num_minibatches num_mini_batches ppo_mini_batch_size",
-    "max_microbatch_tokens": "per_device_train_batch_size micro_train_batch_size micro_batch_size",
-    "ppo_epoch": "num_train_epochs num_epochs ppo_epochs num_ppo_epochs update_epochs "
-    "num_iterations",
-    "num_updates": "max_steps total_timesteps total_steps total_episodes num_train_steps",
-    "group_size": "num_generations n_samples_per_prompt num_samples rollout_n",
-    "max_new_tokens": "max_completion_length generate_max_len max_response_length response_length",
-    "max_episode_tokens": "max_length max_seq_length max_seq_len max_model_len context_length",
-    "results_dir": "output_dir save_path logging_dir",
-    "experiment_name": "run_name exp_name",
-    "dataset_path": "dataset dataset_name train_file prompt_data data_path",
-    "eval_dataset_path": "eval_dataset eval_file test_file",
-    "model_name_or_path": "model_path pretrain base_model",
-    "save_interval": "save_steps save_freq",
-    "eval_interval": "eval_steps eval_freq test_freq",
-    "resume": "resume_from_checkpoint load_checkpoint",
-    "kl_coef": "beta init_kl_coef kl_coeff kl_penalty",
-    "clip_low": "cliprange clip_range clip_eps clip_coef clip_ratio epsilon eps_clip",
-    "clip_high": "epsilon_high clip_ratio_high",
-    "value_clip": "cliprange_value clip_range_vf",
-    "value_coef": "vf_coef vf_coeff value_loss_coef",
-    "entropy_coef": "ent_coef entropy_coeff",
-    "lam": "gae_lambda lambda lambd",
-    "gamma": "discount discount_factor",
-    "lora_r": "lora_rank peft_rank",
-    "lora_targets": "lora_target_modules target_modules",
-    "warmup_updates": "warmup_steps num_warmup_steps warmup_ratio lr_warmup_steps",
-    "lr_schedule": "lr_scheduler_type lr_scheduler",
-    "adam_eps": "adam_epsilon",
-    "weight_decay": "wd",
-    "algorithm_name": "algo algorithm advantage_estimator adv_estimator",
-    "env_name": "env_id environment",
-    "num_envs": "n_envs num_actors",
-    "compute_dtype": "bf16 fp16 mixed_precision",
-    "base_dtype": "torch_dtype model_dtype",
-    "wandb": "report_to use_wandb",
-    "torch_threads": "num_threads",
-    "loss_aggregation": "loss_type loss_agg_mode",
-    "rollout_engine": "use_vllm",
-    "overlong": "mask_truncated_completions overlong_filter",
-    "whiten_advantages": "whiten_rewards normalize_advantages",
-    "target_kl": "kl_target",
-    "preset": "recipe",
-}
+_BY_FLAG: dict[str, str] = json.loads(
+    Path(__file__).with_name("names_elsewhere.json").read_text(encoding="utf-8")
+)
 NAMES_ELSEWHERE = {name: flag for flag, names in _BY_FLAG.items() for name in names.split()}
 """A flag's name in another trainer -> its name here; neither with dashes."""
 

@@ -1,11 +1,10 @@
-"""Play, log and replay episodes (JSON Lines)."""
+"""Play and log episodes (JSON Lines)."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,6 @@ import gymnasium
 from fctncalling.data.types import Episode, Message, StepRecord, Task, Verdict
 from fctncalling.envs.judging.strict import strict_verdict
 from fctncalling.envs.rewards import progress_of
-from fctncalling.envs.users import LoggedUser
 from fctncalling.evaluation.agents.agent import (
     CONTEXT_OVERFLOW,
     AgentUnavailable,
@@ -136,19 +134,6 @@ def user_replies(
     return replies
 
 
-def logged_user(steps: Sequence[Mapping[str, Any]], task: Task) -> LoggedUser | None:
-    """Return a user that answers as in an episode's logged steps; None where no user answered."""
-    replies = user_replies(steps, [step.get("messages") or () for step in steps])
-    if not replies and task.kind != "clarify":
-        return None
-    said = [
-        str(replies[index]["content"]) if index in replies else None
-        for index, step in enumerate(steps)
-        if not step.get("calls") and not (index in replies and step.get("error") == "malformed")
-    ]  # complaints of calls that could not be read are the environment's own
-    return LoggedUser(said)
-
-
 def sha256(text: str) -> str:
     """Return what tells one text from another."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -157,56 +142,6 @@ def sha256(text: str) -> str:
 def as_json(value: Any) -> Any:
     """Return a record of the house exactly as a line of JSON gives it back."""
     return json.loads(json.dumps(dataclasses.asdict(value), default=repr))
-
-
-_STEP_FIELDS = tuple("turn text calls executed results error reward observation_sha256".split())
-_VERDICT_FIELDS = (
-    "verdict",
-    "valid",
-    "error_type",
-    "strict_valid",
-    "strict_error_type",
-    "progress",
-)
-_ENDS = ("terminated", "truncated")
-_SHOWN = 200  # characters of a value that differs
-
-
-def episode_differences(
-    logged: Mapping[str, Any], task: Task, played: PlayedEpisode
-) -> Iterator[dict[str, str]]:
-    """Yield the differences of a replayed episode from its log: field, logged value, value now."""
-    now = episode_json(played)
-    if len(now["steps"]) != len(logged["steps"]):
-        yield _difference("steps", f"{len(logged['steps'])} steps", f"{len(now['steps'])} steps")
-    for index, (old, new) in enumerate(zip(logged["steps"], now["steps"], strict=False)):
-        yield from _fields(f"steps[{index}].", _STEP_FIELDS, old, new)
-    if played.episode.invalid:
-        yield _difference("invalid", False, played.reason)
-    verdict = played.episode.verdict
-    judged = verdict_fields(task, played.episode.steps, verdict) if verdict else {"verdict": None}
-    yield from _fields("", (*_VERDICT_FIELDS, *_ENDS), logged, {**now, **judged})
-
-
-def _fields(
-    prefix: str, names: tuple[str, ...], old: Mapping[str, Any], new: Mapping[str, Any]
-) -> Iterator[dict[str, str]]:
-    for name in names:
-        if name in old and name in new and _plain(old[name]) != _plain(new[name]):
-            yield _difference(prefix + name, old[name], new[name])
-
-
-def _difference(field: str, logged: Any, now: Any) -> dict[str, str]:
-    return {"field": field, "logged": str(logged)[:_SHOWN], "now": str(now)[:_SHOWN]}
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as the trainer's logs write it: NaN and infinities as null, keys as texts."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def play_episodes(

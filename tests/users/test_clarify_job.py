@@ -18,8 +18,9 @@ from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import Message
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.evaluation.agents.agent import PolicyPlayer
-from fctncalling.evaluation.episode_log import episode_json, logged_user, play_episode
+from fctncalling.evaluation.episode_log import episode_json, play_episode
 from fctncalling.lab.canaries.canary_policies import always_ask
+from fctncalling.lab.replay.logged_episode import logged_user
 
 TASKS = load_tasks(embedded_path("clarify_held_out"))
 

@@ -20,9 +20,9 @@ from typing import Any
 
 import pytest
 
-from fctncalling.algorithms.policy.head_padding import pad_heads
 from fctncalling.cli.train import main
 from fctncalling.data.bfcl import embedded_path
+from fctncalling.lab.export.head_padding import pad_heads
 
 pytestmark = pytest.mark.prove
 pytest.importorskip("httpx")

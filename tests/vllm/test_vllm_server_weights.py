@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 import torch
 
-from fctncalling.algorithms.policy.head_padding import pad_heads
 from fctncalling.algorithms.vllm.client import VllmClient
 from fctncalling.algorithms.vllm.weights import PublishedWeights, Version
 from fctncalling.cli.train import main
 from fctncalling.data.bfcl import embedded_path
+from fctncalling.lab.export.head_padding import pad_heads
 
 pytestmark = pytest.mark.prove
 pytest.importorskip("httpx")

@@ -109,8 +109,8 @@ def _export(checkpoint: Path, output: Path, arguments: argparse.Namespace) -> li
 
 
 def _write_models(checkpoint: Path, output: Path, arguments: argparse.Namespace) -> list[Path]:
-    from fctncalling.algorithms.policy.head_padding import pad_heads
     from fctncalling.algorithms.policy.lora import saved_adapter_folders
+    from fctncalling.lab.export.head_padding import pad_heads
 
     roles = saved_adapter_folders(checkpoint)
     with_critic = not roles and critic_kind(checkpoint) not in ("lora", "full")

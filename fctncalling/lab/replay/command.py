@@ -49,7 +49,8 @@ from fctncalling.evaluation.agents.agent import (
     ContextOverflow,
     EpisodeCut,
 )
-from fctncalling.evaluation.episode_log import episode_differences, logged_user, play_episode
+from fctncalling.evaluation.episode_log import play_episode
+from fctncalling.lab.replay.logged_episode import episode_differences, logged_user
 from fctncalling.training.task_split import EMBEDDED_TASKS
 
 _SETTINGS = {
