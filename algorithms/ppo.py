@@ -319,7 +319,10 @@ def value_losses(
         centres = returns.new_tensor(config.critic_shape["bin_centres"])
         return losses.binned_value_loss(scores, returns, centres, loss_mask)
     return losses.value_loss(
-        *(values, returns, old_values, loss_mask),
+        values,
+        returns,
+        old_values,
+        loss_mask,
         value_clip=config.value_clip,
         huber_delta=config.huber_delta,
     )

@@ -205,7 +205,7 @@ def _trajectories(experience: Experience, values: Tensor, bootstrap: Tensor | No
         values=padded(values),
         acted=acted,
         ends_action=padded(tokens.ends_action),
-        bootstrap=torch.zeros_like(values[: len(acted)]) if bootstrap is None else bootstrap,
+        bootstrap=values.new_zeros(len(acted)) if bootstrap is None else bootstrap,
         group=experience.episode_groups(),
     )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fctncalling.algorithms.config.config_fields import setting
 from fctncalling.algorithms.config.model_presets import PRESETS
 
+ALGORITHM_NAMES = ("TPPO", "POAD", "NTPO", "APPO", "GRPO")  # keys of `ppo.ALGORITHMS`
 ALGORITHMS_ELSEWHERE = {
     "ppo": "TPPO (token by token) or APPO (action by action)",
     **dict.fromkeys(("reinforce", "reinforce++", "rloo"), "GRPO"),
@@ -52,7 +53,7 @@ class RunningSettings:
         "action too. NTPO: naive token-level PPO, where every token is a step in time. APPO: "
         "action-level PPO, one ratio and one advantage an action (not RLlib's asynchronous "
         "PPO). GRPO: no critic, episodes of one task compared with each other.",
-        choices=("TPPO", "POAD", "NTPO", "APPO", "GRPO"),
+        choices=ALGORITHM_NAMES,
         basic=True,
         meant=ALGORITHMS_ELSEWHERE,
     )

@@ -64,8 +64,9 @@ def states_at(
         if tree is not None and not reads_by_segment(model, decoder):
             tree = None  # its forward would lay the trees side by side
         kept = RecordingRunner(run)
-        read = (ids, attention_mask, position_ids, rows, columns, tree)
-        last = states_at(model, decoder, *read, kept)
+        last = states_at(
+            model, decoder, ids, attention_mask, position_ids, rows, columns, tree, kept
+        )
         places = (rows, columns) if tree is None else (tree.row_index[rows, columns],)
         below = kept.outputs[: model.config.num_hidden_layers - 1][1 - num_layers :]
         return torch.cat([*(layer[places] for layer in below), last], dim=-1)
@@ -184,11 +185,21 @@ class ActorCritic(nn.Module):
         their inputs alone, and the backward pass computes them again.
         """
         rows, columns = acted_places(acted)
-        read = (ids, attention_mask, position_ids, rows, columns - 1, tree)
         run = self._layer_runner(self._actor(role), recompute=gradient_checkpointing)
         layers = 1 if self._critic_has_own_backbone else self.critic_layers
         with self._use(self._actor(role)):
-            hidden = states_at(self.model, self.model.get_decoder(), *read, run, layers)
+            hidden = states_at(
+                self.model,
+                self.model.get_decoder(),
+                ids,
+                attention_mask,
+                position_ids,
+                rows,
+                columns - 1,
+                tree=tree,
+                run=run,
+                num_layers=layers,
+            )
             logprobs, entropies = token_logprobs_and_entropies(
                 self.model,
                 hidden[:, -self.model.config.hidden_size :] if layers > 1 else hidden,  # (N, H)
@@ -198,7 +209,12 @@ class ActorCritic(nn.Module):
             )
         if self._critic_has_own_backbone:
             hidden = self.critic_states(
-                *(ids, attention_mask, acted, tree, role, critic_rows),
+                ids,
+                attention_mask,
+                acted,
+                tree,
+                role,
+                critic_rows,
                 position_ids=position_ids,
                 gradient_checkpointing=gradient_checkpointing,
             )
@@ -227,8 +243,9 @@ class ActorCritic(nn.Module):
             (ids, attention_mask, acted), tree = critic_rows, None
         rows, columns = acted_places(acted)
         run = self._layer_runner(CRITIC, recompute=gradient_checkpointing)
-        places = (rows, columns - 1, tree, run)
-        return self._critic_states(role, ids, attention_mask, position_ids, *places)
+        return self._critic_states(
+            role, ids, attention_mask, position_ids, rows, columns - 1, tree, run
+        )
 
     def values_at(
         self,
@@ -245,8 +262,8 @@ class ActorCritic(nn.Module):
         The bootstrap of a truncated episode.
         """
         rows = torch.arange(len(ids), device=ids.device)
-        read = (ids, attention_mask, position_ids, rows, columns, tree)
-        scores = self._value_scores(self._critic_states(role, *read), role)
+        states = self._critic_states(role, ids, attention_mask, position_ids, rows, columns, tree)
+        scores = self._value_scores(states, role)
         return self.value_head.of_role(role).values(scores)
 
     def set_reference(self, model: Any) -> None:
@@ -277,8 +294,16 @@ class ActorCritic(nn.Module):
                 "--kl_coef above 0"
             )
         with self._use(None):
-            read = (ids, attention_mask, None, rows, columns - 1, tree)
-            hidden = states_at(reference.model, reference.model.get_decoder(), *read)
+            hidden = states_at(
+                reference.model,
+                reference.model.get_decoder(),
+                ids,
+                attention_mask,
+                None,
+                rows,
+                columns - 1,
+                tree,
+            )
         return token_logprobs_and_entropies(
             reference.model,
             hidden,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
+from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -171,6 +172,20 @@ def _checked(ended: Sequence[_Ended], max_episode_tokens: int) -> list[EpisodeRe
     return [one.record for one in ended]
 
 
+class RandomStream(IntEnum):
+    """Streams of a run's randomness: the last word of a seed, behind (seed, update).
+
+    Names of one number are one stream; runs are reproduced only as long as each keeps its own.
+    """
+
+    ROLLOUT = 1
+    MINIBATCHES = 2
+    CRITIC_FIT = 3
+    CRITIC_WARM_UP_ROLLOUT = 3  # of update 0
+    TASK_EPOCHS = 3  # the sampler's own words: (seed, 3, epoch)
+    TASK_DRAWS = 4  # the sampler's: (seed, 4, position)
+
+
 def derive_seed(*words: int) -> int:
-    """Return a seed below 2**31 that follows from several numbers."""
+    """Return a seed below 2**31 that follows from several numbers, such as a RandomStream."""
     return int(np.random.SeedSequence(words).generate_state(1)[0] & 0x7FFFFFFF)

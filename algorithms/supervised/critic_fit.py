@@ -93,31 +93,33 @@ def fit_critic(
 ) -> Metrics:
     """Fit the value head to the samples; return how long that took, and what it explains."""
     states, returns, held_out = (torch.cat(each) for each in zip(*samples, strict=True))
-    learned, asked = ((held_out == each).nonzero().squeeze(1) for each in (False, True))
-    chooses = len(learned) > 0 and len(asked) > 0
-    if not chooses:
-        learned = asked = torch.arange(len(returns), device=returns.device)
+    train, validation = ((held_out == each).nonzero().squeeze(1) for each in (False, True))
+    has_validation = len(train) > 0 and len(validation) > 0
+    if not has_validation:
+        train = validation = torch.arange(len(returns), device=returns.device)
     optimiser = adamw(head.parameters(), config.critic_lr, config)
-    best, least = 0, _error(head, states[asked], returns[asked], config)
-    kept = copy.deepcopy(head.state_dict())
-    for epoch in range(1, (MOST_EPOCHS if chooses else EPOCHS_WITHOUT_HELD_OUT) + 1):
-        order = torch.randperm(len(learned), generator=generator).to(learned.device)
-        for part in torch.split(learned[order], TOKENS_A_STEP):
+    best_epoch = 0
+    lowest_error = _error(head, states[validation], returns[validation], config)
+    best_state = copy.deepcopy(head.state_dict())
+    for epoch in range(1, (MOST_EPOCHS if has_validation else EPOCHS_WITHOUT_HELD_OUT) + 1):
+        order = torch.randperm(len(train), generator=generator).to(train.device)
+        for part in torch.split(train[order], TOKENS_A_STEP):
             optimiser.zero_grad(set_to_none=True)
             torch.autograd.backward(_losses(head, states[part], returns[part], config).mean())
             clip_grad_norm_(head.parameters(), config.max_grad_norm)
             optimiser.step()
-        error = _error(head, states[asked], returns[asked], config)
-        if error < least or not chooses:
-            best, least, kept = epoch, error, copy.deepcopy(head.state_dict())
-        elif epoch - best >= PATIENCE:
+        error = _error(head, states[validation], returns[validation], config)
+        if error < lowest_error or not has_validation:
+            best_epoch, lowest_error = epoch, error
+            best_state = copy.deepcopy(head.state_dict())
+        elif epoch - best_epoch >= PATIENCE:
             break
-    head.load_state_dict(kept)
+    head.load_state_dict(best_state)
     head.zero_grad(set_to_none=True)
     with torch.no_grad():
-        explained = explained_variance(head(states[asked]), returns[asked])
+        explained = explained_variance(head(states[validation]), returns[validation])
     return {
-        "critic_fit/epochs": float(best),
+        "critic_fit/epochs": float(best_epoch),
         "critic_fit/tokens": float(len(returns)),
         "critic_fit/explained_variance": explained,  # of held-out returns, where there are any
     }

@@ -38,7 +38,7 @@ class Trainer:
       results_dir first, so that a resumed run and a reference find it. None: what the config names.
     - `task_ids`, `held_out_ids`: `options["task_id"]` of `reset` for training and evaluation, with
       a function as `env`; by default train_0, train_1, ... and held_out_0, ...: the seed of `reset`
-      decides what they are.
+      decides what they are. `task_ids` alone: the evaluation plays the training tasks, and says so.
     - `run_config`: what learning does not see (handlers, tools, trackers), as `RunConfig` of the
       command line.
     """
@@ -108,8 +108,14 @@ class Trainer:
                 run.close()
         counters, folder = run.counters, run.log.folder
         checkpoint = folder / "checkpoints" / "last"
-        sides = (counters.before, counters.latest)
-        return TrainingResult(*sides, counters.updates, counters.episodes, folder, checkpoint)
+        return TrainingResult(
+            before=counters.before,
+            after=counters.latest,
+            updates=counters.updates,
+            episodes=counters.episodes,
+            folder=folder,
+            checkpoint=checkpoint,
+        )
 
 
 def _name_of(make_env: Callable[[], Any]) -> str:
@@ -129,8 +135,11 @@ def _task_setup(
     At most --eval_episodes of the latter.
     """
     from fctncalling.algorithms.rollout.task_sampler import Candidate
+    from fctncalling.training.announce import announce
     from fctncalling.training.task_setup import TaskSetup
 
+    if training is not None and held_out is None:
+        announce("Note: task_ids without held_out_ids: the evaluation plays the training tasks.")
     if training is None:
         training = [f"train_{number}" for number in range(config.episodes_per_update)]
         default = [f"held_out_{number}" for number in range(config.eval_episodes)]

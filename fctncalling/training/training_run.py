@@ -25,7 +25,7 @@ from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import TokenDiagnostics, make_optimisers, update
 from fctncalling.algorithms.reward_shaping import learnable_episodes
-from fctncalling.algorithms.rollout.collect import derive_seed
+from fctncalling.algorithms.rollout.collect import RandomStream, derive_seed
 from fctncalling.algorithms.rollout.roles import add_joint_rows, role_trajectories
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.algorithms.run.checkpoint import load_state, save_checkpoint
@@ -53,7 +53,7 @@ from fctncalling.training.rollouts.round_planner import (
 )
 
 logger = logging.getLogger(__name__)
-REPEATED = 10  # of so many updates in a row without a signal one is told
+WARN_EVERY_SKIPPED = 10  # updates in a row without a learning signal
 
 
 class TrainingRun:
@@ -86,8 +86,13 @@ class TrainingRun:
         self.sampler = sampler
         self._planner = RoundPlanner(config, sampler)
         self.held_out_ids = held_out_ids
-        intervals = (log_episodes_interval, log_tokens_interval)
-        self.update_log = UpdateLog(log, config, template, *intervals)
+        self.update_log = UpdateLog(
+            log,
+            config,
+            template,
+            episodes_interval=log_episodes_interval,
+            tokens_interval=log_tokens_interval,
+        )
         self.processes = processes
         self.interruption = Interruption(alone=processes.count == 1)
         processes.shard(policy)
@@ -97,7 +102,7 @@ class TrainingRun:
         self._staleness = 0  # of the last batch: updates that its weights are behind
         self._timings: dict[str, float | None] = {}
         self._started = time.perf_counter()
-        self._notices = RunNotices(config, sampler, shown=processes.is_first)
+        self._notices = RunNotices(shown=processes.is_first)
         # what the critic was fitted to after each of the last updates
         self._window = deque[CriticSamples](maxlen=config.critic_window_updates)
         self._saved: tuple[int, int] | None = None  # (updates, evaluation) of the newest checkpoint
@@ -165,8 +170,7 @@ class TrainingRun:
         return critic_samples(self.policy, episodes, self.config, self.processes)
 
     def _fit_critic(self, samples: Sequence[CriticSamples]) -> Metrics:
-        words = (self.config.seed, self.counters.updates, 3)
-        generator = torch.Generator().manual_seed(derive_seed(*words))
+        generator = self._generator(RandomStream.CRITIC_FIT)
         return fit_critic(self.policy.value_head, samples, self.config, generator)
 
     def learn(self, episodes: Sequence[EpisodeRecord]) -> dict[str, float | None]:
@@ -185,7 +189,7 @@ class TrainingRun:
         if self.config.critic_window_updates and collected:
             self._window.append(self._critic_samples(collected))
             metrics |= self._fit_critic(self._window)
-        metrics |= self._notices.stage(self.counters.updates)
+        metrics |= self._curriculum_stage()
         metrics.setdefault("update/policy_skipped", 1.0)
         skipped = bool(metrics["update/policy_skipped"])
         self._notices.no_signal(self.counters.updates, episodes, skipped=skipped)
@@ -202,12 +206,21 @@ class TrainingRun:
         timings = {"perf/update_tokens_per_s": rate, "perf/time_s/update": seconds}
         self.update_log.write(
             self.counters.updates,
-            *(episodes, usable),
+            episodes,
+            usable,
             metrics={**counters, **metrics},
             timings={**self._timings, **timings},
             trace=trace,
         )
         return metrics
+
+    def _curriculum_stage(self) -> Metrics:
+        """Return the curriculum's stage (from 1) as a metric; none without a curriculum."""
+        stage = self.sampler.stage(self.counters.updates)
+        if stage is None:
+            return {}
+        self._notices.new_stage(self.counters.updates, *stage)
+        return {"charts/curriculum_stage": float(stage[0])}
 
     def _update(
         self,
@@ -218,12 +231,17 @@ class TrainingRun:
         """Take the gradient steps of one update, at learning rates (policy, critic)."""
         set_learning_rates(self.optimisers, rates)
         config = self.config
-        words = (config.seed, self.counters.updates, 2)
-        generator = torch.Generator().manual_seed(derive_seed(*words))
         if config.critic_window_updates:
             config = replace(config, value_coef=0.0)
-        learner = (self.policy, self.optimisers)
-        return update(*learner, usable, config, generator, self.processes, trace)
+        generator = self._generator(RandomStream.MINIBATCHES)
+        return update(
+            self.policy, self.optimisers, usable, config, generator, self.processes, trace
+        )
+
+    def _generator(self, stream: RandomStream) -> torch.Generator:
+        """Return the generator of a stream, seeded by (seed, update)."""
+        seed = derive_seed(self.config.seed, self.counters.updates, stream)
+        return torch.Generator().manual_seed(seed)
 
     def evaluate(self) -> dict[str, Any]:
         """Play the held-out tasks greedily and sampled, log and return the success rates."""
@@ -338,9 +356,7 @@ class TrainingRun:
 class RunNotices:
     """Notices of a run, each printed once when it becomes true, by the first process."""
 
-    def __init__(self, config: TrainConfig, sampler: TaskSampler, *, shown: bool) -> None:
-        self._config = config
-        self._sampler = sampler
+    def __init__(self, *, shown: bool) -> None:
         self._shown = shown
         self._skipped = 0  # updates in a row that had nothing to learn from
         self._stage = ""
@@ -348,16 +364,11 @@ class RunNotices:
     def no_signal(self, update: int, episodes: Sequence[EpisodeRecord], *, skipped: bool) -> None:
         """Warn of an update without a learning signal: the first in a row, then every tenth."""
         self._skipped = self._skipped + 1 if skipped else 0
-        if self._skipped % REPEATED == 1 and self._shown:
+        if self._skipped % WARN_EVERY_SKIPPED == 1 and self._shown:
             logger.warning("update %d: %s", update + 1, no_signal_warning(episodes))
 
-    def stage(self, update: int) -> Metrics:
-        """Return the curriculum's stage (from 1) as a metric; log the start of a new one."""
-        stage = self._sampler.stage(update)
-        if stage is None:
-            return {}
-        number, name = stage
+    def new_stage(self, update: int, number: int, name: str) -> None:
+        """Log the curriculum's stage where it is another than before."""
         if name != self._stage and self._shown:
             logger.info("update %d: curriculum stage %d, %s", update + 1, number, name)
         self._stage = name
-        return {"charts/curriculum_stage": float(number)}

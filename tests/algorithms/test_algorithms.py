@@ -31,6 +31,7 @@ from fctncalling.algorithms.algorithm import (
     span_sum,
 )
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.config.running_settings import ALGORITHM_NAMES
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.grpo import groups_with_signal
 from fctncalling.algorithms.ppo import ALGORITHMS, make_optimisers, update
@@ -333,6 +334,7 @@ def test_every_algorithm_starts_at_ratio_one_and_splits_as_it_likes(name: str) -
 
 
 def test_the_names_offered_are_the_algorithms_that_exist() -> None:
+    assert tuple(ALGORITHMS) == ALGORITHM_NAMES
     for name in ALGORITHMS:
         assert TrainConfig(algorithm_name=name).algorithm_name == ALGORITHMS[name].name
 

@@ -108,3 +108,11 @@ def test_what_does_not_go_together_is_told(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="empty list"):
         Trainer(small(tmp_path), env=EchoEnv, task_ids=[])
     assert {"Trainer", "TrainConfig"} <= set(dir(fctncalling))
+
+
+@pytest.mark.parametrize(("held_out_ids", "notes"), [(None, 1), (["b"], 0)])
+def test_an_evaluation_on_the_training_tasks_is_told(
+    held_out_ids: list[str] | None, notes: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Trainer(small(tmp_path), env=EchoEnv, task_ids=["a"], held_out_ids=held_out_ids)
+    assert capsys.readouterr().out.count("the evaluation plays the training tasks") == notes

@@ -23,14 +23,13 @@ from sample_runs import (
 )
 
 from evaluate_fctncalling import main
+from fctncalling.algorithms.config.running_settings import ALGORITHM_NAMES
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.token_file import TokenFile
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.evaluation.episode_log import episode_json, play_episode
 from fctncalling.lab.text_environment import TextHistory
 from fctncalling.lab.viewer import ViewError, load_run, page_data
-
-ALGORITHMS = ("TPPO", "POAD", "NTPO", "APPO", "GRPO")
 
 
 def data_of(run: Path, **options: Any) -> dict[str, Any]:
@@ -49,7 +48,7 @@ def data_in(page: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", ALGORITHM_NAMES)
 def test_the_own_algorithms_row_is_the_trainers_and_critics_are_missed(
     algorithm: str, tmp_path: Path
 ) -> None:
@@ -63,10 +62,10 @@ def test_the_own_algorithms_row_is_the_trainers_and_critics_are_missed(
             lanes["credit"][algorithm], contents.raw_advantages[acted], atol=1e-5
         )
         without_critic = {name for name, row in lanes["credit"].items() if row is None}
-        assert without_critic == (set(ALGORITHMS) - {"GRPO"} if algorithm == "GRPO" else set())
+        assert without_critic == (set(ALGORITHM_NAMES) - {"GRPO"} if algorithm == "GRPO" else set())
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", ALGORITHM_NAMES)
 def test_the_other_rows_are_the_trainers_estimates_on_the_same_values(
     algorithm: str, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ import torch
 
 from fctncalling.algorithms.batch import Experience, build_experience
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.config.running_settings import ALGORITHM_NAMES
 from fctncalling.algorithms.minibatches import plan_minibatches, prepare_passes
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import ALGORITHMS
@@ -34,10 +35,7 @@ def trainer_estimators(config: TrainConfig) -> dict[str, TrainConfig]:
         critic_window_updates=0,
         init_critic_from=None,
     )
-    found = {
-        name: replace(plain, algorithm_name=name)
-        for name in ("TPPO", "POAD", "NTPO", "APPO", "GRPO")
-    }
+    found = {name: replace(plain, algorithm_name=name) for name in ALGORITHM_NAMES}
     found |= {
         f"TPPO_lambda_{lam:g}": replace(plain, algorithm_name="TPPO", lam=lam) for lam in LAMBDAS
     }
@@ -49,7 +47,7 @@ def trainer_estimators(config: TrainConfig) -> dict[str, TrainConfig]:
     return found
 
 
-def by_the_trainer(
+def trainer_advantages(
     policy: ActorCritic, truth: BranchedTruth, config: TrainConfig
 ) -> tuple[dict[str, list[Vector]], list[Vector]]:
     """Return estimator -> advantages at the actions of each episode, and the critic's values.
@@ -116,12 +114,17 @@ def _other_visits(visits: dict[int, list[float]], own: int) -> float | None:
     return float(np.mean(others)) if others else None
 
 
-def by_values(truth: BranchedTruth, values: dict[str, list[Vector]]) -> dict[str, list[Vector]]:
-    """Return the estimators that need no pass of the trainer: one-step forms and placebos."""
+def one_step_advantages(
+    truth: BranchedTruth, values: dict[str, list[Vector]], tppo_advantages: Sequence[Vector]
+) -> dict[str, list[Vector]]:
+    """Return the estimators that need no pass of the trainer: one-step forms and placebos.
+
+    `tppo_advantages` are those that the placebo "shuffled" deals out anew.
+    """
     togo = [returns_to_go(rewards, truth.discount) for rewards in truth.rewards]
     lengths = _token_counts(truth)
     generator = np.random.default_rng(0)
-    pooled = generator.permutation(np.concatenate(values["TPPO"]))
+    pooled = generator.permutation(np.concatenate(tppo_advantages))
     shuffled = np.split(pooled, np.cumsum([len(each) for each in togo])[:-1])
     return {
         "leave_one_out": [

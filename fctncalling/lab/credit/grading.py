@@ -20,7 +20,7 @@ from fctncalling.algorithms.generation.engine_api import Engine
 from fctncalling.algorithms.rollout.roles import add_joint_rows
 from fctncalling.algorithms.run.logs import episode_json
 from fctncalling.data.paths import replaced_file
-from fctncalling.lab.credit.estimators import by_the_trainer, by_values, group_values
+from fctncalling.lab.credit.estimators import group_values, one_step_advantages, trainer_advantages
 from fctncalling.lab.credit.fitted_critics import fitted_critics
 from fctncalling.lab.credit.grades import (
     Index,
@@ -81,10 +81,10 @@ def grade_run(
     truth.cpu_seconds = time.process_time() - started
     progress("estimators")
     add_joint_rows(truth.episodes, run.config, run.player.template)
-    estimates, critic = by_the_trainer(run.policy, truth, run.config)
+    estimates, critic = trainer_advantages(run.policy, truth, run.config)
     values = group_values(truth)
     values["critic"] = critic
-    estimates |= by_values(truth, {**values, "TPPO": estimates["TPPO"]})
+    estimates |= one_step_advantages(truth, values, estimates["TPPO"])
     if run.other_ids:
         progress(f"critics, fitted on {len(run.other_ids)} other tasks")
         fitting = sample_groups(_single(run.player), run.other_ids)

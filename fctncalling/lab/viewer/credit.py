@@ -13,7 +13,6 @@ Floats = NDArray[np.float64]
 Settings = Mapping[str, Any]
 """gamma, lam, lam_value, gamma_token, lam_token, group_std, group_credit: a token file's header."""
 
-ALGORITHM_NAMES = ("TPPO", "POAD", "NTPO", "APPO", "GRPO")
 _SETTINGS = ("gamma", "lam", "lam_value", "gamma_token", "lam_token", "group_std", "group_credit")
 
 

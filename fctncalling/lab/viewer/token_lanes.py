@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fctncalling.algorithms.config.running_settings import ALGORITHM_NAMES
 from fctncalling.data.token_file import FLOAT_FIELDS, TokenFile
-from fctncalling.lab.viewer.credit import ALGORITHM_NAMES, ActedEpisode, Credit, credit_of
+from fctncalling.lab.viewer.credit import ActedEpisode, Credit, credit_of
 
 Record = Mapping[str, Any]
 DIGITS = 7

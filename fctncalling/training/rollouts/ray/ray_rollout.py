@@ -26,8 +26,12 @@ from fctncalling.training.rollouts.rollout_backends import (
 from fctncalling.training.run_config import RunConfig
 
 PATHS = (
-    *("dataset_path", "eval_dataset_path", "model_name_or_path"),
-    *("chat_template", "prompt_path", "tool_config_path"),
+    "dataset_path",
+    "eval_dataset_path",
+    "model_name_or_path",
+    "chat_template",
+    "prompt_path",
+    "tool_config_path",
 )
 NODE_DEATH_DELAY_S = 30.0  # until Ray knows that a node is gone: it asks each every 3 s, five times
 RAY_TIMEOUTS = {  # Ray's own 15 to 60 s are too few on a busy machine
@@ -161,11 +165,14 @@ class RayRollout:
             self.begin(rollout_round)
         elif rollout_round not in self._jobs:
             self._start(rollout_round)
-        job, parts = self._jobs.pop(rollout_round), None
+        job = self._jobs.pop(rollout_round)
+        parts = None
 
         def report_part(part: RolloutResult) -> None:
-            for episode in part.episodes if on_episode is not None else ():
-                on_episode(episode)  # type: ignore[misc]
+            if on_episode is None:
+                return
+            for episode in part.episodes:
+                on_episode(episode)
 
         if job is not None:
             with contextlib.suppress(KeyboardInterrupt), interruption.allowed():
