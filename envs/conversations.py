@@ -15,9 +15,6 @@ from fctncalling.data.types import Call, FunctionDoc, Message, Task, tool_call
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.prompting.prompts import MORE_FUNCTIONS
 
-FORMS = ("prompting", "tool_call", "tools_text")
-"""How an agent is asked; tools_text: schemas go to the server, calls are read from the text."""
-
 
 def task_for_form(task: Task, form: str) -> Task:
     """Return the task as it is put to an agent.
@@ -185,7 +182,7 @@ CONVERSATIONS: dict[str, type[Conversation]] = {
     "tool_call": ToolCallConversation,
     "tools_text": ToolsTextConversation,
 }
-"""Form -> its conversation."""
+"""Form in which an agent is asked -> its conversation."""
 
 
 def content_of(message: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from fctncalling.envs.episode.parsing import (
 from fctncalling.envs.episode.state import EpisodeState, reraise_as_infrastructure
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers import Handler
-from fctncalling.envs.handlers.registry import handler_for
+from fctncalling.envs.handlers.registry import resolve_handler
 from fctncalling.envs.judging.episode_judge import EpisodeJudge, bounded_memo
 from fctncalling.envs.judging.strict import strict_verdict
 from fctncalling.envs.prompting import prompts
@@ -73,16 +73,12 @@ class EpisodeRunner:
         self._judge = EpisodeJudge(self.tools.classes)
         self._prompts: dict[str, TaskPrompt] = {}
 
-    def handler_of(self, task: Task) -> Handler:
-        """Return the handler that reads a task's calls."""
-        return handler_for(task, "auto") if self.handler.name == "auto" else self.handler
-
     def prompt_of(self, task: Task) -> TaskPrompt:
         """Return the prompt of a task, cached."""
         return bounded_memo(
             self._prompts,
             task.id,
-            lambda: TaskPrompt(task, self.handler_of(task), self.prompt_style),
+            lambda: TaskPrompt(task, resolve_handler(self.handler, task), self.prompt_style),
         )
 
     def play(self, state: EpisodeState, text: str) -> PlayedMessage:
@@ -90,7 +86,8 @@ class EpisodeRunner:
 
         Raises InfrastructureError.
         """
-        task, handler = state.task, self.handler_of(state.task)
+        task = state.task
+        handler = resolve_handler(self.handler, task)
         parsed = parse_message(handler, text, executes=state.session is not None)
         step, shown = self._execute(state, parsed, text)
         messages = prompts.tool_messages(shown.executed, shown.results)

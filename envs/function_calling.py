@@ -20,6 +20,7 @@ from fctncalling.envs.episode.transcript import check_render_mode, transcript
 from fctncalling.envs.episode_runner import EpisodeRunner
 from fctncalling.envs.errors import InfrastructureError, MissingExtra
 from fctncalling.envs.handlers import get_handler
+from fctncalling.envs.handlers.registry import resolve_handler
 from fctncalling.envs.prompting import prompts
 from fctncalling.envs.rewards import STRICT_REWARDS, UserReward, get_reward, is_foreign
 from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText, cut_text
@@ -258,7 +259,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
             "tools": self._runner.prompt_of(state.task).tools(state.turn),
             "calls": copy.deepcopy(list(last.calls)) if last else [],
             "error": last.error if last else None,
-            "stop": list(getattr(self._runner.handler_of(state.task), "stop", ())),
+            "stop": list(getattr(resolve_handler(self._runner.handler, state.task), "stop", ())),
             "continuation": "message",
             **extra,
         }

@@ -16,6 +16,7 @@ from fctncalling.envs.episode.parsing import ParsedMessage, parse_message
 from fctncalling.envs.episode.transcript import check_render_mode, transcript
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers import get_handler
+from fctncalling.envs.handlers.registry import resolve_handler
 from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText, cut_text
 from fctncalling.envs.teams import Team, TeamRole, load_team
 from fctncalling.envs.teams.parcels import parcel_tasks
@@ -232,7 +233,7 @@ class TeamEnv(gymnasium.Env[str, str]):
             "turn": talk.turn,
             "messages": messages,
             "tools": self._prompts.tools(task, talk.turn, role),
-            "stop": list(getattr(self._prompts.handler_of(task), "stop", ())),
+            "stop": list(getattr(resolve_handler(self._prompts.handler, task), "stop", ())),
             "continuation": "message",
         }
 
@@ -244,7 +245,9 @@ class TeamEnv(gymnasium.Env[str, str]):
         if not role.calls_tools and self.team.answer.role != role.name:
             return ParsedMessage((), (), None, None, "")
         task = self._env.task
-        return parse_message(self._prompts.handler_of(task), text, executes=task.executes_calls)
+        return parse_message(
+            resolve_handler(self._prompts.handler, task), text, executes=task.executes_calls
+        )
 
     def _foreign_call(self, role: TeamRole, calls: Sequence[Call]) -> str | None:
         """Return the first function that is called but is offered to other roles alone, if any."""

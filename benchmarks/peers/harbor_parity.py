@@ -22,7 +22,7 @@ from typing import Any
 from fctncalling import __version__, load_tasks
 from fctncalling.data.types import Task
 from fctncalling.lab.dialogue import Dialogue, score
-from fctncalling.lab.integrations.harbor import FORM, read_task, write_tasks
+from fctncalling.lab.integrations.harbor import ANSWER_FORM, read_task, write_tasks
 
 OUTPUT = Path(__file__).with_suffix(".json")
 CATEGORIES = ("base", "miss_func", "miss_param", "long_context")
@@ -30,7 +30,7 @@ CATEGORIES = ("base", "miss_func", "miss_param", "long_context")
 
 def spoken(task: Task, response: list[list[str]]) -> list[str] | None:
     """Return the messages of a recorded answer, each turn ended by a text; None if none can be."""
-    dialogue, texts = Dialogue(task, form=FORM), []
+    dialogue, texts = Dialogue(task, form=ANSWER_FORM), []
     dialogue.open()
     for number, turn in enumerate(response):
         for text in turn:
@@ -47,7 +47,7 @@ def spoken(task: Task, response: list[list[str]]) -> list[str] | None:
 def valid(home: Path, texts: list[str]) -> bool:
     """Return the verdict of a folder's verifier."""
     messages = [{"role": "assistant", "content": text} for text in texts]
-    return score(messages, read_task(home / "tests/task.json"), form=FORM).valid
+    return score(messages, read_task(home / "tests/task.json"), form=ANSWER_FORM).valid
 
 
 def measure(category: str, data: Path, verdicts: Path, folder: Path) -> Counter[str]:

@@ -72,15 +72,15 @@ class VariantCalls(Handler):
 
 
 PROMPTING = RETURN_HANDLERS["python", False]
-FORMS_BY_KEYS: tuple[Handler, ...] = (
+HANDLERS_BY_KEYS: tuple[Handler, ...] = (
     OpenAIMessages(),
     LlamaJsonCalls(),
     JsonCalls(),
     RETURN_HANDLERS["json", False],
     BfclFunctionCalls(),
 )
-"""The forms of texts that open with an object, in the order in which "auto" asks them."""
-FORMS_BY_MARK: dict[str, tuple[Handler, ...]] = {
+"""Handlers of texts that open with an object, in the order in which "auto" asks them."""
+HANDLERS_BY_MARK: dict[str, tuple[Handler, ...]] = {
     "<TOOLCALL>": tuple(form for (_, tagged), form in RETURN_HANDLERS.items() if tagged),
     "<functions>": (RETURN_HANDLERS["verbose_xml", False], RETURN_HANDLERS["concise_xml", False]),
     "[TOOL_CALLS]": (MistralCalls(),),
@@ -88,10 +88,8 @@ FORMS_BY_MARK: dict[str, tuple[Handler, ...]] = {
     "<|python_tag|>": (LlamaPythonicCalls(), LlamaJsonCalls()),
     "<|python_start|>": (LlamaPythonicCalls(),),
 }
-"""Those of all other texts but lists, by the first mark in them; the prompting form reads what none
-recognises.
-"""
-_MARK = re.compile("|".join(map(re.escape, FORMS_BY_MARK)))
+"""First mark in any other text but a list -> its handlers; else the prompting form is read."""
+_MARK = re.compile("|".join(map(re.escape, HANDLERS_BY_MARK)))
 
 
 class AutoCalls(Handler):
@@ -101,34 +99,34 @@ class AutoCalls(Handler):
 
     def recognises(self, text: str) -> bool:
         """Whether any handler recognises the text."""
-        return handler_of(text).recognises(text)
+        return detect_handler(text).recognises(text)
 
     def decode_action(self, text: str) -> DecodedAction:
         """Decode a text once; raises DecodeError."""
-        return handler_of(text).decode_action(text)
+        return detect_handler(text).decode_action(text)
 
     def render(self, calls: Sequence[Call]) -> str:
         """Return the canonical text of calls; ValueError for what the form cannot say."""
         return PROMPTING.render(calls)
 
 
-def handler_of(text: str) -> Handler:
-    """Return the handler that reads a text: by its keys, or by the first mark in it."""
+def detect_handler(text: str) -> Handler:
+    """Detect the handler that reads a text: by its keys, or by the first mark in it."""
     if not isinstance(text, str) or len(text) > MAX_TEXT_CHARS:  # none reads it
         return PROMPTING
     if opens_objects(text):  # whatever marks stand behind, they stand in strings
-        return next((form for form in FORMS_BY_KEYS if form.recognises(text)), PROMPTING)
+        return next((each for each in HANDLERS_BY_KEYS if each.recognises(text)), PROMPTING)
     mark = _MARK.search(text)
     if mark is None or text[: mark.start()].lstrip("`\n ").startswith("["):
         return PROMPTING
-    return next((form for form in FORMS_BY_MARK[mark[0]] if form.recognises(text)), PROMPTING)
+    return next((each for each in HANDLERS_BY_MARK[mark[0]] if each.recognises(text)), PROMPTING)
 
 
 HANDLERS: dict[str, Handler] = {
     handler.name: handler
     for handler in (
-        *FORMS_BY_KEYS,
-        *chain.from_iterable(FORMS_BY_MARK.values()),
+        *HANDLERS_BY_KEYS,
+        *chain.from_iterable(HANDLERS_BY_MARK.values()),
         MistralCalls(by_name=True),
         JavaCalls(),  # told by a task's category, by no text
         JavaScriptCalls(),
@@ -164,6 +162,11 @@ def get_handler(name: str) -> Handler:
             f'no handler is called "{name}": expected one of '
             f"{', '.join((*HANDLERS, *TEXT_HANDLERS))}"
         ) from None
+
+
+def resolve_handler(handler: Handler, task: Task) -> Handler:
+    """Return the handler that reads a task's calls: for "auto" that of `handler_for`."""
+    return handler_for(task, "auto") if handler.name == "auto" else handler
 
 
 def handler_for(task: Task, form: str = "prompting") -> Handler:

@@ -24,9 +24,9 @@ from fctncalling.envs.judging.ground_truth import (
 )
 from fctncalling.envs.python_source.plain_calls import PlainCall
 
-__all__ = ["FORMS", "judge", "judge_turns", "replay_ground_truth"]
+__all__ = ["ANSWER_FORMS", "judge", "judge_turns", "replay_ground_truth"]
 
-FORMS = ("prompting", "tool_call", "decoded_calls")
+ANSWER_FORMS = ("prompting", "tool_call", "decoded_calls")
 TRUTHS = GroundTruthCache()
 """What `judge` remembers of the tasks that it is asked about more than once."""
 
@@ -50,8 +50,8 @@ def judge(
     hand. Raises UnsupportedCategory, LookupError for an unknown form or tool, ValueError for a task
     that cannot be judged.
     """
-    if form not in FORMS:
-        raise LookupError(f'no form is called "{form}": expected one of {", ".join(FORMS)}')
+    if form not in ANSWER_FORMS:
+        raise LookupError(f'no form is called "{form}": expected one of {", ".join(ANSWER_FORMS)}')
     if task.kind == "multi_turn":
         return _judge_multi_turn(task, response, form, extra_tools, truth)
     if task.kind == "agentic":

@@ -24,9 +24,7 @@ def oracle_calls(task: Task) -> list[list[Call]]:
         docs = {doc.name: doc for doc in task.functions}
         return [[written_call(text, docs) for text in turn] for turn in task.ground_truth or ()]
     if task.kind == "agentic":
-        return [
-            [] for _ in task.question
-        ]  # answered by a message: which calls lead to it is not checked
+        return [[] for _ in task.question]  # answered by a message, whichever calls lead to it
     if task.ground_truth is None:
         called = task.functions[:1] if task.category.endswith("_relevance") else ()
         return [[Call(doc.name, {}) for doc in called]]
@@ -43,9 +41,7 @@ def _expected(task: Task, name: str, accepted: Mapping[str, Any]) -> Call:
         if _has_value(values) and (key in documented or OMITTED not in values):
             arguments[key] = _first(values)
         elif key in required and values:
-            arguments[key] = values[
-                0
-            ]  # the mark is the one value accepted, and the doc wants the parameter
+            arguments[key] = values[0]  # the mark alone is accepted, and the doc wants a value
     return Call(name, arguments)
 
 
@@ -86,16 +82,13 @@ def _has_value(accepted: Any) -> bool:
 def _first(accepted: Any) -> Any:
     if not isinstance(accepted, list):
         return accepted  # a few ground truths hold the value itself where a list belongs
-    return _chosen(next(value for value in accepted if value != OMITTED))
+    return accepted_value(next(value for value in accepted if value != OMITTED))
 
 
-def _chosen(value: Any) -> Any:
-    """Return an accepted value itself.
-
-    Dicts, alone or in a list, hold {key: accepted values} in their turn.
-    """
+def accepted_value(value: Any) -> Any:
+    """Return an accepted value itself: dicts, alone or in a list, hold {key: accepted values}."""
     if isinstance(value, dict):
         return {key: _first(inner) for key, inner in value.items() if _has_value(inner)}
     if isinstance(value, list):
-        return [_chosen(item) if isinstance(item, dict) else item for item in value]
+        return [accepted_value(item) if isinstance(item, dict) else item for item in value]
     return value

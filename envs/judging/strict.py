@@ -22,7 +22,7 @@ from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import Call, FunctionDoc, StepRecord, Task, Verdict
 from fctncalling.envs.handlers.json_calls import HermesCalls
 from fctncalling.envs.handlers.mistral_calls import MistralCalls
-from fctncalling.envs.handlers.registry import PROMPTING, handler_of
+from fctncalling.envs.handlers.registry import PROMPTING, detect_handler
 from fctncalling.envs.python_source.parse import parse_expression
 
 # Arbitrary calls.
@@ -189,7 +189,7 @@ def _first_of_turns(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
         "nested_call": lambda _, step: any(map(_nested_names, step.executed)),
         "lenient_syntax": _is_leniently_read,
         "repeated_key": lambda _, step: (
-            handler_of(step.text) is not PROMPTING and _repeats_a_key(step.text)
+            detect_handler(step.text) is not PROMPTING and _repeats_a_key(step.text)
         ),
     }
     for name, forgiven in rules.items():
@@ -312,7 +312,7 @@ def _is_leniently_read(task: Task, step: StepRecord) -> bool:
         task.language != "python"
         or not PROMPTING.recognises(step.text)
         or step.text.lstrip().startswith(("{", "[{"))
-        or isinstance(handler_of(step.text), HermesCalls | MistralCalls)
+        or isinstance(detect_handler(step.text), HermesCalls | MistralCalls)
     ):
         return False
     try:

@@ -23,7 +23,7 @@ _TASK = (
     "Answer with function calls alone, or in plain words where no function fits or a required "
     "argument is neither given nor to be inferred."
 )
-FORM = "Form: [first_function(name1=value1, name2=value2), second_function(name=value)]"
+CALL_INSTRUCTION = "Form: [first_function(name1=value1, name2=value2), second_function(name=value)]"
 """The form of calls where the handler's is Python's."""
 _TURNS = "You are shown the results and may call again; an answer without calls ends your turn."
 _DOCS = "Functions:"

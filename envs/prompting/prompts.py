@@ -32,7 +32,7 @@ _TASK = (
     "is neither given "
     "nor to be inferred, say so in plain words and call nothing."
 )
-FORMS = {
+CALL_INSTRUCTIONS = {
     "python_calls": (
         "To call functions, answer with nothing but a list of calls with named arguments, in this "
         "form:\n"
@@ -113,9 +113,9 @@ def instructions(
     name = str(getattr(handler, "name", "")).removeprefix(LENIENT)
     form = (
         getattr(handler, "form", None)
-        or FORMS.get(name)
+        or CALL_INSTRUCTIONS.get(name)
         or format_variants.form_of(name)
-        or FORMS["python_calls"]
+        or CALL_INSTRUCTIONS["python_calls"]
     )
     return PROMPT_STYLES[style].instructions(functions, form, many_turns)
 
@@ -130,7 +130,7 @@ def _bfcl_docs(functions: Sequence[FunctionDoc]) -> str:
 
 
 def _compact_instructions(functions: Sequence[FunctionDoc], form: str, many_turns: bool) -> str:
-    form = compact.FORM if form == FORMS["python_calls"] else form
+    form = compact.CALL_INSTRUCTION if form == CALL_INSTRUCTIONS["python_calls"] else form
     return compact.compact_instructions(functions, form, many_turns=many_turns)
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from fctncalling.data.types import Message, Task, Verdict
 from fctncalling.envs.handlers import Handler
-from fctncalling.envs.handlers.registry import handler_for
+from fctncalling.envs.handlers.registry import resolve_handler
 from fctncalling.envs.judging.episode_judge import bounded_memo
 from fctncalling.envs.prompting import prompts
 from fctncalling.envs.prompting.task_prompt import TaskPrompt
@@ -61,13 +61,9 @@ class RolePrompts:
     """Prompts of tasks as each role sees them, cached."""
 
     def __init__(self, handler: Handler, style: str) -> None:
-        self._handler = handler
+        self.handler = handler
         self._style = style
         self._prompts: dict[str, TaskPrompt] = {}
-
-    def handler_of(self, task: Task) -> Handler:
-        """Return the handler that reads a task's calls."""
-        return handler_for(task, "auto") if self._handler.name == "auto" else self._handler
 
     def instructions(self, task: Task, role: TeamRole) -> str:
         """Return the system text about calls and functions; empty for a role that calls nothing."""
@@ -79,7 +75,9 @@ class RolePrompts:
 
     def _prompt(self, task: Task, role: TeamRole) -> TaskPrompt:
         def make() -> TaskPrompt:
-            return TaskPrompt(_of_role(task, role), self.handler_of(task), self._style)
+            return TaskPrompt(
+                _of_role(task, role), resolve_handler(self.handler, task), self._style
+            )
 
         return bounded_memo(self._prompts, f"{role.name}/{task.id}", make)
 

@@ -28,7 +28,7 @@ from fctncalling.data.categories import UnsupportedCategory, kind_of
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task, TurnRecord
 from fctncalling.envs.errors import InfrastructureError
-from fctncalling.envs.judging.judge import FORMS, judge, replay_ground_truth
+from fctncalling.envs.judging.judge import ANSWER_FORMS, judge, replay_ground_truth
 
 __all__ = ["add_arguments", "run"]
 
@@ -56,10 +56,10 @@ class RecordJudge:
         """Return the record with our verdict; InputError if it cannot be judged."""
         if line.record.get("invalid") is True:
             return {**line.record, "valid": None, "error_type": None}
-        form = line.field("form", str, f"one of {', '.join(FORMS)}")
+        form = line.field("form", str, f"one of {', '.join(ANSWER_FORMS)}")
         form = "tool_call" if form == "tools_text" else form  # how an agent was asked, by `run`
-        if form not in FORMS:
-            raise line.error("form", f'expected one of {", ".join(FORMS)}, got "{form}"')
+        if form not in ANSWER_FORMS:
+            raise line.error("form", f'expected one of {", ".join(ANSWER_FORMS)}, got "{form}"')
         if "response" not in line.record:
             raise line.error("response", "expected the answer, but there is no such field")
         category = line.field("category", str, "a category's name")

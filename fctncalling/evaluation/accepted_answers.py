@@ -9,7 +9,7 @@ from typing import Any
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.judging.judge import judge
-from fctncalling.envs.judging.oracle import oracle_calls
+from fctncalling.envs.judging.oracle import accepted_value, oracle_calls
 
 STYLES = ("natural", "bare", "text_block", "bare_text_block")
 """How a value may be written: as anyone would, texts without quotes, or (Java) either of them as a
@@ -144,18 +144,8 @@ def _arguments_at(accepted: Mapping[str, Any], index: int, *, omit: bool) -> dic
     for key, values in accepted.items():
         listed = values if isinstance(values, list) else [values]
         if listed and not (omit and "" in listed):
-            arguments[key] = _unwrap(listed[min(index, len(listed) - 1)])
+            arguments[key] = accepted_value(listed[min(index, len(listed) - 1)])
     return arguments
-
-
-def _unwrap(value: Any) -> Any:
-    """Return an accepted value itself: dicts hold lists of accepted values in their turn."""
-    if isinstance(value, dict):
-        inner = {key: each if isinstance(each, list) else [each] for key, each in value.items()}
-        return {key: _unwrap(each[0]) for key, each in inner.items() if each and each[0] != ""}
-    if isinstance(value, list):
-        return [_unwrap(each) if isinstance(each, dict) else each for each in value]
-    return value
 
 
 def _prompted(calls: list[Call]) -> str | None:

@@ -88,10 +88,10 @@ def test_calls_and_values_are_counted_by_function_and_parameter() -> None:
             answer(None, [], solved=True, category="irrelevance"),
         ]
     )
-    assert (counts.right["lend"], counts.asked["lend"]) == (1, 5)
-    assert (counts.given["lend", "book"], counts.said["lend", "book"]) == (2, 5)
-    assert ("lend", "weeks") not in counts.said  # no request said it
-    assert counts.mistaken == {("lend", "renew"): 1, ("lend", NO_CALL): 1}
+    assert (counts.right["lend"], counts.expected["lend"]) == (1, 5)
+    assert (counts.right_values["lend", "book"], counts.required_values["lend", "book"]) == (2, 5)
+    assert ("lend", "weeks") not in counts.required_values  # no request said it
+    assert counts.confusions == {("lend", "renew"): 1, ("lend", NO_CALL): 1}
 
 
 def test_objects_are_counted_as_the_truth_writes_them() -> None:

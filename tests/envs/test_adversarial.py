@@ -21,7 +21,7 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers import HANDLERS, DecodeError, get_handler
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS
-from fctncalling.envs.judging.judge import FORMS, judge
+from fctncalling.envs.judging.judge import ANSWER_FORMS, judge
 from fctncalling.envs.tools import AGENTIC_TOOLS, TOOL_CLASSES
 
 ROOT = Path(__file__).parents[2]
@@ -115,7 +115,7 @@ def test_every_text_is_executed_to_a_text_soon_and_changes_no_other_session(
     "task", [simple_task(), multi_turn_task()], ids=["single turn", "multi turn"]
 )
 def test_every_text_is_judged(task: Task, texts: dict[str, str]) -> None:
-    for form in FORMS:
+    for form in ANSWER_FORMS:
         if form == "decoded_calls" and not task.is_multi_turn:
             continue
         for text in texts.values():

@@ -16,7 +16,7 @@ from fctncalling.data.types import Task
 from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.function_calling import FunctionCallingEnv
 
-FORM = "{{'answer': '{}', 'context': 'found'}}"
+ANSWER_TEXT = "{{'answer': '{}', 'context': 'found'}}"
 
 
 def task_file(shared: Path, category: str) -> Path:
@@ -42,7 +42,7 @@ def test_the_accepted_answer_succeeds_and_another_fails(shared: Path, category: 
         ):  # type: ignore[index]
             _, info = env.reset(options={"task_id": task.id})
             assert info["messages"][0]["role"] == "system"
-            *_, reward, terminated, _, info = env.step(FORM.format(answer))
+            *_, reward, terminated, _, info = env.step(ANSWER_TEXT.format(answer))
             assert terminated
             assert (info["verdict"].error_type, reward) == (error, float(error is None))
 

@@ -124,7 +124,7 @@ def test_instructions_hold_every_doc_as_json_indented_by_four() -> None:
 
 
 def test_the_form_shown_is_one_the_handler_reads() -> None:
-    example = prompts.FORMS["python_calls"].split("\n")[1]
+    example = prompts.CALL_INSTRUCTIONS["python_calls"].split("\n")[1]
     assert [call.name for call in PROMPTING.decode(example)] == [
         "first_function",
         "second_function",

@@ -23,13 +23,20 @@ from fctncalling.lab.forge.multi_turn.make_plans import (
 from fctncalling.lab.forge.multi_turn.planner import make_plan
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
 from fctncalling.lab.forge.words import faults_of, user_texts
-from fctncalling.lab.forge.words.grammar import FORMS, Choice, FrameSlot, Sequence, gerund, sentence
+from fctncalling.lab.forge.words.grammar import (
+    SENTENCE_MOODS,
+    Choice,
+    FrameSlot,
+    Sequence,
+    gerund,
+    sentence,
+)
 from fctncalling.lab.forge.words.literals import date_text, literal, parsed_date
 from fctncalling.lab.forge.words.sentences import Persona, echoes, with_aim
 from fctncalling.lab.forge.words.tables import frames, patterns
 from fctncalling.lab.forge.words.turn_check import says
 
-REQUEST_FORMS = FORMS[:6]
+REQUEST_FORMS = SENTENCE_MOODS[:6]
 REQUESTS = random_requests(80)
 
 

@@ -21,7 +21,7 @@ from fctncalling.lab.gateway.sampler import Sampler
 
 UNMERGED = ("name", "ar", "gu", "call", "fu", '":', "Ġ", "tool", "a=", "),")
 TEMPLATE = ChatTemplate(tiny_tokenizer(CHATML, UNMERGED))
-FORMS = ("hermes_calls", "python_calls", "json_calls", "llama_json_calls")
+HANDLER_NAMES = ("hermes_calls", "python_calls", "json_calls", "llama_json_calls")
 LETTERS = "aZ0 _'\"\\/\n\t{}[]()<>:,;é漢字🙂\u2028ß\u0301"
 EPISODES = 1000
 
@@ -48,7 +48,7 @@ def random_message(rng: random.Random) -> str:
         for _ in range(rng.choice([1, 2, 2, 3]))
     ]
     try:
-        return get_handler(rng.choice(FORMS)).render(calls)
+        return get_handler(rng.choice(HANDLER_NAMES)).render(calls)
     except ValueError:  # what the form cannot say
         return random_message(rng)
 

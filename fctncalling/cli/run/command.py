@@ -42,7 +42,7 @@ from fctncalling.cli.shared.tool_flags import (
 )
 from fctncalling.data.errors import TaskError
 from fctncalling.data.format_sensitivity import CATEGORY
-from fctncalling.envs.conversations import FORMS
+from fctncalling.envs.conversations import CONVERSATIONS
 from fctncalling.envs.prompting.prompts import PROMPT_STYLES
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.users.user_names import NAMES
@@ -165,7 +165,7 @@ def _add_tasks(group: argparse._ArgumentGroup) -> None:
 def _add_sampling(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--form",
-        choices=FORMS,
+        choices=tuple(CONVERSATIONS),
         help="prompting: functions in the system message, calls in the text; tool_call: the "
         "endpoint's own tool calls; tools_text: schemas to the endpoint, calls read from its text. "
         "Default: prompting (hf: as its chat template can)",

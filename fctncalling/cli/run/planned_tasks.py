@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from fctncalling.cli.shared.jsonl_records import InputError, use_sibling_tables
-from fctncalling.cli.shared.task_finder import category_file, tasks_of
+from fctncalling.cli.shared.jsonl_records import InputError
+from fctncalling.cli.shared.task_finder import category_file, tasks_of, use_sibling_tables
 from fctncalling.cli.shared.tool_flags import MISSING, TaskTools
 from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.paths import official_data_folder

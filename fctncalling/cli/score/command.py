@@ -44,9 +44,15 @@ from fctncalling.cli.score.results import (
     split_lines,
 )
 from fctncalling.cli.score.score_files import NOT_SHOWN, ModelScores, ScoreFile, failure, write_csv
-from fctncalling.cli.shared.jsonl_records import InputError, use_sibling_tables, with_progress_bar
+from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
 from fctncalling.cli.shared.parser import add_flag, add_switch
-from fctncalling.cli.shared.task_finder import category_file, difference_to, recorded_path, tasks_of
+from fctncalling.cli.shared.task_finder import (
+    category_file,
+    difference_to,
+    recorded_path,
+    tasks_of,
+    use_sibling_tables,
+)
 from fctncalling.cli.shared.text_table import aligned, sampled_rows
 from fctncalling.cli.shared.tool_flags import TaskTools, add_dataset_argument, add_tool_arguments
 from fctncalling.data.errors import TaskError

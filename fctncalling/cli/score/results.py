@@ -18,9 +18,9 @@ from fctncalling.data.categories import ALIASES
 from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
 from fctncalling.data.types import Task
 from fctncalling.envs.handlers import DecodeError, get_handler
+from fctncalling.envs.judging.judge import ANSWER_FORMS
 from fctncalling.evaluation.agents.agent import CONTEXT_OVERFLOW
 
-FORMS = ("prompting", "tool_call")
 GROUPS = ("non_live", "live", "multi_turn", "agentic", FORMAT_SENSITIVITY)
 """Folders in which BFCL sorts a model's files."""
 
@@ -139,10 +139,10 @@ def split_lines(path: Path, folder: Path) -> list[Results]:
 def model_category_form(line: Line) -> tuple[str, str, str]:
     """Return (model, category, form) of an answer; InputError for a malformed line."""
     category = line.field("category", str, "a category's name")
-    form = line.record.get("form", FORMS[0])
+    form = line.record.get("form", "prompting")
     form = "tool_call" if form == "tools_text" else form  # answers are written alike
-    if form not in (*FORMS, "decoded_calls"):
-        raise line.error("form", f'expected one of {", ".join(FORMS)}, decoded_calls, got "{form}"')
+    if form not in ANSWER_FORMS:
+        raise line.error("form", f'expected one of {", ".join(ANSWER_FORMS)}, got "{form}"')
     if "response" not in line.record:
         raise line.error("response", "expected the answer, but there is no such field")
     model = str(line.record.get("model", _MODEL_OF_LINES)).encode("utf-8", "replace").decode()

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
 
-from fctncalling.data.bfcl import resolve_task_path
 from fctncalling.data.json_stream import LongLineError, bounded_lines
 from fctncalling.data.paths import replaced_file
 
@@ -116,11 +114,3 @@ def with_progress_bar(
         else:
             items = tqdm(items, desc=description, unit=f" {unit}s", total=total, file=sys.stderr)
     yield from items
-
-
-def use_sibling_tables(path: Path) -> None:
-    """Prefer the long-context tables beside a task file, unless FCTNCALLING_LONG_CONTEXT is set."""
-    path = resolve_task_path(path)
-    tables = (path if path.is_dir() else path.parent) / "long_context.json"
-    if tables.is_file():
-        os.environ.setdefault("FCTNCALLING_LONG_CONTEXT", str(tables))

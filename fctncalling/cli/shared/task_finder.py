@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -11,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fctncalling.cli.shared.jsonl_records import InputError, Line, use_sibling_tables
+from fctncalling.cli.shared.jsonl_records import InputError, Line
 from fctncalling.data import format_sensitivity
 from fctncalling.data.agentic_tasks import MEMORY, WEB_SEARCH, variant_of
-from fctncalling.data.bfcl import embedded_path, iter_tasks
+from fctncalling.data.bfcl import embedded_path, iter_tasks, resolve_task_path
 from fctncalling.data.categories import category_of
 from fctncalling.data.errors import TaskError
 from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
@@ -310,3 +311,11 @@ def _first_words(turns: Sequence[Any]) -> str:
         if isinstance(each, dict) and each.get("role") == "user"
     ]
     return said[-1] if said and isinstance(said[-1], str) else ""
+
+
+def use_sibling_tables(path: Path) -> None:
+    """Prefer the long-context tables beside a task file, unless FCTNCALLING_LONG_CONTEXT is set."""
+    path = resolve_task_path(path)
+    tables = (path if path.is_dir() else path.parent) / "long_context.json"
+    if tables.is_file():
+        os.environ.setdefault("FCTNCALLING_LONG_CONTEXT", str(tables))

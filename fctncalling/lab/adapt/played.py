@@ -36,13 +36,14 @@ class PlayedTasks:
 
 @dataclass
 class CallCounts:
-    """Counts of asked and right calls, by function and by parameter."""
+    """Counts of expected and right calls, by function and by (function, parameter)."""
 
-    asked: Counter[str] = field(default_factory=Counter)
+    expected: Counter[str] = field(default_factory=Counter)
     right: Counter[str] = field(default_factory=Counter)
-    said: Counter[tuple[str, str]] = field(default_factory=Counter)
-    given: Counter[tuple[str, str]] = field(default_factory=Counter)
-    mistaken: Counter[tuple[str, str]] = field(default_factory=Counter)
+    # parameters that a request says, and those of them that the call got right
+    required_values: Counter[tuple[str, str]] = field(default_factory=Counter)
+    right_values: Counter[tuple[str, str]] = field(default_factory=Counter)
+    confusions: Counter[tuple[str, str]] = field(default_factory=Counter)  # (expected, called)
 
     @classmethod
     def of(cls, answers: Iterable[Mapping[str, Any]]) -> CallCounts:
@@ -60,7 +61,7 @@ class CallCounts:
         left = list(calls)
         for expected in truth:
             name, accepted = next(iter(expected.items()))
-            self.asked[name] += 1
+            self.expected[name] += 1
             call = _best(name, accepted, left)
             if call is not None:
                 left.remove(call)
@@ -68,13 +69,13 @@ class CallCounts:
             fits = {each: _fits(arguments, each, values) for each, values in accepted.items()}
             for parameter, values in accepted.items():
                 if "" not in values:
-                    self.said[name, parameter] += 1
-                    self.given[name, parameter] += fits[parameter]
+                    self.required_values[name, parameter] += 1
+                    self.right_values[name, parameter] += fits[parameter]
             foreign = set(arguments) - set(accepted)
             self.right[name] += call is not None and all(fits.values()) and not foreign
             if call is None:
                 others = [each["name"] for each in calls if each["name"] != name]
-                self.mistaken[name, others[0] if others else NO_CALL] += 1
+                self.confusions[name, others[0] if others else NO_CALL] += 1
 
 
 def calls_of(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -109,19 +109,22 @@ class AdaptReport:
         return found
 
     def _function_table(self, counts: Mapping[str, CallCounts]) -> Table:
-        names = sorted({name for each in counts.values() for name in each.asked})
+        names = sorted({name for each in counts.values() for name in each.expected})
         rows = [
-            [name, *(rate_text(each.right[name], each.asked[name]) for each in counts.values())]
+            [name, *(rate_text(each.right[name], each.expected[name]) for each in counts.values())]
             for name in names
         ]
         return Table("By function", ["function", *counts], rows, "Calls right in every argument.")
 
     def _parameter_table(self, counts: Mapping[str, CallCounts]) -> Table:
-        keys = sorted({key for each in counts.values() for key in each.said})
+        keys = sorted({key for each in counts.values() for key in each.required_values})
         rows = [
             [
                 ".".join(key),
-                *(rate_text(each.given[key], each.said[key]) for each in counts.values()),
+                *(
+                    rate_text(each.right_values[key], each.required_values[key])
+                    for each in counts.values()
+                ),
             ]
             for key in keys
         ]
@@ -130,7 +133,7 @@ class AdaptReport:
 
     def _mistaken_table(self, counts: Mapping[str, CallCounts]) -> Table:
         last = list(counts.values())[-1]
-        rows = [[*pair, str(count)] for pair, count in last.mistaken.most_common(40)]
+        rows = [[*pair, str(count)] for pair, count in last.confusions.most_common(40)]
         return Table("Mistaken for", ["should call", "called", "times"], rows)
 
     def _cost_table(self) -> Table:

@@ -20,7 +20,8 @@ from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from fctncalling.cli.shared.jsonl_records import InputError, use_sibling_tables, with_progress_bar
+from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
+from fctncalling.cli.shared.task_finder import use_sibling_tables
 from fctncalling.cli.shared.text_table import aligned
 from fctncalling.cli.shared.tool_flags import MISSING, TaskTools, add_tool_arguments
 from fctncalling.data.bfcl import embedded_path, load_tasks

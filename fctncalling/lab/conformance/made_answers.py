@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fctncalling.cli.shared.jsonl_records import InputError, use_sibling_tables
-from fctncalling.cli.shared.task_finder import category_file, tasks_of
+from fctncalling.cli.shared.jsonl_records import InputError
+from fctncalling.cli.shared.task_finder import category_file, tasks_of, use_sibling_tables
 from fctncalling.data.categories import AST, MULTI_TURN, RELEVANCE, language_of
 from fctncalling.data.types import Task, Verdict
 from fctncalling.envs.errors import MissingExtra
@@ -29,7 +29,7 @@ from fctncalling.lab.conformance.mutated import Mutation, stratum
 CATEGORIES = (*AST, *RELEVANCE, *(name for name in MULTI_TURN if "composite" not in name))
 """Official categories whose answers are made."""
 
-FORM = "prompting"
+ANSWER_FORM = "prompting"
 ANSWERS_A_TASK = 8
 _SHORT = 400  # characters of an answer in a report
 
@@ -45,7 +45,7 @@ class MadeAnswer(NamedTuple):
 
     def verdict(self) -> Verdict:
         """Return BFCL's verdict."""
-        return judge(self.task, self.response, FORM)
+        return judge(self.task, self.response, ANSWER_FORM)
 
     def stratum(self, verdict: Verdict) -> str:
         """Return the stratum that it belongs to, given BFCL's verdict."""
@@ -152,7 +152,7 @@ def record_of(answer: MadeAnswer, answer_id: str) -> dict[str, Any]:
 
 def _calls_in(task: Task, text: str) -> list[dict[str, Any]] | None:
     try:
-        calls = handler_for(task, FORM).decode(text)
+        calls = handler_for(task, ANSWER_FORM).decode(text)
     except DecodeError:
         return None
     return [{"name": call.name, "arguments": dict(call.arguments)} for call in calls]

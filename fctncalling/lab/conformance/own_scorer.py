@@ -7,7 +7,7 @@ from typing import Any
 
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs.judging.judge import judge
-from fctncalling.lab.conformance.made_answers import FORM
+from fctncalling.lab.conformance.made_answers import ANSWER_FORM
 
 
 class OwnScorer:
@@ -20,7 +20,7 @@ class OwnScorer:
         """Return whether the answer of a line is valid."""
         if self._task is None or self._task.id != record["task"]["id"]:
             self._task = task_of(record)
-        return judge(self._task, record["answer"]["text"], FORM).valid
+        return judge(self._task, record["answer"]["text"], ANSWER_FORM).valid
 
 
 def task_of(record: Mapping[str, Any]) -> Task:

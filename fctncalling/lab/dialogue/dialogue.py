@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from fctncalling.data.types import Message, Task, Verdict
 from fctncalling.data.unsafe_text import encodable
-from fctncalling.envs.conversations import CONVERSATIONS, FORMS, task_for_form
+from fctncalling.envs.conversations import CONVERSATIONS, task_for_form
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers.registry import handler_for
@@ -38,8 +38,10 @@ class Dialogue:
     """
 
     def __init__(self, task: Task, *, form: str = "tool_call", **keywords: Any) -> None:
-        if form not in FORMS:
-            raise LookupError(f'no form is called "{form}": expected one of {", ".join(FORMS)}')
+        if form not in CONVERSATIONS:
+            raise LookupError(
+                f'no form is called "{form}": expected one of {", ".join(CONVERSATIONS)}'
+            )
         self.task = task_for_form(task, form)
         self.form = form
         self.done = False

@@ -183,7 +183,7 @@ class AgentSource:
                 self.gateway.reward(session, outcome.reward)
         except GatewayError as error:
             reason = str(error)
-        reason = reason or self._judged(session)
+        reason = reason or self._judge_and_pay(session)
         self.gateway.end(session, reason)
         self.gateway.ended.clear()  # nobody asks for reports
         self._drift += [(task_id, each) for each in session.drift]
@@ -206,7 +206,7 @@ class AgentSource:
         offered = {"id": task_id, "messages": messages, "tools": tools, "seed": seed}
         return offered, str(info.get("category", ""))
 
-    def _judged(self, session: GatewaySession) -> str:
+    def _judge_and_pay(self, session: GatewaySession) -> str:
         """Give a session without a reward its task's own verdict; return why it has none."""
         task = self._tasks.get(session.task.id)
         if session.rewards or not session.forest.actions or session.ended:

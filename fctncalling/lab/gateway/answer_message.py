@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from fctncalling.data.types import Call, Message
 from fctncalling.data.unsafe_text import encodable
 from fctncalling.envs.handlers.handler import DecodeError, Handler
-from fctncalling.envs.handlers.registry import FORMS_BY_MARK
+from fctncalling.envs.handlers.registry import HANDLERS_BY_MARK
 from fctncalling.lab.gateway.chat_messages import canonical_arguments, message_key
 
-_MARK = re.compile("|".join(map(re.escape, FORMS_BY_MARK)))
+_MARK = re.compile("|".join(map(re.escape, HANDLERS_BY_MARK)))
 _ID_CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 ID_LENGTH = 9  # the one length that Mistral's templates take
 

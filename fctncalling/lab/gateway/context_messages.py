@@ -12,7 +12,7 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.data.types import Call, FunctionDoc, Message
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.handlers.handler import Handler
-from fctncalling.envs.handlers.registry import FORMS_BY_MARK, PROMPTING
+from fctncalling.envs.handlers.registry import HANDLERS_BY_MARK, PROMPTING
 from fctncalling.envs.prompting.prompts import instructions
 
 _NAME = "fctnprobecall"
@@ -74,8 +74,8 @@ def _shows_calls(template: ChatTemplate) -> bool:
 def _writer(template: ChatTemplate) -> Handler:
     """Return the handler whose mark stands in the template's source, else the prompting form."""
     source = str(template.source or getattr(template.tokenizer, "chat_template", "") or "")
-    marks = (mark for mark in FORMS_BY_MARK if mark in source)
-    return next((FORMS_BY_MARK[mark][0] for mark in marks), PROMPTING)
+    marks = (mark for mark in HANDLERS_BY_MARK if mark in source)
+    return next((HANDLERS_BY_MARK[mark][0] for mark in marks), PROMPTING)
 
 
 def _call(call: dict[str, str]) -> Call:

@@ -19,7 +19,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from fctncalling.cli.shared.jsonl_records import InputError, use_sibling_tables
+from fctncalling.cli.shared.jsonl_records import InputError
+from fctncalling.cli.shared.task_finder import use_sibling_tables
 from fctncalling.cli.shared.tool_flags import MISSING, TaskTools, add_tool_arguments
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.errors import TaskError

@@ -24,7 +24,7 @@ from fctncalling.envs.handlers.registry import get_handler
 from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.lab.dialogue import Dialogue, score
 
-FORM = "prompting"
+ANSWER_FORM = "prompting"
 RECORD = "logs/artifacts/episode.json"  # what was said: a list of texts
 ENDED = "The task has ended."
 IMAGE = f"fctncalling:{__version__}"
@@ -96,7 +96,7 @@ def main(arguments: Sequence[str]) -> int:
     said = json.loads(record.read_text(encoding="utf-8")) if record.exists() else []
     if list(arguments[:1]) == ["--judge"]:
         messages = [{"role": "assistant", "content": text} for text in said]
-        print(int(score(messages, read_task(Path(arguments[1])), form=FORM).valid))
+        print(int(score(messages, read_task(Path(arguments[1])), form=ANSWER_FORM).valid))
         return 0
     answers, done = _played(read_task(Path("task.json")), said)
     shown = [] if arguments else answers
@@ -128,7 +128,7 @@ def read_task(file: Path) -> Task:
 
 def _played(task: Task, said: Sequence[str]) -> tuple[list[Message], bool]:
     """Return the conversation after these messages, and whether it has ended."""
-    dialogue = Dialogue(task, form=FORM)
+    dialogue = Dialogue(task, form=ANSWER_FORM)
     dialogue.open()
     if not task.executes_calls:  # one message, which nothing answers
         spoken = [{"role": "assistant", "content": text} for text in said]

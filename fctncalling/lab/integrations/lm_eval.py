@@ -17,7 +17,7 @@ from fctncalling.data.types import Task
 from fctncalling.envs.judging.judge import judge
 from fctncalling.lab.dialogue import opening
 
-FORM = "prompting"  # the harness passes texts: schemas are in the prompt, calls in the answer
+ANSWER_FORM = "prompting"  # the harness passes texts: schemas in the prompt, calls in the answer
 
 
 class JudgedTask(HarnessTask):
@@ -45,7 +45,7 @@ class JudgedTask(HarnessTask):
 
     def test_docs(self) -> list[dict[str, Any]]:
         """Return id and opening messages of each task."""
-        opened = ((task.id, opening(task, FORM)) for task in self.tasks.values())
+        opened = ((task.id, opening(task, ANSWER_FORM)) for task in self.tasks.values())
         return [{"id": name, "messages": each.messages} for name, each in opened]
 
     def doc_to_text(self, doc: dict[str, Any]) -> str:
@@ -78,7 +78,7 @@ class JudgedTask(HarnessTask):
 
     def process_results(self, doc: dict[str, Any], results: list[str]) -> dict[str, float]:
         """Return 1 for a valid verdict, else 0."""
-        return {"valid": float(judge(self.tasks[doc["id"]], results[0], FORM).valid)}
+        return {"valid": float(judge(self.tasks[doc["id"]], results[0], ANSWER_FORM).valid)}
 
     def aggregation(self) -> dict[str, Callable[[list[float]], float]]:
         """Return the mean, as the share of valid answers."""

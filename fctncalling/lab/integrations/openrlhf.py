@@ -16,13 +16,13 @@ from openrlhf.utils.agent import AgentInstanceBase
 from fctncalling.data.types import Message, Task
 from fctncalling.lab.dialogue import Dialogue, opening
 
-FORM = "prompting"  # OpenRLHF passes texts: schemas are in the prompt, calls in the answer
+ANSWER_FORM = "prompting"  # OpenRLHF passes texts: schemas are in the prompt, calls in the answer
 
 
 def dataset_rows(tasks: Sequence[Task], tokenizer: Any) -> list[dict[str, str]]:
     """Return {"prompt": text, "label": task id} of each task."""
     return [
-        {"prompt": _rendered(tokenizer, opening(task, FORM).messages), "label": task.id}
+        {"prompt": _rendered(tokenizer, opening(task, ANSWER_FORM).messages), "label": task.id}
         for task in tasks
     ]
 
@@ -43,7 +43,7 @@ def agent_instance(
             self.dialogue: Dialogue | None = None
 
         async def reset(self, states: dict[str, Any], **_: Any) -> dict[str, Any]:
-            self.dialogue = Dialogue(by_id[states["label"]], form=FORM, **keywords)
+            self.dialogue = Dialogue(by_id[states["label"]], form=ANSWER_FORM, **keywords)
             self.dialogue.open()
             return {**states, "observation": _rendered(tokenizer, self.dialogue.messages)}
 

@@ -14,13 +14,13 @@ from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 from fctncalling.data.types import Message, Task
 from fctncalling.lab.dialogue import Dialogue, info_to_json, opening
 
-FORM = "prompting"  # SkyRL passes texts: schemas are in the prompt, calls in the answer
+ANSWER_FORM = "prompting"  # SkyRL passes texts: schemas are in the prompt, calls in the answer
 
 
 def dataset_rows(tasks: Sequence[Task], env_class: str) -> list[dict[str, Any]]:
     """Return a row of each task: its opening messages and its id, in SkyRL's columns."""
     return [
-        {"prompt": opening(task, FORM).messages, "env_class": env_class, "task_id": task.id}
+        {"prompt": opening(task, ANSWER_FORM).messages, "env_class": env_class, "task_id": task.id}
         for task in tasks
     ]
 
@@ -39,7 +39,7 @@ def text_env(tasks: Sequence[Task], **keywords: Any) -> type[BaseTextEnv]:
         def __init__(self, env_config: Any = None, extras: dict[str, Any] | None = None) -> None:
             super().__init__()
             task = by_id[(extras or {})["task_id"]]
-            self.dialogue = Dialogue(task, form=FORM, **keywords)
+            self.dialogue = Dialogue(task, form=ANSWER_FORM, **keywords)
 
         def init(self, prompt: list[Message]) -> tuple[list[Message], dict[str, Any]]:
             return self.dialogue.open(), {}

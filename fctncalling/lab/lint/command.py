@@ -21,7 +21,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from fctncalling.cli.shared.jsonl_records import InputError, use_sibling_tables, with_progress_bar
+from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
+from fctncalling.cli.shared.task_finder import use_sibling_tables
 from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
 from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.categories import UnsupportedCategory

@@ -24,11 +24,10 @@ from fctncalling.cli.shared.jsonl_records import (
     InputError,
     Line,
     read_records,
-    use_sibling_tables,
     with_progress_bar,
 )
 from fctncalling.cli.shared.parser import add_flag, add_json_switch
-from fctncalling.cli.shared.task_finder import TaskFinder
+from fctncalling.cli.shared.task_finder import TaskFinder, use_sibling_tables
 from fctncalling.cli.shared.tool_flags import (
     MISSING,
     TaskTools,

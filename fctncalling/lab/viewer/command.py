@@ -21,8 +21,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fctncalling.cli.shared.jsonl_records import InputError, Line, use_sibling_tables
-from fctncalling.cli.shared.task_finder import TaskFinder
+from fctncalling.cli.shared.jsonl_records import InputError, Line
+from fctncalling.cli.shared.task_finder import TaskFinder, use_sibling_tables
 from fctncalling.cli.shared.tool_flags import (
     USUAL_TASKS,
     TaskTools,

@@ -97,7 +97,7 @@ def page_data(run: LoadedRun, find_task: FindTask, worst: int | None = None) -> 
     The file is read line by line, and what is not shown is not kept. Raises ViewError if a token
     file and its episode file do not belong together.
     """
-    seen = survey(run, MAX_EPISODES if worst is None else worst)
+    seen = read_survey(run, MAX_EPISODES if worst is None else worst)
     token_parts, checks = _token_parts(run, seen)
     for line, entry in seen.chosen.items():
         entry |= _world(entry, seen.records[line], find_task) | token_parts.get(line, {})
@@ -111,7 +111,7 @@ def page_data(run: LoadedRun, find_task: FindTask, worst: int | None = None) -> 
         "config": {name: run.config[name] for name in _SETTINGS if name in run.config},
         "metrics": [_metrics(line) for line in run.metrics],
         "alarms": run.alarms,
-        "notes": run.notes,
+        "notes": [*run.notes, *filter(None, [seen.note])],
         "checks": checks or run.checks,
         "pieces": run.tokens.header["pieces"] if run.tokens else {},
         "episodes": list(seen.chosen.values()),
@@ -161,10 +161,11 @@ class Survey(NamedTuple):
     records: dict[int, Record]  # of those, and of all that the token file describes
     members: list[Record]
     tally: dict[str, Record]  # of each category: how many episodes, and what came of them
+    note: str | None  # that not all episodes are among the members
 
 
-def survey(run: LoadedRun, worst: int) -> Survey:
-    """Read the file once; the worst are invalid ones, lowest returns, most surprising."""
+def read_survey(run: LoadedRun, worst: int) -> Survey:
+    """Read the run's episodes once; the worst are invalid ones, lowest returns, most surprising."""
     described = {each["line"]: each for each in run.tokens.episodes} if run.tokens else {}
     surprises = _surprises(run)
     heap: list[tuple[tuple[float, ...], Record, Record]] = []
@@ -188,11 +189,11 @@ def survey(run: LoadedRun, worst: int) -> Survey:
         goodness = tuple(-each for each in _badness(entry, surprises))
         item = ((*goodness, -float(line)), entry, record)
         (heapq.heappush if len(heap) < worst else heapq.heappushpop)(heap, item)
-    if sum(each["episodes"] for each in tally.values()) > len(members):
-        run.notes.append(f"groups and left out: of the first {len(members):,} episodes")
+    cut = sum(each["episodes"] for each in tally.values()) > len(members)
+    note = f"groups and left out: of the first {len(members):,} episodes" if cut else None
     chosen = {entry["line"]: entry for _, entry, _ in heap}
     records |= {entry["line"]: record for _, entry, record in heap}
-    return Survey({line: chosen[line] for line in sorted(chosen)}, records, members, tally)
+    return Survey({line: chosen[line] for line in sorted(chosen)}, records, members, tally, note)
 
 
 def _described(run: LoadedRun, entry: Record, described: Record) -> Record:

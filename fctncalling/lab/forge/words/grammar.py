@@ -33,7 +33,7 @@ from typing import Any
 
 from fctncalling.lab.forge.words.literals import CLOSE, OPEN
 
-FORMS = ("do", "want", "wish", "know", "ask", "say", "lead", "aim")
+SENTENCE_MOODS = ("do", "want", "wish", "know", "ask", "say", "lead", "aim")
 
 
 @dataclass(frozen=True)

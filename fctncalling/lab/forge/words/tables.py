@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fctncalling.lab.forge.words.grammar import FORMS, Frame, Sequence, parse, parse_frame
+from fctncalling.lab.forge.words.grammar import SENTENCE_MOODS, Frame, Sequence, parse, parse_frame
 
 _FOLDER = Path(__file__).parent
 Frames = dict[str, tuple[Frame, ...]]
@@ -58,7 +58,7 @@ def frames() -> dict[str, Frames]:
     return {
         function: {
             form: tuple(parse_frame(form, line) for line in _lines(forms.get(form, "")))
-            for form in FORMS
+            for form in SENTENCE_MOODS
         }
         for file in sorted((_FOLDER / "frames").glob("*.toml"))
         for function, forms in _read(file).items()
