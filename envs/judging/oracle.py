@@ -79,16 +79,25 @@ def _has_value(accepted: Any) -> bool:
     )
 
 
-def _first(accepted: Any) -> Any:
+def _first(accepted: Any, omit: bool = False) -> Any:
     if not isinstance(accepted, list):
         return accepted  # a few ground truths hold the value itself where a list belongs
-    return accepted_value(next(value for value in accepted if value != OMITTED))
+    return accepted_value(next(value for value in accepted if value != OMITTED), omit=omit)
 
 
-def accepted_value(value: Any) -> Any:
-    """Return an accepted value itself: dicts, alone or in a list, hold {key: accepted values}."""
+def accepted_value(value: Any, *, omit: bool = False) -> Any:
+    """Return an accepted value itself: dicts hold lists of accepted values in their turn.
+
+    omit: without the keys that are left out first.
+    """
     if isinstance(value, dict):
-        return {key: _first(inner) for key, inner in value.items() if _has_value(inner)}
+        return {
+            key: _first(inner, omit)
+            for key, inner in value.items()
+            if _has_value(inner) and not (omit and isinstance(inner, list) and inner[0] == OMITTED)
+        }
     if isinstance(value, list):
-        return [accepted_value(item) if isinstance(item, dict) else item for item in value]
+        return [
+            accepted_value(item, omit=omit) if isinstance(item, dict) else item for item in value
+        ]
     return value

@@ -144,7 +144,7 @@ def _arguments_at(accepted: Mapping[str, Any], index: int, *, omit: bool) -> dic
     for key, values in accepted.items():
         listed = values if isinstance(values, list) else [values]
         if listed and not (omit and "" in listed):
-            arguments[key] = accepted_value(listed[min(index, len(listed) - 1)])
+            arguments[key] = accepted_value(listed[min(index, len(listed) - 1)], omit=True)
     return arguments
 
 
