@@ -67,7 +67,7 @@ def identity(values: Tensor, groups: TokenGroups) -> Tensor:
 
 
 class Algorithm(NamedTuple):
-    """What distinguishes one algorithm; batches, losses, epochs and steps are shared by all."""
+    """Parts in which algorithms differ; batches, losses, epochs and steps are shared by all."""
 
     name: str
     estimate: Callable[[Trajectories, TrainConfig], AdvantageEstimate]

@@ -14,7 +14,7 @@ FIELDS = ("ids", "acted", "ends_action", "rollout_logprobs", "rewards")
 
 
 class RowArrays(NamedTuple):
-    """What passes through the model read of a row: T token ids, and which the policy sampled."""
+    """Arrays of a row for the model: T token ids, and which of them the policy sampled."""
 
     ids: NDArray[np.int32]  # (T,)
     acted: NDArray[np.bool_]  # (T,)
@@ -43,9 +43,9 @@ class TokenRecord:
         return sum(self.acted)
 
     def split(self) -> SplitRecord:
-        """Return the row as trainers of prompts and completions take it.
+        """Return the row as prompt and completion trainers take it, without the context at its end.
 
-        The context after the last action is left out. ValueError where no token is acted.
+        ValueError where no token is acted.
         """
         if True not in self.acted:
             raise ValueError("token record: no token is acted, so there is no completion")

@@ -75,9 +75,7 @@ def _cheapest_cut(sizes: NDArray[np.int64], limit: int, price: float) -> list[in
 def plan_minibatches(
     experience: Experience, config: TrainConfig, generator: torch.Generator
 ) -> list[Minibatch]:
-    """Return one epoch.
-
-    Every row once, shuffled into minibatches of nearly equal size, each split into microbatches.
+    """Return one epoch: all rows shuffled into nearly equal minibatches, split into microbatches.
 
     What is shuffled is the groups of episodes of one task and environment seed, if there are enough
     of them, since their rows begin alike; else single rows. Each row is as likely in any minibatch,

@@ -48,7 +48,7 @@ def less_kl_penalties(
 ) -> Experience:
     """Return the batch with rewards less --kl_coef times each token's own divergence.
 
-    If --kl_mode is reward; the estimate adds them up.
+    The estimate adds them up.
     """
     if not config.kl_coef or config.kl_mode != "reward":
         return experience

@@ -213,9 +213,7 @@ def _trajectories(experience: Experience, values: Tensor, bootstrap: Tensor | No
 def _importance_weights(
     old_logprobs: Tensor, experience: Experience, algorithm: Algorithm, config: TrainConfig
 ) -> Tensor:
-    """Return truncated importance weights, (N,), per token, action or row.
-
-    As the algorithm's ratio is.
+    """Return truncated importance weights, (N,), of tokens, actions or rows as the ratio is.
 
     They multiply the clipped loss, whose ratio keeps the policy before the update as denominator
     (Hilton et al. 2021, arXiv:2110.00641). So a stale sampler or another engine is corrected for

@@ -25,9 +25,10 @@ from fctncalling.algorithms.config import TrainConfig
 
 
 def tppo_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstimate:
-    """Return TPPO's estimate (BAD).
+    """Return TPPO's estimate (BAD): discount and trace decay apply between actions only.
 
-    Discount and trace decay between actions only, unless --gamma_token or --lam_token is set.
+    With --gamma_token or --lam_token inside them too. The recursion is `decomposed_gae` in
+    `algorithms/advantages.py`.
     """
     return token_estimate(
         trajectories, config, gamma_token=config.gamma_token, lam_token=config.lam_token

@@ -17,10 +17,7 @@ _IGNORED = re.compile(r"[,./\-_*^()]")
 
 
 def standardised(text: str) -> str:
-    """Return a text normalised for comparison.
-
-    Without , . / - _ * ^ ( ), lower case, double quotes; blanks stay.
-    """
+    """Return a text without , . / - _ * ^ ( ), in lower case and double quotes; blanks stay."""
     return _IGNORED.sub("", text).lower().replace("'", '"')
 
 

@@ -21,10 +21,7 @@ Value = Scalar | Sequence[Any] | Mapping[str, Any]
 
 
 def is_said(value: Value, text: str) -> bool:
-    """Whether the words of a value stand next to each other in a text.
-
-    Of a list those of each item, of an object those of each value.
-    """
+    """Whether a value's words stand together in a text; of lists and objects each item's."""
     if not isinstance(value, Scalar):
         items = list(value.values() if isinstance(value, Mapping) else value)
         return bool(items) and all(is_said(each, text) for each in items)

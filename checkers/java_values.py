@@ -48,10 +48,7 @@ _BLANK = re.compile(r"\s*")
 
 
 def java_value(text: str, name: str, item: str | None = None) -> Any:
-    """Return the value of source text of a documented type (items of type `item`).
-
-    The text itself if it has none.
-    """
+    """Return the value of source text of a documented type (of items `item`), else the text."""
     match name:
         case "byte" | "short" | "integer":
             return _integer(text, text) if _INTEGER.match(text) else text
@@ -157,10 +154,7 @@ def _hash_map(text: str) -> Any:
 
 
 def _is_made(text: str) -> bool:
-    """Whether a map is created at all.
-
-    A `new HashMap<`, and on the same line the `>` of a `>()`.
-    """
+    """Whether a map is created at all: `new HashMap<`, and on the same line the `>` of a `>()`."""
     newline, created = -1, None
     for found in _MAP.finditer(text):
         if found.end() <= newline:

@@ -40,10 +40,7 @@ _BRACKETED = re.compile(r"\[(.*?)\]")
 
 
 def javascript_value(text: str, name: str, item: str | None = None) -> Any:
-    """Return the value of source text of a documented type (items of type `item`).
-
-    The text itself if it has none.
-    """
+    """Return the value of source text of a documented type (of items `item`), else the text."""
     try:
         return _value(text, name, item)
     except ValueError:  # more digits than the interpreter converts; BFCL stops there

@@ -88,10 +88,7 @@ def weighted_mean(parts: Sequence[Score], *, always_shown: bool = False) -> Scor
 
 
 def version_4(scores: Scores) -> dict[str, Score]:
-    """Return the scores of version 4 by name.
-
-    Its summaries, and "overall" (10, 10, 10, 30 and 40 percent).
-    """
+    """Return version 4's scores: its summaries, and "overall" (10, 10, 10, 30, 40 percent)."""
     part = {category: of_category(scores, category) for category in SIZES}
     simple = mean([part[category] for category in NON_LIVE[:3]])
     non_live_parts = [simple, *(part[category] for category in NON_LIVE[3:])]

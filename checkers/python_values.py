@@ -37,7 +37,7 @@ _NEGLIGIBLE = str.maketrans("", "", " ,./-_*^")
 
 
 class Fault(NamedTuple):
-    """Why a call does not match: BFCL's error type and a message."""
+    """Reason why a call does not match: BFCL's error type and a message."""
 
     error_type: str
     message: str
@@ -148,10 +148,7 @@ def accepted_class(accepted: Accepted) -> type | None:
 
 
 def standardised(text: str) -> str:
-    """Return a string normalised as BFCL compares it.
-
-    Without blanks and , . / - _ * ^, lower case, one kind of quote.
-    """
+    """Return a string as BFCL compares it: no blanks and , . / - _ * ^, lower case, one quote."""
     return text.translate(_NEGLIGIBLE).lower().replace("'", '"')
 
 
@@ -222,10 +219,7 @@ def _alternative_fault(parameter: str, value: Any, alternative: Any) -> Fault | 
 
 
 def list_of_dict_fault(parameter: str, value: Sequence[Any], accepted: Accepted) -> Fault | None:
-    """Return why a list of dicts is wrong: as many dicts, pairwise in order.
-
-    The last alternative's fault.
-    """
+    """Return why a list of dicts, compared pairwise, is wrong: the last alternative's fault."""
     fault: Fault | None = Fault(
         "list_dict_checker:unclear", f"parameter {parameter!r}: no list is acceptable"
     )

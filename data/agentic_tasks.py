@@ -25,19 +25,13 @@ CONVERSATIONS = "memory_prereq_conversation"
 
 
 def is_prerequisite(task: Task) -> bool:
-    """Whether a task is a memory prerequisite.
-
-    A conversation that fills a memory, without answer or verdict.
-    """
+    """Whether a task only fills a memory: a conversation without answer or verdict."""
     return task.category.startswith("memory") and task.category.endswith("_prereq")
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One agentic category of a folder.
-
-    The files of its entries, and how each entry becomes a task.
-    """
+    """Files of one agentic category in a folder, and how each entry becomes a task."""
 
     root: Path
     category: str

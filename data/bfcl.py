@@ -190,10 +190,7 @@ def iter_tasks(
 
 
 def embedded_path(name: str) -> Path:
-    """Return the path of a part of the embedded data.
-
-    A task set ("train", "held_out") or a folder.
-    """
+    """Return the path of an embedded task set ("train", "held_out") or folder."""
     for path in (EMBEDDED / f"{name}.json", EMBEDDED / name):
         if path.exists():
             return path

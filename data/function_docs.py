@@ -77,10 +77,7 @@ class FunctionDocs:
         place: Location,
         self_documented: Collection[str] = (),
     ) -> FunctionDoc:
-        """Return the doc of one function.
-
-        Of the involved classes first, then of any class of the source.
-        """
+        """Return a function's doc: of the involved classes first, then of any of the source."""
         for doc in self.of_classes(classes, place, self_documented):
             if doc.name == name:
                 return doc

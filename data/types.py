@@ -125,10 +125,7 @@ class StepRecord:
 
 @dataclass(frozen=True)
 class TurnRecord:
-    """Record of one turn.
-
-    The results of all its calls, and every tool's public state at its end.
-    """
+    """Record of one turn: the results of all its calls, and the tools' public state at its end."""
 
     results: Sequence[str]
     states: Mapping[

@@ -17,9 +17,7 @@ from fctncalling.envs.prompting.prompts import MORE_FUNCTIONS
 
 
 def task_for_form(task: Task, form: str) -> Task:
-    """Return the task as it is put to an agent.
-
-    As tool calls, names of single-turn tasks have no dots.
+    """Return the task as it is put to an agent: for tool calls without dots in single-turn names.
 
     Interfaces for tool calls forbid dots, so BFCL sends underscores and expects them back.
     """
@@ -146,7 +144,7 @@ class ToolCallConversation:
 
 
 class ToolsTextConversation(ToolCallConversation):
-    """Schemas go to the server, which returns the model's text as it is; our handler reads it.
+    """Conversation whose schemas go to the server; our handler reads the model's text as it is.
 
     For servers without a tool-call parser. In the conversation the calls appear as `tool_calls`, so
     that the server's chat template writes them as the model does.

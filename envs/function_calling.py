@@ -1,7 +1,4 @@
-"""FunctionCallingEnv.
-
-BFCL tasks as a Gymnasium environment in which an action is one assistant message.
-"""
+"""FunctionCallingEnv: BFCL tasks as a Gymnasium environment; an action is one assistant message."""
 
 from __future__ import annotations
 

@@ -144,10 +144,7 @@ def _checked(value: Any, reward: UserReward) -> float:
 
 
 def scored_turns(task: Task) -> Sequence[bool]:
-    """Return for each turn whether BFCL checks it.
-
-    A single-turn task has one turn, which counts.
-    """
+    """Return for each turn whether BFCL checks it; a single-turn task has one, which counts."""
     if not task.is_multi_turn:
         return (True,)
     return tuple(bool(turn) for turn in task.ground_truth or ())

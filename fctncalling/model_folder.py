@@ -1,4 +1,4 @@
-"""What a folder must hold to be a transformers model."""
+"""Check that a folder holds a transformers model."""
 
 from __future__ import annotations
 

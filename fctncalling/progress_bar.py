@@ -40,10 +40,7 @@ class Progress:
             )
 
     def update(self, metrics: dict[str, float | None], run: Any) -> None:
-        """Show an update.
-
-        Success rate, return, KL, tokens a second, names of alarms.
-        """
+        """Show an update: success rate, return, KL, tokens a second, names of alarms."""
         number = run.counters.updates
         shown = {
             "alarms": ",".join(run.update_log.active_alarms) or "-",

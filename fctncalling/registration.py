@@ -1,4 +1,4 @@
-"""Registers the environments with Gymnasium, under ids with namespace and version."""
+"""Registration of the environments with Gymnasium, under ids with namespace and version."""
 
 from __future__ import annotations
 

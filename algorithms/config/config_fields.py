@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser, config_class: type[Any]) -> N
 
 
 class _JoinedAction(argparse.Action):
-    """Keeps several texts as one, parted by the separator.
+    """Argparse action that joins several texts to one, parted by the separator.
 
     A flag that is given again adds to them, and none clears them.
     """

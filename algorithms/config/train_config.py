@@ -192,10 +192,7 @@ class TrainConfig(LearningSettings, RunningSettings):
 
     @property
     def detaches_critic(self) -> bool:
-        """Whether the value loss trains the critic alone.
-
-        Where asked for, and in the control experiment.
-        """
+        """Whether the value loss trains the critic alone, as the control experiment asks too."""
         return self.critic_detach or self.permute_advantages
 
     @classmethod

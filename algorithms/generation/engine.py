@@ -35,9 +35,7 @@ class Sampled(NamedTuple):
 
 
 def sample(logits: Tensor, noise: Tensor | None, temperature: float) -> Sampled:
-    """Return a token for each row of logits (n, V).
-
-    By inverse distribution function of noise (n,), uniform in [0, 1).
+    """Return a token for each row of logits (n, V), by inverse distribution function of noise (n,).
 
     None is greedy, with log-probabilities at temperature 1.
     """

@@ -35,7 +35,7 @@ class PrefixGroups(NamedTuple):
 
 
 class PackedTokens(NamedTuple):
-    """Where new tokens go. N tokens, lying side by side without padding, of n rows."""
+    """Places of N new tokens, lying side by side without padding, of n rows."""
 
     positions: Tensor  # (N,) int64, of each token in its own sequence
     rows: Tensor  # (N,) int64, the row of each token; of a step: the first rows
@@ -304,10 +304,7 @@ class KVCache:
         return keys.transpose(-1, -2).contiguous(), values
 
     def tensor(self, numbers: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
-        """Return whole numbers where the buffers are.
-
-        For short ones the way over numpy is the quickest.
-        """
+        """Return whole numbers where the buffers are; short ones are quickest over numpy."""
         return torch.from_numpy(np.array(numbers, dtype=np.int64)).to(self.keys.device)
 
     def _width(self, longest: int) -> int:

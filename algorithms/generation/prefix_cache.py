@@ -121,10 +121,7 @@ class PrefixKVCache(KVCache):
             self._prompt_of[row], self.begins[row] = prompt, self.prompts.lengths[prompt]
 
     def share(self, source: int, rows: Sequence[int], count: int) -> None:
-        """Start empty rows with the first `count` tokens of another.
-
-        Its prompt, or a copy of its tokens made a prompt.
-        """
+        """Start empty rows with the first `count` tokens of another, as a prompt they share."""
         prompt = self._prompt_of[source]
         if prompt is None or self.prompts.lengths[prompt] != count:
             prompt = self.new_prompt(count, self.states(source, 0, count))

@@ -23,7 +23,7 @@ class RoleSampler:
 
 
 class RoleEngine(Engine):
-    """Samples each request with the engine of `request.info["role"]`.
+    """Engine that samples each request with that of `request.info["role"]`.
 
     All share their slots' random streams, so that equal weights would sample what one engine does.
 

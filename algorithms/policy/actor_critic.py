@@ -257,10 +257,7 @@ class ActorCritic(nn.Module):
         *,
         position_ids: Tensor | None = None,
     ) -> Tensor:
-        """Return the value of the state after the token in `columns`, (B,).
-
-        The bootstrap of a truncated episode.
-        """
+        """Return the value behind the token in `columns`, (B,): the bootstrap of a cut episode."""
         rows = torch.arange(len(ids), device=ids.device)
         states = self._critic_states(role, ids, attention_mask, position_ids, rows, columns, tree)
         scores = self._value_scores(states, role)
@@ -313,10 +310,7 @@ class ActorCritic(nn.Module):
         )[0]
 
     def policy_parameters(self) -> Iterator[nn.Parameter]:
-        """Return the trainable weights of the language model.
-
-        With LoRA those of the actor's adapters.
-        """
+        """Return the language model's trainable weights; with LoRA the actor's adapters."""
         if self.adapters is not None:
             return iter(self.adapters.actor_parameters())
         return (parameter for parameter in self.model.parameters() if parameter.requires_grad)

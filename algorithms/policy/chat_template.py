@@ -71,7 +71,7 @@ _MARKER = re.compile(r"<\|?/?[\w:-]+\|?>|\[/?[A-Z_]{3,}\]")
 
 
 class MarkerEscaper:
-    """Breaks markers in untrusted text (tool results, user messages, function docs).
+    """Breaker of markers in untrusted text (tool results, user messages, function docs).
 
     An invisible character after a marker's first character (`broken_mark`) leaves it readable, and
     the tokenizer encodes it as ordinary text in place of a special token.
@@ -192,9 +192,7 @@ class ChatTemplate:
         return [*self.opening_ids, *self.encode(self._render(opened, self._shown(tools)))]
 
     def render_delta(self, messages: Sequence[Message], last_id: int | None = None) -> list[int]:
-        """Return the ids to append after an action.
-
-        Its closing, the new messages, the next generation prompt.
+        """Return the ids to append after an action: its closing, the new messages, the next prompt.
 
         `last_id` is the action's last sampled token; None stands for the end-of-turn token. What of
         the closing was sampled already is left out, so an action cut before its end token is closed
@@ -218,9 +216,7 @@ class ChatTemplate:
         instructions: str = "",
         trusted: Sequence[int] = (),
     ) -> list[int]:
-        """Return the ids of a whole history with generation prompt.
-
-        For templates that are not append-only.
+        """Return the ids of a whole history with its generation prompt, where one cannot append.
 
         `trusted` are the indices of messages that the policy wrote itself, which are rendered as
         they are.
@@ -253,10 +249,7 @@ class ChatTemplate:
         return self._escaper.escape(text, tags)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return an action's text.
-
-        Without its end token, with every other special token spelled out.
-        """
+        """Return an action's text without its end token, every other special token spelled out."""
         return self.spell(ids[:-1] if ids and ids[-1] in self.stop_ids else ids)
 
     def spell(self, ids: Sequence[int]) -> str:

@@ -1,15 +1,6 @@
-"""Gradient checkpointing.
+"""Gradient checkpointing: the backward pass computes layers again, all but their attention.
 
-Layers are computed again in the backward pass (Chen et al. 2016, arXiv:1604.06174), all but their
-attention.
-
-A pass keeps the input of each layer and the output of its attention, which is as small, and in rows
-of thousands of tokens takes as long as the rest of the layer. The same operations run on the same
-numbers, so the gradient is the same to the last bit. It costs the rest of one more forward pass;
-what stays in memory is 2 * (tokens, hidden size) a layer, and one whole layer.
-
-transformers' own switch works in training mode only, in which dropout would be on. Passes here are
-in evaluation mode, so the layers that it would recompute are wrapped for the length of a pass.
+Chen et al. 2016, arXiv:1604.06174.
 """
 
 from __future__ import annotations
@@ -103,7 +94,7 @@ def run_layer(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 class TrimmingRunner:
-    """Calls layers as they are, and trims the heap between them; serves one pass."""
+    """Runner that calls layers as they are and trims the heap between them; serves one pass."""
 
     def __init__(self) -> None:
         self._heap = HeapTrimmer()
@@ -115,7 +106,7 @@ class TrimmingRunner:
 
 
 class RecordingRunner:
-    """Calls layers by another runner, and keeps what each returned; serves one pass."""
+    """Runner that calls layers by another one and keeps what each returned; serves one pass."""
 
     def __init__(self, run: LayerRunner) -> None:
         self._run = run
@@ -128,7 +119,7 @@ class RecordingRunner:
 
 
 class RecomputingRunner:
-    """Calls layers so that each keeps its inputs and its attention output alone; serves one pass.
+    """Runner whose layers keep their inputs and attention output alone; serves one pass.
 
     context: entered while a layer is computed again, which happens long after the pass, when
     another adapter may be active.
@@ -206,7 +197,7 @@ class OwnPages:
 
 
 class _Keeping(TorchDispatchMode):
-    """Keeps the outputs of attention kernels, in the order of the calls."""
+    """Mode that keeps the outputs of attention kernels, in the order of the calls."""
 
     def __init__(self, kept: list[Any], memory: OwnPages) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -225,7 +216,7 @@ class _Keeping(TorchDispatchMode):
 
 
 class _Replaying(TorchDispatchMode):
-    """Returns what was kept of attention kernels in place of calling them."""
+    """Mode that returns what was kept of attention kernels in place of calling them."""
 
     def __init__(self, kept: list[Any]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

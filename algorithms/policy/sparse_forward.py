@@ -159,10 +159,7 @@ def _apply_rope(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 def _causal_biases(hidden: Tensor) -> list[Tensor]:
     """Return the bias (queries, keys to the block's end) of each block of QUERY_BLOCK queries.
 
-    None where one block is enough.
-
-    They are made once for all layers: attention keeps its bias, (T * T / 2) numbers, for the
-    backward pass.
+    Empty where one block is enough.
     """
     length = hidden.shape[1]
     if length <= QUERY_BLOCK:
@@ -220,9 +217,7 @@ MAX_LOGITS = 2**24  # (positions x vocabulary) of one chunk: 64 MiB in fp32
 def token_logprobs_and_entropies(
     model: Any, hidden: Tensor, tokens: Tensor, *, temperature: float, entropy_gradient: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return log-probabilities and entropies of tokens, both (N,) fp32.
-
-    From the hidden states (N, H) at the positions before them.
+    """Return log-probabilities and entropies, (N,) fp32, from the states (N, H) before the tokens.
 
     model: a causal language model. Several chunks are checkpointed: each recomputes its logits in
     the backward pass, so that only one chunk's logits exist at a time.

@@ -1,12 +1,6 @@
-"""Which tasks an update plays.
+"""Sampler of the tasks that an update plays.
 
 Evenly by default, or by category weights, by success so far and in stages.
-
-Pure: the seed, the position in the run and the successes so far decide; nothing else is remembered.
-By default each task comes once before any comes again. With --mixture, --task_sampling success or
---curriculum a task has a weight, and a round is a systematic sample of the weights: every task, and
-every category, comes as often as its share of the round says, to within one, and over many rounds
-exactly so.
 """
 
 from __future__ import annotations

@@ -65,10 +65,7 @@ def write_evaluation(
     train_cpu_seconds: float,
     **more: Any,
 ) -> Path:
-    """Write evaluation.json.
-
-    Success rates on held-out tasks before and after, seed and CPU time of training.
-    """
+    """Write evaluation.json: success on held-out tasks before and after, seed, CPU seconds."""
     path = folder / "evaluation.json"
     values = {
         "before": before,
@@ -149,10 +146,7 @@ def plot_curve(folder: Path) -> Path | None:
 
 
 def curve_title(folder: Path) -> str:
-    """Return a plot title.
-
-    Task, model, algorithm and seed from config.json, else the folder's name.
-    """
+    """Return a plot's title: task, model, algorithm and seed, else the folder's name."""
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         algorithm, seed = config["algorithm_name"], config["seed"]

@@ -14,7 +14,7 @@ SIGNALS = (*ENDING, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
 
 
 class Interruption:
-    """Defers SIGINT, SIGTERM and SIGHUP to the next `allowed` block.
+    """Deferral of SIGINT, SIGTERM and SIGHUP to the next `allowed` block.
 
     There they raise KeyboardInterrupt.
 

@@ -165,7 +165,7 @@ def require_empty_run_folder(folder: Path) -> None:
 
 
 class RunLog:
-    """Writes a run's files below one folder.
+    """Writer of a run's files below one folder.
 
     metrics.jsonl holds nothing that depends on the clock: equal seeds give equal bytes on one
     machine. timings.jsonl holds the rest. Tensorboard and wandb get both, where they are asked for
@@ -276,7 +276,7 @@ class RunLog:
 
 
 class NoLog(RunLog):
-    """Writes nothing: the log of every process but the first."""
+    """Log of every process but the first: writes nothing."""
 
     writes = False
 
@@ -316,9 +316,7 @@ class NoLog(RunLog):
 
 
 def episode_json(record: EpisodeRecord, spell: Spell | None = None) -> dict[str, Any]:
-    """Return an episode as JSON.
-
-    Its task, seed, truth, prompt, every message, what came of it, and its tokens.
+    """Return an episode as JSON: task, seed, truth, prompt, every message, outcome and tokens.
 
     `messages` are those that open the episode; a step's own are what users said behind it, its tool
     results are in `results`. `prompt` is the exact text before the first action, as `spell` decodes

@@ -102,7 +102,7 @@ SETTINGS = (
 
 
 class TokenLog:
-    """Writes token files below a run's folder; a failure costs the file, never the run."""
+    """Writer of token files below a run's folder; a failure costs the file, never the run."""
 
     def __init__(self, folder: Path, config: TrainConfig, texts: TokenTexts) -> None:
         self._folder = folder

@@ -61,7 +61,7 @@ EXAMPLES: dict[str, Callable[[EpisodeRecord], float]] = {
 
 
 class AlarmLog:
-    """Raises each alarm once, and writes it down. `active`: names of what is wrong now."""
+    """Log that raises each alarm once. `active`: names of what is wrong now."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -153,7 +153,7 @@ def _drop_lines(path: Path, update: int) -> None:
 
 
 class UpdateLog:
-    """Writes what each update leaves behind; an alarm's episodes are written with it.
+    """Writer of the files that each update leaves; an alarm's episodes are written with it.
 
     `episodes_interval`: updates between two whose episodes are written, the first and the last
     always; 0: none. `tokens_interval`: the same of token files, whose episodes are written too;

@@ -38,7 +38,7 @@ TOKENS_A_STEP = 128
 
 
 class CriticSamples(NamedTuple):
-    """What the value head reads at N acted tokens, and the return from there on."""
+    """Inputs of the value head at N acted tokens, and the return from there on."""
 
     states: Tensor  # (N, F)
     returns: Tensor  # (N,)

@@ -77,7 +77,7 @@ def supervised_settings(config: TrainConfig) -> WarmStartConfig:
 
 
 class SupervisedLearner:
-    """Learns the acted tokens of demonstrations by heart: their mean negative log-likelihood.
+    """Supervised learning of demonstrations: mean negative log-likelihood of their acted tokens.
 
     The passes are those of reinforcement learning: adapters, precision, shared prefixes, several
     processes and sharded weights work alike. Which rows a step learns from depends on the settings

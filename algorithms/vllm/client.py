@@ -35,7 +35,7 @@ class MissingModelError(EngineError):
 
 
 class VllmClient:
-    """Sends requests to one server, from any thread, one attempt each.
+    """Client of one server, for any thread, one attempt a request.
 
     Wire format: vLLM's OpenAI-compatible /v1/completions with `return_token_ids`, and its run-time
     LoRA routes (VLLM_ALLOW_RUNTIME_LORA_UPDATING=1). ServerAwayError where the server does not

@@ -37,7 +37,7 @@ class Version(NamedTuple):
 
 
 class PublishedVersions:
-    """Versions below `folder`, which the servers read too, and has them served."""
+    """Weights by version below `folder`, which the servers read too and are told to load."""
 
     def __init__(self, servers: VllmServers, folder: Path) -> None:
         self.servers = servers

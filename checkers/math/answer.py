@@ -1,6 +1,4 @@
-r"""Checkers of free-form answers.
-
-Numbers exactly, AIME's integers, expressions by symbolic equality.
+r"""Checkers of free-form answers: exact numbers, AIME's integers, symbolic equality.
 
 Never by luck with strings: two texts are compared as what they mean, and identical texts count as
 equal only where neither has a meaning this project knows (a word, say). A numeric answer is a
@@ -71,10 +69,7 @@ def check_answer(
 
 
 def final_answer(response: str) -> str:
-    r"""Return the final answer of a response.
-
-    The last \boxed{...}, or the text after the last "####", or all of it.
-    """
+    r"""Return a response's last \boxed{...}, or the text after its last "####", or all of it."""
     response = response[-MAX_RESPONSE_CHARACTERS:]
     start = max(response.rfind("\\boxed{"), response.rfind("\\fbox{"))
     if start >= 0:

@@ -190,10 +190,7 @@ class _ExpressionParser:
         return tree
 
     def _script(self) -> Tree:
-        """Read an exponent.
-
-        A sign and an atom, with powers that stand on it (right-associative).
-        """
+        """Read an exponent: a sign and an atom, with powers on it (right-associative)."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise ExpressionError("nested too deeply")
@@ -265,10 +262,7 @@ class _ExpressionParser:
         raise ExpressionError(f"unknown command \\{name}")
 
     def _argument(self) -> Tree:
-        r"""Read what a command applies to.
-
-        A group, or one symbol, of a number its first digit (\frac12).
-        """
+        r"""Read a command's argument: a group, or a symbol, of a number one digit (\frac12)."""
         kind, text = self._here
         if (
             kind == "number"

@@ -82,10 +82,7 @@ def classify_error(
     functions: Sequence[FunctionDoc],
     known: Callable[[str], bool],  # whether the tools have a function of this name
 ) -> str | None:
-    """Return the most severe error class of a step.
-
-    An unknown function, wrong arguments, a tool's error, or None.
-    """
+    """Return a step's worst error: an unknown function, wrong arguments, a tool's, or None."""
     docs = {doc.name: doc for doc in functions}
     if any(call.name not in docs and not known(call.name) for call in step.calls):
         return "unknown_function"

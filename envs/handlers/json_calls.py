@@ -130,13 +130,9 @@ class HermesCalls(ToolCallForm):
 
 
 class LlamaJsonCalls(ToolCallForm):
-    """Llama 3's format.
+    """Llama 3's {"name", "parameters"}, behind <
 
-    {"name", "parameters"}, optionally behind <|python_tag|>, separated by ";" or ",".
-
-    BFCL evaluates a text without ";" as Python, where true, false and null fail, and cuts any text
-    at each ";", even inside strings. Here both are read as the JSON that they are; a list of
-    objects is read too.
+    python_tag|> or not, parted by ";" or ",".|-
     """
 
     name = "llama_json_calls"

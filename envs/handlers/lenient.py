@@ -36,10 +36,7 @@ from fctncalling.envs.handlers.mistral_calls import MistralCalls
 
 
 def json_span(text: str) -> str:
-    """Return the first object, or list that opens with one, out of a text.
-
-    To its end where it is not closed.
-    """
+    """Return the first object, or list that opens with one, to its end where it is not closed."""
     opening = re.search(r"\[\s*\{|\{", text)
     return text[opening.start() : closing_index(text, opening.start(), '"')] if opening else text
 

@@ -21,12 +21,11 @@ _CALLS, _ARGS, _ID = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"
 
 
 class MistralCalls(ToolCallForm):
-    """Reads every format.
+    """Handler of Mistral's calls: reads every format, writes the list.
 
-    Writes the list, or with `by_name` the newer `[TOOL_CALLS]name[ARGS]{...}`.
-
-    Text before the first mark is content and let be. Without a mark, which many tokenizers drop as
-    they decode, the whole text must be the list, as in BFCL's handler.
+    With `by_name` it writes the newer `[TOOL_CALLS]name[ARGS]{...}`. Text before the first mark is
+    content and let be. Without a mark, which many tokenizers drop as they decode, the whole text
+    must be the list, as in BFCL's handler.
     """
 
     def __init__(self, *, by_name: bool = False) -> None:

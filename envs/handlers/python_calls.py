@@ -90,10 +90,7 @@ def executed(calls: Sequence[Call]) -> list[str]:
 
 
 def calls_of_expression(text: str) -> list[dict[str, dict[Any, Any]]]:
-    """Return the calls of one Python expression.
-
-    A call, or a list, tuple or set of nothing but calls.
-    """
+    """Return the calls of an expression that is one, or a list, tuple or set of nothing else."""
     plain = plain_calls(text)
     return _parsed_calls(text) if plain is None else plain
 
@@ -125,7 +122,7 @@ def _parsed_calls(text: str) -> list[dict[str, dict[Any, Any]]]:
 
 
 class _ValueReader:
-    """Reads argument values of one text as BFCL does."""
+    """Reader of one text's argument values, as BFCL reads them."""
 
     def __init__(self) -> None:
         self._arithmetic = Evaluator()

@@ -93,7 +93,7 @@ _MARK = re.compile("|".join(map(re.escape, HANDLERS_BY_MARK)))
 
 
 class AutoCalls(Handler):
-    """Reads each text with the first handler that recognises it; writes the prompting form."""
+    """Handler that reads a text with the first one to recognise it; writes the prompting form."""
 
     name = "auto"
 

@@ -21,7 +21,7 @@ TASKS_KEPT = 64
 
 
 class EpisodeJudge:
-    """Judges episodes from their records, without executing a call again.
+    """Judge of episodes from their records, without executing a call again.
 
     Raises InfrastructureError where it cannot.
     """

@@ -46,11 +46,9 @@ def _expected(task: Task, name: str, accepted: Mapping[str, Any]) -> Call:
 
 
 def written_call(text: str, docs: Mapping[str, FunctionDoc]) -> Call:
-    """Return a call string as a Call.
+    """Return a call string as a Call, positional arguments under their documented names.
 
-    Positional arguments, which decoders drop, get their documented names.
-
-    Raises ValueError where it is no single call of literals.
+    Decoders drop those. Raises ValueError where it is no single call of literals.
     """
     try:
         node = parse_expression(text.strip())

@@ -1,1 +1,1 @@
-"""What a model is shown of a task: prompts and tool schemas."""
+"""Prompts and tool schemas that a model is shown of a task."""

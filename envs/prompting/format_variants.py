@@ -1,6 +1,4 @@
-"""System prompts of BFCL's 26 prompt configurations.
-
-Its order of parts and its tags, in our own words.
+"""System prompts of BFCL's 26 prompt configurations: its parts and tags, in our own words.
 
 Parts: who the model is, its task, the form of calls, turns, the functions. Plain text joins the
 first two; Markdown puts a heading over each but the first. BFCL says how turns go on even where
@@ -45,10 +43,7 @@ def form_of(handler_name: str) -> str | None:
 
 
 def form_of_variant(variant: PromptVariant) -> str:
-    """Return the instructions for a variant's format.
-
-    A sentence, the skeleton in its tags, and further rules.
-    """
+    """Return the instructions of a variant's format: a sentence, the tagged skeleton, rules."""
     words = wording()
     skeleton = words["return_formats"][variant.return_format]
     if variant.tagged:

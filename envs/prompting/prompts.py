@@ -100,12 +100,10 @@ def _as_source_text(parameters: Mapping[str, Any], language: str) -> dict[str, A
 def instructions(
     functions: Sequence[FunctionDoc], handler: object, *, many_turns: bool, style: str = "bfcl"
 ) -> str:
-    """Return the system text.
+    """Return the system text: the task, the handler's form of calls, and the docs in a style.
 
-    The task, the output form of the handler and the docs, as JSON or (style "compact") as
-    signatures.
-
-    The handler of a prompt variant has its own, BFCL's one of that configuration.
+    "bfcl" writes docs as JSON, "compact" as signatures. The handler of a prompt variant has BFCL's
+    text of that configuration.
     """
     variant = getattr(handler, "variant", None)
     if isinstance(variant, PromptVariant):
@@ -135,7 +133,7 @@ def _compact_instructions(functions: Sequence[FunctionDoc], form: str, many_turn
 
 
 class PromptStyle(NamedTuple):
-    """How a system text, and the docs of functions that come later, are written."""
+    """Writers of a system text, and of the docs of functions that come later."""
 
     instructions: Callable[[Sequence[FunctionDoc], str, bool], str]
     """(functions, form of calls, whether there are many turns) -> the system text."""

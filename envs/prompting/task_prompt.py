@@ -71,7 +71,7 @@ def json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class TaskPrompt:
-    """What the model is shown of one task, per turn; every value is fresh and may be changed."""
+    """Prompt of one task, per turn; every value is fresh and may be changed."""
 
     def __init__(self, task: Task, handler: object, style: str = "bfcl") -> None:
         self._style = style

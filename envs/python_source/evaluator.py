@@ -71,7 +71,7 @@ _VALUE, _WIDE_VALUE = 100, 1000  # what a value weighs that a format writes out
 
 
 class Evaluator:
-    """Evaluates the expressions of one text, which share one size budget.
+    """Evaluator of the expressions of one text, which share one size budget.
 
     `call` resolves a callee node to what may be called; it raises where nothing may be.
     """

@@ -47,9 +47,7 @@ class _Message:
 
 
 class ToolTextEnv(gymnasium.Env[str, str]):
-    """A question an episode.
-
-    A step is what the policy writes up to its next call, or to the end of its answer.
+    """A question an episode; a step is the policy's text up to its next call or the answer's end.
 
     The result of a call is the observation, to be appended raw to the unfinished message
     (`info["continuation"]` is "text", `info["stop"]` the strings at which generation should pause).

@@ -1,6 +1,4 @@
-"""The tools that BFCL's multi-turn and agentic tasks call.
-
-A registry of classes, imported only when a task needs one.
+"""Registry of the tools that BFCL's multi-turn and agentic tasks call, imported when needed.
 
 A tool class has a constructor without arguments, `_load_scenario(scenario, long_context=False)`,
 and public methods, all of them callable from a call string. What begins with "_" is neither
@@ -39,9 +37,7 @@ compared.
 
 
 def tool_class(name: str, extra: Mapping[str, type | str] | None = None) -> type:
-    """Return the class of a tool.
-
-    `extra` adds a user's own (classes or "module:Class") and goes first.
+    """Return the class of a tool; a user's own in `extra` (classes or "module:Class") go first.
 
     Raises LookupError, naming the known tools, for a name in neither.
     """

@@ -1,4 +1,4 @@
-"""What a user knows of a task: values of its own request, never calls."""
+"""Values of a request that a user knows, never calls."""
 
 from __future__ import annotations
 

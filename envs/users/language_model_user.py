@@ -154,10 +154,7 @@ class LanguageModelUser:
 
 
 def user_messages(conversation: list[Message], task: Task, turn: int) -> list[Message]:
-    """Return the conversation as its user sees it.
-
-    The roles exchanged, calls and results left out.
-    """
+    """Return the conversation as its user sees it: roles exchanged, calls and results left out."""
     said = [
         str(message.get("content", "")) for message in task.question[turn] if _is_users(message)
     ]

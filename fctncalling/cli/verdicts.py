@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class RecordJudge:
-    """Judges records one by one.
+    """Judge of records, one by one.
 
     The truth of a task is replayed once for all answers that follow each other.
     """

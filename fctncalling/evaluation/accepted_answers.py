@@ -120,10 +120,7 @@ def render_calls(task: Task, calls: Sequence[Call], style: str = STYLES[0]) -> s
 
 
 def accepted_calls(task: Task) -> Iterator[list[Call]]:
-    """Yield the expected calls.
-
-    With first accepted values, optional ones left out, then with later values.
-    """
+    """Yield the expected calls: first accepted values, optional ones left out, then later ones."""
     try:
         [first] = oracle_calls(task)
     except (ValueError, TypeError, KeyError, AttributeError, StopIteration):

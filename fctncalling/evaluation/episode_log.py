@@ -70,10 +70,7 @@ def play_episode(
 
 
 def episode_response(task: Task, steps: Sequence[StepRecord]) -> Any:
-    """Return the answer as `score` and `verdicts` read it.
-
-    A text, or a list (turns) of lists (steps) of texts.
-    """
+    """Return the answer as `score` and `verdicts` read it: a text, or turns of steps of texts."""
     if not task.executes_calls and task.kind != "clarify":
         return steps[-1].text if steps else ""
     turns = max((step.turn for step in steps), default=-1) + 1

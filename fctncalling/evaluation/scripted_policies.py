@@ -44,10 +44,7 @@ def placeholder_call(tool: Mapping[str, Any]) -> Call:
 
 
 def placeholder(schema: Mapping[str, Any]) -> Any:
-    """Return a value that fits a schema and says nothing.
-
-    Its default, the first of its enum, else an empty one.
-    """
+    """Return a schema's value that says nothing: its default, its enum's first, else empty."""
     if "default" in schema:
         return schema["default"]
     if schema.get("enum"):
@@ -98,7 +95,7 @@ def _accepted(situation: PolicyInput) -> str | None:
 
 
 class RandomCalls:
-    """Calls one offered function with placeholder arguments, or ends the turn, at even odds."""
+    """Policy that calls one offered function with placeholders, or ends the turn, at even odds."""
 
     def __init__(self, seed: str) -> None:
         self._draw = random.Random(seed)

@@ -98,10 +98,7 @@ def _check_tokenizer(tokenizer: Any, model: Any) -> None:
 
 
 def load_template(tokenizer: object, path: str | None) -> ChatTemplate:
-    """Return the chat template of a file or of the tokenizer.
-
-    Without either, announce and use a plain one.
-    """
+    """Return the chat template of a file or of the tokenizer, else announce and use a plain one."""
     from jinja2.exceptions import TemplateError
 
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
@@ -171,10 +168,7 @@ def configure_policy(
     device: torch.device,
     roles: Sequence[str] = (),
 ) -> None:
-    """Attach adapters, critic and reference as configured.
-
-    SettingError if a file does not fit.
-    """
+    """Attach adapters, critic and reference as configured; SettingError if a file does not fit."""
     from fctncalling.algorithms.policy.gradient_checkpointing import recomputed_layers
     from fctncalling.algorithms.policy.precision import compute_dtype, set_compute_dtype
 
@@ -199,10 +193,7 @@ def configure_policy(
 
 
 def weights_source(config: TrainConfig, checkpoint: Path | None) -> str:
-    """Return the source of the language model's weights.
-
-    The checkpoint, or the base model if the checkpoint holds adapters only.
-    """
+    """Return the language model's folder: the checkpoint, or the base model of its adapters."""
     return base_model(config) if checkpoint is None or config.lora_r else str(checkpoint)
 
 

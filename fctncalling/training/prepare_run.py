@@ -85,10 +85,7 @@ def prepare_run(
 
 
 def _restore(run: TrainingRun, checkpoint: Path | None, shown: list[EpisodeRecord]) -> None:
-    """Restore a run, with a supervised stage where demonstrations are shown, from its checkpoint.
-
-    Or clear the log of one that saved none.
-    """
+    """Restore a run, with its supervised stage, from a checkpoint, or clear its log."""
     if shown:
         run.supervised = SupervisedLearner(run.policy, shown, run.config, run.processes)
     if checkpoint is not None:

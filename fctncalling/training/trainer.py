@@ -27,7 +27,7 @@ class TrainingResult(NamedTuple):
 
 
 class Trainer:
-    """Trains a language model on an environment: the command `fctncalling train` as an object.
+    """Trainer of a language model on an environment: the command `fctncalling train` as an object.
 
     - `config`: the settings, `TrainConfig(num_updates=40, lr=1e-5)`; each has the command's name
       and default.

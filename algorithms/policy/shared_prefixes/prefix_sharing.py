@@ -23,10 +23,7 @@ MIN_ROOT_SHARE = 0.5  # a mask over a whole tree costs its square: rows with les
 
 
 class PrefixSharing(NamedTuple):
-    """Sizes of a model that decide what a pass over rows costs.
-
-    In tokens through its linear layers.
-    """
+    """Cost of a pass over rows by the model's sizes, in tokens through its linear layers."""
 
     layer_flops: int  # of the linear layers for a token, in each layer
     pair_flops: int  # of attention for a pair of query and key

@@ -80,10 +80,7 @@ def _mask(queries: Sequence[int], key: int, subtree_ends: NDArray[np.int64]) -> 
 
 
 def _runs(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
-    """Yield the segments in order.
-
-    Those with descendants one by one, leaves together as far as they fit into a block.
-    """
+    """Yield the segments in order: those with descendants singly, leaves together up to a block."""
     run: list[Segment] = []
     for segment in segments:
         is_leaf = segment.end == segment.descendants_end

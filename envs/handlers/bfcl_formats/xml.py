@@ -93,10 +93,7 @@ class XmlReturn(ReturnFormat):
             raise DecodeError("value", f"an argument cannot be read: {error}") from None
 
     def untagged_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield the one text of calls.
-
-        Strings whose ends or characters XML would lose are written as literals.
-        """
+        """Yield the one text of calls; strings that XML would not keep are written as literals."""
         functions = (
             f'<function name="{_escaped(call.name)}">'
             + self.grouped(

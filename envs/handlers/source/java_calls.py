@@ -83,7 +83,7 @@ def _first_call(root: Node) -> Node | None:
 
 
 class _CallReader:
-    """Reads names and values of a source by the offsets of its tree."""
+    """Reader of names and values of a source by the offsets of its tree."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -111,10 +111,7 @@ class _CallReader:
         return arguments
 
     def _value(self, node: Node) -> str:
-        """Return a value's text.
-
-        Quotes dropped at the top only, white space dropped between the parts of most.
-        """
+        """Return a value's text: quotes dropped at the top only, white space between most parts."""
         if node.type in _QUOTED:
             return self._text(node)[1:-1]
         texts = list[str]()

@@ -106,10 +106,7 @@ class SourceCalls(Handler):
         return f"{call.name}({', '.join(arguments)}){self.end}"
 
     def _source_of(self, key: Any, value: Any) -> str:
-        """Return the source of one argument.
-
-        As it stands where it looks like a literal, else in quotes if it can.
-        """
+        """Return an argument's source: as it stands if it looks like a literal, else quoted."""
         if not isinstance(value, str):
             raise ValueError(
                 f"{self.name}: {key} = {value!r}: expected the source text of the value"

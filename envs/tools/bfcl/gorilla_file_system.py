@@ -1,6 +1,4 @@
-"""BFCL's GorillaFileSystem.
-
-A shell over an imaginary directory tree (`gorilla_file_system.py` there).
+"""BFCL's GorillaFileSystem: a shell over an imaginary directory tree.
 
 Deviations, all where BFCL's own would hang or crash: `find` refuses to list more than MAX_FOUND
 entries, and directories that contain themselves compare by value instead of ending the check.
@@ -336,7 +334,7 @@ class GorillaFileSystem:
 
 
 class _Extension:
-    """What long context adds to a loaded tree.
+    """Files that long context adds to a loaded tree.
 
     A tail to most files, empty files to innermost directories.
     """

@@ -67,10 +67,7 @@ def keys(texts: tuple[str, ...], prefix: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=16)
 def overview(conversations: Conversations, max_notes: int, max_chars: int) -> tuple[str, ...]:
-    """Return how the conversations began, the earliest first.
-
-    Where people say who they are and what they want.
-    """
+    """Return how the conversations began, where people say who they are; the earliest first."""
     beginnings = (next(iter(_packed(_sentences(texts), max_chars)), "") for texts in conversations)
     return tuple(islice(filter(None, beginnings), max_notes))
 

@@ -1,7 +1,4 @@
-"""BFCL's key-value memory (`MemoryAPI_kv`).
-
-A small core that is always shown, a larger archive, both by key.
-"""
+"""BFCL's key-value memory (`MemoryAPI_kv`): a small core, always shown, and a larger archive."""
 
 from __future__ import annotations
 

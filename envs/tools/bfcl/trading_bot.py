@@ -1,7 +1,4 @@
-"""BFCL's broker (`TradingBot`).
-
-Stocks, orders, one account and a watch list, at half past ten for ever.
-"""
+"""BFCL's broker (`TradingBot`): stocks, orders, one account, at half past ten for ever."""
 
 from __future__ import annotations
 

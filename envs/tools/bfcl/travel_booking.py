@@ -371,9 +371,7 @@ class TravelAPI:
 
 
 def _cost_factor(travel_from: str, travel_to: str, travel_date: str, travel_class: str) -> int:
-    """Return what multiplies a route's base cost.
-
-    By class, and double where the date's digits sum to an even number.
+    """Return a route's cost factor: by class, doubled where the date's digit sum is even.
 
     Raises ValueError for an unknown route, then for an unknown class.
     """

@@ -1,7 +1,4 @@
-"""BFCL's car (`VehicleControlAPI`).
-
-Engine, doors, climate, lights, brakes, cruise control, distances.
-"""
+"""BFCL's car (`VehicleControlAPI`): engine, doors, climate, lights, brakes, cruise control."""
 
 from __future__ import annotations
 

@@ -38,10 +38,7 @@ from fctncalling.envs.tools.python_executor.result import cut
 
 
 class ToolProcessPool:
-    """The tool processes of one operating system process.
-
-    At most so many, kept warm between calls.
-    """
+    """Pool of the tool processes of one operating system process, kept warm between calls."""
 
     def __init__(self, num_processes: int) -> None:
         self.owner = os.getpid()

@@ -238,7 +238,7 @@ _SECURITY_KEYS = {
 
 
 class _ConfigReader:
-    """Reads one configuration; `where` is what its errors call it."""
+    """Reader of one configuration; `where` is what its errors call it."""
 
     def __init__(self, where: str) -> None:
         self.where = where

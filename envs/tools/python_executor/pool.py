@@ -43,7 +43,7 @@ Launched = TypeVar("Launched", CallInFlight, SessionChild)
 
 
 class CallLauncher:
-    """Launches children over a link; what cannot be launched has a result too."""
+    """Launcher of children over a link; what cannot be launched has a result too."""
 
     def __init__(self, config: ExecutorConfig, link: ZygoteLink | None) -> None:
         self._config = config
@@ -145,7 +145,7 @@ MAX_SESSIONS = 64
 
 
 class PythonExecutor:
-    """Runs snippets of untrusted Python, each in a confined process of its own.
+    """Runner of untrusted Python snippets, each in a confined process of its own.
 
     Starting tries every layer of the confinement and raises SandboxUnavailable where one does not
     hold, unless `allow_degraded`. Keywords that are given win over `config` (a dict or a file in

@@ -1,7 +1,4 @@
-"""PythonSession.
-
-Snippets that share their names, in one confined child that lives from call to call.
-"""
+"""PythonSession: snippets that share their names, in one confined child."""
 
 from __future__ import annotations
 
@@ -160,7 +157,7 @@ class SessionCall(CallInFlight):
 
 
 class SessionHost(Protocol):
-    """What a session needs of its PythonExecutor."""
+    """Interface that a session needs of its PythonExecutor."""
 
     @property
     def places(self) -> AbstractContextManager[Any]:

@@ -1,6 +1,4 @@
-"""A snippet inside its child.
-
-Confinement, the policy on names, the run, the traceback of its own frames.
+"""A snippet inside its child: confinement, the policy on names, the run, its own traceback.
 
 The policy (allowed modules, restricted functions) gives a model clear messages; it is no boundary,
 `random._os` is os. The boundary is the kernel's, put on before the first byte of the snippet is

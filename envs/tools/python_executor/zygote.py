@@ -249,10 +249,7 @@ class Zygote:
 
 
 def children_of(parent: int) -> list[int]:
-    """Return the children of a process.
-
-    From its list of them, or where the kernel keeps none, from all processes.
-    """
+    """Return a process's children, from its list of them or, without one, from all processes."""
     try:
         with open(f"/proc/{parent}/task/{parent}/children") as file:
             return [int(child) for child in file.read().split()]

@@ -1,7 +1,4 @@
-"""Output file of a run: one line per episode, appended when it ends.
-
-A later run can resume the file.
-"""
+"""Output file of a run, which a later one can resume: a line for each episode that ended."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ _AT_LEAST = {
 
 
 class Runner:
-    """Plays tasks with the agent that the arguments name; raises AgentSetupError and InputError.
+    """Player of tasks with the agent of the arguments; raises AgentSetupError and InputError.
 
     What is cheap to check is checked first: arguments, the output, the first task of every file;
     then the agent is made. A local model is loaded when its first episode is due.

@@ -238,9 +238,7 @@ def _jsonl_step(step: Any) -> Any:
 
 
 def _step(step: Any) -> str:
-    """Return a tool-calling model's step as text.
-
-    Its calls as one list of {name: arguments as JSON}, chat as no call.
+    """Return a tool-calling model's step as text: its calls as one JSON list, chat as no call.
 
     Where calls are executed, BFCL takes more than a list of such objects: one object alone, several
     calls in one object, arguments that are an object already.

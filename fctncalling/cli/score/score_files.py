@@ -1,7 +1,4 @@
-"""BFCL's tree of scores.
-
-A file of failures below the accuracy of each category, and the leaderboard's CSV.
-"""
+"""BFCL's tree of scores: each category's accuracy above its failures, and the leaderboard's CSV."""
 
 from __future__ import annotations
 

@@ -74,10 +74,7 @@ def as_invalid(record: Record, reason: str) -> Record:
 
 
 class RecordSummary:
-    """Counts of records by category.
-
-    All, those with valid answers, and those that are invalid.
-    """
+    """Counts of records by category: all, those with valid answers, and those that are invalid."""
 
     def __init__(self) -> None:
         self._counts: dict[str, Counter[str]] = {}

@@ -99,9 +99,7 @@ HELD = 2048
 
 
 class TaskStore:
-    """Lazy store of a file's tasks by id.
-
-    The newest in memory, older ones in a temporary file.
+    """Lazy store of a file's tasks by id: the newest in memory, older ones in a temporary file.
 
     Answers in the order of their tasks cost one pass and no look-up on disk, those in any other
     order stay possible.
@@ -216,7 +214,7 @@ class TaskIndex:
 
 
 class TaskFinder:
-    """Finds the task that a record answers: in the given files and folders.
+    """Finder of the task that a record answers, in the given files and folders.
 
     Where none are given, in the file that the record names, or among the official and the embedded
     tasks.
@@ -285,10 +283,7 @@ def recorded_path(line: Line) -> Path | None:
 
 
 def difference_to(record: Mapping[str, Any], task: Task) -> str:
-    """Return in what a record's task is another one than this ("" where nothing tells).
-
-    Its truth, or what the user said first.
-    """
+    """Return where a record's task differs: its truth, or the first words; "" if unknown."""
     if "ground_truth" in record and _plain(record["ground_truth"]) != _plain(task.ground_truth):
         return "its ground truth is not the record's"
     asked, said = _first_words(task.question[:1]), _first_words([record.get("messages")])

@@ -1,7 +1,4 @@
-"""Agents that play benchmark tasks.
-
-Scripted policies, models behind an HTTP interface, models in a folder.
-"""
+"""Agents that play benchmark tasks: scripted policies, models behind HTTP or in a folder."""
 
 from fctncalling.evaluation.agents.agent import Agent, PlayedEpisode, Player
 

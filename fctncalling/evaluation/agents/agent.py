@@ -69,7 +69,7 @@ class Player(Protocol):
 
 
 class Agent(Protocol):
-    """Makes a player for each episode.
+    """Maker of a player for each episode.
 
     Players of one agent may answer in several threads at once.
     """

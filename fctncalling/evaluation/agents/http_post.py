@@ -38,7 +38,7 @@ class BadAddress(Exception):
 
 
 class HttpPoster:
-    """Posts JSON to one URL from any number of threads; each thread keeps a connection of its own.
+    """Poster of JSON to one URL from any number of threads, each with a connection of its own.
 
     httpx bounds the gap between two bytes, so an endpoint that drips would never end. Here a timer
     shuts the socket down when the time is up, wherever the request then stands.
@@ -173,7 +173,7 @@ _CREDENTIALS = re.compile(r"(?<=://)[^/\s?#\"'<>]+@")
 
 
 class Redactor:
-    """Replaces known secrets, however an endpoint writes them back."""
+    """Remover of known secrets from texts, however an endpoint writes them back."""
 
     def __init__(self, key: str, url: str) -> None:
         secrets = {key, *_credentials(url)} - {""}

@@ -60,7 +60,7 @@ class LocalSettings:
 
 
 class LocalModel:
-    """Reads the tokenizer first and the weights when they are needed; raises AgentSetupError."""
+    """Model of a folder or hub name, its tokenizer read first, its weights when they are needed."""
 
     def __init__(self, settings: LocalSettings) -> None:
         try:
@@ -210,7 +210,7 @@ def user_named(name: str, *, seed: int = 0) -> User:
 
 
 class LocalCompletion:
-    """Asks a model of a folder or of the Hugging Face hub for its answer, greedily.
+    """Model of a folder or of the Hugging Face hub, asked for its answer greedily.
 
     Raises ValueError for a model that cannot be loaded.
     """

@@ -58,7 +58,7 @@ class ProbeTimes:
 
 @dataclass(frozen=True)
 class AdaptPlan:
-    """What is done in the minutes, and what each stage is expected to take."""
+    """Plan of the minutes: what is done, and what each stage is expected to take."""
 
     minutes: float
     num_tasks: int

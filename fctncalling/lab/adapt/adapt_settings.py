@@ -14,7 +14,7 @@ class AdaptError(ValueError):
 
 @dataclass(frozen=True)
 class AdaptSettings:
-    """What is adapted to what; the first command's settings hold for those that go on."""
+    """Settings of an adaptation; the first command's hold for those that go on."""
 
     spec: str
     output: Path

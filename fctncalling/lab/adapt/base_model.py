@@ -16,7 +16,7 @@ LIBRARIES_GB, PLAY_GB = 0.4, 1.1
 
 @dataclass(frozen=True)
 class BaseModel:
-    """What is known of a base model without loading its weights."""
+    """Facts of a base model, known without loading its weights."""
 
     name: str
     parameters: int

@@ -30,7 +30,7 @@ EPISODES = "episodes"
 
 @dataclass(frozen=True)
 class AdaptReport:
-    """What is reported: answers by name ("before", "supervised", "after"), costs, what was told."""
+    """Contents of the report: answers by name ("before", "supervised", "after"), costs, notes."""
 
     title: str
     played: Mapping[str, PlayedTasks]

@@ -29,7 +29,7 @@ Work = Callable[[Path], int]
 
 @dataclass(frozen=True)
 class StageCost:
-    """What a stage took."""
+    """Time and memory that a stage took."""
 
     cpu_seconds: float
     wall_seconds: float

@@ -12,7 +12,7 @@ PERCENT = "{:.1%}"
 
 
 class ExpectedVerdict(NamedTuple):
-    """What is known of an answer whose verdict is awaited."""
+    """Answer whose verdict is awaited."""
 
     stratum: str
     valid: bool

@@ -29,7 +29,7 @@ _GRACE_S = 2.0
 
 @dataclass(frozen=True)
 class ScorerLimits:
-    """How long a scorer may take."""
+    """Times that a scorer may take."""
 
     idle_s: float = 60.0  # without reading a line or writing one
     total_s: float = 900.0
@@ -44,7 +44,7 @@ class Given(NamedTuple):
 
 
 class LineProtocol(NamedTuple):
-    """What a process is: its flag, the field of its lines that counts, and what that may be."""
+    """Protocol of a process: its flag, the field of its lines that counts, and what that may be."""
 
     flag: str
     field: str

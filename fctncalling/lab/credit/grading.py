@@ -47,7 +47,7 @@ from fctncalling.training.run_config import RunConfig
 
 @dataclass(frozen=True)
 class GradedRun:
-    """What a run is graded by: its policy at one checkpoint, in its own environments."""
+    """Run to grade: its policy at one checkpoint, in its own environments."""
 
     config: TrainConfig
     checkpoint: Path

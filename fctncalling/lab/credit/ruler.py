@@ -28,7 +28,7 @@ class CreditError(ValueError):
 
 @dataclass(frozen=True)
 class RulerSettings:
-    """How many episodes are graded, and how exactly."""
+    """Number of graded episodes, and of branches a state."""
 
     group_size: int = 8
     discount: float = 1.0
@@ -101,7 +101,7 @@ OpenEngine = Callable[[], AbstractContextManager[Engine]]
 
 
 class BranchPlayer:
-    """Plays tasks and branches with one policy, many side by side."""
+    """Player of tasks and branches with one policy, many side by side."""
 
     def __init__(
         self,

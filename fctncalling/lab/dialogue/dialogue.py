@@ -214,7 +214,7 @@ def _plain(value: Any) -> Any:
 
 
 class PlayedTask(NamedTuple):
-    """What came of an episode."""
+    """Outcome of an episode."""
 
     verdict: Verdict
     reward: float

@@ -26,7 +26,7 @@ _LOADING = (OSError, ValueError, RuntimeError, LookupError, ImportError, TypeErr
 
 @dataclass(frozen=True)
 class Examination:
-    """What is to be examined."""
+    """Settings of an examination."""
 
     model: str  # folder, or name on the hub
     dataset_path: Path | None = None  # none: the embedded held-out tasks
@@ -40,7 +40,7 @@ class Examination:
 
 @dataclass
 class Diagnosed:
-    """What was found, and an episode to look at."""
+    """Findings, and an episode to look at."""
 
     findings: list[HealthCheck] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)

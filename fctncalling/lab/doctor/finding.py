@@ -1,4 +1,4 @@
-"""What the doctor found: sound, worth a note, a fault that spoils training, or not checked."""
+"""Findings of the doctor: sound, worth a note, a fault that spoils training, or not checked."""
 
 from __future__ import annotations
 

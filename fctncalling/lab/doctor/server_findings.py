@@ -21,7 +21,7 @@ MAX_PROMPTS = 6
 
 
 class TurnPrompt(NamedTuple):
-    """What the policy had read before an action, and the number of that action from 0."""
+    """Prompt that the policy had read before an action, and that action's number from 0."""
 
     ids: list[int]
     turn: int

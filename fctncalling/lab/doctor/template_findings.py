@@ -1,4 +1,4 @@
-"""What a chat template does with a conversation, and whether training can rely on it."""
+"""Findings on a chat template: how it treats a conversation, and whether training can trust it."""
 
 from __future__ import annotations
 

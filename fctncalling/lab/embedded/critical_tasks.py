@@ -39,7 +39,7 @@ PHRASES = {
 
 
 class Errands(NamedTuple):
-    """What tasks are drawn from: each tuple's entries are equally likely."""
+    """Pool that tasks are drawn from: each tuple's entries are equally likely."""
 
     rules: tuple[str, ...]
     num_turns: tuple[int, ...]

@@ -48,7 +48,7 @@ _HABITS = {
 
 
 class TeamDemonstrator:
-    """Plays every role of the parcel tasks: `(task id, turn, step, info) -> text`.
+    """Demonstrator of every role of the parcel tasks: `(task id, turn, step, info) -> text`.
 
     `hasty`: of half of the people, and of half of the things, the share at which it says the usual
     city, or box, without a look at what it knows.

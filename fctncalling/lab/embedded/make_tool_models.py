@@ -95,10 +95,7 @@ class TextDemonstrator:
 
 
 def _spoilt(task: QuestionTask, fails: bool) -> str:
-    """Return a task's program with its first operator changed.
-
-    Or broken, so that running it fails.
-    """
+    """Return a task's program that is wrong: its first operator changed, or broken."""
     code = str(task.extra["code"])
     operator = _OPERATOR.search(code)
     if fails or operator is None:

@@ -1,7 +1,4 @@
-"""Multi-turn tasks.
-
-Requests of one scene, some waiting for a function or a parameter that comes a turn later.
-"""
+"""Multi-turn tasks: requests of one scene, some waiting for a function or a parameter."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ MISSING_SLOT = {
 
 @dataclass(frozen=True)
 class Length:
-    """How long multi-turn tasks are; the default is that of the embedded tasks."""
+    """Length of multi-turn tasks; the default is that of the embedded tasks."""
 
     num_offered: tuple[int, int] = (4, 6)  # functions at first, the held-out one not counted
     num_turns: tuple[int, ...] = (2, 2, 3)  # before a request is put off, which adds one
@@ -119,10 +116,7 @@ def next_request(scene: Scene, draw: VocabularyDraw, *, prefer_history: bool) ->
 
 
 def withhold_parameter(turns: list[Turn], draw: VocabularyDraw) -> None:
-    """Split one turn in two.
-
-    A request that lacks a parameter, and the user's answer that names it.
-    """
+    """Split a turn in two: a request that lacks a parameter, and the answer that names it."""
     candidates = [
         i
         for i, turn in enumerate(turns)

@@ -1,7 +1,4 @@
-"""Scenes of the multi-turn tasks.
-
-A stateful class, the possible next requests, and the calls that answer them.
-"""
+"""Scenes of the multi-turn tasks: a stateful class, its next requests, and the calls they need."""
 
 from __future__ import annotations
 

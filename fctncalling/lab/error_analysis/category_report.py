@@ -16,7 +16,7 @@ _MOST_COMMON = 5
 
 
 class CategoryReport:
-    """Counts diagnoses of one model and category; memory does not grow with their number."""
+    """Counts of one model's diagnoses in a category; memory does not grow with their number."""
 
     def __init__(self, max_examples: int = 3) -> None:
         self._max_examples = max_examples
@@ -73,7 +73,7 @@ class CategoryReport:
 
 
 class _CauseCount:
-    """How often one cause comes first, where, and in which answers."""
+    """Count of answers of which one cause comes first, with places and examples."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -1,4 +1,4 @@
-"""Why an answer fails, and the answer near it that passes."""
+"""Diagnosis of an answer: why it fails, and the answer near it that passes."""
 
 from __future__ import annotations
 

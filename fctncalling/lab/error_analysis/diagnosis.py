@@ -1,4 +1,4 @@
-"""What a failed answer has to mend: named causes, each with its cure."""
+"""Causes that a failed answer has to mend, each named and with its cure."""
 
 from __future__ import annotations
 

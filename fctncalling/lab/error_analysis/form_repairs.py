@@ -126,7 +126,7 @@ _PROGRAM = re.compile(
 
 
 class FormRepair(NamedTuple):
-    """What a text became; `text` is None where no call could be read out of it."""
+    """Repaired text; `text` is None where no call could be read out of it."""
 
     causes: tuple[str, ...]
     text: str | None

@@ -81,7 +81,7 @@ def call_strings(task: Task, turn: Any, form: str) -> list[str]:
 
 
 class _CallJudge:
-    """Judges turns of call strings of one task."""
+    """Judge of turns of call strings of one task."""
 
     def __init__(self, task: Task, extra_tools: ExtraTools | None) -> None:
         self._task = task

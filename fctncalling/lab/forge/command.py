@@ -166,10 +166,7 @@ def _forge(files: ForgeFiles, settings: ForgeSettings, guard: OfficialGuard) -> 
 
 
 def _categories(named: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the categories to make.
-
-    Those named, else all of BFCL's, those in long context where its tables are here.
-    """
+    """Return the categories to make: those named, else BFCL's; long context where it can."""
     if named is not None:
         if any(name in LONG_CONTEXT for name in named):
             long_context_path()

@@ -25,7 +25,7 @@ class OutputConflict(ValueError):
 
 
 class FileSettings(Protocol):
-    """What files need of the settings of a run."""
+    """Settings of a run that its files need."""
 
     @property
     def layout(self) -> str: ...

@@ -29,7 +29,7 @@ DIALS = {"history": HISTORY_DIALS, "critical": CRITICAL_DIALS}
 
 
 class ForgedCategory(NamedTuple):
-    """Who makes a category's tasks, and how many of them a file gets."""
+    """Category of a file: who makes its tasks, and how many."""
 
     make: Maker
     weight: float
@@ -127,7 +127,7 @@ class ForgeFailure(RuntimeError):
 
 
 class LedgerLine(NamedTuple):
-    """What the ledger says of one task."""
+    """Line of the ledger on one task."""
 
     id: str
     attempt: int  # tasks thrown away in its place
@@ -143,7 +143,7 @@ class LedgerLine(NamedTuple):
 
 
 class ForgeRun:
-    """Makes the tasks of a file in their order."""
+    """Run that makes the tasks of a file in their order."""
 
     def __init__(self, settings: ForgeSettings, guard: OfficialGuard) -> None:
         self._settings = settings

@@ -35,7 +35,7 @@ class NoSuchTask(Exception):
 
 @dataclass(frozen=True)
 class SingleTurnTask:
-    """What was drawn: a question, function docs and what is accepted."""
+    """Drawn task: a question, function docs and what is accepted."""
 
     question: str
     functions: list[dict[str, Any]]

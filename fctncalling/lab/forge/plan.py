@@ -53,7 +53,7 @@ Role = Literal[
 
 @dataclass(frozen=True)
 class Source:
-    """Where a value was known before this turn's words."""
+    """Place where a value was known before this turn's words."""
 
     turn: int = -1  # the turn whose words say it or whose call returned it; -1: initial state
     call: int = -1  # index in that turn's calls, for a result

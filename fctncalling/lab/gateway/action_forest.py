@@ -16,7 +16,7 @@ from fctncalling.algorithms.episodes import TokenRecord
 
 @dataclass(frozen=True)
 class SampledAction:
-    """What the policy sampled in answer to one request, and what it had read before."""
+    """Action that the policy sampled for one request, with what it had read before."""
 
     number: int  # from 0, in order of time
     request: int  # of the session, from 0; its `n` choices share one
@@ -29,7 +29,7 @@ class SampledAction:
 
 
 class PromptPosition(NamedTuple):
-    """Where a prompt belongs in a forest."""
+    """Place of a prompt in a forest."""
 
     parent: int | None
     context: tuple[int, ...]  # what the prompt adds to the parent's row

@@ -35,7 +35,7 @@ Since = Callable[[], float | None]  # time.monotonic() of the episode's first re
 
 
 class EpisodeOffer(NamedTuple):
-    """What an agent is told of an episode."""
+    """Episode as an agent is told of it."""
 
     session: str
     base_url: str
@@ -44,7 +44,7 @@ class EpisodeOffer(NamedTuple):
 
 
 class AgentOutcome(NamedTuple):
-    """What came of an episode, as the agent tells it."""
+    """Outcome of an episode, as the agent tells it."""
 
     reward: float | None = None
     success: bool | None = None

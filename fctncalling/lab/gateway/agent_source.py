@@ -66,7 +66,7 @@ def agent_source(
 
 
 class AgentSource:
-    """Offers tasks to an agent, samples what it asks for, and makes episodes of its sessions.
+    """Source of episodes that an agent plays: offers tasks, samples for it, reads its sessions.
 
     The sampling runs in the thread that calls `collect`, an episode's waiting in threads of its
     own. A task's messages and tools are those that the run's environment shows at its reset.

@@ -34,7 +34,7 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True)
 class CompletionRequest:
-    """What is asked for: messages, or a raw prompt in their place."""
+    """Request of a completion: messages, or a raw prompt in their place."""
 
     messages: tuple[Message, ...] = ()
     as_sent: tuple[Any, ...] = ()  # the messages before they were brought into one form

@@ -56,7 +56,7 @@ class GatewaySettings:
 
 
 class Gateway:
-    """Answers requests of sessions; `on_end` gets each session once, when it is over."""
+    """Server of sessions' requests; `on_end` gets each session once, when it is over."""
 
     def __init__(
         self,

@@ -32,7 +32,7 @@ NO_CALL = "the agent asked for no completion"
 
 @dataclass(frozen=True)
 class SessionTask:
-    """What a session is about."""
+    """Task of a session."""
 
     id: str = ""
     category: str = "gateway"

@@ -24,7 +24,7 @@ _REFUSALS = (TemplateError, TypeError, ValueError, KeyError, AttributeError, Ind
 
 
 class Drift(NamedTuple):
-    """Where a request does not go on from what was sampled, and why."""
+    """Place where a request does not go on from what was sampled, and why."""
 
     request: int
     message: int  # index in the request

@@ -45,7 +45,7 @@ class _HeldSlot:
 
 
 class Sampler:
-    """Samples the actions of many sessions in the one thread that calls `run`."""
+    """Sampler of many sessions' actions in the one thread that calls `run`."""
 
     def __init__(self, num_slots: int) -> None:
         self.num_slots = num_slots

@@ -14,7 +14,7 @@ from fctncalling.training.run_config import RunConfig
 
 
 class ServedModel:
-    """What `VllmServers` asks for in place of published weights: nothing is loaded."""
+    """Model that `VllmServers` asks for in place of published weights: nothing is loaded."""
 
     def __init__(self, servers: VllmServers) -> None:
         self._models: dict[str, str] = {}  # a server's address -> the name of its model

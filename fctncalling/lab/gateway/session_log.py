@@ -17,7 +17,7 @@ EPISODES = Path("episodes", "train_000000.jsonl")
 
 
 class SessionLog:
-    """Appends a JSON line for each session that ended, as `view` and `--sft_episodes` read them."""
+    """Log of ended sessions, a JSON line each, as `view` and `--sft_episodes` read them."""
 
     def __init__(self, folder: Path, template: ChatTemplate, config: dict[str, Any]) -> None:
         self.path = folder / EPISODES

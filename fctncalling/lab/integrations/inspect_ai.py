@@ -1,6 +1,4 @@
-"""Inspect (tested with 0.3.285).
-
-Tasks as samples, a solver that plays them, BFCL's verdict as scorer.
+"""Inspect (tested with 0.3.285): tasks as samples, a solver that plays them, BFCL's verdict.
 
 `inspect eval` finds functions with its decorator, so a file of yours has
 `@task def bfcl(): return inspect_task(load_tasks(...))` (docs/integrations.md).

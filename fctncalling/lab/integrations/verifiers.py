@@ -23,7 +23,7 @@ VERDICT = "fctncalling"  # in a trace's info: reward, validity, error type, mess
 
 
 class DialogueTaskData(vf.TaskData):
-    """What verifiers writes down of a task; `id` is the task's own."""
+    """Data of a task that verifiers writes down; `id` is the task's own."""
 
     category: str
 
@@ -70,7 +70,7 @@ class DialogueTaskset(vf.Taskset[DialogueTask, vf.TasksetConfig]):
 
 
 class DialogueHarness(vf.Harness[vf.HarnessConfig]):
-    """Plays a task in this process; every call of the model goes through verifiers."""
+    """Harness that plays a task here; every call of the model goes through verifiers."""
 
     EXECUTES_CODE = False
     NEEDS_CONTAINER = False

@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class Linter:
-    """Lints tasks one by one and counts them."""
+    """Linter of tasks one by one, with counts."""
 
     def __init__(self, tools: TaskTools) -> None:
         self._tools = tools

@@ -18,7 +18,7 @@ _PREFIX = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(?=\S)")
 
 @dataclass(frozen=True)
 class McpAddress:
-    """Where a server is.
+    """Address of a server: a command or a URL.
 
     A command that talks over its standard streams, or a URL (streamable HTTP). `text` is what the
     user wrote, and names the server in messages.

@@ -36,7 +36,7 @@ _OPEN: weakref.WeakSet[McpServer] = weakref.WeakSet()
 
 
 class Connection(Protocol):
-    """What a server needs of its connection: `McpConnection`, or a test's."""
+    """Interface that a server needs of its connection: `McpConnection`, or a test's."""
 
     tools: list[ListedTool]
 

@@ -55,7 +55,7 @@ class Microbatch(NamedTuple):
 
 
 class MemoryPlan(NamedTuple):
-    """What a run needs, and whether that is there."""
+    """Memory that a run needs, and whether that is there."""
 
     sizes: PolicySizes
     device: str

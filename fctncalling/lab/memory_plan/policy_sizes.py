@@ -39,7 +39,7 @@ class LayerSizes(NamedTuple):
 
 
 class PolicySizes(NamedTuple):
-    """What decides the memory of a policy."""
+    """Sizes that decide the memory of a policy."""
 
     num_weights: int  # language model, critic and adapters
     num_trained: int

@@ -73,10 +73,7 @@ def size_text(num_bytes: float) -> str:
 
 
 def plan_text(plan: MemoryPlan) -> str:
-    """Return the plan as a screen.
-
-    Parameters, phases term by term, the largest microbatch that fits, and what to change.
-    """
+    """Return the plan as a screen: parameters, phases, the largest microbatch, changes."""
     sizes = plan.sizes
     lines = [
         f"Parameters: {sizes.num_weights:,}, trained {sizes.num_trained:,}.",

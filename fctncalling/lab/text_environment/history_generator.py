@@ -40,7 +40,7 @@ _IGNORED = (
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the policy's tokens are drawn."""
+    """Settings by which the policy's tokens are drawn."""
 
     temperature: float = 1.0  # 0: greedy
     max_new_tokens: int = DEFAULT_NEW_TOKENS  # between two pauses
@@ -152,10 +152,7 @@ class RawTextTemplate(ChatTemplate):
         return text
 
     def decode_suffix(self, ids: Sequence[int], start: int) -> str:
-        """Return the text of `ids[start:]` in context.
-
-        The decoded whole without the decoded prefix.
-        """
+        """Return the text of `ids[start:]` in context: the decoded whole less its start."""
         return self.spell(ids)[len(self.spell(ids[:start])) :]
 
 
@@ -163,7 +160,7 @@ OnToken = Callable[[int, int, float | None], None]
 
 
 class HistoryGenerator:
-    """Writes on in histories, whose attention caches it keeps while it listens to them.
+    """Generator that writes on in histories, whose attention caches it keeps while it has them.
 
     Every episode draws from a random stream of its own, seeded from torch's global one:
     `torch.manual_seed` makes a run repeatable, and what an episode says does not depend on those

@@ -97,7 +97,7 @@ MAX_THREADS = 32  # in which tools answer side by side
 
 
 class TextEnvironment(FollowsAssignments):
-    """Lets a language model answer queries with tools, and keeps who wrote what.
+    """Environment in which a language model answers queries with tools, and who wrote what is kept.
 
     `model`: a causal language model of transformers, or a policy with a value head around one.
     `tokenizer`: its own. `tools`: a mapping from names to tools, or a list of them (an object

@@ -21,9 +21,7 @@ Span = tuple[int, int]
 
 
 class TextHistory:
-    """Segments of an episode in order.
-
-    The query first, then the policy's and the system's (tools').
+    """Segments of an episode in order: the query, then the policy's and the tools'.
 
     `text` and `tokens` hold all of it; `text_spans` and `token_spans` where each segment lies,
     `system_spans` whether the system wrote it, `token_masks` 1 for tokens of the policy.

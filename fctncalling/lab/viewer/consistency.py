@@ -117,7 +117,7 @@ GAMMAS = (1.0, 0.999, 0.997, 0.995, 0.99, 0.98, 0.97, 0.95, 0.9, 0.8, 0.5)
 
 
 class Contradiction(NamedTuple):
-    """What the check that found it, where (episode, acted token), and what it is."""
+    """Finding of a check: its name, where (episode, acted token), and what it is."""
 
     check: str
     episode: int
@@ -126,7 +126,7 @@ class Contradiction(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """What the checks look at."""
+    """Data that the checks look at."""
 
     tokens: TokenFile
     lanes: Sequence[EpisodeLanes]

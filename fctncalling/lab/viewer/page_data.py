@@ -123,10 +123,7 @@ def page_data(run: LoadedRun, find_task: FindTask, worst: int | None = None) -> 
 
 
 def _world(entry: Record, record: Record, find_task: FindTask) -> Record:
-    """Return what the task knows.
-
-    The state of its tools, and the users' words that the log does not have.
-    """
+    """Return what the task knows: its tools' state, and the users' words that the log lacks."""
     executes = entry["category"].startswith("multi_turn")
     silent = not entry["opening"] or any(
         now.get("turn") != before.get("turn") and not before.get("messages")
@@ -155,7 +152,7 @@ def _questions(task: Task, style: str) -> list[list[Record]]:
 
 
 class Survey(NamedTuple):
-    """What one pass over a file keeps."""
+    """Entries and counts that one pass over a file keeps."""
 
     chosen: dict[int, Record]  # entries to show, by line
     records: dict[int, Record]  # of those, and of all that the token file describes

@@ -42,7 +42,7 @@ _NUMBER = Expected("a number", is_number)
 
 
 class DumpFormat(NamedTuple):
-    """How one trainer's dump is read."""
+    """Format of one trainer's dump."""
 
     types: dict[str, Expected]
     episode: Callable[[Record], Record]

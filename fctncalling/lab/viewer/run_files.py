@@ -30,7 +30,7 @@ _EPISODE_FILE = re.compile(r"(train|greedy|sampled)_(\d+)\.jsonl$")
 
 
 class Expected(NamedTuple):
-    """What a field has to be, in words and as a test."""
+    """Type that a field must have, in words and as a test."""
 
     words: str
     test: Callable[[Any], bool]
@@ -121,7 +121,7 @@ class ViewError(ValueError):
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """What a page is made of: one update's episodes, and the run around them."""
+    """Run that a page is made of: one update's episodes, and what is around them."""
 
     path: Path  # as given
     kind: str  # "training", "answers" (output of `run`), "histories" (of text), "verl", "trl"

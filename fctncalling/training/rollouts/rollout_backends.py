@@ -108,7 +108,7 @@ class Rollout(Protocol):
 
 
 class EpisodeSource(Protocol):
-    """Plays episodes in place of environments: an agent outside, behind `--agent_command`."""
+    """Source of episodes in place of environments: an agent outside, behind `--agent_command`."""
 
     def collect(
         self,

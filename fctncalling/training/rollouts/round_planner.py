@@ -20,7 +20,7 @@ EVALUATION_SEED = 20  # of all evaluations of all runs: they differ by the polic
 
 
 class RoundPlanner:
-    """Plans rounds from (seed, update) alone, so a resumed run plays the same ones."""
+    """Planner of rounds from (seed, update) alone, so a resumed run plays the same ones."""
 
     def __init__(self, config: TrainConfig, sampler: TaskSampler) -> None:
         self._config = config

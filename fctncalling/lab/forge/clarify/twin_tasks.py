@@ -128,7 +128,7 @@ class Twins(NamedTuple):
 
 
 class _Scene(NamedTuple):
-    """What twins share."""
+    """Scene that twins share."""
 
     domain: Domain
     function: MadeFunction

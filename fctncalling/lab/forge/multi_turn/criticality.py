@@ -26,7 +26,7 @@ Place = tuple[int, int]  # turn, call
 
 
 class Criticality(NamedTuple):
-    """What was measured of a plan."""
+    """Measurements of a plan's critical steps."""
 
     actions: int
     traps: int  # calls with a trap whose harm shows no earlier than in a later turn

@@ -20,7 +20,7 @@ from fctncalling.envs.judging.oracle import oracle_calls
 
 
 class Dependencies(NamedTuple):
-    """What leaving out each call changes. Calls are numbered through the task."""
+    """Effects of leaving out each call. Calls are numbered through the task."""
 
     results: tuple[str, ...]  # of the whole truth
     later: tuple[tuple[int, ...], ...]  # per call: the later calls whose results change

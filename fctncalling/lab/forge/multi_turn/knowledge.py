@@ -1,4 +1,4 @@
-"""What has been said and seen so far: values by kind, with where they were met first."""
+"""Values said and seen so far, by kind, with where they were met first."""
 
 from __future__ import annotations
 

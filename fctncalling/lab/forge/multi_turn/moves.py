@@ -1,4 +1,4 @@
-"""What each of BFCL's functions does: what cures its refusals, what kinds its results hold.
+"""Moves of BFCL's functions: what cures their refusals, what kinds their results hold.
 
 `moves.json` is what `tests/support/probed_moves.py` learns from our own tools; measures (any
 number would do, so probing cannot tell them apart) are named here by hand.

@@ -27,7 +27,7 @@ Dropped = frozenset[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Proof:
-    """What a replay of a plan found. A plan is proven where `fault` is empty."""
+    """Outcome of a plan's replay. A plan is proven where `fault` is empty."""
 
     fault: str
     plan: Plan  # with `depends_on` and `result` as they were found

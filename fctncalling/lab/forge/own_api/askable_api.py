@@ -21,7 +21,7 @@ from fctncalling.lab.own_api.words.function_words import FunctionWords
 
 @dataclass(frozen=True)
 class AskableApi:
-    """What the makers of tasks know of an API."""
+    """API as the makers of tasks know it."""
 
     api: OwnApi
     words: Mapping[str, FunctionWords]

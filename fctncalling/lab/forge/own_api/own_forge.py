@@ -84,7 +84,7 @@ MAX_ATTEMPTS = 60
 
 
 class OwnForgeRun:
-    """Makes the tasks of a file in their order."""
+    """Run that makes an own API's tasks in their order."""
 
     def __init__(self, settings: OwnForgeSettings, api: AskableApi) -> None:
         self._settings = settings

@@ -71,7 +71,7 @@ NGRAM_WORDS = 3000  # over which distinct n-grams are counted, of either side
 
 @dataclass(frozen=True)
 class ForgedCategoryReport:
-    """What is told of one category."""
+    """Report on one category."""
 
     category: str
     num_forged: int

@@ -42,7 +42,7 @@ Terms = Callable[[str], Iterable[str]]
 
 
 class Discrimination(NamedTuple):
-    """What a discriminator found on texts it was not fitted on."""
+    """Results of a discriminator on texts it was not fitted on."""
 
     auc: float  # 0.5: cannot tell; 1: always tells
     forged_ngrams: list[str]  # that speak most for a forged text

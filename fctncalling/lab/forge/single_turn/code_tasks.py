@@ -168,10 +168,7 @@ def _question(
 
 
 def _reworded(argument: MadeArgument, frame: FunctionFrame, rng: random.Random) -> MadeArgument:
-    """Return an argument said by its parameter's name ("with the line width set to 3").
-
-    Or as the table has it.
-    """
+    """Return an argument said by its parameter's name ("with the line width set to 3")."""
     parameter = argument.parameter
     group = _GROUPS.get(parameter.kind.name)
     if group in (None, "list") or parameter.frame is frame.parameters[0]:

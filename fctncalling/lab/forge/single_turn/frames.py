@@ -87,7 +87,7 @@ class ParameterFrame:
 
 @dataclass(frozen=True)
 class FunctionFrame:
-    """What a function does, and the pool its parameters come from."""
+    """Function to be made: what it does, and the pool its parameters come from."""
 
     mode: str
     verbs: tuple[str, ...]

@@ -30,7 +30,7 @@ PYTHON_TYPES = ("string", "integer", "float", "boolean", "array", "tuple", "dict
 
 @dataclass(frozen=True)
 class SingleTurnFigures:
-    """What is compared: shares in 0..1, lengths in words."""
+    """Figures to compare: shares in 0..1, lengths in words."""
 
     num_tasks: int
     functions: Mapping[str, float]  # offered by a task -> share of tasks

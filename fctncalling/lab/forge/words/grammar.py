@@ -231,10 +231,7 @@ def gerund_phrase(phrase: str) -> str | None:
 
 
 def sentence(text: str) -> str:
-    """Return a sentence with a capital, "an" before vowels, and one end mark.
-
-    It has "call it off" for "call off it".
-    """
+    """Return a sentence with a capital, "an" before vowels, one end mark, "call it off" as said."""
     text = _ARTICLE.sub(r"\1n ", text.strip())
     text = _phrasal_verbs().sub(r"\1 \3 \2", text)
     text = _NUMBER_OF.sub(r"\1 of", text)

@@ -16,7 +16,7 @@ Frames = dict[str, tuple[Frame, ...]]
 
 @dataclass(frozen=True)
 class KindWords:
-    """How values of one kind are named."""
+    """Names of values of one kind."""
 
     noun: str
     plural: str
@@ -32,7 +32,7 @@ class KindWords:
 
 @dataclass(frozen=True)
 class ResultWords:
-    """How one part of a function's result is named afterwards."""
+    """Names of one part of a function's result, as it is called afterwards."""
 
     main: str  # noun of a result that the call is about; "" for a part or an item of it
     ways: tuple[Sequence, ...]  # phrases with slots for the arguments of that call

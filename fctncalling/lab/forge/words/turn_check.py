@@ -187,7 +187,7 @@ _MAKES_FOLDER = {"mkdir": "dir_name"}  # function -> the argument that names it
 
 
 class PlanFacts:
-    """What the words look up in a plan."""
+    """Facts of a plan that the words look up."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan

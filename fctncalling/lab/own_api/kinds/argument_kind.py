@@ -26,7 +26,7 @@ MISSING: Final = Missing()
 
 @dataclass(frozen=True)
 class ArgumentKind:
-    """What is known of one parameter's values, and what says so.
+    """Kind of one parameter's values, and what says so.
 
     `kind` is enum, integer, number, quantity_with_unit, boolean, date, time, datetime, month, year,
     email, phone, identifier, person_name, place, free_text, url, array, object, one_of, or unknown

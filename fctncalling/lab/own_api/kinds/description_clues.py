@@ -62,7 +62,7 @@ _FORMS = (
 
 @dataclass(frozen=True)
 class DescriptionClues:
-    """What a description says of the values of its parameter."""
+    """Clues of a description to the values of its parameter."""
 
     values: tuple[str, ...] = ()
     minimum: float | None = None

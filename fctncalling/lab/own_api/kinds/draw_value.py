@@ -20,7 +20,7 @@ EARLY_DAY_SHARE = 0.2  # of dates that are moved to days of one digit, which go 
 
 
 class ScalarFacts(Protocol):
-    """What drawing needs of an ArgumentKind."""
+    """Facts of an ArgumentKind that drawing needs."""
 
     @property
     def kind(self) -> str: ...

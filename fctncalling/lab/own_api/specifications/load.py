@@ -1,4 +1,4 @@
-"""Reads a SPEC: `module:Class`, an OpenAPI document, `mcp:COMMAND` or tool schemas."""
+"""Reader of a SPEC: `module:Class`, an OpenAPI document, `mcp:COMMAND` or tool schemas."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ MAX_CHAIN = 50  # references to references
 
 
 class References:
-    """Looks up `$ref`; the library `referencing` does, which jsonschema uses."""
+    """Resolver of `$ref`; the library `referencing` does it, which jsonschema uses."""
 
     def __init__(self, document: Any, place: str, path: Path | None = None) -> None:
         self._place = place

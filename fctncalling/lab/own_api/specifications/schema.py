@@ -46,7 +46,7 @@ _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 
 @dataclass
 class SchemaReader:
-    """Reads schemas of one document; notes what had to be left open."""
+    """Reader of one document's schemas; notes what had to be left open."""
 
     references: References
     place: str

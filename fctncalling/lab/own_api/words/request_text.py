@@ -37,7 +37,7 @@ _PLURAL = (
 
 @dataclass(frozen=True)
 class Said:
-    """What one call says: the phrase with its clauses, and the sentences behind it.
+    """Words of one call: the phrase with its clauses, and the sentences behind it.
 
     `front` stands before the phrase where nothing else does, and else behind it.
     """

@@ -1,4 +1,4 @@
-"""Which functions' arguments are drafted together."""
+"""Registry of functions whose arguments are drafted together."""
 
 from __future__ import annotations
 

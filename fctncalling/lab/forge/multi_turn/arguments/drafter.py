@@ -76,7 +76,7 @@ _NUMBERED = frozenset({"order_id", "booking_id", "tweet_id", "ticket_id"})
 
 @dataclass
 class Drafter:
-    """Drafts values for the calls of one turn."""
+    """Drafter of values for the calls of one turn."""
 
     draw: random.Random
     dials: Dials

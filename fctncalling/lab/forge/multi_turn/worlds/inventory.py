@@ -1,4 +1,4 @@
-"""What a world holds of each kind, read from the tools' own attributes as they stand."""
+"""Inventory of a world by kind, read from the tools' own attributes as they stand."""
 
 from __future__ import annotations
 
