@@ -254,10 +254,9 @@ def build_experience(episodes: Sequence[EpisodeRecord], device: torch.device) ->
         num_invalid = sum(episode.invalid for episode in episodes)
         raise ValueError(
             f"nothing to learn from: of {len(episodes)} episodes {num_invalid} are invalid "
-            "(infrastructure failed) and "
-            f"{len(episodes) - num_invalid} hold no acted token. Look at the environment's errors "
-            "in the episode log, "
-            "and whether --max_episode_tokens leaves room after the prompt."
+            f"(infrastructure failed) and {len(episodes) - num_invalid} hold no acted token. Look "
+            "at the environment's errors in the episode log, and whether --max_episode_tokens "
+            "leaves room after the prompt."
         )
     tokens = acted_tokens(usable, device=device)
     rows = [row for episode in usable for row in _acted_rows(episode)]

@@ -34,7 +34,9 @@ class TokenRecord:
     rollout_logprobs: list[float]  # as sampled, NaN where unknown; 0.0 where not acted
     rewards: list[float]  # the step's reward on the token that ends its action, 0.0 elsewhere
     role: str = ""  # info["role"] of its acted tokens; empty where the environment names none
-    joint: RowArrays | None = None  # what a central critic reads in its place (see joint_rows)
+    joint: RowArrays | None = (
+        None  # what a central critic reads in its place (see `add_joint_rows`)
+    )
     version: int | None = None  # of the weights that sampled it; None: those of its round
 
     @property
@@ -130,8 +132,8 @@ def check_token_record(row: TokenRecord) -> None:
         if not acted and (ends_action or reward):
             raise ValueError(
                 f"token record: token {index} was not acted, yet has ends_action={ends_action}, "
-                f"reward={reward}: "
-                "rewards belong to the acted token that ends their action, or they would vanish"
+                f"reward={reward}: rewards belong to the acted token that ends their action, or "
+                "they would vanish"
             )
 
 

@@ -113,7 +113,7 @@ def share_prefixes(
 ) -> Experience:
     """Return the update batch with passes that share prefixes where that pays.
 
-    Sharing: how, or why they cannot.
+    `sharing`: the cost of such passes, or why they cannot share.
     """
     if isinstance(sharing, str):
         return experience

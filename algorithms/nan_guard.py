@@ -86,8 +86,7 @@ def check_weights(policy: nn.Module) -> None:
     if culprit:
         raise FloatingPointError(
             f"nothing was saved: {culprit} holds a NaN or an infinity. Lower --lr or --critic_lr, "
-            "and go on from the "
-            "last checkpoint with --resume."
+            "and go on from the last checkpoint with --resume."
         )
 
 

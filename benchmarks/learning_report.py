@@ -82,8 +82,7 @@ def report(
         f"evaluations after the first; a seed failed that never reached {TARGET:.0%}.",
         "",
         "| algorithm | seeds | mean | std | worst | best | area | episodes to 80 % (median) | "
-        "failed "
-        f"| end at {HIGH_TARGET:.0%} | multi-turn at {TARGET:.0%} | CPU s a 1000 episodes |",
+        f"failed | end at {HIGH_TARGET:.0%} | multi-turn at {TARGET:.0%} | CPU s a 1000 episodes |",
         f"|{'---|' * 12}",
     ]
     for name, group in by_name.items():
@@ -94,12 +93,11 @@ def report(
         spread = f"{100 * stdev(finals):.1f}" if len(finals) > 1 else "-"
         lines.append(
             f"| {name} | {len(group)} | {fmean(finals):.1%} | {spread} | {min(finals):.1%} | "
-            f"{max(finals):.1%} "
-            f"| {fmean(run.area for run in group):.1%} | "
-            f"{f'{median(reached):.0f}' if reached else '-'} "
-            f"| {len(group) - len(reached)} | {sum(final >= HIGH_TARGET for final in finals)} "
-            f"| {sum(run.multi_turn >= TARGET for run in group)} "
-            f"| {fmean(run.cpu_seconds for run in group):.0f} |"
+            f"{max(finals):.1%} | {fmean(run.area for run in group):.1%} | "
+            f"{f'{median(reached):.0f}' if reached else '-'} | {len(group) - len(reached)} | "
+            f"{sum(final >= HIGH_TARGET for final in finals)} | "
+            f"{sum(run.multi_turn >= TARGET for run in group)} | "
+            f"{fmean(run.cpu_seconds for run in group):.0f} |"
         )
     lines += ["", *differences(by_name), "", "Settings of all: " + shown(shared) + "."]
     lines += [f"{name}: {shown(settings[name])}." for name in by_name if settings[name]]
@@ -110,10 +108,8 @@ def differences(by_name: Mapping[str, Sequence[Run]]) -> list[str]:
     """Return every pair's difference of means and two exact tests of it, with Holm's correction."""
     lines = [
         "Differences in points; two-sided exact tests with Holm's correction over all pairs of a "
-        "column (bold: below "
-        f"{LEVEL}). Paired: runs of one seed, which draw the same tasks in the same order, against "
-        "each other, over "
-        "all changes of signs. Rank: Mann-Whitney.",
+        f"column (bold: below {LEVEL}). Paired: runs of one seed, which draw the same tasks in the "
+        "same order, against each other, over all changes of signs. Rank: Mann-Whitney.",
         "",
         "| pair | final | p, paired | p, rank | area | p, paired | p, rank |",
         "|---|---|---|---|---|---|---|",

@@ -137,8 +137,8 @@ def weights() -> None:
     print(
         f"weights of the embedded model: {size / 1e6:.2f} MB in {len(taken)} pieces; a plain copy "
         f"{least(flat.copy, 50) * 1e3:.2f} ms, out "
-        f"{least(lambda: policy_state(policy), 50) * 1e3:.2f} ms, "
-        f"in {least(lambda: load_policy_state(policy, taken), 50) * 1e3:.2f} ms of CPU time"
+        f"{least(lambda: policy_state(policy), 50) * 1e3:.2f} ms, in "
+        f"{least(lambda: load_policy_state(policy, taken), 50) * 1e3:.2f} ms of CPU time"
     )
 
 

@@ -122,8 +122,7 @@ def with_and_without(options: argparse.Namespace) -> None:
         rate = 200 / (time.perf_counter() - started)
     print(
         f"executor alone: p50 {1000 * latency[49]:.1f} ms, p95 {1000 * latency[94]:.1f} ms; "
-        f"{rate:.0f} snippets/s "
-        f"with {options.num_tool_executors} in flight"
+        f"{rate:.0f} snippets/s with {options.num_tool_executors} in flight"
     )
 
 
@@ -164,8 +163,8 @@ def against_trl(options: argparse.Namespace) -> None:
     for name, each in zip(("wall", "CPU"), zip(*ratios, strict=True), strict=True):
         print(
             f"episodes a {name} second, median ratio of {len(each)} interleaved rounds of "
-            f"{options.batch_size}: "
-            f"x{statistics.median(each):.2f}, from x{min(each):.2f} to x{max(each):.2f}"
+            f"{options.batch_size}: x{statistics.median(each):.2f}, from x{min(each):.2f} to "
+            f"x{max(each):.2f}"
         )
 
 
@@ -229,9 +228,9 @@ def described(name: str, rounds: list[Round]) -> str:
     )
     return (
         f"{name}: {total.episodes / total.seconds:.1f} generations/s "
-        f"({total.episodes / total.cpu_seconds:.1f} a CPU "
-        f"second), {total.tokens / total.seconds:.0f} tokens/s, "
-        f"{total.calls / total.episodes:.2f} calls each{waited}"
+        f"({total.episodes / total.cpu_seconds:.1f} a CPU second), "
+        f"{total.tokens / total.seconds:.0f} tokens/s, {total.calls / total.episodes:.2f} calls "
+        f"each{waited}"
     )
 
 

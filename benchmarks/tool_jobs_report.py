@@ -119,8 +119,8 @@ def report(runs: Sequence[Run]) -> str:
     for run in runs:
         lines.append(
             f"| {run.algorithm} | {run.seed} | {_change(run.greedy)} | {_change(run.sampled)} | "
-            f"{run.greedy[-1][0]} "
-            f"| {run.cpu_seconds:.0f} | {' -> '.join(map(_shown, run.recoveries))} |"
+            f"{run.greedy[-1][0]} | {run.cpu_seconds:.0f} | "
+            f"{' -> '.join(map(_shown, run.recoveries))} |"
         )
     for name in dict.fromkeys(run.algorithm for run in runs):
         halves = zip(*(run.recoveries for run in runs if run.algorithm == name), strict=True)
@@ -168,6 +168,5 @@ if __name__ == "__main__":
     ):
         print(
             f"updates {part.updates[0]}-{part.updates[1]}: {part.episodes} episodes, first call "
-            "failed in "
-            f"{part.failed}, solved of those {_shown(part)}"
+            f"failed in {part.failed}, solved of those {_shown(part)}"
         )

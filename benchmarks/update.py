@@ -141,9 +141,8 @@ def growth(options: argparse.Namespace) -> bool:
     }
     apart = [one_row_a_step(record) for record in forms[STEPS[-1]]]
     ways[0] = partial(seconds_of_update, policy, apart, config)
-    rounds = [{name: way() for name, way in ways.items()} for _ in range(options.rounds + 1)][
-        1:
-    ]  # the first one warms
+    rounds = [{name: way() for name, way in ways.items()} for _ in range(options.rounds + 1)]
+    del rounds[0]  # it warms up
     tokens = options.total_steps * (options.context + options.action)
     print(f"{tokens} tokens of rows each, {options.context} + {options.action} a step")
     print(f"{'steps':>6} {'episodes':>9} {'row':>6} {'us/token':>9} {'x of ' + str(STEPS[0]):>8}")

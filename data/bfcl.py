@@ -106,8 +106,7 @@ class PossibleAnswers:
             self._warned_of_missing = True
             warnings.warn(
                 f"{place}: ground_truth: no possible answers: expected them in the entry or in "
-                f"{self._path}; "
-                "the tasks of this file cannot be judged",
+                f"{self._path}; the tasks of this file cannot be judged",
                 TaskWarning,
                 stacklevel=2,
             )
@@ -218,8 +217,8 @@ def resolve_task_path(path: str | Path) -> Path:
             return official
     raise TaskError(
         f"{path}: no such file, neither here nor among the official ones in "
-        f"{official_data_folder()}: "
-        "name its folder too, or get the official tasks by `fctncalling import-bfcl`"
+        f"{official_data_folder()}: name its folder too, or get the official tasks by `fctncalling "
+        "import-bfcl`"
     )
 
 
@@ -266,8 +265,8 @@ def _task_files(path: Path) -> list[Path]:
     if _is_format_sensitivity(path):
         raise TaskError(
             f"{path}: format sensitivity has no tasks of its own: the file is one object "
-            f"{{category: [ids]}} "
-            "over the entries of other files. Expected a task file: load those of its categories"
+            f"{{category: [ids]}} over the entries of other files. Expected a task file: load "
+            "those of its categories"
         )
     return [path]
 

@@ -66,7 +66,7 @@ class FunctionDocs:
     ) -> tuple[FunctionDoc, ...]:
         """Return the docs of the classes, in their order.
 
-        TaskError at `place` where one that is is not in `self_documented` has none.
+        TaskError at `place` where a class without docs is not in `self_documented`.
         """
         return tuple(doc for name in classes for doc in self._docs_of(name, place, self_documented))
 

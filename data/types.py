@@ -128,9 +128,8 @@ class TurnRecord:
     """Record of one turn: the results of all its calls, and the tools' public state at its end."""
 
     results: Sequence[str]
-    states: Mapping[
-        str, Mapping[str, Any]
-    ]  # class name -> public attribute -> value, private copies
+    # class name -> public attribute -> value, private copies
+    states: Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)

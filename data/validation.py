@@ -183,8 +183,7 @@ def check_ground_truth_turns(task: Task, place: Location) -> None:
     if len(task.ground_truth) != len(task.question):
         raise place.error(
             f"ground_truth: expected one list of calls for each of the {len(task.question)} turns "
-            "of question, "
-            f"found {len(task.ground_truth)}"
+            f"of question, found {len(task.ground_truth)}"
         )
 
 
@@ -303,8 +302,7 @@ def missed_functions(
         if int(turn) >= len(entry["question"]):
             raise place.error(
                 f"missed_function: turn {turn} is out of range: expected 0 to "
-                f"{len(entry['question']) - 1}, "
-                "as question has that many turns"
+                f"{len(entry['question']) - 1}, as question has that many turns"
             )
         for name in names:
             if name not in known and name not in REMOVED_FUNCTIONS and not more_later:

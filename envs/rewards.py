@@ -15,9 +15,8 @@ class Outcome(NamedTuple):
 
     step: StepRecord
     verdict: Verdict | None  # None until the episode's last step
-    turn_passed: Callable[
-        [], bool
-    ]  # asks the checker whether this step ended a scored turn, and it passed
+    # asks the checker whether this step ended a scored turn, and it passed
+    turn_passed: Callable[[], bool]
     turn_is_strict: Callable[[], bool]  # whether nothing had to be forgiven in this step's turn
     strict_verdict: Verdict | None  # None until the episode's last step, as the official one is
     shares: int  # scored turns of the task, at least 1: each is worth 1 / shares

@@ -181,8 +181,7 @@ def _write_shared_text(space: UnicodeText, index: int, value: str, shared_memory
     if len(encoded) > bound:
         raise ValueError(
             f"a text of {len(encoded)} bytes does not fit the {bound} bytes of {space}: cut it "
-            "first "
-            "(fctncalling.envs.spaces.cut_text), or raise max_bytes."
+            "first (fctncalling.envs.spaces.cut_text), or raise max_bytes."
         )
     memory = memoryview(shared_memory.get_obj()).cast("B")
     start = index * (bound + _LENGTH_BYTES)

@@ -11,6 +11,7 @@ from house_rules import (
     PACKAGE,
     ROOMS,
     box_circles,
+    clause_openings,
     crowded_folders,
     file_circles,
     joint_assignments,
@@ -22,6 +23,7 @@ from house_rules import (
     overlong_summaries,
     python_files,
     repeated_classes,
+    unknown_names_in_docstrings,
 )
 
 ROOT = Path(__file__).parents[1]
@@ -41,6 +43,11 @@ MAX_FILE_LINES = 450
 MAX_FUNCTION_LINES = 60
 MAX_COLUMNS = 100
 MAX_OVERLONG_SUMMARIES = 10
+# Names in backticks of others' libraries, and of examples.
+EXAMPLE_NAMES = {
+    *("agent_ref", "log_completions", "book_details", "Travel_2_FindHotels"),
+    *("java_0", "simple_java_0", "simple_python_17"),
+}
 FACE = {"lines": 15, "names": 5}
 # Python files lying in one folder, by its top folder.
 MAX_FILES = {**dict.fromkeys((*ROOMS, PACKAGE, "benchmarks", "examples"), 18), "tests": 45}
@@ -165,6 +172,21 @@ def test_no_file_and_no_function_is_longer_than_its_cap() -> None:
 
 def test_a_docstring_begins_with_one_line() -> None:
     assert len(overlong_summaries(ROOT)) <= MAX_OVERLONG_SUMMARIES
+
+
+def test_a_class_or_module_is_named_by_a_noun_phrase() -> None:
+    assert clause_openings(ROOT) == []
+
+
+def test_a_name_in_backticks_stands_in_the_sources() -> None:
+    assert unknown_names_in_docstrings(ROOT) - EXAMPLE_NAMES == set()
+
+
+def test_the_docstring_rules_see_a_clause_and_a_name_that_is_gone(tree: Path) -> None:
+    text = '"""What it is."""\n\n\nclass A:\n    """See `left_over()`, `is_here`."""\n'
+    write(tree / "data/paths.py", text + "\n\nis_here = 1\n")
+    assert clause_openings(tree) == ["data/paths.py:1"]
+    assert unknown_names_in_docstrings(tree) == {"left_over"}
 
 
 def test_the_docstring_rule_sees_a_second_line(tree: Path) -> None:

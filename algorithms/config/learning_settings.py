@@ -49,9 +49,9 @@ class LearningSettings:
         "leave_one_out (or true): the mean first advantage of the other episodes of its task, as "
         "in RLOO (GRPO: its group's mean, always). shrunk: that of the same action, by its number; "
         "it and the critic each for the share that leaves the least variance among the other "
-        "tasks. state: values of the states that other "
-        "episodes of the task passed, too (info state_hash), the critic's where none did; "
-        "credit is then an action's reward and what the state behind it is worth.",
+        "tasks. state: values of the states that other episodes of the task passed, too (info "
+        "state_hash), the critic's where none did; credit is then an action's reward and what the "
+        "state behind it is worth.",
         choices=("none", "leave_one_out", "shrunk", "state"),
         const="leave_one_out",
         synonyms={"false": "none", "true": "leave_one_out"},

@@ -46,8 +46,8 @@ def _check_episode_numbers(config: Settings) -> None:
     if config.num_mini_batch > config.episodes_per_update:
         raise SettingError(
             f"--num_mini_batch: got {config.num_mini_batch}, expected at most "
-            "--episodes_per_update "
-            f"({config.episodes_per_update}): a minibatch holds whole episodes"
+            f"--episodes_per_update ({config.episodes_per_update}): a minibatch holds whole "
+            "episodes"
         )
     if config.algorithm_name == "GRPO" and config.episodes_per_task < 2:
         raise SettingError(
@@ -114,14 +114,13 @@ def _check_token_limits(config: Settings) -> None:
     if config.max_cache_tokens is not None and config.max_cache_tokens < config.max_episode_tokens:
         raise SettingError(
             f"--max_cache_tokens: got {config.max_cache_tokens}, which one episode of "
-            "--max_episode_tokens "
-            f"({config.max_episode_tokens}) does not fit into: raise the one or lower the other"
+            f"--max_episode_tokens ({config.max_episode_tokens}) does not fit into: raise the one "
+            "or lower the other"
         )
     if config.max_new_tokens >= config.max_episode_tokens:
         raise SettingError(
             f"--max_new_tokens: got {config.max_new_tokens}, expected less than "
-            "--max_episode_tokens "
-            f"({config.max_episode_tokens}), which has to hold the prompt too"
+            f"--max_episode_tokens ({config.max_episode_tokens}), which has to hold the prompt too"
         )
 
 

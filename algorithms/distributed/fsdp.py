@@ -45,8 +45,7 @@ class FSDP:
         if version != "2":
             raise SettingError(
                 f"fsdp_version of accelerate's configuration: got {version}, expected 2; run "
-                "accelerate config again, "
-                "or give --fsdp and no configuration"
+                "accelerate config again, or give --fsdp and no configuration"
             )
         return cls(FullyShardedDataParallelPlugin(fsdp_version=2))
 

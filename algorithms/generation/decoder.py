@@ -82,9 +82,8 @@ class TransformersDecoder:
         while by_length:
             width = len(new_tokens[by_length[-1]])
             # Rows shorter than half the block would be mostly padding, which costs as much as text.
-            group = [i for i in by_length if 2 * len(new_tokens[i]) > width][
-                -max(1, self.max_tokens // width) :
-            ]
+            most = max(1, self.max_tokens // width)
+            group = [i for i in by_length if 2 * len(new_tokens[i]) > width][-most:]
             del by_length[-len(group) :]
             block = [[0] * (width - len(new_tokens[i])) + list(new_tokens[i]) for i in group]
             counts = [len(new_tokens[i]) for i in group]

@@ -49,9 +49,8 @@ def base_dtype(config: TrainConfig, device: torch.device) -> torch.dtype:
     if dtype != torch.float32 and not config.lora_r:
         raise SettingError(
             f"--base_dtype: got {config.base_dtype}, but without --lora_r these weights learn, and "
-            "small steps are "
-            "lost in half precision; give --lora_r, or leave it out (--compute_dtype bfloat16 "
-            "computes in it)"
+            "small steps are lost in half precision; give --lora_r, or leave it out "
+            "(--compute_dtype bfloat16 computes in it)"
         )
     return dtype
 
@@ -203,6 +202,5 @@ def refuse_half_precision(module: nn.Module) -> None:
         if parameter.requires_grad and parameter.dtype in (torch.float16, torch.bfloat16):
             raise TypeError(
                 f"{name} is trainable and {parameter.dtype}: small optimiser steps are lost in "
-                "half precision. "
-                "Load the model with dtype=torch.float32, or freeze the weight."
+                "half precision. Load the model with dtype=torch.float32, or freeze the weight."
             )

@@ -159,8 +159,7 @@ def _checked(ended: Sequence[_Ended], max_episode_tokens: int) -> list[EpisodeRe
     if overflows:
         logger.warning(
             "%d of %d episodes were truncated, having no room for an action within "
-            "--max_episode_tokens %d: "
-            "one came to %d tokens of context (task %s)",
+            "--max_episode_tokens %d: one came to %d tokens of context (task %s)",
             *(len(overflows), len(ended), max_episode_tokens, *max(overflows)),
         )
     causes = [one.cause for one in ended if one.cause is not None]
@@ -172,7 +171,7 @@ def _checked(ended: Sequence[_Ended], max_episode_tokens: int) -> list[EpisodeRe
     return [one.record for one in ended]
 
 
-class RandomStream(IntEnum):
+class SeedStream(IntEnum):
     """Streams of a run's randomness: the last word of a seed, behind (seed, update).
 
     Names of one number are one stream; runs are reproduced only as long as each keeps its own.
@@ -187,5 +186,5 @@ class RandomStream(IntEnum):
 
 
 def derive_seed(*words: int) -> int:
-    """Return a seed below 2**31 that follows from several numbers, such as a RandomStream."""
+    """Return a seed below 2**31 that follows from several numbers, such as a SeedStream."""
     return int(np.random.SeedSequence(words).generate_state(1)[0] & 0x7FFFFFFF)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.rollout.collect import RandomStream
+from fctncalling.algorithms.rollout.collect import SeedStream
 
 Successes = dict[str, list[float]]
 """Task id -> [episodes, successes], both fading with every update. JSON-shaped: it lies in the
@@ -94,7 +94,7 @@ class TaskSampler:
         """Return the ids of a run's next tasks, `position` tasks into it, for an update."""
         if not self._weighted:
             return [self.candidates[index].id for index in self._evenly(count, position)]
-        rng = np.random.default_rng([self._seed, RandomStream.TASK_DRAWS, position])
+        rng = np.random.default_rng([self._seed, SeedStream.TASK_DRAWS, position])
         order = rng.permutation(len(self.candidates))
         order = order[np.argsort(self._category[order], kind="stable")]  # by category
         bounds = np.cumsum(self._weights(update, successes)[order])
@@ -136,7 +136,7 @@ class TaskSampler:
         number = len(self.candidates)
         epochs = {place // number for place in range(position, position + count)}
         orders = {
-            epoch: np.random.default_rng([self._seed, RandomStream.TASK_EPOCHS, epoch]).permutation(
+            epoch: np.random.default_rng([self._seed, SeedStream.TASK_EPOCHS, epoch]).permutation(
                 number
             )
             for epoch in epochs

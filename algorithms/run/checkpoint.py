@@ -95,8 +95,7 @@ def find_checkpoint(folder: Path, name: str | None = None) -> Path:
         if not (path / STATE_FILE).is_file():
             raise CheckpointError(
                 f"--resume {path}: no checkpoint there ({STATE_FILE} is missing). Give a folder "
-                "such as "
-                f"{folder}/update_000010, best, last, or --resume alone for the newest."
+                f"such as {folder}/update_000010, best, last, or --resume alone for the newest."
             )
         return path
     _recover(folder)
@@ -107,8 +106,7 @@ def find_checkpoint(folder: Path, name: str | None = None) -> Path:
     if complete:
         return complete[-1]
     raise CheckpointError(
-        f"--resume {name or 'auto'}: no checkpoint below {folder}. Start the run without "
-        "--resume; "
+        f"--resume {name or 'auto'}: no checkpoint below {folder}. Start the run without --resume; "
         "--save_interval sets how often it saves, --eval_interval how often the best may change."
     )
 
@@ -129,10 +127,8 @@ def check_digests(checkpoint: Path) -> None:
     if changed:
         raise CheckpointError(
             f"--resume {checkpoint}: the checkpoint cannot be loaded: {changed[0]} is not as it "
-            "was saved "
-            f"({DIGEST_FILE}). Move that folder away and --resume again: the checkpoint before it "
-            "is taken, where "
-            "there is one."
+            f"was saved ({DIGEST_FILE}). Move that folder away and --resume again: the checkpoint "
+            "before it is taken, where there is one."
         )
 
 

@@ -159,8 +159,7 @@ def require_empty_run_folder(folder: Path) -> None:
     if held:
         raise RunExistsError(
             f"{folder} already holds a run ({', '.join(held)}). Continue it with --resume, or keep "
-            "it and start "
-            "another with --experiment_name NAME or --results_dir FOLDER."
+            "it and start another with --experiment_name NAME or --results_dir FOLDER."
         )
 
 

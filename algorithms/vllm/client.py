@@ -147,10 +147,9 @@ class VllmClient:
         if reply.status_code >= 300 and "already been loaded" not in reply.text:
             raise RolloutError(
                 f"{self.url} does not take the adapter in {folder}: HTTP {reply.status_code}: "
-                f"{reply.text[:300]}. It "
-                "has to read that folder (--vllm_adapter_dir names another), and to run with "
-                "--enable-lora, a "
-                "--max-lora-rank of at least --lora_r and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"
+                f"{reply.text[:300]}. It has to read that folder (--vllm_adapter_dir names "
+                "another), and to run with --enable-lora, a --max-lora-rank of at least --lora_r "
+                "and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"
             )
 
     def unload_adapter(self, name: str) -> None:

@@ -219,8 +219,8 @@ class VllmServers:
             one = len(self._servers) == 1
             raise RolloutError(
                 f"the vLLM {'server' if one else 'servers'} at {self.urls} "
-                f"{'has' if one else 'have all'} been away for {away_s:.0f} s; "
-                f"the last: {last.failure}"
+                f"{'has' if one else 'have all'} been away for {away_s:.0f} s; the last: "
+                f"{last.failure}"
             )
 
     def _prepare(self, server: ServerState, reason: Exception) -> None:

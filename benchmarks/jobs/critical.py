@@ -201,10 +201,10 @@ def table(runs: Sequence[CriticalRun]) -> str:
         gains = paired_gains(runs, "TPPO", arm) if arm != "TPPO" else []
         told = f"{100 * mean(gains):+.1f} | {sign_flips(gains):.3f} |" if gains else "| |"
         lines.append(
-            f"| {arm} | {lr:g} | {100 * mean(run.area for run in own):.1f} "
-            f"| {_before_after([run.greedy for run in own])} "
-            f"| {mean(run.steps for run in own):,.0f}, {mean(run.cpu_seconds for run in own):.0f} "
-            f"| {told}"
+            f"| {arm} | {lr:g} | {100 * mean(run.area for run in own):.1f} | "
+            f"{_before_after([run.greedy for run in own])} | "
+            f"{mean(run.steps for run in own):,.0f}, {mean(run.cpu_seconds for run in own):.0f} | "
+            f"{told}"
         )
     return "\n".join(lines)
 

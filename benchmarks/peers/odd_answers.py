@@ -131,8 +131,7 @@ def compare(official: str, data_dir: Path, category: str, number: int, seed: int
     num_valid = sum(valid for valid, _ in theirs)
     print(
         f"{category}: {len(answers)} answers, {num_valid} valid; differ: valid {len(other)}, "
-        "error_type "
-        f"{len(told_otherwise) - len(other)}"
+        f"error_type {len(told_otherwise) - len(other)}"
     )
     for index in sorted(other or told_otherwise, key=lambda i: len(answers[i]["response"]))[:5]:
         print(

@@ -21,8 +21,8 @@ MEMORY_BYTES = 2 << 30
 BOOT_TIMEOUT_S = 60.0
 MAX_EXPONENT_BITS = 4096
 BOOT = (
-    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
-    "from fctncalling.checkers.math.symbolic import serve; serve()"
+    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from "
+    "fctncalling.checkers.math.symbolic import serve; serve()"
 )
 
 

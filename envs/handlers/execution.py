@@ -210,8 +210,7 @@ class ToolSession:
             text = f"Error during execution: {error}"
         if len(text) > self._allowance.characters:
             return (
-                "Error during execution: all results together have at most "
-                f"{MAX_RESULTS_CHARS} "
+                f"Error during execution: all results together have at most {MAX_RESULTS_CHARS} "
                 "characters"
             )
         self._allowance.characters -= len(text)

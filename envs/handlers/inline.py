@@ -66,9 +66,8 @@ class InlineCalls(CallFormat):
 
     continuation = "text"  # what the environment answers is appended raw to the unfinished message
     stop: tuple[str, ...]  # strings at which generation pauses
-    tags: tuple[
-        str, ...
-    ]  # marks that only the policy and the environment may write: broken in what tools say
+    # marks that only the policy and the environment may write: broken in what tools say
+    tags: tuple[str, ...]
     submit: str = ""  # the mark that ends the episode; "" where the end of the message does
     usage: str  # one line for the model: how to call
     _opening: re.Pattern[str]

@@ -27,10 +27,8 @@ MORE_FUNCTIONS = "I have updated some more functions you can choose from. What a
 _SYNTAX = {"python": "Python 3", "java": "Java 8 SDK", "javascript": "JavaScript"}
 _TASK = (
     "You answer requests by composing function calls. You get a question and the functions that "
-    "may be called. "
-    "Decide which calls fulfil the request. If none of the functions fits, or a required argument "
-    "is neither given "
-    "nor to be inferred, say so in plain words and call nothing."
+    "may be called. Decide which calls fulfil the request. If none of the functions fits, or a "
+    "required argument is neither given nor to be inferred, say so in plain words and call nothing."
 )
 CALL_INSTRUCTIONS = {
     "python_calls": (
@@ -52,8 +50,8 @@ CALL_INSTRUCTIONS = {
 """
 _TURNS = (
     "In every turn go on until the request is fulfilled as far as the functions allow: the results "
-    "of your calls "
-    "are shown to you, and you may call again. An answer without calls ends your turn."
+    "of your calls are shown to you, and you may call again. An answer without calls ends your "
+    "turn."
 )
 AGENTIC_ANSWER = (
     "When you have found out what you are asked, or cannot, give your final answer in this form: "
@@ -172,6 +170,6 @@ def join_contents(messages: Sequence[Message]) -> str:
 def unreadable_message(complaint: str) -> str:
     """Return the reply to a message whose calls cannot be read, where it may be repeated."""
     return (
-        f"Your message could not be read as function calls: {complaint}. "
-        "Nothing was executed. Write the calls again."
+        f"Your message could not be read as function calls: {complaint}. Nothing was executed. "
+        "Write the calls again."
     )

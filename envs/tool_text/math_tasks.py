@@ -172,8 +172,7 @@ def _boxes(generator: np.random.Generator) -> Problem:
     boxes, pencils, num_given = _numbers(generator, (2, 30), (5, 30), (1, 9))
     code = f"print({boxes} * {pencils} - {num_given})"
     question = (
-        f"There are {boxes} boxes of {pencils} pencils, and {num_given} pencils are given "
-        "away. "
+        f"There are {boxes} boxes of {pencils} pencils, and {num_given} pencils are given away. "
         "How many are left?"
     )
     return Problem(question, str(boxes * pencils - num_given), code)

@@ -224,8 +224,7 @@ def _load_critic_from(policy: ActorCritic, config: TrainConfig, folder: Path) ->
     if kind is not None and kind != config.critic:
         raise SettingError(
             f"--init_critic_from {folder}: its critic was trained with --critic {kind}, this run's "
-            f"is {config.critic}; "
-            f"give --critic {kind}"
+            f"is {config.critic}; give --critic {kind}"
         )
     try:
         policy.load_critic(folder)

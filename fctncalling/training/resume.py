@@ -129,9 +129,8 @@ def _reject_incompatible(changed: dict[str, tuple[Any, Any]], checkpoint: Path) 
             before, now = changed[name]
             raise SettingError(
                 f"--{name}: got {_word(now)}, but {checkpoint} was made with {_word(before)}. Give "
-                f"--{name} "
-                f"{_word(before)} to go on with it, or start another run (--experiment_name NAME, "
-                "no --resume)"
+                f"--{name} {_word(before)} to go on with it, or start another run "
+                "(--experiment_name NAME, no --resume)"
             )
 
 

@@ -113,8 +113,8 @@ class RunConfig:
     )
     user: str | None = setting(
         None,
-        "Who answers a message that calls nothing: "
-        f"{NAMES}, hf:FOLDER; none: rule in tasks made for questions, else the task's script.",
+        f"Who answers a message that calls nothing: {NAMES}, hf:FOLDER; none: rule in tasks made "
+        "for questions, else the task's script.",
         metavar="NAME",
     )
     question_cost: float = setting(

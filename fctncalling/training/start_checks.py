@@ -69,8 +69,8 @@ def check_central_critic(
     num_roles = max(num_roles, 1)
     if not template.append_only:
         raise SettingError(
-            f"{flag}: this model's chat template rewrites its history, so that no "
-            "one conversation can be read in order of time; give --chat_template FILE that does not"
+            f"{flag}: this model's chat template rewrites its history, so that no one conversation "
+            "can be read in order of time; give --chat_template FILE that does not"
         )
     longest = (num_roles + 1) * config.max_episode_tokens  # each role's row, and the state
     positions = getattr(policy.model.config, "max_position_embeddings", None)

@@ -157,8 +157,7 @@ def make_task_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
     if config.env_name != "fctncalling_env" and (run_config.tools or ":" in config.reward):
         raise SettingError(
             f"--tools, --reward {config.reward}: they have no effect with --env_name "
-            f"{config.env_name}, which has "
-            "tools and rewards of its own; leave them out"
+            f"{config.env_name}, which has tools and rewards of its own; leave them out"
         )
     if config.env_name in ("fctncalling_env", CLARIFY_JOB):
         return _function_calling_setup(config, run_config)

@@ -25,7 +25,7 @@ from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import TokenDiagnostics, make_optimisers, update
 from fctncalling.algorithms.reward_shaping import learnable_episodes
-from fctncalling.algorithms.rollout.collect import RandomStream, derive_seed
+from fctncalling.algorithms.rollout.collect import SeedStream, derive_seed
 from fctncalling.algorithms.rollout.roles import add_joint_rows, role_trajectories
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.algorithms.run.checkpoint import load_state, save_checkpoint
@@ -170,7 +170,7 @@ class TrainingRun:
         return critic_samples(self.policy, episodes, self.config, self.processes)
 
     def _fit_critic(self, samples: Sequence[CriticSamples]) -> Metrics:
-        generator = self._generator(RandomStream.CRITIC_FIT)
+        generator = self._generator(SeedStream.CRITIC_FIT)
         return fit_critic(self.policy.value_head, samples, self.config, generator)
 
     def learn(self, episodes: Sequence[EpisodeRecord]) -> dict[str, float | None]:
@@ -233,12 +233,12 @@ class TrainingRun:
         config = self.config
         if config.critic_window_updates:
             config = replace(config, value_coef=0.0)
-        generator = self._generator(RandomStream.MINIBATCHES)
+        generator = self._generator(SeedStream.MINIBATCHES)
         return update(
             self.policy, self.optimisers, usable, config, generator, self.processes, trace
         )
 
-    def _generator(self, stream: RandomStream) -> torch.Generator:
+    def _generator(self, stream: SeedStream) -> torch.Generator:
         """Return the generator of a stream, seeded by (seed, update)."""
         seed = derive_seed(self.config.seed, self.counters.updates, stream)
         return torch.Generator().manual_seed(seed)

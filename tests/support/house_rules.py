@@ -18,6 +18,9 @@ ROOMS = ("data", "checkers", "envs", "algorithms")
 PACKAGE = "fctncalling"
 Graph = Mapping[str, set[str]]
 _REMARK = re.compile(r"\s+# (type|noqa)\b.*$")
+_QUESTION_WORD = re.compile(r"(What|Where|How|Which|When|Who|Why)\b")
+_BACKTICKED = re.compile(r"`([A-Za-z]\w*_\w*)(?:\(\))?`")
+_WORD = re.compile(r"\w+")
 
 
 def python_files(folder: Path) -> list[Path]:
@@ -101,6 +104,31 @@ def overlong_summaries(root: Path) -> list[str]:
         and (docstring := ast.get_docstring(node))
         and "".join(docstring.split("\n")[1:2]).strip()
     ]
+
+
+def clause_openings(root: Path) -> list[str]:
+    """Return "file:line" of classes and modules whose docstring begins with a question word."""
+    return [
+        f"{_name(file, root)}:{node.body[0].lineno}"
+        for file in package_files(root)
+        for node in nodes_of(file)
+        if isinstance(node, ast.Module | ast.ClassDef)
+        and _QUESTION_WORD.match(ast.get_docstring(node) or "")
+    ]
+
+
+def unknown_names_in_docstrings(root: Path) -> set[str]:
+    """Return names with an underscore, in backticks in docstrings, that stand in no code."""
+    named, known = set[str](), set[str]()
+    for file in package_files(root):
+        for node in ast.walk(tree_of(file)):
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                named.update(_BACKTICKED.findall(str(node.value.value)))
+                continue
+            for field in ("id", "attr", "arg", "name", "value"):
+                if isinstance(text := getattr(node, field, None), str) and "`" not in text:
+                    known.update(_WORD.findall(text))
+    return named - known
 
 
 def joint_assignments(root: Path) -> list[str]:

@@ -59,9 +59,8 @@ def long_context_path() -> Path:
             return path
     raise LongContextError(
         f"a long-context task needs BFCL's {FILE_NAME}, which is official data and not part of "
-        "this project; "
-        f"looked in {' and '.join(map(str, places))}. Import it with `fctncalling import-bfcl`, "
-        "or set FCTNCALLING_LONG_CONTEXT to the file."
+        f"this project; looked in {' and '.join(map(str, places))}. Import it with `fctncalling "
+        "import-bfcl`, or set FCTNCALLING_LONG_CONTEXT to the file."
     )
 
 

@@ -36,8 +36,8 @@ _NOT_NUMBERS = "Both inputs must be numbers"
 _NOT_ALL_NUMBERS = "All elements in the list must be numbers"
 _TOO_LARGE = "Conversion resulted in a value too large to represent"
 _UNPRINTABLE = (
-    "Exceeds the limit (4300 digits) for integer string conversion; "
-    "use sys.set_int_max_str_digits() to increase the limit"
+    "Exceeds the limit (4300 digits) for integer string conversion; use "
+    "sys.set_int_max_str_digits() to increase the limit"
 )
 _EXPONENT = re.compile(r"e[+-]?(\d+)")
 _MPMATH = threading.Lock()

@@ -123,15 +123,14 @@ ENCODER: str = _TABLE["encoder"]
 
 _TWO_PARTS = (
     "You have a memory that outlasts this conversation, in two parts. Core memory is small and "
-    "always shown to you; "
-    "archival memory holds far more and is read by calls only. Keep in it whatever later "
-    "conversations may need, "
-    "and look there before you answer what was said in earlier ones."
+    "always shown to you; archival memory holds far more and is read by calls only. Keep in it "
+    "whatever later conversations may need, and look there before you answer what was said in "
+    "earlier ones."
 )
 _ONE_TEXT = (
     "You have a memory that outlasts this conversation: one text, shown to you here. Keep in it "
-    "whatever later "
-    "conversations may need, and look there before you answer what was said in earlier ones."
+    "whatever later conversations may need, and look there before you answer what was said in "
+    "earlier ones."
 )
 
 

@@ -305,9 +305,8 @@ class TravelAPI:
         """Return the first thing that is wrong with a traveller."""
         if first_name != self.user_first_name or last_name != self.user_last_name:
             return (
-                "Cannot book flight information for another user."
-                f"Expected {self.user_first_name} {self.user_last_name}, got {first_name} "
-                f"{last_name}"
+                f"Cannot book flight information for another user.Expected {self.user_first_name} "
+                f"{self.user_last_name}, got {first_name} {last_name}"
             )
         try:
             birth = datetime.strptime(date_of_birth, _DATE)

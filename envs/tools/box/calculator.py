@@ -189,6 +189,6 @@ _OPERATIONS: dict[str, Callable[[Fraction, Fraction], Fraction]] = {
 }
 
 DESCRIPTION = (
-    "Evaluate an arithmetic expression with + - * / // % ** and parentheses. "
-    f"The result is rounded to two decimals, for example `14 + 34` gives `{calculate('14 + 34')}`."
+    "Evaluate an arithmetic expression with + - * / // % ** and parentheses. The result is rounded "
+    f"to two decimals, for example `14 + 34` gives `{calculate('14 + 34')}`."
 )

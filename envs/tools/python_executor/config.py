@@ -176,8 +176,7 @@ def _check_modules(modules: tuple[str, ...], where: str) -> None:
             if any(f"{module}.".startswith(f"{name}.") for name in names):
                 raise ConfigError(
                     f"{where}: security.allowed_modules: {module!r} cannot work: it needs {needs}, "
-                    "and a "
-                    "snippet has none; leave it out"
+                    "and a snippet has none; leave it out"
                 )
 
 

@@ -171,8 +171,7 @@ class OutputFile:
             key = different[0]
             raise InputError(
                 f"{self._path} line {number}: was played with {key} {line[key]!r}, this run has "
-                f"{settings[key]!r}"
-                ": pass the same, or name another --output"
+                f"{settings[key]!r}: pass the same, or name another --output"
             )
         return None if line.get("invalid") else line
 

@@ -193,8 +193,7 @@ def paired(
     if not partial and (missing := [*waiting, *(task.id for task in tasks)]):
         raise InputError(
             f"{results.model}, {results.category}: {len(missing)} tasks have no answer, the first "
-            f"is {missing[0]}. "
-            "Pass --partial to score those that have one."
+            f"is {missing[0]}. Pass --partial to score those that have one."
         )
 
 

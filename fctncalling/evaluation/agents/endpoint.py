@@ -262,8 +262,8 @@ class EndpointAgent:
                 return
             self._last_retry_note = now
         print(
-            f"note: {self._url}: {failure}; trying again in {wait_s:.1f} s "
-            f"(repetition {attempt} of {self.settings.retries})",
+            f"note: {self._url}: {failure}; trying again in {wait_s:.1f} s (repetition {attempt} "
+            f"of {self.settings.retries})",
             file=sys.stderr,
         )
 

@@ -38,9 +38,8 @@ from fctncalling.evaluation.scripted_policies import Policy
 from fctncalling.lab.canaries.canary_policies import policies
 from fctncalling.lab.lint.lint_rules import official_fault
 
-Rates = dict[
-    str, dict[str, float | None]
-]  # category -> policy -> success rate; None where every episode was invalid
+# category -> policy -> success rate; None where every episode was invalid
+Rates = dict[str, dict[str, float | None]]
 ALL = "all"
 
 

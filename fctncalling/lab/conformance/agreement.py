@@ -76,8 +76,8 @@ class Agreement:
             f"{group} {_rate(*self.of(f'{group}/'))}" for group in GROUPS if self.of(f"{group}/")[1]
         )
         return (
-            f"{title} {_rate(*self.of())} of {self.of()[1]} answers "
-            f"({groups}; {oracle}, fctncalling {version})"
+            f"{title} {_rate(*self.of())} of {self.of()[1]} answers ({groups}; {oracle}, "
+            f"fctncalling {version})"
         )
 
     def report(self) -> dict[str, Any]:

@@ -22,20 +22,16 @@ WORD = "[A-Za-z0-9_]"
 INSIDE = "##"  # marks a piece that continues a word
 SPECIAL_TOKENS = ("<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
 SIGNATURES = (
-    "{%- macro signatures(tools) -%}{%- for tool in tools -%}"
-    "{{ tool.function.name }}({{ tool.function.parameters.properties | join(',') }}){{ '' if "
-    "loop.last else ' ' }}"
-    "{%- endfor -%}{%- endmacro -%}"
+    "{%- macro signatures(tools) -%}{%- for tool in tools -%}{{ tool.function.name }}({{ "
+    "tool.function.parameters.properties | join(',') }}){{ '' if loop.last else ' ' }}{%- endfor "
+    "-%}{%- endmacro -%}"
 )
 CHAT_TEMPLATE = SIGNATURES + (
-    "{%- if tools -%}<|system|>{{ signatures(tools) }}<|end|>{%- endif -%}"
-    "{%- for message in messages -%}"
-    "{%- if message.tools -%}<|system|>{{ signatures(message.tools) }}<|end|>{%- endif -%}"
-    "<|{{ message.role }}|>"
-    "{{ (message.content.split('\n') | last) if message.tools else message.content }}"
-    "<|end|>"
-    "{%- endfor -%}"
-    "{%- if add_generation_prompt -%}<|assistant|>{%- endif -%}"
+    "{%- if tools -%}<|system|>{{ signatures(tools) }}<|end|>{%- endif -%}{%- for message in "
+    "messages -%}{%- if message.tools -%}<|system|>{{ signatures(message.tools) }}<|end|>{%- endif "
+    "-%}<|{{ message.role }}|>{{ (message.content.split('\n') | last) if message.tools else "
+    "message.content }}<|end|>{%- endfor -%}{%- if add_generation_prompt -%}<|assistant|>{%- endif "
+    "-%}"
 )
 
 

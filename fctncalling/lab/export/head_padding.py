@@ -34,9 +34,8 @@ def pad_heads(model: Any, size: int) -> Any:
     ):
         raise ValueError(
             f"heads of {old} cannot be made {size} wide: expected a llama model with default "
-            "rotary positions, without "
-            f"biases in attention, and an even width of at least {old}; got {config.model_type}, "
-            f"{kind}"
+            f"rotary positions, without biases in attention, and an even width of at least {old}; "
+            f"got {config.model_type}, {kind}"
         )
     config.head_dim = size
     config.rope_parameters = {

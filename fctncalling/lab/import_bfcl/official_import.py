@@ -80,9 +80,8 @@ def write_files(read: Read, target: Path, *, accept_changed: bool = False) -> It
         if changed and not accept_changed:
             raise ImportFailure(
                 f"{entry['source']}: the file is not the recorded one (its SHA-256 differs). "
-                f"{_expected()} "
-                "To take it as it is, pass --accept_changed; verdicts may then differ from the "
-                "recorded ones."
+                f"{_expected()} To take it as it is, pass --accept_changed; verdicts may then "
+                "differ from the recorded ones."
             )
         contents.append(
             (target / name, tables_of(raw, entry["source"]) if name == TABLES else raw, changed)

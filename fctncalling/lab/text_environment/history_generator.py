@@ -68,8 +68,7 @@ def parse_generation_kwargs(
         if name in _NO_EFFECT and value not in _NO_EFFECT[name]:
             raise ValueError(
                 f"generation_kwargs: {name}={value!r} would change the distribution that training "
-                "compares with; "
-                "leave it out and take temperature"
+                "compares with; leave it out and take temperature"
             )
         if name not in _NO_EFFECT and name not in _IGNORED:
             known = ("do_sample", "temperature", "max_new_tokens", "eos_token_id")

@@ -99,23 +99,25 @@ MAX_THREADS = 32  # in which tools answer side by side
 class TextEnvironment(FollowsAssignments):
     """Environment in which a language model answers queries with tools, and who wrote what is kept.
 
-    `model`: a causal language model of transformers, or a policy with a value head around one.
-    `tokenizer`: its own. `tools`: a mapping from names to tools, or a list of them (an object
-    without a name is called by its class);
-        functions run in processes with a time limit, `as_tool(f, timeout_s=...)` sets it (see
-        `InlineTools`). The attribute is a dict from names to the tools as they were given.
-    `reward_fn`: see `rewards_of`; it is given the policy's words behind the last result, without
-    its calls. `prompt`: what stands before every query. `max_turns`: calls that are answered. The
-    last one's result ends the
-        episode, so a call and an answer behind it need 2.
-    `max_tool_response`: characters of a result that are shown. `max_length`: tokens of an episode;
-    none: as many as the
-        model reads. `generation_kwargs`: see `sampling_of`.
-    `handler`: the call syntax, one of TEXT_HANDLERS. `batch_size`: episodes that run side by side.
-    `on_token`: called
-        with (query's number, id, log-probability) as tokens are written, the last None for those of
-        tools.
-    `use_cache` is accepted and ignored: caches are always kept.
+    - `model`: a causal language model of transformers, or a policy with a value head around one;
+      `tokenizer`: its own.
+    - `tools`: a mapping from names to tools, or a list of them (an object without a name is called
+      by its class). Functions run in processes with a time limit, which
+      `as_tool(f, timeout_s=...)` sets (see `InlineTools`). The attribute is a dict from names to
+      the tools as they were given.
+    - `reward_fn`: see `call_reward_fn`; it is given the policy's words behind the last result,
+      without its calls.
+    - `prompt`: what stands before every query.
+    - `max_turns`: calls that are answered. The last one's result ends the episode, so a call and an
+      answer behind it need 2.
+    - `max_tool_response`: characters of a result that are shown.
+    - `max_length`: tokens of an episode; none: as many as the model reads.
+    - `generation_kwargs`: see `parse_generation_kwargs`.
+    - `handler`: the call syntax, one of TEXT_HANDLERS.
+    - `batch_size`: episodes that run side by side.
+    - `on_token`: called with (query's number, id, log-probability) as tokens are written, the last
+      None for those of tools.
+    - `use_cache`: accepted and ignored, caches are always kept.
 
     All of them are attributes that may be assigned later, `request_token`, `call_token`,
     `response_token` and `submit_token` too; `tools` and `generation_kwargs` may also be changed in

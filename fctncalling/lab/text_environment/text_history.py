@@ -40,9 +40,7 @@ class TextHistory:
         self.invalid = False
         self.reward: Any = 0.0
         self.ids: list[int] = []  # what `tokens` is made of
-        self.logprobs: list[
-            float
-        ] = []  # a token's log-probability as it was sampled; NaN where that is not known
+        self.logprobs: list[float] = []  # of each token as it was sampled; NaN where unknown
         self._mask: list[int] = []
         self.append_segment(text, tokens, system=system)
 

@@ -80,8 +80,7 @@ class TextTrainer:
         if not len(queries) == len(responses) == len(scores) == len(masks) == len(cut):
             raise ValueError(
                 f"step: {len(queries)} queries, {len(responses)} responses, {len(scores)} scores, "
-                f"{len(masks)} masks, "
-                f"{len(cut)} of truncated: expected as many of each"
+                f"{len(masks)} masks, {len(cut)} of truncated: expected as many of each"
             )
         known: Sequence[Any] = logprobs if logprobs is not None else [None] * len(queries)
         parts = zip(queries, responses, scores, masks, known, cut, strict=True)

@@ -48,8 +48,8 @@ def check_rollout(config: TrainConfig, run_config: RunConfig) -> None:
     if config.max_staleness and config.dynamic_sampling > 1:
         raise SettingError(
             f"--dynamic_sampling: got {config.dynamic_sampling}, expected 1 with --max_staleness "
-            f"{config.max_staleness}: how many rounds an "
-            "update takes is known only after it was played"
+            f"{config.max_staleness}: how many rounds an update takes is known only after it was "
+            "played"
         )
 
 

@@ -10,7 +10,7 @@ import torch
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.policy.weight_sync import Weights
-from fctncalling.algorithms.rollout.collect import RandomStream, derive_seed
+from fctncalling.algorithms.rollout.collect import SeedStream, derive_seed
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.training.counters import Counters
 from fctncalling.training.rollouts.rollout_backends import Rollout, RolloutRound
@@ -31,7 +31,7 @@ class RoundPlanner:
 
     def next_round(self, counters: Counters, extra: int = 0, *, ahead: int = 0) -> RolloutRound:
         """Return a round of the next update, the first or an extra one, or of one `ahead`."""
-        words = (self._config.seed, counters.updates + ahead, RandomStream.ROLLOUT)
+        words = (self._config.seed, counters.updates + ahead, SeedStream.ROLLOUT)
         seed = derive_seed(*words, extra) if extra else derive_seed(*words)
         return RolloutRound(
             task_ids=self._next_tasks(counters, extra, ahead),
@@ -50,7 +50,7 @@ class RoundPlanner:
             update=0,
             successes={},
         )
-        seed = derive_seed(self._config.seed, 0, RandomStream.CRITIC_WARM_UP_ROLLOUT)
+        seed = derive_seed(self._config.seed, 0, SeedStream.CRITIC_WARM_UP_ROLLOUT)
         return RolloutRound(tuple(tasks), seed, self._config.temperature, 0)
 
     def _next_tasks(self, counters: Counters, extra: int, ahead: int) -> tuple[str, ...]:

@@ -134,8 +134,8 @@ class VllmRollout(LocalRollout):
             if tempered == client.best_logprob(model, prompt, 1.0):
                 raise SettingError(
                     f"--temperature: got {temperature}, but the server at {client.url} tells "
-                    "log-probabilities at "
-                    "temperature 1; start it with --logprobs-mode processed_logprobs"
+                    "log-probabilities at temperature 1; start it with --logprobs-mode "
+                    "processed_logprobs"
                 )
         self._checked = True
 
@@ -153,8 +153,8 @@ def connect_vllm(run_config: RunConfig, rank: int = 0) -> VllmServers:
         servers.connect()
     except (EngineError, KeyError, TypeError, ValueError) as error:
         raise SettingError(
-            f"--vllm_url {servers.urls}: no vLLM server answers there ({error}). "
-            "Start one: VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve MODEL --enable-lora "
-            "--max-lora-rank RANK; without --lora_r: VLLM_SERVER_DEV_MODE=1 vllm serve MODEL"
+            f"--vllm_url {servers.urls}: no vLLM server answers there ({error}). Start one: "
+            "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve MODEL --enable-lora --max-lora-rank "
+            "RANK; without --lora_r: VLLM_SERVER_DEV_MODE=1 vllm serve MODEL"
         ) from error
     return servers

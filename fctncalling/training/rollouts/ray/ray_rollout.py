@@ -248,10 +248,10 @@ def connect_ray(address: str | None, num_cpus: int) -> tuple[Any, bool]:
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise SettingError(
                 f"--ray_address {address}: no cluster to join there "
-                f"({str(error).splitlines()[0]}). "
-                "Start one with `ray start --head`, or leave the flag out for one on this machine "
-                "alone. One that asks for a token, as Ray from 2.59 on may, is joined with "
-                "RAY_AUTH_MODE=token and the token that `ray get-auth-token` prints there"
+                f"({str(error).splitlines()[0]}). Start one with `ray start --head`, or leave the "
+                "flag out for one on this machine alone. One that asks for a token, as Ray from "
+                "2.59 on may, is joined with RAY_AUTH_MODE=token and the token that `ray "
+                "get-auth-token` prints there"
             ) from error
         return ray, False
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
