@@ -119,7 +119,8 @@ def clause_openings(root: Path) -> list[str]:
 
 def unknown_names_in_docstrings(root: Path) -> set[str]:
     """Return names with an underscore, in backticks in docstrings, that stand in no code."""
-    named, known = set[str](), set[str]()
+    known = {file.stem for file in package_files(root)}
+    named = set[str]()
     for file in package_files(root):
         for node in ast.walk(tree_of(file)):
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
