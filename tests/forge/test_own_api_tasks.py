@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from stub_endpoint import endpoint
 
 from fctncalling.cli.command import main
 from fctncalling.data.types import FunctionDoc, Task
@@ -283,6 +284,42 @@ def test_logged_requests_become_tasks_with_the_calls_that_were_made(
     told = capsys.readouterr().err
     assert "1 calls mow, which the API does not have" in told
     assert "1 no user message that is answered by calls" in told
+
+
+def test_paraphrases_are_kept_where_they_lead_back_and_their_log_makes_the_file_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = forged(SPECS[2], tmp_path / "plain.jsonl", num_tasks=40)
+    numbers = {text_of(each): index for index, each in enumerate(plain)}
+
+    def reply(_: int, body: dict[str, Any]) -> dict[str, str]:
+        asked = body["messages"][-1]["content"]
+        if len(body["messages"]) == 1:  # every fourth loses its figures
+            text = asked.partition("\n\n")[2]
+            changed = re.sub(r"\d", "", text) if numbers[text] % 4 == 0 else text
+            return {"content": f"Well then: {changed}"}
+        task = task_of(plain[numbers[asked.removeprefix("Well then: ")]])
+        [calls] = oracle_calls(task)
+        lies = numbers[asked.removeprefix("Well then: ")] % 4 == 1
+        right = get_handler("python_calls").render(calls) if calls else "I cannot do that."
+        return {"content": "[no_such_function()]" if lies else right}
+
+    with endpoint(reply) as stub:
+        reworded = forged(SPECS[2], tmp_path / "a.jsonl", "--paraphrase", stub.url, num_tasks=40)
+    assert "kept" in capsys.readouterr().err
+    kept = [text_of(each).startswith("Well then: ") for each in reworded]
+    for index, (entry, other) in enumerate(zip(plain, reworded, strict=True)):
+        asks = entry["id"].startswith("clarify")
+        lost = index % 4 == 0 and bool(re.search(r"\d", text_of(entry)))
+        assert kept[index] is not (asks or lost or index % 4 == 1), text_of(other)
+        assert other.get("ground_truth") == entry.get("ground_truth")
+    assert 12 < sum(kept) < 32
+    log = str(tmp_path / "a.jsonl.paraphrases.jsonl")
+    forged(SPECS[2], tmp_path / "b.jsonl", "--paraphrase", log, num_tasks=40)
+    assert (tmp_path / "b.jsonl").read_bytes() == (tmp_path / "a.jsonl").read_bytes()
+    words = ["forge", "--api", SPECS[2], "--paraphrase", log, "--seed", "9", "--num_tasks", "40"]
+    assert main([*words, "--output", str(tmp_path / "c.jsonl")]) == 2
+    assert "expected the log of the same command" in capsys.readouterr().err
 
 
 def test_flags_of_an_own_api_need_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -99,7 +99,8 @@ def draft_entry(api: AskableApi, draft: OwnDraft, category: str, index: int) -> 
     return entry
 
 
-def _task(entry: dict[str, Any]) -> Task:
+def entry_task(entry: Mapping[str, Any]) -> Task:
+    """Return an entry as the task that it is read as."""
     return Task(
         entry["id"],
         entry["id"].rpartition("_")[0],
@@ -117,7 +118,7 @@ def _task(entry: dict[str, Any]) -> Task:
 
 def draft_fault(entry: dict[str, Any], draft: OwnDraft) -> str | None:
     """Return why a task is not proven; None where it is: see `proof_fault`."""
-    task = _task(entry)
+    task = entry_task(entry)
     if draft.calls and (fault := _plain_fault(task, draft)):
         return fault
     if not draft.missing:

@@ -21,6 +21,7 @@ from fctncalling.lab.forge.own_api.askable_api import AskableApi, askable_api
 from fctncalling.lab.forge.own_api.logged_requests import logged_tasks
 from fctncalling.lab.forge.own_api.own_entries import OWN_CATEGORIES, own_entry
 from fctncalling.lab.forge.own_api.own_single_turn import can_be_open
+from fctncalling.lab.forge.own_api.paraphrases import Paraphraser
 from fctncalling.lab.own_api.api import OwnApi
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.kinds.find import guess_note
@@ -86,8 +87,11 @@ MAX_ATTEMPTS = 60
 class OwnForgeRun:
     """Run that makes an own API's tasks in their order."""
 
-    def __init__(self, settings: OwnForgeSettings, api: AskableApi) -> None:
+    def __init__(
+        self, settings: OwnForgeSettings, api: AskableApi, paraphraser: Paraphraser | None = None
+    ) -> None:
         self._settings = settings
+        self._paraphraser = paraphraser
         self._api = api
         self._seen = set[int]()
 
@@ -108,6 +112,8 @@ class OwnForgeRun:
             except NoSuchTask as fault:
                 raise ForgeFailure(f"{self._settings.api.source}: {fault}") from None
             thrown.update(made.thrown_away)
+            if self._paraphraser is not None:
+                made = made._replace(entry=self._paraphraser.reworded(made.entry))
             texts = digest("\n".join(made.user_texts))
             if texts in self._seen:
                 thrown[REPEATED] += 1
@@ -142,6 +148,7 @@ class OwnForgeSettings:
     files: tuple[tuple[str, Path | None], ...] = ()  # flag -> file
     held_out: bool = False
     layout: str = "file"
+    paraphrased: bool = False
 
     def counts(self) -> dict[str, int]:
         """Return how many tasks each category gets."""
@@ -166,6 +173,7 @@ class OwnForgeSettings:
             "seed": self.seed,
             "categories": list(self.categories),
             "held_out": self.held_out,
+            "paraphrased": self.paraphrased,
             **{flag: None if path is None else _hash(path) for flag, path in self.files},
         }
 
@@ -197,6 +205,9 @@ def add_own_arguments(parser: argparse.ArgumentParser) -> None:
         help='conversations of your own, a line {"messages": [...]}: the requests that calls '
         "answered go to FILE.from_logs.jsonl beside --output, for you to confirm",
     )
+    url = "endpoint of OpenAI's form, whose model says requests in other words, or the log of one"
+    add("--paraphrase", metavar="URL", help=f"{url}; FILE.paraphrases.jsonl beside --output")
+    add("--paraphrase_model", metavar="NAME", default="default", help="its model")
     add("--write_phrases", type=Path, metavar="FILE", help="write our phrases for you to edit")
     add(
         "--held_out",
@@ -242,9 +253,16 @@ def _made(
         api,
         tuple((flag, getattr(args, flag)) for flag in _FLAGS),
         askable.held_out,
+        paraphrased=args.paraphrase is not None,
     )
     files = ForgeFiles(output, settings)
-    _write(files, settings, askable)
+    log = args.output.with_name(f"{args.output.name}.paraphrases.jsonl")
+    paraphraser = args.paraphrase and Paraphraser(args.paraphrase, args.paraphrase_model, log)
+    _write(files, settings, OwnForgeRun(settings, askable, paraphraser or None))
+    if paraphraser:
+        paraphraser.close()
+        told = ", ".join(f"{count} {why}" for why, count in paraphraser.counts.most_common())
+        print(f"paraphrases: {told}; log: {log}", file=sys.stderr)
     page = output.with_name(f"{output.name}.coverage.md")
     page.write_text(coverage_page(askable, files.ledger), encoding="utf-8")
     totals = files.summary()["totals"]
@@ -260,12 +278,11 @@ def _write_logged(logs: Path, output: Path, askable: AskableApi) -> None:
     print(told, file=sys.stderr)
 
 
-def _write(files: ForgeFiles, settings: OwnForgeSettings, askable: AskableApi) -> None:
+def _write(files: ForgeFiles, settings: OwnForgeSettings, run: OwnForgeRun) -> None:
     if files.is_finished():
         return
-    made = OwnForgeRun(settings, askable).tasks()
     with files:
-        for entry, line in with_progress_bar(made, "forging", "task", settings.num_tasks):
+        for entry, line in with_progress_bar(run.tasks(), "forging", "task", settings.num_tasks):
             files.write(entry, line)
         files.finish()
 
