@@ -41,7 +41,6 @@ from fctncalling.training.user_code import load_reward, parse_tool_classes
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.rollout.task_sampler import Candidate
-    from fctncalling.envs.tools.box.toolbox import ToolBox
 
 
 def make_toolbox(

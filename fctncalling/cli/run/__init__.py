@@ -1,5 +1,1 @@
 """The run subcommand."""
-
-from fctncalling.cli.run.command import add_arguments, run
-
-__all__ = ["add_arguments", "run"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -91,7 +92,8 @@ class ForgeSettings:
 
     def counts(self) -> dict[str, int]:
         """Return how many tasks each category gets: by its share, to the number asked for."""
-        return shared_out(self.num_tasks, self.categories)
+        weights = {name: FORGED_CATEGORIES[name].weight for name in self.categories}
+        return shared_out(self.num_tasks, weights)
 
     def record(self) -> dict[str, Any]:
         """Return the settings as the ledger holds them."""
@@ -106,20 +108,18 @@ class ForgeSettings:
         }
 
 
-def shared_out(num_tasks: int, categories: Sequence[str]) -> dict[str, int]:
-    """Return a number for each category, by the weights of FORGED_CATEGORIES."""
-    weights = {name: FORGED_CATEGORIES[name].weight for name in categories}
+def shared_out(num_tasks: int, weights: Mapping[str, float]) -> dict[str, int]:
+    """Return a number for each category, by its weight."""
     total = sum(weights.values())
     exact = {name: num_tasks * weight / total for name, weight in weights.items()}
     counts = {name: int(number) for name, number in exact.items()}
-    by_rest = sorted(categories, key=lambda name: counts[name] - exact[name])
+    by_rest = sorted(counts, key=lambda name: counts[name] - exact[name])
     for name in by_rest[: num_tasks - sum(counts.values())]:
         counts[name] += 1
     return counts
 
 
 REPEATED = "has the user texts of another task of the file"
-MAX_ATTEMPTS = 200
 
 
 class ForgeFailure(RuntimeError):
@@ -142,12 +142,14 @@ class LedgerLine(NamedTuple):
         return {**self._asdict(), "texts": f"{self.texts:016x}"}
 
 
-class ForgeRun:
-    """Run that makes the tasks of a file in their order."""
+class EntryRun(ABC):
+    """Run that makes the tasks of a file in their order, no user texts twice."""
 
-    def __init__(self, settings: ForgeSettings, guard: OfficialGuard) -> None:
-        self._settings = settings
-        self._guard = guard
+    max_attempts = 200
+
+    def __init__(self, counts: Mapping[str, int], seed: int) -> None:
+        self._counts = counts
+        self._seed = seed
         self._seen = set[int]()
 
     def tasks(self) -> Iterator[tuple[dict[str, Any], LedgerLine]]:
@@ -155,17 +157,17 @@ class ForgeRun:
 
         Raises ForgeFailure where a category runs dry.
         """
-        for category, count in self._settings.counts().items():
+        for category, count in self._counts.items():
             for index in range(count):
                 yield self._task(category, index)
 
     def _task(self, category: str, index: int) -> tuple[dict[str, Any], LedgerLine]:
         thrown: Counter[str] = Counter()
-        for attempt in range(MAX_ATTEMPTS):
-            made = self._maker(category)(category, self._settings.seed, index, attempt)
+        for attempt in range(self.max_attempts):
+            made = self._made(category, index, attempt)
             thrown.update(made.thrown_away)
             texts = digest("\n".join(made.user_texts))
-            fault = REPEATED if texts in self._seen else self._official_fault(category, made)
+            fault = REPEATED if texts in self._seen else self._fault(category, made)
             if fault is None:
                 self._seen.add(texts)
                 entry = {**made.entry, "difficulty": made.difficulty}
@@ -175,16 +177,41 @@ class ForgeRun:
                     entry["id"], attempt, texts, sha, made.difficulty, made.provenance, thrown
                 )
             thrown[fault] += 1
-        raise ForgeFailure(
-            f"{category}: no new task after {MAX_ATTEMPTS} attempts at number {index}; "
-            f"expected at most {index} tasks of it for seed {self._settings.seed}"
+        raise ForgeFailure(self._run_dry(category, index))
+
+    @abstractmethod
+    def _made(self, category: str, index: int, attempt: int) -> ForgedEntry:
+        """Return a task; raises ForgeFailure where there is none."""
+
+    def _fault(self, category: str, made: ForgedEntry) -> str | None:
+        """Return why a task is thrown away, if it is."""
+        return None
+
+    @abstractmethod
+    def _run_dry(self, category: str, index: int) -> str:
+        """Return the message of a category that gives no further task."""
+
+
+class ForgeRun(EntryRun):
+    """Run that makes a file's tasks, none like an official one."""
+
+    def __init__(self, settings: ForgeSettings, guard: OfficialGuard) -> None:
+        super().__init__(settings.counts(), settings.seed)
+        self._dials = settings.dials
+        self._guard = guard
+
+    def _made(self, category: str, index: int, attempt: int) -> ForgedEntry:
+        forged = FORGED_CATEGORIES[category]
+        make = forged.dialled.get(self._dials, forged.make)
+        return make(category, self._seed, index, attempt)
+
+    def _run_dry(self, category: str, index: int) -> str:
+        return (
+            f"{category}: no new task after {self.max_attempts} attempts at number {index}; "
+            f"expected at most {index} tasks of it for seed {self._seed}"
         )
 
-    def _maker(self, category: str) -> Maker:
-        forged = FORGED_CATEGORIES[category]
-        return forged.dialled.get(self._settings.dials, forged.make)
-
-    def _official_fault(self, category: str, made: ForgedEntry) -> str | None:
+    def _fault(self, category: str, made: ForgedEntry) -> str | None:
         if not self._guard.files:
             return None
         docs = [

@@ -7,16 +7,15 @@ import hashlib
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
 from fctncalling.lab.forge.forge_files import ForgeFiles
-from fctncalling.lab.forge.forge_run import REPEATED, ForgeFailure, LedgerLine
-from fctncalling.lab.forge.forged_entry import NoSuchTask
-from fctncalling.lab.forge.official_guard import digest
+from fctncalling.lab.forge.forge_run import EntryRun, ForgeFailure, shared_out
+from fctncalling.lab.forge.forged_entry import ForgedEntry, NoSuchTask
 from fctncalling.lab.forge.own_api.askable_api import AskableApi, askable_api
 from fctncalling.lab.forge.own_api.logged_requests import logged_tasks
 from fctncalling.lab.forge.own_api.own_entries import OWN_CATEGORIES, own_entry
@@ -81,52 +80,33 @@ def _lines(ledger: Path) -> list[dict[str, Any]]:
 
 # A run over an own API: tasks one by one, no text twice.
 
-MAX_ATTEMPTS = 60
 
-
-class OwnForgeRun:
+class OwnForgeRun(EntryRun):
     """Run that makes an own API's tasks in their order."""
+
+    max_attempts = 60
 
     def __init__(
         self, settings: OwnForgeSettings, api: AskableApi, paraphraser: Paraphraser | None = None
     ) -> None:
-        self._settings = settings
-        self._paraphraser = paraphraser
+        super().__init__(settings.counts(), settings.seed)
         self._api = api
-        self._seen = set[int]()
+        self._source = settings.api.source
+        self._paraphraser = paraphraser
 
-    def tasks(self) -> Iterator[tuple[dict[str, Any], LedgerLine]]:
-        """Yield (entry, ledger line) of each task.
+    def _made(self, category: str, index: int, attempt: int) -> ForgedEntry:
+        try:
+            made = own_entry(self._api, category, self._seed, index, attempt)
+        except NoSuchTask as fault:
+            raise ForgeFailure(f"{self._source}: {fault}") from None
+        if self._paraphraser is None:
+            return made
+        return made._replace(entry=self._paraphraser.reworded(made.entry))
 
-        Raises ForgeFailure where the API has no further task of a category to give.
-        """
-        for category, count in self._settings.counts().items():
-            for index in range(count):
-                yield self._task(category, index)
-
-    def _task(self, category: str, index: int) -> tuple[dict[str, Any], LedgerLine]:
-        thrown: Counter[str] = Counter()
-        for attempt in range(MAX_ATTEMPTS):
-            try:
-                made = own_entry(self._api, category, self._settings.seed, index, attempt)
-            except NoSuchTask as fault:
-                raise ForgeFailure(f"{self._settings.api.source}: {fault}") from None
-            thrown.update(made.thrown_away)
-            if self._paraphraser is not None:
-                made = made._replace(entry=self._paraphraser.reworded(made.entry))
-            texts = digest("\n".join(made.user_texts))
-            if texts in self._seen:
-                thrown[REPEATED] += 1
-                continue
-            self._seen.add(texts)
-            entry = {**made.entry, "difficulty": made.difficulty}
-            sha = f"{digest(json.dumps(entry, ensure_ascii=False)):016x}"
-            return entry, LedgerLine(
-                entry["id"], attempt, texts, sha, made.difficulty, made.provenance, thrown
-            )
-        raise ForgeFailure(
-            f"{category}: no new text after {MAX_ATTEMPTS} attempts at number {index}: the API "
-            f"gives about {index} of them; pass a smaller --num_tasks, or phrases of your own, "
+    def _run_dry(self, category: str, index: int) -> str:
+        return (
+            f"{category}: no new text after {self.max_attempts} attempts at number {index}: the "
+            f"API gives about {index} of them; pass a smaller --num_tasks, or phrases of your own, "
             "--phrases FILE"
         )
 
@@ -152,13 +132,7 @@ class OwnForgeSettings:
 
     def counts(self) -> dict[str, int]:
         """Return how many tasks each category gets."""
-        total = sum(OWN_CATEGORIES[name] for name in self.categories)
-        shares = {name: self.num_tasks * OWN_CATEGORIES[name] / total for name in self.categories}
-        counts = {name: int(share) for name, share in shares.items()}
-        by_rest = sorted(counts, key=lambda name: counts[name] - shares[name])
-        for name in by_rest[: self.num_tasks - sum(counts.values())]:
-            counts[name] += 1
-        return counts
+        return shared_out(self.num_tasks, {name: OWN_CATEGORIES[name] for name in self.categories})
 
     def record(self) -> dict[str, Any]:
         """Return the settings as the ledger holds them."""
