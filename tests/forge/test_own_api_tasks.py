@@ -286,6 +286,29 @@ def test_logged_requests_become_tasks_with_the_calls_that_were_made(
     assert "1 no user message that is answered by calls" in told
 
 
+def test_tasks_of_several_turns_pass_by_their_calls_and_speak_of_earlier_results(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "turns.jsonl"
+    tasks = forged(SPECS[0], file, "--category", "multi_turn_base", num_tasks=30)
+    output, shared = tmp_path / "played.jsonl", ["--dataset_path", str(file), "--allow_task_tools"]
+    assert main(["run", "--agent", "oracle", "--output", str(output), *shared]) == 0
+    assert [each["valid"] for each in entries(output)] == [True] * 30
+    later = [str(turn[0]["content"]) for each in tasks for turn in each["question"][1:]]
+    assert any(re.search(r"\bthat \w+|\bth(?:is|e) (?:very|same) ", text) for text in later)
+    silent = tmp_path / "silent.jsonl"
+    texts = [[["Done."] for _ in each["question"]] for each in tasks]
+    lines = [
+        {"category": "multi_turn_base", "form": "prompting", "id": each["id"], "response": text}
+        for each, text in zip(tasks, texts, strict=True)
+    ]
+    silent.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    judged = tmp_path / "judged.jsonl"
+    words = ["verdicts", "--data_dir", str(file), "--allow_task_tools", "--input", str(silent)]
+    assert main([*words, "--output", str(judged)]) == 0
+    assert not any(each["valid"] for each in entries(judged))
+
+
 def test_paraphrases_are_kept_where_they_lead_back_and_their_log_makes_the_file_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,6 +17,7 @@ from fctncalling.lab.forge.forged_entry import ForgedEntry, NoSuchTask, SingleTu
 from fctncalling.lab.forge.own_api.askable_api import AskableApi
 from fctncalling.lab.forge.own_api.declined import declined
 from fctncalling.lab.forge.own_api.drawn_call import OwnDraft
+from fctncalling.lab.forge.own_api.own_multi_turn import several_turns, turns_fault
 from fctncalling.lab.forge.own_api.own_single_turn import (
     missing_value,
     names_to_ask_of,
@@ -33,12 +34,18 @@ OWN_CATEGORIES: dict[str, float] = {
     "parallel_multiple": 20.0,
     "irrelevance": 24.0,
     "clarify": 12.0,
+    "multi_turn_base": 0.0,
 }
-"""Category -> its share of a file, in the order in which a file holds them."""
+"""Category -> its share of a file, in the order in which a file holds them.
+
+Those without are made where they are named.
+"""
+NAMED_SHARE = 20.0
 _MAKERS: dict[str, Maker] = {
     "multiple": one_call,
     "parallel_multiple": several_calls,
     "clarify": missing_value,
+    "multi_turn_base": several_turns,
 }
 _TRIES = 400
 UNANSWERED = "has a question that the user does not understand"
@@ -65,7 +72,7 @@ def own_entry(api: AskableApi, category: str, seed: int, index: int, attempt: in
             thrown[str(fault)] += 1
             continue
         entry = draft_entry(api, draft, category, index)
-        if why := draft_fault(entry, draft):
+        if why := turns_fault(api, draft) if draft.turns else draft_fault(entry, draft):
             thrown[why] += 1
             continue
         return ForgedEntry(entry, _difficulty(draft, entry), _provenance(draft), thrown)

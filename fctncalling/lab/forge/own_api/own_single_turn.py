@@ -189,7 +189,7 @@ def _one_after_the_other(api: AskableApi, rng: Random, function: str) -> OwnDraf
         frames.append(frame)
         pronoun = given is not None and words.primary in frame.parameters and rng.random() < 0.6
         if pronoun and words.primary is not None:
-            frame = _with_pronoun(frame, words, rng)
+            frame = with_pronoun(frame, words, rng)
         rest = {k: v for k, v in call.arguments.items() if not pronoun or k != words.primary}
         said.append(said_call(words, frame, rest, rng))
     return OwnDraft(request_text(said, rng), calls, frames)
@@ -208,7 +208,8 @@ def _same_thing(
     return {words.primary: calls[-1].arguments[words.primary]}
 
 
-def _with_pronoun(frame: RequestFrame, words: FunctionWords, rng: Random) -> RequestFrame:
+def with_pronoun(frame: RequestFrame, words: FunctionWords, rng: Random) -> RequestFrame:
+    """Return a frame that says "that loan" for its thing."""
     noun = words.thing_nouns()[0] if words.thing_nouns() else words.noun
     text = rng.choice((f"the same {noun}", f"that {noun}", f"this very {noun}"))
     return RequestFrame(
