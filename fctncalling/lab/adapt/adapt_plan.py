@@ -25,7 +25,8 @@ SCORE_SHARE = 0.08  # at most, of all minutes
 MOST_TASKS, LEAST_HELD_OUT, MOST_HELD_OUT, MOST_EPOCHS = 8_000, 8, 200, 4
 EPISODES_PER_UPDATE, PARALLEL_EPISODES = 64, 16
 EPISODE_COST = 3.0  # demonstrations that an episode of TPPO costs beside its answer
-SIDE_BY_SIDE = 0.7  # an answer among PARALLEL_EPISODES takes so much of one of the probe's few
+SIDE_BY_SIDE = 0.45  # an answer among PARALLEL_EPISODES takes so much of one of the probe's few
+BASE_SIDE_BY_SIDE = 0.85  # of the base model, whose longest answers are waited for
 FEWEST_UPDATES, MOST_UPDATES = 5, 200  # with fewer of them TPPO is left out
 LEAST_MARGIN_S = 5.0
 FORGE_GB = 0.33
@@ -52,8 +53,12 @@ class ProbeTimes:
 
     def score(self, num_tasks: int, *, base: bool = False) -> float:
         """Return the time of a score."""
-        answer = max(self.base_answer, self.answer) if base else self.answer
-        return self.start + SIDE_BY_SIDE * num_tasks * answer
+        return self.start + num_tasks * (self.base_score if base else SIDE_BY_SIDE * self.answer)
+
+    @property
+    def base_score(self) -> float:
+        """An answer of the base model among others."""
+        return BASE_SIDE_BY_SIDE * max(self.base_answer, self.answer)
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,7 @@ def plan_for(
 ) -> AdaptPlan:
     """Return the plan that keeps to the minutes; `spent_s` of them are gone."""
     total = 60.0 * minutes
-    a_task = SIDE_BY_SIDE * (max(times.base_answer, times.answer) + times.answer)
+    a_task = times.base_score + SIDE_BY_SIDE * times.answer
     most = SCORE_SHARE * total / max(a_task, 1e-6) - num_test
     num_held_out = _rounded(min(max(most, LEAST_HELD_OUT), MOST_HELD_OUT))
     if tasks_at_hand is not None:

@@ -11,7 +11,7 @@ SMALL = 20_000_000  # parameters, below which a model is a toy with settings of 
 _PRESETS = ((400e6, "0.1B"), (1.5e9, "0.5B"), (6e9, "4B-lora"), (float("inf"), "8B-lora"))
 LONGEST_EPISODE = 4096
 PASS_TOKENS = 2560  # of one pass: of many short ones, and of the memory that it takes
-LIBRARIES_GB, PLAY_GB = 0.4, 1.1
+LIBRARIES_GB, PLAY_GB = 0.4, 1.2
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class BaseModel:
 
     @property
     def training_gb(self) -> float:
-        """What the supervised stage takes, in fp32: 16 bytes a weight, 14 numbers a hidden one."""
-        passes = 14 * 4e-9 * self.hidden_numbers * min(PASS_TOKENS, self.max_episode_tokens)
+        """What the supervised stage takes, in fp32: 16 bytes a weight, 18 numbers a hidden one."""
+        passes = 18 * 4e-9 * self.hidden_numbers * min(PASS_TOKENS, self.max_episode_tokens)
         return LIBRARIES_GB + 16e-9 * self.parameters + passes
 
     @property
