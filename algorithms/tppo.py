@@ -1,5 +1,7 @@
 """TPPO (token-level PPO with BAD, arXiv:2405.15821), POAD and NTPO.
 
+The Bellman backup (BAD) itself is `decomposed_gae` in `algorithms/advantages.py`.
+
 Deviations from the published code:
 1. the default lam_token is 1, so that wording does not change credit for any lambda (the published
    code uses lam between tokens too: that is POAD);
@@ -27,8 +29,7 @@ from fctncalling.algorithms.config import TrainConfig
 def tppo_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstimate:
     """Return TPPO's estimate (BAD): discount and trace decay apply between actions only.
 
-    With --gamma_token or --lam_token inside them too. The recursion is `decomposed_gae` in
-    `algorithms/advantages.py`.
+    With --gamma_token or --lam_token inside them too.
     """
     return token_estimate(
         trajectories, config, gamma_token=config.gamma_token, lam_token=config.lam_token

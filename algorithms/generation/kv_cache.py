@@ -1,4 +1,4 @@
-"""KV cache of many growing sequences, and attention over it."""
+"""KV cache of many growing sequences, the index tensors of a pass, and attention over it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fctncalling.algorithms.generation.transformers_cache import next_capacity
-
-# Index tensors of one padding-free forward pass over the KV cache.
-#
-# A pass reads N new tokens of n rows, side by side without padding. Each row has up to q of them
-# and looks at k columns of the cache; `heads` are key heads, of which each serves `groups` query
-# heads. What must hold in `KVCache`, which makes these blocks:
-# - column p of a row is its p-th own token; what lies behind its length is masked by minus infinity
-#   and must still be finite numbers, since 0 x inf would be NaN;
-# - a plan (`append_plan`, `append_step_plan`) comes before `write`, and `write` before `attend`;
-# - views of the buffers (`layers`, `flat`) are made anew wherever `resize` moves the buffers.
 
 
 class PrefixGroups(NamedTuple):
@@ -35,7 +25,15 @@ class PrefixGroups(NamedTuple):
 
 
 class PackedTokens(NamedTuple):
-    """Places of N new tokens, lying side by side without padding, of n rows."""
+    """Places of N new tokens, lying side by side without padding, of n rows.
+
+    Each row has up to q of them and looks at k columns of the cache; `heads` are key heads, each of
+    which serves `groups` query heads. What must hold in `KVCache`, which makes these blocks:
+    - column p of a row is its p-th own token; what lies behind its length is masked by minus
+      infinity and must still be finite numbers, since 0 x inf would be NaN;
+    - a plan (`append_plan`, `append_step_plan`) comes before `write`, and `write` before `attend`;
+    - views of the buffers (`layers`, `flat`) are made anew wherever `resize` moves the buffers.
+    """
 
     positions: Tensor  # (N,) int64, of each token in its own sequence
     rows: Tensor  # (N,) int64, the row of each token; of a step: the first rows

@@ -1,4 +1,4 @@
-"""Gradient checkpointing: the backward pass computes layers again, all but their attention.
+"""Gradient checkpointing (layers are computed again, all but their attention) and heap trimming.
 
 Chen et al. 2016, arXiv:1604.06174.
 """
@@ -20,19 +20,19 @@ from torch.utils.checkpoint import checkpoint
 
 from fctncalling.algorithms.config import SettingError
 
-# Heap trimming: pages that malloc holds between blocks that stay go back to the system.
-#
-# A pass that autograd records makes large arrays that go at once between arrays and small things,
-# such as nodes of autograd's graph, that stay until the backward pass. The small ones are cut from
-# freed arrays, and the next array of that size no longer fits: the heap's holes grow with each
-# layer, by up to as much as what stays. Large arrays in maps of their own (M_MMAP_THRESHOLD) leave
-# no holes, but each is then cleared page by page, and an update takes up to 1.5 times as long.
-
 BYTES_A_TRIM = 2**23  # of layers' inputs; with less, a small model's time would go into trimming
 
 
 class HeapTrimmer:
-    """Heap trimmer between the layers of one pass, at each BYTES_A_TRIM of inputs."""
+    """Heap trimmer between the layers of one pass, at each BYTES_A_TRIM of inputs.
+
+    A pass that autograd records makes large arrays that go at once between arrays and small things,
+    such as nodes of autograd's graph, that stay until the backward pass. The small ones are cut
+    from freed arrays, and the next array of that size no longer fits: the heap's holes grow with
+    each layer, by up to as much as what stays. Large arrays in maps of their own (M_MMAP_THRESHOLD)
+    leave no holes, but each is then cleared page by page, and an update takes up to 1.5 times as
+    long.
+    """
 
     def __init__(self) -> None:
         self._num_bytes = 0

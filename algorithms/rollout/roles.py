@@ -11,13 +11,6 @@ from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, RowArrays, TokenRecord
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
-# Joint rows: what a central critic reads, the whole team's conversation in order of time.
-#
-# In front stands the state, what the environment says of the whole team at reset. Then, step by
-# step, what the acting role read since it last acted, and what it said. So a value may depend on
-# all that was known, read and said before its token, by whomever, and on nothing that came later: a
-# baseline of the future would bias the policy's gradient.
-
 
 def add_joint_rows(
     episodes: Sequence[EpisodeRecord], config: TrainConfig, template: ChatTemplate
@@ -25,6 +18,11 @@ def add_joint_rows(
     """Give each row what a critic of --team_critic central or --critic_sees truth reads, in place.
 
     A role has one row.
+
+    In front stands the state, what the environment says of the whole team at reset. Then, step by
+    step, what the acting role read since it last acted, and what it said. So a value may depend on
+    all that was known, read and said before its token, by whomever, and on nothing that came later:
+    a baseline of the future would bias the policy's gradient.
     """
     truth = config.critic_sees == "truth"
     if truth and all(episode.ground_truth is None for episode in episodes):
@@ -65,20 +63,17 @@ def _action_ends(row: TokenRecord) -> list[int]:
     return [at + 1 for at, ends in enumerate(row.ends_action) if ends]
 
 
-# Role trajectories: an episode of several roles as one trajectory a role.
-#
-# A role learns from its own tokens, and time passes between its own actions: what is earned from
-# one of them until its next, by whomever, is the reward of that one. That is how PettingZoo
-# accumulates rewards, and each role's Bellman backup is then that of an agent alone in a world of
-# which the others are part. All else (targets, losses, groups) needs to know nothing of roles.
-
-
 def role_trajectories(
     episodes: Sequence[EpisodeRecord], frozen: Collection[str] = ()
 ) -> list[EpisodeRecord]:
     """Return each role's part of each episode, without frozen roles.
 
     In order of episode and row. Episodes without roles are returned as they are.
+
+    A role learns from its own tokens, and time passes between its own actions: what is earned from
+    one of them until its next, by whomever, is the reward of that one. That is how PettingZoo
+    accumulates rewards, and each role's Bellman backup is then that of an agent alone in a world of
+    which the others are part. All else (targets, losses, groups) needs to know nothing of roles.
     """
     return [part for episode in episodes for part in _parts(episode, frozen)]
 

@@ -226,16 +226,15 @@ def _layer_of(name: str) -> str:
     return re.split(r"(?<=\.\d)\.|(?<=\.\d\d)\.|(?<=\.\d\d\d)\.", name, maxsplit=1)[0]
 
 
-# LoRA versions published to vLLM servers.
-#
-# Every version gets a new name and a new folder: a server caches by name, so a reused one would be
-# served from caches of other weights, unnoticed.
-
 NUM_SERVED = 2  # requests with the previous version may still be under way
 
 
 class PublishedAdapters(PublishedVersions):
-    """Adapters: the last `NUM_SERVED` versions are served."""
+    """Adapters: the last `NUM_SERVED` versions are served.
+
+    Every version gets a new name and a new folder: a server caches by name, so a reused one would
+    be served from caches of other weights, unnoticed.
+    """
 
     def __init__(self, servers: VllmServers, folder: Path) -> None:
         super().__init__(servers, folder)

@@ -1,4 +1,4 @@
-r"""Parser of mathematical text, plain or LaTeX, to a tree of plain values.
+r"""Tokenizer and parser of mathematical text, plain or LaTeX, to a tree of plain values.
 
 Bounded, never evaluated.
 
@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import re
 from typing import Any
-
-# Tokenizer of mathematical text, plain or LaTeX.
 
 MAX_TOKENS = 300
 FUNCTIONS = frozenset(

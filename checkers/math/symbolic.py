@@ -95,10 +95,6 @@ class SymbolicComparer:
         return process.stdout.readline().decode().strip() or None if readable else None
 
 
-# --- in the interpreter with SymPy
-# ----------------------------------------------------------------------------------
-
-
 def serve() -> None:
     """Serve comparisons: pairs of trees in, one JSON line each.
 

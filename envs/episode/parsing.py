@@ -1,4 +1,4 @@
-"""Parse an assistant message into calls, or an error."""
+"""Parser of assistant messages, error classes of a step, and corrective feedback."""
 
 from __future__ import annotations
 
@@ -66,11 +66,6 @@ def _recognises(handler: Handler, text: Any) -> bool:
         return True  # such as deep nesting, which only calls have
 
 
-# Error classes of a step, and corrective feedback.
-#
-# The words are `info["error"]` and, where corrective feedback is on, what follows a wrong call's
-# result. BFCL's verdict depends on neither.
-
 ERRORS = ("no_call", "malformed", "unknown_function", "bad_arguments", "tool_error", "step_limit")
 EXECUTION_ERROR = "Error during execution: "
 MAX_QUOTED = 80  # characters of a name of the model's that are repeated to it
@@ -82,7 +77,11 @@ def classify_error(
     functions: Sequence[FunctionDoc],
     known: Callable[[str], bool],  # whether the tools have a function of this name
 ) -> str | None:
-    """Return a step's worst error: an unknown function, wrong arguments, a tool's, or None."""
+    """Return a step's worst error: an unknown function, wrong arguments, a tool's, or None.
+
+    The words are `info["error"]` and, where corrective feedback is on, what follows a wrong call's
+    result. BFCL's verdict depends on neither.
+    """
     docs = {doc.name: doc for doc in functions}
     if any(call.name not in docs and not known(call.name) for call in step.calls):
         return "unknown_function"

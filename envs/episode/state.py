@@ -1,4 +1,4 @@
-"""State of one episode."""
+"""State of one episode, and the hash of what decides its future."""
 
 from __future__ import annotations
 
@@ -18,14 +18,6 @@ from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.user_tools import UserTools
 
-# Hash of the state before an action: equal where the same actions have the same future.
-#
-# It takes in the tools' whole state, the turn, the observation that the agent answers, what the
-# checker will look at (each turn's results, without order, and the state it ended in), and the
-# steps that are left where the limit is near. The agent's own earlier messages are left out on
-# purpose: tools are deterministic, so what can still happen does not depend on how the agent came
-# here. A policy may remember more; what is matched by this hash assumes that it does not matter.
-
 MAX_DEPTH = 16  # of a state's objects
 LAST_STEPS = 2  # with so many or fewer steps left in a turn their number counts
 
@@ -36,6 +28,12 @@ def state_hash(
     """Return the hash, 16 hexadecimal digits, the same in every process and on every machine.
 
     tools: `content_hash` of the tools' state; past: of the turns that ended; results: this turn's.
+
+    It takes in the tools' whole state, the turn, the observation that the agent answers, what the
+    checker will look at (each turn's results, without order, and the state it ended in), and the
+    steps that are left where the limit is near. The agent's own earlier messages are left out on
+    purpose: tools are deterministic, so what can still happen does not depend on how the agent came
+    here. A policy may remember more; what is matched by this hash assumes that it does not matter.
     """
     left = steps_left if steps_left <= LAST_STEPS else -1
     return _digest([tools, past, sorted(set(results)), turn, observation, left])

@@ -223,10 +223,6 @@ class HermesText(InlineCalls):
             return CallBlock(start, end, None, error.message)
 
 
-# TRL's call syntax.
-#
-# `<request><Tool>query<call>`, answered by `result<response>`, ended by `<submit>`.
-
 REQUEST, CALL, RESPONSE, SUBMIT = "<request>", "<call>", "<response>", "<submit>"
 QUERY = "query"
 """The argument that a request's text becomes; the environment gives it to the tool's parameter,
@@ -237,7 +233,10 @@ _TOOL = re.compile(r"\s*<([^<>\n]+)>")
 
 
 class RequestCalls(InlineCalls):
-    """TRL's requests: a tool's name, and one text for it. The four marks can be changed."""
+    """TRL's requests: a tool's name, and one text for it. The four marks can be changed.
+
+    `<request><Tool>query<call>`, answered by `result<response>`, ended by `<submit>`.
+    """
 
     name = "request_call"
 

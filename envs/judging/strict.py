@@ -25,10 +25,6 @@ from fctncalling.envs.handlers.mistral_calls import MistralCalls
 from fctncalling.envs.handlers.registry import PROMPTING, detect_handler
 from fctncalling.envs.python_source.parse import parse_expression
 
-# Arbitrary calls.
-#
-# Do calls have anything to do with the question, where no right one is written down (relevance)?
-
 _WORD = re.compile(r"\w+")
 _MIN_LETTERS = 3  # of a word taken as mentioned: shorter ones occur in any text
 _SAMPLE = frozenset({"value", "string", "text", "true", "false", "none", "the", "and", "for"})
@@ -46,6 +42,8 @@ def arbitrary_call_fault(
 
     A number, a name or two words of the question are enough. A call without arguments is right
     where its function has no parameters that are required.
+
+    Do calls have anything to do with the question, where no right one is written down (relevance)?
     """
     docs = {doc.name.replace(".", "_"): doc for doc in functions}
     for call in calls:

@@ -1,4 +1,4 @@
-"""A task's prompt, turn by turn: system text, messages, tool schemas."""
+"""A task's prompt, turn by turn (system text, messages), and OpenAI tool schemas of BFCL's docs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,6 @@ from typing import Any
 from fctncalling.data.agentic_tasks import is_prerequisite
 from fctncalling.data.types import FunctionDoc, Message, Task
 from fctncalling.envs.prompting import prompts
-
-# OpenAI tool schemas of BFCL function docs.
-#
-# Its types (dict, float, tuple, any, ...) become JSON Schema's.
 
 JSON_TYPES = {
     name: kind
@@ -38,6 +34,8 @@ def openai_tool(doc: FunctionDoc) -> dict[str, Any]:
     """Return a function doc as a fresh OpenAI tool.
 
     Dots in its name stay (an API that forbids them renames).
+
+    Its types (dict, float, tuple, any, ...) become JSON Schema's.
     """
     parameters = json_schema(doc.parameters)
     # the arguments themselves are one object, whatever a doc calls it

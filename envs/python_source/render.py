@@ -1,4 +1,4 @@
-"""Calls and values as Python source."""
+"""Calls and values as Python source, and the size of values once written out."""
 
 from __future__ import annotations
 
@@ -48,12 +48,6 @@ def literal(value: Any) -> str:
     raise ValueError(f"a {type(value).__name__} has no literal that decodes to it: {value!r}")
 
 
-# Size of values once written out, found in bounded time; shared parts count each time.
-#
-# Nested calls hand live objects from tool to tool, so that a state of a few kilobytes may unfold to
-# more than a memory holds, and may hold itself. Whatever copies, compares, formats or encodes such
-# a value weighs it first.
-
 MAX_NESTED = 100
 """Containers inside each other, of one answer or value: several times what any function takes."""
 MAX_WEIGHT = 50_000
@@ -76,6 +70,10 @@ def size_of(value: Any, most: int = MAX_WEIGHT) -> int:
     `most` + 1 for more, and for too deep nesting.
 
     What holds itself counts once there, as it is written `[...]`.
+
+    Nested calls hand live objects from tool to tool, so that a state of a few kilobytes may unfold
+    to more than a memory holds, and may hold itself. Whatever copies, compares, formats or encodes
+    such a value weighs it first.
     """
     try:
         return most - _left((value,), most, set())

@@ -175,12 +175,6 @@ def plain_call(
     return [{found[1]: arguments}] if readable else None
 
 
-# tree-sitter parsers of Java and JavaScript, loaded on first use.
-#
-# A grammar's repair of hopeless text costs more than the square of what it has read so far. Hence
-# the bounds below, which are found without parsing and are the same on every machine: within them a
-# text is read or refused in some 50 milliseconds.
-
 MAX_SOURCE_CHARS = 16_384
 """The longest source that is parsed: what a model says in a long turn."""
 MAX_TOKENS = 1_000
@@ -199,7 +193,12 @@ def require_grammar(language: str) -> None:
 
 
 def encoded(source: str) -> bytes:
-    """Return the source as bytes for the parser; raises DecodeError for what is never parsed."""
+    """Return the source as bytes for the parser; raises DecodeError for what is never parsed.
+
+    A grammar's repair of hopeless text costs more than the square of what it has read so far. Hence
+    the bounds below, which are found without parsing and are the same on every machine: within them
+    a text is read or refused in some 50 milliseconds.
+    """
     require_readable(source)
     if len(source) > MAX_SOURCE_CHARS:
         raise DecodeError(

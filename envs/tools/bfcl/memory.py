@@ -1,4 +1,4 @@
-"""Base of BFCL's memory tools.
+"""Base of BFCL's memory tools, and the replay of earlier conversations into a memory.
 
 Their limits, their initial content, and what a model is shown of them.
 """
@@ -14,13 +14,6 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from fctncalling.envs.tools import bfcl_table
-
-# Replay of earlier conversations into a memory, as a simple note-taker would record them.
-#
-# BFCL has the tested model itself hold those conversations and keep notes, then asks its questions
-# in a new one. Where no such notes are given (as a `snapshot`), a scripted note-taker takes their
-# place: the same for every policy, without a model, within the memory's bounds. What a bound
-# refuses is lost, as it is for a model.
 
 Conversations = tuple[tuple[str, ...], ...]
 
@@ -138,6 +131,11 @@ def initial_memory(scenario: dict[str, Any]) -> tuple[dict[str, Any] | None, Con
     """Return how a memory begins: a snapshot to take over, or conversations to take notes of.
 
     Raises ValueError where the snapshot is no object or the conversations are no lists of texts.
+
+    BFCL has the tested model itself hold those conversations and keep notes, then asks its
+    questions in a new one. Where no such notes are given (as a `snapshot`), a scripted note-taker
+    takes their place: the same for every policy, without a model, within the memory's bounds. What
+    a bound refuses is lost, as it is for a model.
     """
     snapshot, conversations = scenario.get("snapshot"), scenario.get("conversations", [])
     if snapshot is not None and not isinstance(snapshot, dict):

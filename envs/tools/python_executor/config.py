@@ -189,18 +189,17 @@ def _importable(module: str) -> bool:
         return False
 
 
-# Tool configuration file: the JSON form of OpenRLHF's tool-use module, every key enforced.
-#
-# It has three parts: `tools` (what is offered, with its time and output limits), `execution` (how
-# many at once) and `security` (which modules and builtins). An unknown key is an error.
-
 TOOL_NAME = "python_executor"
 CALCULATOR = "calculator"
 KNOWN_TOOLS = (TOOL_NAME, CALCULATOR)
 
 
 def load_config(source: Mapping[str, Any] | str | os.PathLike[str]) -> ExecutorConfig:
-    """Return the configuration of a dict or a JSON file in OpenRLHF's form; raises ConfigError."""
+    """Return the configuration of a dict or a JSON file in OpenRLHF's form; raises ConfigError.
+
+    It has three parts: `tools` (what is offered, with its time and output limits), `execution` (how
+    many at once) and `security` (which modules and builtins). An unknown key is an error.
+    """
     where = "tool configuration"
     if not isinstance(source, Mapping):
         where = str(source)

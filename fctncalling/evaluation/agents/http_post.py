@@ -1,4 +1,4 @@
-"""HTTP POST with a total deadline and a bound on the size of the answer, unpacked."""
+"""HTTP POST with a deadline and a bound on the unpacked answer; redaction of secrets."""
 
 from __future__ import annotations
 
@@ -162,10 +162,6 @@ class _Connection:
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
-# Redaction of secrets.
-#
-# API keys and URL credentials never reach results, logs or error messages.
-
 REDACTED = "[redacted]"
 _LEAST_IN_ERRORS, _LEAST_IN_ANSWERS = 4, 6
 """Shortest secret that is searched for: a placeholder such as "none" may be a word of an answer."""
@@ -173,7 +169,10 @@ _CREDENTIALS = re.compile(r"(?<=://)[^/\s?#\"'<>]+@")
 
 
 class Redactor:
-    """Remover of known secrets from texts, however an endpoint writes them back."""
+    """Remover of known secrets from texts, however an endpoint writes them back.
+
+    API keys and URL credentials never reach results, logs or error messages.
+    """
 
     def __init__(self, key: str, url: str) -> None:
         secrets = {key, *_credentials(url)} - {""}

@@ -1,4 +1,4 @@
-"""Diagnosis of an answer: why it fails, and the answer near it that passes."""
+"""Diagnosis of an answer: what differs from the truth, and the answer near it that passes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from fctncalling.evaluation.accepted_answers import accepted_answer, render_call
 from fctncalling.lab.error_analysis.diagnosis import Diagnosis
 from fctncalling.lab.error_analysis.form_repairs import FormRepair, decoded, repair_form, with_names
 from fctncalling.lab.error_analysis.multi_turn import diagnose_multi_turn
-
-# Single-turn calls against the ground truth: what differs, and the calls mended.
 
 _MISSING = object()
 _ITEM_TYPES: tuple[Callable[[Any], Any], ...] = (int, float, str)

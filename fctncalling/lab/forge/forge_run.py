@@ -19,8 +19,6 @@ from fctncalling.lab.forge.multi_turn.dials import CRITICAL_DIALS, HISTORY_DIALS
 from fctncalling.lab.forge.multi_turn_entry import multi_turn_entry
 from fctncalling.lab.forge.official_guard import OfficialGuard, call_sequence, digest
 
-# Categories the forge makes, their makers and their shares of a file.
-
 Maker = Callable[[str, int, int, int], ForgedEntry]
 """(category, seed, index, attempt) -> task: nothing else decides."""
 

@@ -22,8 +22,6 @@ from fctncalling.algorithms.policy.precision import compute_dtype
 from fctncalling.lab.memory_plan import terms
 from fctncalling.lab.memory_plan.policy_sizes import BYTES_FP32, PolicySizes, policy_sizes
 
-# Phases of a training run and what each holds in memory; the largest is the plan's peak.
-
 
 class Term(NamedTuple):
     """One thing that lies in memory during a phase."""

@@ -1,4 +1,4 @@
-"""Attributes of a TextEnvironment and the parts built from them.
+"""Attributes of a TextEnvironment, and tools under the names of TRL's hub examples.
 
 Attributes assigned later take effect.
 """
@@ -135,19 +135,14 @@ def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return one.keys() == other.keys() and all(one[name] is other[name] for name in one)
 
 
-# Tools from text to text under the names that TRL's documentation loads from a hub.
-#
-# Nothing is downloaded.
-
 TextTool = Callable[[str], str]
 
 
 def load_tool(name: str) -> TextTool:
-    """Return a tool of this project's for a hub name, whoever its owner is.
+    """Return our tool for a hub name such as "ybelkada/simple-calculator", whoever its owner is.
 
-    "ybelkada/simple-calculator".
-
-    Raises LookupError for names without a counterpart here, naming those that have one.
+    Nothing is downloaded. Raises LookupError for names without a counterpart here, naming those
+    that have one.
     """
     short = name.rpartition("/")[2]
     if short not in _TOOLS:

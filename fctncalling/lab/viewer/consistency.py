@@ -17,8 +17,6 @@ from fctncalling.data.token_file import TokenFile
 from fctncalling.lab.viewer.credit import Credit
 from fctncalling.lab.viewer.token_lanes import EpisodeLanes, bootstraps, credit_of_lanes
 
-# Whether the trained tokens spell the logged answers: a shifted mask or tool text shows here.
-
 _SHOWN = 40
 _UNKNOWN = "\N{REPLACEMENT CHARACTER}"  # part of a character: no text of its own
 
@@ -26,7 +24,10 @@ _UNKNOWN = "\N{REPLACEMENT CHARACTER}"  # part of a character: no text of its ow
 def spelling_findings(
     tokens: TokenFile, lanes: EpisodeLanes, record: Mapping[str, Any]
 ) -> Iterator[tuple[int, str]]:
-    """Yield (acted token, what is wrong) for actions whose tokens are not the logged text's."""
+    """Yield (acted token, what is wrong) for actions whose tokens are not the logged text's.
+
+    Whether the trained tokens spell the logged answers: a shifted mask or tool text shows here.
+    """
     ends = np.flatnonzero(tokens.ends_action[lanes.acted])
     steps = record.get("steps") or ()
     if not len(lanes.acted) or not steps:

@@ -1,4 +1,4 @@
-"""Plans by category and number: each depends on its seed, category, index and attempt alone."""
+"""Plans by category and number, and their variants, by seed, category, index and attempt alone."""
 
 from __future__ import annotations
 
@@ -15,11 +15,6 @@ from fctncalling.lab.forge.multi_turn.planner import make_plan
 from fctncalling.lab.forge.multi_turn.proof import in_long_context, prove
 from fctncalling.lab.forge.multi_turn.worlds.make_world import make_world
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Source, Value
-
-# Variants of plans, as BFCL has them.
-#
-# A function held back, a value left out, long context, and a request for what no offered function
-# does.
 
 BLANK_KINDS = frozenset(
     {

@@ -1,4 +1,4 @@
-"""Drawn calls: a function with values that fit together, of the part that is made."""
+"""Drawn calls, whose values fit together, and drafts: requests with such calls."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.nouns import singular, spaced
 from fctncalling.lab.own_api.words.spans import ordered_pairs
 from fctncalling.lab.own_api.words.unsaid import CHANGES
-
-# OwnDraft: a request with its calls, before it is an entry of a file.
 
 
 @dataclass(frozen=True)

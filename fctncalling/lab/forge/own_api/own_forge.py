@@ -1,4 +1,4 @@
-"""`forge --api SPEC`: tasks of a user's own functions, from their documents alone."""
+"""`forge --api SPEC`: settings, run and coverage of the tasks of a user's own functions."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ from fctncalling.lab.own_api.kinds.find import guess_note
 from fctncalling.lab.own_api.specifications import load_api
 from fctncalling.lab.own_api.words.frames import RequestFrame
 from fctncalling.lab.own_api.words.phrase_files import read_phrases, write_phrases
-
-# Coverage: which functions and parameters the tasks of a file ask for, and what they cannot.
 
 
 def coverage_page(api: AskableApi, ledger: Path) -> str:
@@ -78,9 +76,6 @@ def _lines(ledger: Path) -> list[dict[str, Any]]:
     return [line for line in found if "provenance" in line]
 
 
-# A run over an own API: tasks one by one, no text twice.
-
-
 class OwnForgeRun(EntryRun):
     """Run that makes an own API's tasks in their order."""
 
@@ -110,8 +105,6 @@ class OwnForgeRun(EntryRun):
             "--phrases FILE"
         )
 
-
-# What decides the bytes of a file forged from an own API.
 
 OWN_VERSION = 4
 """Raised where the same seed gives other tasks than before."""

@@ -1,4 +1,4 @@
-"""Sentences: clauses in a mood ("could you ...?"), joined, linked and explained."""
+"""Personas, and sentences: clauses in a mood ("could you ...?"), joined, linked, explained."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from random import Random
 from fctncalling.lab.forge.words.clauses import SETTING, Clause, lexical, worded
 from fctncalling.lab.forge.words.grammar import Phrase, Sequence, carriers, expanded, gerund_phrase
 from fctncalling.lab.forge.words.tables import patterns
-
-# Persona: the manner of speaking that one user keeps through a task, and what they talk about.
 
 _FORMS = {"do": 5.0, "want": 2.0, "wish": 1.5, "know": 2.0, "ask": 2.0, "say": 2.0}
 _MANNERS = {
