@@ -257,6 +257,7 @@ def test_whole_of_it_ends_with_a_report_and_a_model_that_loads(tmp_path: Path) -
     assert (out / "episodes.html").exists()
     for name in ("config.json", "model.safetensors", "tokenizer.json", "README.md", "client.py"):
         assert (out / "model" / name).exists(), name
+    assert not (out / "model" / "value_head.safetensors").exists()  # vLLM would read it
     client = (out / "model" / "client.py").read_text(encoding="utf-8")
     compile(client, "client.py", "exec")
     assert len(client.splitlines()) <= 20
