@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from itertools import chain
@@ -78,10 +78,14 @@ class RecordingPlayer(BranchPlayer):
         self.branches: list[Branch] = []
 
     def play(
-        self, origins: Mapping[str, Any], seed: int, group_size: int = 1
+        self,
+        origins: Mapping[str, Any],
+        seed: int,
+        group_size: int = 1,
+        on_episode: Callable[[EpisodeRecord], None] | None = None,
     ) -> tuple[list[EpisodeRecord], dict[str, list[Snapshot]]]:
         """Play an episode for each key; return them in order, and the snapshots of each."""
-        played, trace = super().play(origins, seed, group_size)
+        played, trace = super().play(origins, seed, group_size, on_episode)
         for origin, episode in zip(origins.values(), played, strict=True):
             if isinstance(origin, Snapshot) and not episode.invalid:
                 self.branches.append((origin, episode))
