@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -135,6 +136,32 @@ def test_the_core_never_imports_the_laboratory() -> None:
         if f"{name}.".startswith("fctncalling.lab.")
     ]
     assert faults == []
+
+
+NAMES_THE_LABORATORY = {
+    "envs/tools/__init__.py": "the class of an MCP server's tools, where mcp: is asked for",
+    "envs/tools/box/tool_server.py": "the client of an MCP server, where mcp: is asked for",
+    "setup.py": "what the wheel leaves out of it, and its data",
+    "fctncalling/laboratory.py": "the folder whose commands register themselves",
+}
+"""File of the core that names the laboratory in a text, which no import shows -> for what."""
+
+
+def test_the_core_names_the_laboratory_in_these_files_alone() -> None:
+    laboratory = ROOT / "fctncalling" / "lab"
+    core = [file for file in product_files() if laboratory not in file.parents]
+    found = {
+        str(file.relative_to(ROOT))
+        for file in core
+        if file != ROOT / "fctncalling" / "__init__.py"
+        and any(
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and re.match(r"fctncalling\.lab(\.|$)", node.value)
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        )
+    }
+    assert found == set(NAMES_THE_LABORATORY)
 
 
 def top_floor_names() -> set[str]:
