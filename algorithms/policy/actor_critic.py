@@ -40,7 +40,7 @@ from fctncalling.algorithms.policy.sparse_forward import (
     supports_sparse_forward,
     token_logprobs_and_entropies,
 )
-from fctncalling.algorithms.policy.value_head import VALUE_HEAD_FILE, make_value_head
+from fctncalling.algorithms.policy.value_head import make_value_head, saved_value_head
 
 
 def states_at(
@@ -384,7 +384,7 @@ class ActorCritic(nn.Module):
             str(name_or_path), dtype=dtype, trust_remote_code=False
         ).requires_grad_(dtype == torch.float32)
         policy = cls(model, **critic)
-        if (Path(name_or_path) / VALUE_HEAD_FILE).exists():
+        if saved_value_head(Path(name_or_path)) is not None:
             policy.load_critic(name_or_path)
         return policy
 

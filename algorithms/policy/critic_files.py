@@ -7,7 +7,7 @@ from pathlib import Path
 from torch import nn
 
 from fctncalling.algorithms.policy.lora import CRITIC, Adapters
-from fctncalling.algorithms.policy.value_head import VALUE_HEAD_FILE, ValueHead
+from fctncalling.algorithms.policy.value_head import VALUE_HEAD_FILE, ValueHead, saved_value_head
 
 CRITIC_MODEL_FILE = "critic_model.safetensors"
 
@@ -29,8 +29,8 @@ def load_critic(
 
     ValueError where the folder has none, or one of another kind or shape.
     """
-    head_file, model_file = folder / VALUE_HEAD_FILE, folder / CRITIC_MODEL_FILE
-    if not head_file.exists():
+    head_file, model_file = saved_value_head(folder), folder / CRITIC_MODEL_FILE
+    if head_file is None:
         raise ValueError(f"{folder} holds no critic ({VALUE_HEAD_FILE} is missing)")
     if critic_model is not None:
         if not model_file.exists():

@@ -12,6 +12,15 @@ from torch import Tensor, nn
 from fctncalling.algorithms.config import SettingError
 
 VALUE_HEAD_FILE = "value_head.safetensors"
+EXPORTED_VALUE_HEAD = f"value_head/{VALUE_HEAD_FILE}"
+"""Where an exported model has it: servers take every .safetensors beside config.json for weights.
+"""
+
+
+def saved_value_head(folder: Path) -> Path | None:
+    """Return a model folder's file of a value head; None where it has none."""
+    files = (folder / VALUE_HEAD_FILE, folder / EXPORTED_VALUE_HEAD)
+    return next((file for file in files if file.is_file()), None)
 
 
 class ValueHead(nn.Module):

@@ -122,8 +122,10 @@ def _rows(tokens: Any) -> list[TokenRecord]:
 
 DATASET = "dataset"
 """What --sft_tasks calls the training tasks of --dataset_path."""
-NO_CALL = "I call no function: none of them fits, or something that it needs is missing."
-"""What the demonstrator answers to a request that no call can fulfil."""
+NO_CALL = "I call no function: none of them fits."
+"""What the demonstrator answers to a request that no function serves."""
+MISSING_VALUE = "I call no function yet: something that it needs is missing."
+"""What it answers in a task whose user tells the missing value in a later turn, unasked."""
 _NUM_ENVS = 16
 
 
@@ -251,7 +253,9 @@ def _require_played(played: Sequence[EpisodeRecord], errors: Mapping[str, str]) 
 def demonstrate(situation: PolicyInput) -> str:
     """Return the ground truth's next message; in words where a request is answered by no call."""
     text = oracle(situation)
-    return NO_CALL if text == DONE and situation.step_in_turn == 0 else text
+    if text != DONE or situation.step_in_turn:
+        return text
+    return MISSING_VALUE if situation.task.category.endswith("miss_param") else NO_CALL
 
 
 def _has_known_calls(task: Task) -> bool:

@@ -236,13 +236,13 @@ def critic_kind(folder: Path) -> str | None:
     """Return the --critic that a checkpoint was made with; None if it holds none."""
     from fctncalling.algorithms.policy.critic_files import CRITIC_MODEL_FILE
     from fctncalling.algorithms.policy.lora import CRITIC
-    from fctncalling.algorithms.policy.value_head import VALUE_HEAD_FILE
+    from fctncalling.algorithms.policy.value_head import saved_value_head
 
     if (folder / CRITIC_MODEL_FILE).is_file():
         return "full"
     if (folder / CRITIC).is_dir():
         return "lora"
-    return "head" if (folder / VALUE_HEAD_FILE).is_file() else None
+    return "head" if saved_value_head(folder) else None
 
 
 def base_model(config: TrainConfig) -> str:

@@ -8,11 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from evaluate_fctncalling import main
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.critic_files import save_critic
 from fctncalling.algorithms.run.checkpoint import STATE_FILE
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.lab.export import command as export
+from fctncalling.training.load_policy import critic_kind
 
 
 @pytest.fixture
@@ -34,6 +38,23 @@ def test_a_run_s_folder_stands_for_its_last_checkpoint(given: str, run_folder: P
     assert (output / "model.safetensors").is_file()
     assert not (output / "tokenizer_old.json").exists()
     assert sorted(path.name for path in run_folder.parent.iterdir()) == ["model", "run"]
+
+
+def test_a_server_finds_the_models_weights_alone_and_the_trainer_the_value_head_too(
+    run_folder: Path,
+) -> None:
+    policy = ActorCritic.load(embedded_path("model"))
+    torch.nn.init.normal_(policy.value_head.out.weight)
+    checkpoint = run_folder / "checkpoints" / "update_000020"
+    save_critic(checkpoint, policy.value_head, None)
+    output = run_folder.parent / "model"
+    assert main(["export", "--checkpoint", str(run_folder), "--output", str(output)]) == 0
+    assert [path.name for path in output.glob("*.safetensors")] == ["model.safetensors"]
+    for folder in (output, checkpoint):  # the latter as export wrote it before
+        assert critic_kind(folder) == "head"
+        assert torch.equal(
+            ActorCritic.load(folder).value_head.out.weight, policy.value_head.out.weight
+        )
 
 
 def test_a_folder_without_a_checkpoint_is_told(

@@ -20,7 +20,9 @@ from fctncalling.algorithms.supervised import SupervisedLearner
 from fctncalling.cli.train import main
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.training.demonstrations import play_ground_truths
+from fctncalling.envs.judging.oracle import oracle_calls
+from fctncalling.evaluation.scripted_policies import PolicyInput
+from fctncalling.training.demonstrations import demonstrate, play_ground_truths
 
 FLAGS = {
     "num_updates": 1,
@@ -97,6 +99,18 @@ def test_only_what_the_demonstrator_says_is_trained_and_results_stand_in_the_con
                 results += 1
                 assert "".join(result.split()) in "".join(context.split())
     assert results > 20
+
+
+def test_a_request_that_nothing_serves_is_declined_without_a_word_of_missing_values() -> None:
+    answers = dict[str, str]()
+    for task in load_tasks(embedded_path("train")):
+        truth = oracle_calls(task)
+        empty = next((at for at, calls in enumerate(truth or [[]]) if not calls), None)
+        if empty is not None:
+            situation = PolicyInput(task, empty, 0, "", [], "")
+            answers[task.category] = demonstrate(situation)
+    assert "missing" not in answers["irrelevance"]
+    assert "missing" in answers["multi_turn_miss_param"]
 
 
 @pytest.fixture(scope="module")

@@ -50,7 +50,7 @@ def write_shipped_model(
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     # vLLM reads every file of weights in a folder, and knows no value head.
-    shutil.copytree(source, part, ignore=shutil.ignore_patterns("value_head.safetensors"))
+    shutil.copytree(source, part, ignore=shutil.ignore_patterns("value_head*"))
     task = _first_task(tasks)
     (part / "functions.json").write_text(json.dumps(task["function"], indent=1), encoding="utf-8")
     (part / "request.json").write_text(json.dumps(_request(task, base), indent=1), encoding="utf-8")

@@ -131,10 +131,14 @@ def _copy_tokenizer_and_critic(checkpoint: Path, output: Path, *, with_critic: b
     A critic with a model of its own reads other weights than the exported ones, so it is not
     copied.
     """
-    patterns = ["tokenizer*", "special_tokens*", "chat_template*"]
-    for pattern in [*patterns, "value_head.safetensors"] if with_critic else patterns:
+    from fctncalling.algorithms.policy.value_head import EXPORTED_VALUE_HEAD, saved_value_head
+
+    for pattern in ("tokenizer*", "special_tokens*", "chat_template*"):
         for path in checkpoint.glob(pattern):
             shutil.copy2(path, output / path.name)
+    if with_critic and (head := saved_value_head(checkpoint)) is not None:
+        (output / EXPORTED_VALUE_HEAD).parent.mkdir()
+        shutil.copy2(head, output / EXPORTED_VALUE_HEAD)
 
 
 def load(checkpoint: Path, base: str | None = None) -> Any:
