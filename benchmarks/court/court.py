@@ -83,6 +83,7 @@ class Arm(NamedTuple):
 
 CRITIC: dict[str, object] = {"algorithm_name": "TPPO"}
 NO_CRITIC: dict[str, object] = {**CRITIC, "group_baseline": "state", "critic_lr": 0}
+TOLD: dict[str, object] = {**CRITIC, "critic": "full", "critic_sees": "truth"}
 GROUPS: dict[str, object] = {"algorithm_name": "GRPO"}
 SHARED_ARMS = {name: Arm("GRPO", flags, tuned=True) for name, flags in critical.ARMS.items()}
 SHARED_ARMS["state_alone"] = Arm("TPPO", critical.ARMS["state_alone"])
@@ -108,7 +109,11 @@ EFFECTS = {
     "warm_640": Arm("critic", CRITIC, warm_up=640),
     "gate": Arm("critic", CRITIC, "gate"),
     "full_critic": Arm("critic", {**CRITIC, "critic": "full"}),
-    "truth_critic": Arm("full_critic", {**CRITIC, "critic": "full", "critic_sees": "truth"}),
+    "truth_critic": Arm("full_critic", TOLD),
+    "SDPO": Arm("truth_critic", TOLD, "self-distillation", tuned=True),
+    **{f"echo_{size}": Arm("GRPO", GROUPS, f"echo of {size}") for size in (0.05, 0.2)},
+    "GRPO_filter": Arm("GRPO", GROUPS, "filter"),
+    "critic_filter": Arm("critic", CRITIC, "filter"),
 }
 ARMS = {**SHARED_ARMS, **JUDGED, **EFFECTS}
 SEEDS = {**dict.fromkeys(ARMS, 12), **dict.fromkeys(EFFECTS, 5), "ceiling": 3}

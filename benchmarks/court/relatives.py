@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from statistics import pvariance
 from typing import Any
 from unittest import mock
 
@@ -19,17 +21,20 @@ from fctncalling.algorithms.algorithm import (
     broadcast_span_mean,
     returns_to_go,
 )
-from fctncalling.algorithms.batch import Experience, Minibatch
+from fctncalling.algorithms.batch import Batch, Experience, Minibatch, build_experience
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.group_baseline import GROUP_BASELINES
 from fctncalling.algorithms.grpo import EPSILON, _group_mean
+from fctncalling.algorithms.metrics import LossTerms
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.targets import Targets, compute_targets
 from fctncalling.envs import rewards
 from fctncalling.envs.rewards import Outcome, strict
 
 BONUS = 0.1  # of a success, for each message whose calls all ran
-KEPT_SHARE = 0.5  # of the actions, that a mask leaves
+KEPT_SHARE = 0.5  # of the actions that a mask leaves, of the groups that a filter leaves
+MARKERS, TOOL = 6, 5  # of the embedded tokenizers: ids below are role marks and ends; a result's
 
 
 def gigpo(
@@ -153,6 +158,87 @@ def noisy_targets(deviations: float) -> Callable[..., Targets]:
     return noisy
 
 
+def result_tokens(batch: Batch) -> Tensor:
+    """Return which tokens a tool wrote, its end among them, (B, T) bool: their last mark is its."""
+    places = torch.arange(batch.ids.shape[1]).expand_as(batch.ids)
+    marks = torch.where(batch.ids < MARKERS, places, 0).cummax(1).values
+    before = torch.cat([marks[:, :1], marks[:, :-1]], 1)
+    return (batch.ids.gather(1, before) == TOOL) & (places > 0) & batch.attention_mask
+
+
+def echoing(coefficient: float) -> Callable[..., list[LossTerms]]:
+    """Return `accumulate_gradients` that also predicts what tools answer, by the mean cross-entropy
+    of their tokens (ECHO, arXiv:2605.24517).
+    """
+    accumulate = ppo.accumulate_gradients
+
+    def echo(
+        policy: ActorCritic,
+        experience: Experience,
+        targets: Targets,
+        minibatch: Minibatch,
+        *rest: Any,
+    ) -> list[LossTerms]:
+        terms = accumulate(policy, experience, targets, minibatch, *rest)
+        batches = [experience.batch(rows)[0] for rows in minibatch]
+        written = [result_tokens(batch) for batch in batches]
+        total = sum(int(each.sum()) for each in written)
+        for batch, tokens in zip(batches, written, strict=True):
+            if tokens.any():
+                logprobs = policy(*batch._replace(acted=tokens)).logprobs
+                (-coefficient / total * logprobs.sum()).backward()
+        return terms
+
+    return echo
+
+
+def groups_of_most_variance(episodes: Sequence[EpisodeRecord]) -> list[EpisodeRecord]:
+    """Return the episodes of the KEPT_SHARE of groups whose returns vary most (RAGEN-2,
+    arXiv:2604.06268).
+    """
+    returns = defaultdict[Any, list[float]](list)
+    for episode in episodes:
+        returns[episode.group_key].append(episode.episode_return)
+    order = sorted(returns, key=lambda group: pvariance(returns[group]), reverse=True)
+    kept = set(order[: round(KEPT_SHARE * len(order))])
+    return [episode for episode in episodes if episode.group_key in kept]
+
+
+def filtered(episodes: Sequence[EpisodeRecord], device: torch.device) -> Experience:
+    """Return the update batch of those groups alone."""
+    return build_experience(groups_of_most_variance(episodes), device)
+
+
+@torch.no_grad()
+def teacher_log_ratios(
+    policy: ActorCritic,
+    experience: Experience,  # with rows for a critic that sees the truth
+    minibatches: Sequence[Minibatch],
+    config: TrainConfig,
+) -> Tensor:
+    """Return each token's log-probability with the truth in front, less that without, (N,)."""
+    ratios = torch.zeros_like(experience.tokens.rewards)
+    for rows in [rows for minibatch in minibatches for rows in minibatch]:
+        batch, indices = experience.batch(rows)
+        told = Batch(*batch.critic_rows or ())
+        with_truth, without = (
+            policy(*each, temperature=config.temperature).logprobs for each in (told, batch)
+        )
+        ratios[indices] = with_truth - without
+    return ratios
+
+
+def self_distilled(policy: ActorCritic, experience: Experience, *rest: Any) -> Targets:
+    """Return `compute_targets` with the teacher's log-ratios as advantages, in deviations: the
+    policy gradient of the divergence from a teacher that sees the truth (SDPO, arXiv:2601.20802).
+    """
+    found = compute_targets(policy, experience, *rest)
+    ratios = teacher_log_ratios(policy, experience, rest[0], rest[2])
+    ratios = torch.where(found.loss_mask, ratios, 0.0)
+    scale = ratios[found.loss_mask].square().mean().sqrt().clamp(min=EPSILON)
+    return found._replace(advantages=ratios / scale)
+
+
 def call_bonus(outcome: Outcome) -> float:
     """Return strict success, and BONUS for a message with calls of which none failed."""
     return strict(outcome) + BONUS * bool(outcome.step.calls and outcome.step.error is None)
@@ -166,6 +252,14 @@ PATCHES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "mask_at_random": lambda: mock.patch.object(
         ppo, "compute_targets", masked_targets(at_random=True)
     ),
+    "filter": lambda: mock.patch.object(ppo, "build_experience", filtered),
+    "self-distillation": lambda: mock.patch.object(ppo, "compute_targets", self_distilled),
+    **{
+        f"echo of {coefficient}": partial(
+            mock.patch.object, ppo, "accumulate_gradients", echoing(coefficient)
+        )
+        for coefficient in (0.05, 0.2)
+    },
     "bonus": lambda: mock.patch.dict(rewards.REWARDS, strict=call_bonus),
     **{
         f"noise of {deviations}": partial(

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from token_worlds import policy_with_values, settings, some_episodes, trajectories
+from token_worlds import (
+    act,
+    empty_row,
+    observe,
+    policy_with_values,
+    settings,
+    some_episodes,
+    trajectories,
+)
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks/jobs"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks/court"))
@@ -19,21 +28,25 @@ from page import BEGIN, END, PAGE, kept_evidence, tables
 from relatives import (
     BONUS,
     call_bonus,
+    echoing,
     gated,
     gigpo,
+    groups_of_most_variance,
     kept_actions,
     masked_targets,
     noisy_targets,
     patched,
+    result_tokens,
+    self_distilled,
 )
 from truth import NoisyOracle, cosine, estimates, pooled_values
 from verdicts import Comparison, Effect, cosines, effects, interval, standing
 
 from fctncalling.algorithms import ppo, targets
 from fctncalling.algorithms.batch import build_experience
-from fctncalling.algorithms.episodes import EpisodeRecord
+from fctncalling.algorithms.episodes import EpisodeRecord, RowArrays
 from fctncalling.algorithms.group_baseline import GROUP_BASELINES
-from fctncalling.algorithms.minibatches import plan_minibatches
+from fctncalling.algorithms.minibatches import plan_minibatches, prepare_passes
 from fctncalling.data.types import Call, Episode, StepRecord, Verdict
 from fctncalling.envs import rewards
 from fctncalling.envs.rewards import Outcome
@@ -101,6 +114,66 @@ def test_noise_on_advantages_is_one_draw_an_action() -> None:
     assert torch.stack([draw[0] for draw in draws]).std() == pytest.approx(3.0, rel=0.5)
 
 
+def told_and_answered() -> EpisodeRecord:
+    """Return an episode with a tool's answer, 7 and 8, and the truth, 11, for who may see it."""
+    row = empty_row()
+    observe(row, [2, 9, 1, 4])
+    act(row, 9, -2.0, ends_action=False)
+    act(row, 1, -2.0, ends_action=True)
+    observe(row, [5, 7, 8, 1, 4])
+    act(row, 10, -2.0, ends_action=True, reward=1.0)
+    row.joint = RowArrays(np.asarray([11, *row.ids]), np.asarray([False, *row.acted]))
+    return EpisodeRecord("task", "world", [row], episode_return=1.0)
+
+
+def logprobs_of(model: torch.nn.Module, ids: list[int]) -> torch.Tensor:
+    """Return the log-probability of each token but the first."""
+    scores = model(input_ids=torch.tensor([ids])).logits[0, :-1].log_softmax(-1)
+    return scores.gather(1, torch.tensor(ids[1:])[:, None])[:, 0]
+
+
+def test_echo_adds_the_cross_entropy_of_what_the_tool_answered() -> None:
+    policy, config = policy_with_values(), settings()
+    record = told_and_answered()
+    experience = build_experience([record], torch.device("cpu"))
+    batch = experience.batch([0])[0]
+    assert result_tokens(batch).nonzero()[:, 1].tolist() == [7, 8, 9]
+    generator = torch.Generator().manual_seed(0)
+    found = targets.compute_targets(policy, experience, [[[0]]], ppo.TPPO, config, generator)
+
+    def gradient(accumulate: Callable[..., object]) -> torch.Tensor:
+        accumulate(policy, experience, found, [[0]], ppo.TPPO, config)
+        return torch.cat([p.grad.flatten().clone() for p in policy.policy_parameters()])  # type: ignore[union-attr]
+
+    added = gradient(echoing(0.2)) - gradient(ppo.accumulate_gradients)
+    policy.zero_grad()
+    (-0.2 * logprobs_of(policy.model, record.rows[0].ids)[6:9].mean()).backward()
+    wanted = torch.cat([p.grad.flatten() for p in policy.policy_parameters()])  # type: ignore[union-attr]
+    assert torch.allclose(added, wanted, atol=1e-5)
+
+
+def test_a_teacher_is_the_policy_with_the_truth_in_front() -> None:
+    policy, config = policy_with_values(), settings()
+    record = told_and_answered()
+    experience = build_experience([record], torch.device("cpu"))
+    experience = prepare_passes(experience, policy, config)
+    generator = torch.Generator().manual_seed(0)
+    found = self_distilled(policy, experience, [[[0]]], ppo.TPPO, config, generator)
+    ids = record.rows[0].ids
+    ratios = (logprobs_of(policy.model, [11, *ids])[1:] - logprobs_of(policy.model, ids)).detach()
+    ratios = ratios[[3, 4, 10]]
+    assert torch.allclose(found.advantages, ratios / ratios.square().mean().sqrt(), atol=1e-4)
+
+
+def test_a_filter_keeps_the_groups_whose_returns_vary_most() -> None:
+    def group(task: str, *returns: float) -> list[EpisodeRecord]:
+        return [EpisodeRecord(task, "world", [], episode_return=each) for each in returns]
+
+    played = group("sure", 1, 1, 1) + group("even", 0, 1, 0) + group("hopeless", 0, 0, 0)
+    played += group("wide", 0, 3, 0)
+    assert {each.task_id for each in groups_of_most_variance(played)} == {"even", "wide"}
+
+
 def test_a_bonus_pays_each_message_whose_calls_ran() -> None:
     call = (Call("ls", {}),)
     valid = Verdict(valid=True, score=1.0)
@@ -114,7 +187,7 @@ def test_a_bonus_pays_each_message_whose_calls_ran() -> None:
 
 
 def test_a_relative_is_in_place_for_its_run_alone() -> None:
-    with patched("bonus"), patched("gate"), patched("gigpo"), patched("mask"):
+    with patched("bonus"), patched("gate"), patched("gigpo"), patched("mask"), patched("filter"):
         assert rewards.REWARDS["strict"] is call_bonus
         assert ppo.ALGORITHMS["TPPO"].estimate is gated
         assert GROUP_BASELINES["state"] is gigpo
@@ -122,6 +195,7 @@ def test_a_relative_is_in_place_for_its_run_alone() -> None:
     assert ppo.ALGORITHMS["TPPO"] is ppo.TPPO
     assert GROUP_BASELINES["state"] is not gigpo
     assert ppo.compute_targets is targets.compute_targets
+    assert ppo.build_experience is build_experience
 
 
 def test_the_interval_holds_what_the_exact_test_accepts() -> None:
