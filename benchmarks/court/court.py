@@ -213,6 +213,11 @@ def grades_file(tasks: str) -> Path:
     return KEPT / f"{tasks}_grades.jsonl"
 
 
+def probes_file(tasks: str) -> Path:
+    """Return the file of what probes.py found."""
+    return KEPT / f"{tasks}_probes.jsonl"
+
+
 def judged_runs(tasks: str) -> list[CriticalRun]:
     """Return the runs of a task set at the rates that its arms have."""
     return [run for run in runs_of(tasks) if run.arm not in ARMS or run.lr == rate(tasks, run.arm)]
