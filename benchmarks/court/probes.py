@@ -2,8 +2,8 @@
 
 `python benchmarks/court/probes.py --seeds 1-5` trains GRPO and supervised models on critical tasks,
 seed after seed, and adds lines to results/kept/court/T2_probes.jsonl: pass@k of held-out, longer
-tasks; how entropy goes with what forced actions change; whether a teacher reads the truth. Probes that are
-there are left out; `--minutes 30` begins none after that time. claims.md says why.
+tasks; how entropy goes with what forced actions change; whether a teacher reads the truth. Probes
+that are there are left out; `--minutes 30` begins none after that time. claims.md says why.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ class TrainingRun:
     def _learnable(self, episodes: Sequence[EpisodeRecord]) -> list[EpisodeRecord]:
         """Return the episodes that can be learned from, as the critic reads them, by role."""
         usable = learnable_episodes(episodes, self.config)
-        if not any(episode.roles for episode in usable) and self.config.team_critic == "shared":
+        if not (any(episode.roles for episode in usable) or self.config.critic_reads_apart):
             return usable
         add_joint_rows(usable, self.config, self.template)
         return role_trajectories(usable, self.config.frozen)

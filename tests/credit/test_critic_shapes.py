@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import torch
 from token_worlds import CPU, episode, gradient, settings, some_episodes, tiny_policy
@@ -17,6 +20,7 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing
 from fctncalling.algorithms.rollout.roles import add_joint_rows
 from fctncalling.data.bfcl import embedded_path
+from fctncalling.training.training_run import TrainingRun
 
 CENTRES = [0.0, 0.25, 0.5, 0.75, 1.0]
 
@@ -128,3 +132,12 @@ def test_a_critic_of_its_own_reads_the_truth_in_front_and_the_policy_does_not() 
     assert not torch.allclose(outputs.values, plain.values, atol=1e-3)
     with pytest.raises(SettingError, match="--critic_sees truth: reads other rows"):
         TrainConfig(critic_sees="truth")
+
+
+@pytest.mark.parametrize("sees", ["episode", "truth"])
+def test_a_run_gives_its_rows_the_truth_where_the_critic_is_to_see_it(sees: str) -> None:
+    template = ChatTemplate(AutoTokenizer.from_pretrained(str(embedded_path("model"))))
+    run: Any = SimpleNamespace(config=settings(critic="full", critic_sees=sees), template=template)
+    record = episode([(1, 1.0)], terminated=True, ground_truth=[["cd(folder='a')"]])
+    [learned] = TrainingRun._learnable(run, [record])
+    assert (learned.rows[0].joint is not None) == (sees == "truth")
