@@ -16,9 +16,9 @@ from fctncalling.algorithms.episodes import (
     EpisodeRecord,
     RowArrays,
     TokenRecord,
+    action_word_counts,
     check_token_record,
-    cut_flags,
-    words_of_actions,
+    truncated_action_flags,
 )
 from fctncalling.algorithms.policy.actor_critic import CriticRows
 from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing, PrefixTree
@@ -105,10 +105,10 @@ def acted_tokens(
         row=row_of_token,
         episode=episode_of_row[row_of_token],
         action=action,
-        num_words=torch.tensor(words_of_actions(episodes), dtype=torch.float32, device=device)[
+        num_words=torch.tensor(action_word_counts(episodes), dtype=torch.float32, device=device)[
             action
         ],
-        cut=torch.tensor(cut_flags(episodes), dtype=torch.bool, device=device)[action],
+        cut=torch.tensor(truncated_action_flags(episodes), dtype=torch.bool, device=device)[action],
     )
 
 
@@ -117,7 +117,7 @@ def trained_lengths(rows: Sequence[Row]) -> list[int]:
     return [trained_length(row) for row in rows]
 
 
-def whole_ids(rows: Iterable[Row]) -> list[NDArray[np.int64]]:
+def row_token_ids(rows: Iterable[Row]) -> list[NDArray[np.int64]]:
     """Return the tokens of each row."""
     return [np.asarray(row.ids, dtype=np.int64) for row in rows]
 
@@ -180,7 +180,7 @@ class Experience(NamedTuple):
 
     def trained_ids(self, rows: Sequence[int]) -> list[NDArray[np.int64]]:
         """Return the tokens of rows that training passes over."""
-        whole = whole_ids(self.rows[row] for row in rows)
+        whole = row_token_ids(self.rows[row] for row in rows)
         return [ids[: self.lengths[row]] for row, ids in zip(rows, whole, strict=True)]
 
     def token_groups(self, token_indices: Tensor) -> TokenGroups:

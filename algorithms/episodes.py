@@ -137,7 +137,7 @@ def check_token_record(row: TokenRecord) -> None:
             )
 
 
-def cut_flags(episodes: Sequence[EpisodeRecord]) -> list[bool]:
+def truncated_action_flags(episodes: Sequence[EpisodeRecord]) -> list[bool]:
     """Return whether --max_new_tokens cut each action of the episodes, in order."""
     cut: list[bool] = []
     for episode in episodes:
@@ -146,7 +146,7 @@ def cut_flags(episodes: Sequence[EpisodeRecord]) -> list[bool]:
     return cut
 
 
-def words_of_actions(episodes: Sequence[EpisodeRecord]) -> list[int]:
+def action_word_counts(episodes: Sequence[EpisodeRecord]) -> list[int]:
     """Return the number of words of every action of the episodes, in order.
 
     0 in an episode without `num_words`.

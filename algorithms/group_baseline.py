@@ -19,7 +19,7 @@ from fctncalling.algorithms.algorithm import AdvantageEstimate, Trajectories
 CRITIC_SHARES = (1.0, 0.5, 0.0)  # of the critic's values; where equal, the first
 
 
-def less_group_baseline(estimate: AdvantageEstimate, group: Tensor) -> AdvantageEstimate:
+def subtract_group_baseline(estimate: AdvantageEstimate, group: Tensor) -> AdvantageEstimate:
     """Return advantages less the mean first advantage of the group's other episodes.
 
     The gradient's expectation stays as it is: an episode's baseline does not depend on its own
@@ -45,7 +45,7 @@ def less_group_baseline(estimate: AdvantageEstimate, group: Tensor) -> Advantage
     return estimate._replace(advantages=advantages)
 
 
-def less_shrunk_baseline(
+def subtract_shrunk_baseline(
     estimate: AdvantageEstimate, trajectories: Trajectories
 ) -> AdvantageEstimate:
     """Return advantages less the critic and the group's others, each as far as it pays.
@@ -119,7 +119,7 @@ def _of_other_groups(statistic: Tensor) -> Tensor:
     return statistic.sum(0) - statistic
 
 
-def state_matched(
+def state_matched_estimate(
     estimate: AdvantageEstimate,
     trajectories: Trajectories,
     hashes: Sequence[Sequence[str]],  # of each episode, one an action
@@ -162,7 +162,7 @@ def state_matched(
     return estimate._replace(advantages=advantages)
 
 
-def matched_share(hashes: Sequence[Sequence[str]], groups: Sequence[int]) -> float:
+def matched_state_share(hashes: Sequence[Sequence[str]], groups: Sequence[int]) -> float:
     """Return the share of actions before which another episode of the group was in the state."""
     visits = defaultdict[tuple[int, str], set[int]](set)
     for episode, (names, group) in enumerate(zip(hashes, groups, strict=True)):
@@ -225,8 +225,10 @@ GroupBaseline = Callable[
     [AdvantageEstimate, Trajectories, Sequence[Sequence[str]], float], AdvantageEstimate
 ]
 GROUP_BASELINES: dict[str, GroupBaseline] = {
-    "leave_one_out": lambda estimate, paths, hashes, _: less_group_baseline(estimate, paths.group),
-    "shrunk": lambda estimate, paths, hashes, _: less_shrunk_baseline(estimate, paths),
-    "state": state_matched,
+    "leave_one_out": lambda estimate, paths, hashes, _: subtract_group_baseline(
+        estimate, paths.group
+    ),
+    "shrunk": lambda estimate, paths, hashes, _: subtract_shrunk_baseline(estimate, paths),
+    "state": state_matched_estimate,
 }
 """--group_baseline -> (estimate, trajectories, state hashes, discount) -> estimate less it."""

@@ -14,7 +14,7 @@ from fctncalling.algorithms.advantages import explained_variance
 from fctncalling.algorithms.batch import Experience
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
-from fctncalling.algorithms.group_baseline import matched_share
+from fctncalling.algorithms.group_baseline import matched_state_share
 from fctncalling.algorithms.policy.precision import corrects_sampling
 from fctncalling.algorithms.targets import Targets
 
@@ -107,7 +107,7 @@ def update_metrics(
     if config.group_baseline == "state":
         hashes = [episode.state_hashes for episode in experience.episodes]
         groups = experience.episode_groups().tolist()
-        metrics["critic/state_matched_share"] = matched_share(hashes, groups)
+        metrics["critic/state_matched_share"] = matched_state_share(hashes, groups)
     metrics["env/invalid_episodes"] = float(sum(episode.invalid for episode in episodes))
     metrics["env/episodes_learned_from"] = float(len(experience.episodes))
     return {name: value for name, value in metrics.items() if not math.isnan(value)}

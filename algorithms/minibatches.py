@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fctncalling.algorithms.algorithm import Algorithm
-from fctncalling.algorithms.batch import Experience, Minibatch, make_batch, whole_ids
+from fctncalling.algorithms.batch import Experience, Minibatch, make_batch, row_token_ids
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord, RowArrays
@@ -135,7 +135,7 @@ def _plan(experience: Experience, config: TrainConfig, order: Sequence[int]) -> 
     plan = []
     for numbers in torch.tensor_split(torch.arange(len(units)), num_minibatches):
         rows = [row for number in numbers.tolist() for row in units[number]]
-        of_role = split_by(rows, experience.role_of)
+        of_role = group_by_key(rows, experience.role_of)
         plan.append([each for own in of_role for each in _passes(experience, config, own)])
     return plan
 
@@ -151,7 +151,7 @@ def _passes(experience: Experience, config: TrainConfig, rows: Sequence[int]) ->
     return [[rows[index] for index in group] for group in groups]
 
 
-def split_by(items: Sequence[int], key: Callable[[int], str]) -> list[list[int]]:
+def group_by_key(items: Sequence[int], key: Callable[[int], str]) -> list[list[int]]:
     """Return the items in groups of one key each, in order of key and item."""
     groups: dict[str, list[int]] = {}
     for item in items:
@@ -195,14 +195,14 @@ def bootstrap_values(
     def forward(indices: list[int]) -> tuple[list[int], Tensor]:
         rows = [experience.critic_row(index) for index in indices]
         batch = make_batch(rows, device=values.device)
-        tree = sharing.tree(whole_ids(rows)).to(values.device) if sharing is not None else None
+        tree = sharing.tree(row_token_ids(rows)).to(values.device) if sharing is not None else None
         before = [_ends_in_own_action(experience, index) for index in indices]
         last = [len(row.ids) - 1 - own for row, own in zip(rows, before, strict=True)]
         columns = torch.tensor(last, device=values.device)
         read = (batch.ids, batch.attention_mask, columns, tree)
         return indices, policy.values_at(*read, experience.role_of_episode(indices[0]))
 
-    of_role = split_by(cut, experience.role_of_episode)
+    of_role = group_by_key(cut, experience.role_of_episode)
     groups = [group for own in of_role for group in _bounded_groups(experience, own, config)]
     for indices, ends in processes.for_each_microbatch(groups, forward):
         values[indices] = ends
@@ -231,5 +231,5 @@ def _bounded_groups(
     if experience.sharing is None:
         groups = microbatches([len(row.ids) for row in rows], max_tokens=limit)
     else:
-        groups = experience.sharing.microbatches(whole_ids(rows), max_tokens=limit)
+        groups = experience.sharing.microbatches(row_token_ids(rows), max_tokens=limit)
     return [[episodes[member] for member in group] for group in groups]

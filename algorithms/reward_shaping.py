@@ -25,7 +25,7 @@ def learnable_episodes(
 ) -> list[EpisodeRecord]:
     """Return the valid episodes with actions; none if --overlong mask masks every one of these."""
     usable = [episode for episode in episodes if not episode.invalid and episode.rows]
-    if config.overlong == "mask" and all(is_all_cut(episode) for episode in usable):
+    if config.overlong == "mask" and all(is_fully_truncated(episode) for episode in usable):
         return []
     return usable
 
@@ -43,7 +43,7 @@ def overlong_penalty(length: int, *, cut: bool, config: TrainConfig) -> float:
     return config.overlong_penalty * min(1.0, beyond / buffer) if buffer and beyond > 0 else 0.0
 
 
-def less_kl_penalties(
+def subtract_kl_penalties(
     experience: Experience, reference_logprobs: Tensor, old_logprobs: Tensor, config: TrainConfig
 ) -> Experience:
     """Return the batch with rewards less --kl_coef times each token's own divergence.
@@ -73,6 +73,6 @@ def _shape_episode(episode: EpisodeRecord, config: TrainConfig) -> EpisodeRecord
     return dataclasses.replace(episode, rows=rows)
 
 
-def is_all_cut(episode: EpisodeRecord) -> bool:
+def is_fully_truncated(episode: EpisodeRecord) -> bool:
     """Whether --max_new_tokens cut every action of an episode."""
     return len(episode.cut_actions) >= sum(sum(row.ends_action) for row in episode.rows)

@@ -19,7 +19,7 @@ from fctncalling.algorithms.minibatches import bootstrap_values
 from fctncalling.algorithms.nan_guard import check_finite
 from fctncalling.algorithms.policy.actor_critic import ActorCritic, TokenOutputs
 from fctncalling.algorithms.policy.precision import corrects_sampling
-from fctncalling.algorithms.reward_shaping import less_kl_penalties
+from fctncalling.algorithms.reward_shaping import subtract_kl_penalties
 
 
 class Targets(NamedTuple):
@@ -68,7 +68,7 @@ def compute_targets(
     check_finite("old_values", old_values)
     reference = _reference_logprobs(policy, experience, minibatches, config, processes)
     spread = outcome_spread(_trajectories(experience, old_values, None), config.discount)
-    experience = less_kl_penalties(experience, reference, old_logprobs, config)
+    experience = subtract_kl_penalties(experience, reference, old_logprobs, config)
     bootstrap = bootstrap_values(policy, experience, algorithm, config, processes)
     estimate = estimate_advantages(algorithm, experience, old_values, bootstrap, config)
     if config.overlong == "mask":  # a cut action teaches nothing; what came before it still does

@@ -20,23 +20,23 @@ Scalar = str | int | float | bool
 Value = Scalar | Sequence[Any] | Mapping[str, Any]
 
 
-def is_said(value: Value, text: str) -> bool:
+def is_mentioned(value: Value, text: str) -> bool:
     """Whether a value's words stand together in a text; of lists and objects each item's."""
     if not isinstance(value, Scalar):
         items = list(value.values() if isinstance(value, Mapping) else value)
-        return bool(items) and all(is_said(each, text) for each in items)
-    wanted = words_of(spoken(value))
+        return bool(items) and all(is_mentioned(each, text) for each in items)
+    wanted = words_of(spoken_value(value))
     return bool(wanted) and f" {' '.join(wanted)} " in f" {' '.join(words_of(text))} "
 
 
-def spoken(value: Value) -> str:
+def spoken_value(value: Value) -> str:
     """Return a value as a user says it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Scalar):
         return str(value)
     named = value.items() if isinstance(value, Mapping) else (("", each) for each in value)
-    *first, last = [f"{name} {spoken(each)}".strip() for name, each in named] or [""]
+    *first, last = [f"{name} {spoken_value(each)}".strip() for name, each in named] or [""]
     return f"{', '.join(first)} and {last}" if first else last
 
 
@@ -106,7 +106,7 @@ def _is_told(value: Any, told: str) -> bool:
         return all(any(_is_told(v, told) or v == "" for v in each) for each in value.values())
     if isinstance(value, list | tuple):
         return bool(value) and all(_is_told(each, told) for each in value)
-    return value is not None and is_said(value, told)
+    return value is not None and is_mentioned(value, told)
 
 
 def _values(task: Task, name: str) -> Iterator[Any]:

@@ -59,7 +59,7 @@ class Score(NamedTuple):
 Scores = Mapping[str, Score]
 
 
-def of_category(scores: Scores, category: str) -> Score:
+def category_score(scores: Scores, category: str) -> Score:
     """Return a category's score; without results 0 over all its entries, and not shown."""
     return scores.get(category) or Score(0.0, SIZES[category], shown=False)
 
@@ -87,9 +87,9 @@ def weighted_mean(parts: Sequence[Score], *, always_shown: bool = False) -> Scor
     )
 
 
-def version_4(scores: Scores) -> dict[str, Score]:
+def version_4_scores(scores: Scores) -> dict[str, Score]:
     """Return version 4's scores: its summaries, and "overall" (10, 10, 10, 30, 40 percent)."""
-    part = {category: of_category(scores, category) for category in SIZES}
+    part = {category: category_score(scores, category) for category in SIZES}
     simple = mean([part[category] for category in NON_LIVE[:3]])
     non_live_parts = [simple, *(part[category] for category in NON_LIVE[3:])]
     live_parts = [part[category] for category in LIVE]
@@ -117,12 +117,12 @@ def version_4(scores: Scores) -> dict[str, Score]:
     }
 
 
-def version_3(scores: Scores) -> dict[str, Score]:
+def version_3_scores(scores: Scores) -> dict[str, Score]:
     """Return the scores of version 3, in use before July 2025.
 
     Irrelevance is part of its non-live and live means.
     """
-    part = {category: of_category(scores, category) for category in SIZES}
+    part = {category: category_score(scores, category) for category in SIZES}
     simple = mean([part[category] for category in NON_LIVE[:3]])
     parts = [
         mean(

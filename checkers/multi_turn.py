@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fctncalling.checkers.python_values import Fault, shown
+from fctncalling.checkers.python_values import Fault, short_repr
 from fctncalling.data.types import TurnRecord, Verdict
 
 States = Mapping[str, Mapping[str, Any]]
@@ -68,14 +68,14 @@ def turn_fault(turn: Turn, truth: Turn, results_so_far: Mapping[str, int]) -> Fa
         return None
     if not turn.results:
         return Fault("multi_turn:empty_turn_model_response", "calls were expected, none was made")
-    different = differences(turn.states, truth.states)
+    different = state_differences(turn.states, truth.states)
     if different:
         return Fault(
             "multi_turn:instance_state_mismatch", f"not as expected: {', '.join(different)}"
         )
     missing = () if turn.results == truth.results else _missing(truth.results, results_so_far)
     if missing:
-        message = ", ".join(map(shown, missing))
+        message = ", ".join(map(short_repr, missing))
         return Fault("multi_turn:execution_response_mismatch", f"results never seen: {message}")
     return None
 
@@ -88,7 +88,7 @@ def _missing(expected: Iterable[str], seen: Mapping[str, int]) -> list[str]:
     return [text for text, count in counts.items() if count > seen.get(text, 0)]
 
 
-def differences(states: States, truth: States) -> list[str]:
+def state_differences(states: States, truth: States) -> list[str]:
     """Return "Class.attribute" of every public attribute in which the states differ.
 
     The order is that of the truth.

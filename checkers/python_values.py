@@ -123,7 +123,7 @@ def type_fault(parameter: str, argument: Argument, accepted: Accepted) -> Fault 
         return None
     message = (
         f"parameter {parameter!r}: expected {expected.__name__}, got {type(value).__name__} "
-        f"{shown(value)}"
+        f"{short_repr(value)}"
     )
     return Fault("type_error:simple", message)
 
@@ -208,7 +208,8 @@ def _alternative_fault(parameter: str, value: Any, alternative: Any) -> Fault | 
     for key, given in value.items():
         if key not in alternative:
             return Fault(
-                "value_error:dict_key", f"parameter {parameter!r}: key {shown(key)} is not expected"
+                "value_error:dict_key",
+                f"parameter {parameter!r}: key {short_repr(key)} is not expected",
             )
         accepted = alternative[key]
         if type(accepted) is list and given in accepted:
@@ -241,11 +242,12 @@ def list_of_dict_fault(parameter: str, value: Sequence[Any], accepted: Accepted)
 
 def _refused(error_type: str, parameter: str, value: Any, accepted: Accepted) -> Fault:
     return Fault(
-        error_type, f"parameter {parameter!r}: {shown(value)} is none of {shown(list(accepted))}"
+        error_type,
+        f"parameter {parameter!r}: {short_repr(value)} is none of {short_repr(list(accepted))}",
     )
 
 
-def shown(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """Return a value as text for a message, cut to 200 characters.
 
     Too long integers are described.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from fctncalling.checkers.python_values import Accepted, Argument, Fault, argument_fault, shown
+from fctncalling.checkers.python_values import Accepted, Argument, Fault, argument_fault, short_repr
 
 
 class SourceLanguage(NamedTuple):
@@ -38,7 +38,7 @@ class SourceLanguage(NamedTuple):
         if type(value) is not str:
             return Fault(
                 self.error_type,
-                f"expected {self.name} source text, got {type(value).__name__} {shown(value)}",
+                f"expected {self.name} source text, got {type(value).__name__} {short_repr(value)}",
             )
         return Argument(self.value_of(value, str(name), item), expected, item_class)
 

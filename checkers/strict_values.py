@@ -14,14 +14,14 @@ from typing import Any
 from fctncalling.checkers import ARGUMENT_CHECKERS, calls_fault
 from fctncalling.checkers.java_values import JAVA_ARGUMENTS
 from fctncalling.checkers.javascript_values import JAVASCRIPT_ARGUMENTS
-from fctncalling.checkers.python_values import Accepted, Fault, shown, standardised
+from fctncalling.checkers.python_values import Accepted, Fault, short_repr, standardised
 from fctncalling.data.types import Task
 
 _BLANKS_AT_PUNCTUATION = re.compile(r"\s*([^\w\s])\s*")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
-def tidied(text: str) -> str:
+def normalize_text(text: str) -> str:
     """Return a text without meaningless differences.
 
     Letter case, kinds of quotes, blanks at punctuation and ends.
@@ -74,7 +74,8 @@ def _text_fault(parameter: str, value: Any, accepted: Accepted) -> Fault | None:
     texts = list(_texts(value))
     accepted_texts = list(_texts(list(_alternatives(accepted))))
     message = (
-        f"parameter {parameter!r}: {shown(value)} is {shown(accepted)} only without punctuation"
+        f"parameter {parameter!r}: {short_repr(value)} is {short_repr(accepted)} "
+        "only without punctuation"
     )
     for text in texts:
         if not standardised(text) and text.strip():
@@ -98,7 +99,7 @@ def _same(value: Any, accepted: Any) -> bool:
     Dicts hold lists of accepted values by key in their turn.
     """
     if isinstance(value, str):
-        return isinstance(accepted, str) and tidied(value) == tidied(accepted)
+        return isinstance(accepted, str) and normalize_text(value) == normalize_text(accepted)
     if isinstance(value, Mapping) and isinstance(accepted, Mapping):
         return all(
             key in accepted and any(_same(each, one) for one in _alternatives(accepted[key]))

@@ -99,7 +99,7 @@ class ToolCallConversation:
 
     def action(self, message: Mapping[str, Any]) -> str:
         """Return a model's message as an action: its calls as JSON, else its text."""
-        self._pending = message = readable(message)
+        self._pending = message = replace_malformed_message(message)
         calls = named_tool_calls(message)
         if calls:
             return json.dumps([{call["name"]: call["arguments"]} for call in calls])
@@ -152,7 +152,7 @@ class ToolsTextConversation(ToolCallConversation):
 
     def action(self, message: Mapping[str, Any]) -> str:
         """Return a model's message as an action."""
-        self._pending = message = readable(message)
+        self._pending = message = replace_malformed_message(message)
         calls = named_tool_calls(message)  # of a server that parses them after all
         return "\n".join(_hermes(call) for call in calls) or _on_lines(content_of(message))
 
@@ -191,7 +191,7 @@ def content_of(message: Mapping[str, Any]) -> str:
     return content if isinstance(content, str) else ""
 
 
-def readable(message: Mapping[str, Any]) -> Mapping[str, Any]:
+def replace_malformed_message(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a message, or a text in place of one whose `tool_calls` have another shape.
 
     The text names OpenAI's shape, and no handler reads it.
@@ -232,7 +232,7 @@ def _unlike(where: str, expected: str, found: Any) -> ValueError:
     return ValueError(f"{where}: expected {expected}, found {type(found).__name__} {found!r:.100}")
 
 
-def holds_calls(text: str, tools: Sequence[Any]) -> bool:
+def contains_calls(text: str, tools: Sequence[Any]) -> bool:
     """Whether a text reads as calls of functions that are offered."""
     calls = _decode_with("auto", _on_lines(text))
     offered = {tool["function"]["name"] for tool in tools}

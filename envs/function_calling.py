@@ -19,13 +19,13 @@ from fctncalling.envs.errors import InfrastructureError, MissingExtra
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.handlers.registry import resolve_handler
 from fctncalling.envs.prompting import prompts
-from fctncalling.envs.rewards import STRICT_REWARDS, UserReward, get_reward, is_foreign
+from fctncalling.envs.rewards import STRICT_REWARDS, UserReward, get_reward, is_user_reward
 from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText, cut_text
 from fctncalling.envs.task_set import TaskSet, task_set
 from fctncalling.envs.tools.bfcl.long_context import LongContextError
 from fctncalling.envs.tools.local_corpus import CorpusError
 from fctncalling.envs.user_tools import ToolsArgument, UserTools
-from fctncalling.envs.users.user_names import User, may_wait
+from fctncalling.envs.users.user_names import User, may_answer_slowly
 
 Step = tuple[str, float, bool, bool, dict[str, Any]]
 
@@ -132,7 +132,12 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
     ) -> None:
         check_render_mode(render_mode, self.metadata["render_modes"])
         self.render_mode = render_mode
-        foreign = tools is not None or allow_task_tools or is_foreign(reward) or may_wait(user)
+        foreign = (
+            tools is not None
+            or allow_task_tools
+            or is_user_reward(reward)
+            or may_answer_slowly(user)
+        )
         self.metadata = {**self.metadata, "in_process_tools": not foreign}  # which may wait
         self.action_space = UnicodeText()
         self.observation_space = UnicodeText(OBSERVATION_BYTES)

@@ -14,7 +14,7 @@ from fctncalling.data.types import Task
 from fctncalling.envs.tools import mcp_tool_class
 
 
-def named_by_path(
+def classes_named_by_tasks(
     tasks: Iterable[Task], origin: str, *, allowed: bool, specified: Collection[str] = ()
 ) -> list[tuple[str, str, str]]:
     """Return (name, "module:Class", place) of each class named by a task, not by the user.
@@ -44,7 +44,7 @@ def find_modules_here() -> None:
         sys.path.append(here)
 
 
-def named_object(target: str) -> Any:
+def import_object(target: str) -> Any:
     """Return the object at "module:name".
 
     ImportError, with what is wrong and its cure, where there is none.
@@ -74,10 +74,10 @@ def named_object(target: str) -> Any:
     return found
 
 
-def imported_tool(path: str, place: str) -> type:
+def import_tool(path: str, place: str) -> type:
     """Return the class at "module:Class"; TaskError, naming the place, where there is none."""
     try:
-        found = named_object(path)
+        found = import_object(path)
     except ImportError as error:
         raise TaskError(f"{place} cannot be imported: {error}") from error
     if not isinstance(found, type):

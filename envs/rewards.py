@@ -124,7 +124,7 @@ def get_reward(reward: str | UserReward) -> Reward:
     return lambda outcome: _checked(reward(outcome.step, outcome.verdict), reward)
 
 
-def is_foreign(reward: str | UserReward) -> bool:
+def is_user_reward(reward: str | UserReward) -> bool:
     """Whether a reward is a user's own code, which may take its time."""
     return callable(reward) and not isinstance(reward, ClarifyReward)
 

@@ -22,7 +22,7 @@ from fctncalling.envs.teams import Team, TeamRole, load_team
 from fctncalling.envs.teams.parcels import parcel_tasks
 from fctncalling.envs.teams.role_prompts import (
     Conversation,
-    Draft,
+    DraftMessage,
     RolePrompts,
     RoleViews,
     common_info,
@@ -152,7 +152,7 @@ class TeamEnv(gymnasium.Env[str, str]):
         if not has_calls and not self.team.answer.holds(role.name, text):
             return self._hand_on(talk, ())
         if approval is not None and approval.role != role.name:
-            talk.draft = Draft(talk.position, text)
+            talk.draft = DraftMessage(talk.position, text)
             return self._hand_on(talk, parsed.calls)
         return self._environment_step(talk, text, spoke=role.name)
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.handlers.execution import MAX_CALL_CHARS, ToolSession
-from fctncalling.envs.named_tools import imported_tool, named_by_path
+from fctncalling.envs.named_tools import classes_named_by_tasks, import_tool
 from fctncalling.envs.python_source.evaluator import Evaluator
 from fctncalling.envs.python_source.parse import parse_expression
 from fctncalling.envs.tools import TOOL_CLASSES, tool_class
@@ -98,7 +98,7 @@ class UserTools:
         messages.
         """
         paths: dict[str, str] = {}
-        for name, path, place in named_by_path(
+        for name, path, place in classes_named_by_tasks(
             tasks, origin, allowed=allowed, specified=self.specified
         ):
             if paths.get(name, path) != path:
@@ -107,7 +107,7 @@ class UserTools:
                     "everywhere"
                 )
             if name not in paths:
-                paths[name], self.classes[name] = path, imported_tool(path, place)
+                paths[name], self.classes[name] = path, import_tool(path, place)
 
     def refuse_clashes(self, tasks: Iterable[Task], origin: Path | str) -> None:
         """Raise ToolDefinitionError for an MCP tool that a task's own function would hide.

@@ -74,7 +74,7 @@ class _JoinedAction(argparse.Action):
         setattr(namespace, self.dest, None if None in values else joined)
 
 
-def take_synonyms(config: Any) -> None:
+def replace_synonyms(config: Any) -> None:
     """Give a dataclass's fields today's words for their values: True where a word was a flag."""
     for flag in flags(type(config)):
         word = str(getattr(config, flag.name)).lower()

@@ -12,7 +12,7 @@ from fctncalling.algorithms.config.config_fields import SettingError
 from fctncalling.algorithms.config.train_config import TrainConfig
 
 
-class Rule(NamedTuple):
+class IdleFlagRule(NamedTuple):
     """Flags, and the settings under which they have no effect."""
 
     flags: str  # parted by blanks
@@ -36,47 +36,47 @@ OF_VALUES = (
     "critic_lr critic_hidden critic_detach"
 )
 RULES = (
-    Rule("group_credit group_std sequence_ratio", _is_not("GRPO"), "--algorithm_name GRPO"),
-    Rule(
+    IdleFlagRule("group_credit group_std sequence_ratio", _is_not("GRPO"), "--algorithm_name GRPO"),
+    IdleFlagRule(
         "dynamic_sampling",
         lambda config: config.episodes_per_task < 2 and config.dynamic_sampling > 1,
         "--group_size of at least 2",
     ),
-    Rule(
+    IdleFlagRule(
         "group_baseline",
         lambda config: config.episodes_per_task < 2 and config.group_baseline != "none",
         "--group_size of at least 2",
     ),
-    Rule("action_logprob_norm", _is_not("APPO"), "--algorithm_name APPO"),
-    Rule("gamma_token lam_token", _is_not("TPPO"), "--algorithm_name TPPO"),
-    Rule(OF_CRITIC, _is_grpo, NO_CRITIC),
-    Rule(OF_VALUES, _is_grpo, NO_CRITIC, refused=False),
-    Rule("kl_mode", lambda config: not config.kl_coef, "--kl_coef above 0"),
-    Rule("lora_alpha lora_targets", lambda config: not config.lora_r, "--lora_r above 0"),
-    Rule(
+    IdleFlagRule("action_logprob_norm", _is_not("APPO"), "--algorithm_name APPO"),
+    IdleFlagRule("gamma_token lam_token", _is_not("TPPO"), "--algorithm_name TPPO"),
+    IdleFlagRule(OF_CRITIC, _is_grpo, NO_CRITIC),
+    IdleFlagRule(OF_VALUES, _is_grpo, NO_CRITIC, refused=False),
+    IdleFlagRule("kl_mode", lambda config: not config.kl_coef, "--kl_coef above 0"),
+    IdleFlagRule("lora_alpha lora_targets", lambda config: not config.lora_r, "--lora_r above 0"),
+    IdleFlagRule(
         "overlong_penalty overlong_buffer",
         lambda config: config.overlong != "penalty",
         "--overlong penalty",
     ),
-    Rule(
+    IdleFlagRule(
         "sft_epochs sft_lr sft_batch_size sft_group_by_prefix sft_fixed_prefixes sft_save_interval",
         lambda config: not config.has_supervised_stage,
         "--sft_tasks or --sft_episodes",
     ),
-    Rule(
+    IdleFlagRule(
         "min_lr_ratio",
         lambda config: config.lr_schedule == "constant",
         "--lr_schedule linear or cosine",
     ),
-    Rule(
+    IdleFlagRule(
         "importance_cap",
         lambda config: config.max_staleness == 0 and config.rollout_engine == "local",
         "--max_staleness above 0 or --rollout_engine vllm",
         refused=False,
     ),
-    Rule("value_low value_high", lambda config: not config.value_bins, "--value_bins"),
-    Rule("value_clip huber_delta", lambda config: config.value_bins > 0, "--value_bins 0"),
-    Rule(
+    IdleFlagRule("value_low value_high", lambda config: not config.value_bins, "--value_bins"),
+    IdleFlagRule("value_clip huber_delta", lambda config: config.value_bins > 0, "--value_bins 0"),
+    IdleFlagRule(
         "critic_hidden",
         lambda config: config.critic_head == "linear",
         "--critic_head mlp",
@@ -102,7 +102,7 @@ def idle_flag_notes(config: TrainConfig, given: Collection[str]) -> list[str]:
     return notes
 
 
-def apply_rules(rules: Iterable[Rule], given: Collection[str], *settings: Any) -> list[str]:
+def apply_rules(rules: Iterable[IdleFlagRule], given: Collection[str], *settings: Any) -> list[str]:
     """Return a note for each rule whose given flags are idle under these settings.
 
     SettingError for a rule that refuses them.

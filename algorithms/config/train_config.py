@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from fctncalling.algorithms.config import config_fields
-from fctncalling.algorithms.config.config_fields import SettingError, check_ranges, take_synonyms
+from fctncalling.algorithms.config.config_fields import SettingError, check_ranges, replace_synonyms
 from fctncalling.algorithms.config.learning_settings import LearningSettings
 from fctncalling.algorithms.config.model_presets import PRESETS
 from fctncalling.algorithms.config.running_settings import RunningSettings
@@ -132,7 +132,7 @@ class TrainConfig(LearningSettings, RunningSettings):
     """
 
     def __post_init__(self) -> None:
-        take_synonyms(self)
+        replace_synonyms(self)
         check_ranges(self)
         former = self.critic_warmup_updates * self.episodes_per_update
         self.critic_warmup_episodes = max(self.critic_warmup_episodes, former)

@@ -96,7 +96,7 @@ class BlockTree:
         del block.siblings[block.tokens]
 
 
-def joined(blocks: Sequence[CachedBlock]) -> States:
+def concatenate_blocks(blocks: Sequence[CachedBlock]) -> States:
     """Return the keys and values of consecutive blocks."""
     return tuple(
         torch.cat(parts, -2) for parts in zip(*(block.states for block in blocks), strict=True)

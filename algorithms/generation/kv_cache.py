@@ -308,8 +308,8 @@ class KVCache:
     def _width(self, longest: int) -> int:
         """Return how many columns to look at for the longest row, after making room for them."""
         if longest > self._capacity:
-            self.resize(whole_lines(next_capacity(self._capacity, longest)))
-        return whole_lines(longest)
+            self.resize(round_up_columns(next_capacity(self._capacity, longest)))
+        return round_up_columns(longest)
 
     def resize(
         self, capacity: int, rows: Sequence[int] | None = None, *, new_rows: int = 0
@@ -346,6 +346,6 @@ class KVCache:
         self._ramp = torch.cat((keys.new_zeros(capacity), hidden))
 
 
-def whole_lines(columns: int) -> int:
+def round_up_columns(columns: int) -> int:
     """Return a number of columns rounded up so that rows of keys begin where lines of memory do."""
     return -(-columns // 16) * 16

@@ -21,7 +21,7 @@ from fctncalling.algorithms.generation.kv_cache import (
     KVCache,
     PackedTokens,
     PrefixGroups,
-    whole_lines,
+    round_up_columns,
 )
 from fctncalling.algorithms.generation.transformers_cache import next_capacity
 
@@ -38,7 +38,7 @@ def append_states(cache: KVCache, row: int, states: States) -> None:
     start = cache.lengths[row]
     cache.lengths[row] = end = start + states[0].shape[-2]
     if end > cache.keys.shape[-1]:
-        cache.resize(whole_lines(next_capacity(cache.keys.shape[-1], end)))
+        cache.resize(round_up_columns(next_capacity(cache.keys.shape[-1], end)))
     cache.keys[:, row, :, :, start:end] = states[0].transpose(-1, -2)
     cache.values[:, row, :, start:end] = states[1]
 
@@ -91,7 +91,7 @@ class PrefixKVCache(KVCache):
             return
         others = [prompt for prompt in range(len(self.prompts.lengths)) if prompt != left]
         longest = max((self.prompts.lengths[prompt] for prompt in others), default=0)
-        self.prompts.resize(whole_lines(longest), others)
+        self.prompts.resize(round_up_columns(longest), others)
         self._prompt_of = [
             None if prompt is None else prompt - (prompt > left) for prompt in self._prompt_of
         ]
@@ -108,7 +108,7 @@ class PrefixKVCache(KVCache):
 
         `states`: keys and values of the first of them.
         """
-        self.prompts.resize(whole_lines(max([count, *self.prompts.lengths])), new_rows=1)
+        self.prompts.resize(round_up_columns(max([count, *self.prompts.lengths])), new_rows=1)
         self._grouped_prompts = []
         number = len(self.prompts.lengths) - 1
         if states is not None:
@@ -164,7 +164,7 @@ class PrefixKVCache(KVCache):
         none = [row for row, prompt in enumerate(prompts) if prompt is None]
         return PrefixGroups(
             prompts=torch.tensor([prompt or 0 for prompt in prompts], device=device),
-            mask=self.prompts.hidden_behind(last, whole_lines(max(lengths))).unsqueeze(1),
+            mask=self.prompts.hidden_behind(last, round_up_columns(max(lengths))).unsqueeze(1),
             none=torch.tensor(none, device=device) if none else None,
             rows=None if ordered else torch.tensor(rows, device=device),
             back=None if ordered else torch.tensor(back, device=device),

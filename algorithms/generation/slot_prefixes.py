@@ -14,7 +14,12 @@ from itertools import accumulate, takewhile
 import numpy as np
 from torch import nn
 
-from fctncalling.algorithms.generation.block_tree import BLOCK, BlockTree, States, joined
+from fctncalling.algorithms.generation.block_tree import (
+    BLOCK,
+    BlockTree,
+    States,
+    concatenate_blocks,
+)
 from fctncalling.algorithms.generation.decoder import Decoder
 from fctncalling.algorithms.generation.sequence import Slot
 from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import common_lengths
@@ -92,7 +97,7 @@ class SlotPrefixes:
             self._start([slot], opening[:count], opening[:count])
         blocks = self.tree.find(opening[:-1])[count // BLOCK :]
         if blocks:
-            self._decoder.load(row, joined(blocks))
+            self._decoder.load(row, concatenate_blocks(blocks))
         slot.pending = list(opening[count + len(blocks) * BLOCK :])
         self._unkept.append(slot)
 
@@ -105,7 +110,7 @@ class SlotPrefixes:
             self._decoder.share(ready[-1], rows, len(shared))
         else:
             blocks = self.tree.find(shared) if self._is_long(shared) else []
-            self._decoder.open(rows, shared, joined(blocks) if blocks else None)
+            self._decoder.open(rows, shared, concatenate_blocks(blocks) if blocks else None)
             if self._is_long(shared):
                 self._add(slots[0], shared)
         self._hold(slots, prefix)

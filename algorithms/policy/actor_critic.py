@@ -23,8 +23,8 @@ from fctncalling.algorithms.policy.gradient_checkpointing import (
     RecomputingRunner,
     RecordingRunner,
     TrimmingRunner,
-    layers_run_by,
     run_layer,
+    use_layer_runner,
 )
 from fctncalling.algorithms.policy.lora import CRITIC, Adapters
 from fctncalling.algorithms.policy.precision import refuse_half_precision
@@ -81,7 +81,7 @@ def states_at(
     elif position_ids is None:
         # Explicit: models with absolute positions would count the padding on the left.
         position_ids = (attention_mask.long().cumsum(1) - 1).clamp(min=0)
-    with layers_run_by(decoder, run):
+    with use_layer_runner(decoder, run):
         outputs = decoder(
             input_ids=ids, attention_mask=mask, position_ids=position_ids, use_cache=False
         )
@@ -89,7 +89,7 @@ def states_at(
     return states
 
 
-def acted_places(acted: Tensor) -> tuple[Tensor, Tensor]:
+def acted_positions(acted: Tensor) -> tuple[Tensor, Tensor]:
     """Return rows and columns of the N acted tokens, (N,) each; ValueError where one is first."""
     rows, columns = acted.nonzero(as_tuple=True)
     if bool((columns == 0).any()):
@@ -184,7 +184,7 @@ class ActorCritic(nn.Module):
         that the distribution trained is the one that acts. gradient_checkpointing: layers keep
         their inputs alone, and the backward pass computes them again.
         """
-        rows, columns = acted_places(acted)
+        rows, columns = acted_positions(acted)
         run = self._layer_runner(self._actor(role), recompute=gradient_checkpointing)
         layers = 1 if self._critic_has_own_backbone else self.critic_layers
         with self._use(self._actor(role)):
@@ -241,7 +241,7 @@ class ActorCritic(nn.Module):
         """
         if critic_rows is not None:
             (ids, attention_mask, acted), tree = critic_rows, None
-        rows, columns = acted_places(acted)
+        rows, columns = acted_positions(acted)
         run = self._layer_runner(CRITIC, recompute=gradient_checkpointing)
         return self._critic_states(
             role, ids, attention_mask, position_ids, rows, columns - 1, tree, run

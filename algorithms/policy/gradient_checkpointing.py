@@ -231,10 +231,10 @@ class _Replaying(TorchDispatchMode):
 
 
 @contextlib.contextmanager
-def layers_run_by(decoder: nn.Module, run: LayerRunner) -> Iterator[None]:
+def use_layer_runner(decoder: nn.Module, run: LayerRunner) -> Iterator[None]:
     """Context manager: the decoder's own forward has `run` compute its layers again."""
     patched = isinstance(run, RecomputingRunner | RecordingRunner)
-    layers = recomputed_layers(decoder) if patched else []
+    layers = checkpointed_layers(decoder) if patched else []
     for layer in layers:
         # On the instance, inside its hooks: FSDP gathers a layer's weights in one of these.
         layer.__dict__["forward"] = partial(run, layer.forward)
@@ -245,7 +245,7 @@ def layers_run_by(decoder: nn.Module, run: LayerRunner) -> Iterator[None]:
             del layer.__dict__["forward"]
 
 
-def recomputed_layers(decoder: nn.Module) -> list[nn.Module]:
+def checkpointed_layers(decoder: nn.Module) -> list[nn.Module]:
     """Return the layers of a transformers model that can be computed again.
 
     SettingError where it has none.

@@ -112,7 +112,7 @@ def half_dtype(decoder: Any) -> torch.dtype | None:
     return dtype
 
 
-def computing_in(dtype: torch.dtype | None, device: torch.device) -> Context:
+def compute_dtype_context(dtype: torch.dtype | None, device: torch.device) -> Context:
     """Return a context in which products are computed in a half precision; None: as they are."""
     if dtype is None:
         return contextlib.nullcontext()

@@ -28,7 +28,7 @@ MIN_EPISODES = 0.01  # episodes below which a record is dropped
 _DIFFICULTY = re.compile(r"0\.\d+|1\.0*")
 
 
-class Candidate(NamedTuple):
+class CandidateTask(NamedTuple):
     """Task id, category and length, for sampling."""
 
     id: str
@@ -37,7 +37,7 @@ class Candidate(NamedTuple):
     difficulty: float | None = None  # 0 to 1, as the task says; None where it says nothing
 
 
-class Stage(NamedTuple):
+class CurriculumStage(NamedTuple):
     """Stage of the curriculum: which tasks to sample, for how many updates."""
 
     name: str  # as it was written
@@ -46,7 +46,7 @@ class Stage(NamedTuple):
     num_updates: int
     max_difficulty: float | None = None  # tasks of at most this difficulty, in place of categories
 
-    def admits(self, candidate: Candidate) -> bool:
+    def admits(self, candidate: CandidateTask) -> bool:
         """Whether this stage includes the task."""
         if self.max_difficulty is not None:
             return candidate.difficulty is not None and candidate.difficulty <= self.max_difficulty
@@ -61,7 +61,7 @@ class TaskSampler:
     SettingError where --mixture or --curriculum does not fit the tasks.
     """
 
-    def __init__(self, candidates: Sequence[Candidate], config: TrainConfig) -> None:
+    def __init__(self, candidates: Sequence[CandidateTask], config: TrainConfig) -> None:
         self.candidates = candidates
         self._seed = config.seed
         self._mixture = read_mixture(config.mixture) if config.mixture else {}
@@ -203,7 +203,7 @@ class TaskSampler:
                 )
 
 
-def difficulty_bands(candidates: Sequence[Candidate]) -> NDArray[np.int64] | None:
+def difficulty_bands(candidates: Sequence[CandidateTask]) -> NDArray[np.int64] | None:
     """Return the number of each task's band: same category, same tenth of difficulty.
 
     None where no task says how difficult it is. A task that was not played yet is expected to
@@ -237,7 +237,7 @@ def read_mixture(text: str) -> dict[str, float]:
     return weights
 
 
-def read_curriculum(text: str) -> list[Stage]:
+def read_curriculum(text: str) -> list[CurriculumStage]:
     """Return the stages of a text such as "simple_python+multiple:10,2:20".
 
     SettingError naming the flaw.
@@ -256,7 +256,7 @@ def read_curriculum(text: str) -> list[Stage]:
             )
         by_category = turns is None and difficulty is None
         categories = frozenset(names if by_category else ())
-        stages.append(Stage(whom, categories, turns, int(updates), difficulty))
+        stages.append(CurriculumStage(whom, categories, turns, int(updates), difficulty))
     return stages
 
 

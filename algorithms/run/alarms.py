@@ -138,7 +138,7 @@ def _values_states(history: History) -> bool:
 
 
 @dataclass(frozen=True)
-class Watch:
+class AlarmRule:
     """Rule of one metric: its recent values against a threshold."""
 
     metric: str
@@ -167,7 +167,7 @@ class Watch:
 RULES: dict[str, Rule] = {
     "no_signal": _no_signal,
     "reward_against_success": _reward_against_success,
-    "entropy_collapse": Watch(
+    "entropy_collapse": AlarmRule(
         "losses/entropy",
         lt,
         lambda start: ENTROPY_COLLAPSE * start,
@@ -175,14 +175,14 @@ RULES: dict[str, Rule] = {
         "nothing new is tried any more: raise --entropy_coef or --clip_high, or lower --lr",
         is_fine=_solved,
     ),
-    "entropy_explosion": Watch(
+    "entropy_explosion": AlarmRule(
         "losses/entropy",
         gt,
         lambda start: max(ENTROPY_EXPLOSION * start, start + MIN_EXPLOSION),
         "The entropy rose from {start:.3g} to {recent:.3g} nats, the policy writes at random: "
         "lower --lr or --entropy_coef, or hold it to its start with --kl_coef",
     ),
-    "mismatch": Watch(
+    "mismatch": AlarmRule(
         "mismatch/ratio_outside_10pct",
         gt,
         MAX_MISMATCH,
@@ -190,28 +190,28 @@ RULES: dict[str, Rule] = {
         "probability: check the engine with `doctor`, let it sample from newer weights, or correct "
         "with --importance_cap",
     ),
-    "end_of_turn": Watch(
+    "end_of_turn": AlarmRule(
         "signals/end_of_turn_probability",
         lt,
         lambda start: END_OF_TURN_DROP * start,
         "The end of turn had a probability of {start:.2f} and has {recent:.2f}, so answers stop by "
         "chance: see that it is trained (`doctor`), and lower --lr or raise --kl_coef",
     ),
-    "cut_actions": Watch(
+    "cut_actions": AlarmRule(
         "tokens/action_truncated_rate",
         gt,
         MAX_CUT,
         "{recent:.0%} of the actions are cut before their end, so their calls are never made: "
         "raise --max_new_tokens, or punish length with --overlong penalty",
     ),
-    "call_syntax": Watch(
+    "call_syntax": AlarmRule(
         "env/parse_error_rate",
         gt,
         lambda start: start + PARSE_ERROR_RISE,
         "Calls that cannot be read rose from {start:.0%} to {recent:.0%} of the steps, the policy "
         "forgets the call syntax: lower --lr or raise --kl_coef",
     ),
-    "explained_variance": Watch(
+    "explained_variance": AlarmRule(
         "losses/explained_variance",
         lt,
         MIN_EXPLAINED,
@@ -222,7 +222,7 @@ RULES: dict[str, Rule] = {
         average=median,
         is_fine=_values_states,
     ),
-    "step_limit": Watch(
+    "step_limit": AlarmRule(
         "signals/limit_share",
         gt,
         MAX_LIMIT,

@@ -37,7 +37,7 @@ def episode_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float | None]
         "env/truncated_rate": fmean(record.truncated for record in valid),
         **_token_metrics(valid, steps),
     }
-    metrics |= asked_metrics(valid, "env/asked")
+    metrics |= question_metrics(valid, "env/asked")
     return metrics | success_metrics(valid, "env/success_rate", "env/success_rate_strict")
 
 
@@ -86,19 +86,19 @@ def unjudged_return(records: Sequence[EpisodeRecord]) -> float | None:
     return fmean(valid) if valid and strict_success_rate(records) is None else None
 
 
-def asked_metrics(records: Sequence[EpisodeRecord], name: str) -> dict[str, float | None]:
+def question_metrics(records: Sequence[EpisodeRecord], name: str) -> dict[str, float | None]:
     """Return the share of episodes with a question, by category of questioning tasks.
 
     {} where there is none.
     """
     categories = sorted({each.category for each in records if each.category.startswith(CLARIFY)})
     return {
-        f"{name}/{category}": asked_rate([r for r in records if r.category == category])
+        f"{name}/{category}": question_rate([r for r in records if r.category == category])
         for category in categories
     }
 
 
-def asked_rate(records: Sequence[EpisodeRecord]) -> float | None:
+def question_rate(records: Sequence[EpisodeRecord]) -> float | None:
     """Return the share of valid episodes in which a message called nothing; None without any."""
     valid = ["no_call" in record.errors for record in records if not record.invalid]
     return fmean(valid) if valid else None

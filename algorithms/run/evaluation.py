@@ -11,8 +11,8 @@ from typing import Any
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.run.episode_metrics import (
     CLARIFY,
-    asked_metrics,
-    asked_rate,
+    question_metrics,
+    question_rate,
     strict_success_rate,
     success_metrics,
     success_rate,
@@ -49,7 +49,7 @@ class Evaluation:
         for kind, records in (("greedy", self.greedy), ("sampled", self.sampled)):
             name = f"eval/{kind}_success_rate"
             flat |= success_metrics(records, name, f"eval/{kind}_strict_success_rate")
-            flat |= asked_metrics(records, f"eval/{kind}_asked")
+            flat |= question_metrics(records, f"eval/{kind}_asked")
             if (mean := unjudged_return(records)) is not None:
                 flat[f"eval/{kind}_return"] = mean
         flat["eval/invalid"] = sum(record.invalid for record in (*self.greedy, *self.sampled))
@@ -175,7 +175,7 @@ def _rates(evaluation: Evaluation, category: str, *, whole: bool = True) -> dict
         ]
 
     greedy, sampled = of_category(evaluation.greedy), of_category(evaluation.sampled)
-    asked = {"greedy_asked": asked_rate(greedy), "sampled_asked": asked_rate(sampled)}
+    asked = {"greedy_asked": question_rate(greedy), "sampled_asked": question_rate(sampled)}
     returns = {"greedy_return": unjudged_return(greedy), "sampled_return": unjudged_return(sampled)}
     return {
         **(asked if category.startswith(CLARIFY) else {}),

@@ -19,7 +19,7 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import ALGORITHMS, TokenDiagnostics
-from fctncalling.algorithms.reward_shaping import is_all_cut
+from fctncalling.algorithms.reward_shaping import is_fully_truncated
 from fctncalling.algorithms.targets import Targets
 from fctncalling.data.timing import timed
 from fctncalling.data.token_file import (
@@ -130,7 +130,7 @@ class TokenLog:
             )
 
 
-def reasons_not_learned_from(
+def exclusion_reasons(
     episodes: Sequence[EpisodeRecord], usable: Sequence[EpisodeRecord], config: TrainConfig
 ) -> list[str | None]:
     """Return why nothing is learned from each episode; None for those of the update (`usable`)."""
@@ -143,7 +143,7 @@ def reasons_not_learned_from(
             return "no action: the prompt left no room within --max_episode_tokens"
         if id(episode.episode if episode.roles else episode) in learned:
             return None
-        if config.overlong == "mask" and is_all_cut(episode):
+        if config.overlong == "mask" and is_fully_truncated(episode):
             return "all of its actions were cut by --max_new_tokens (--overlong mask)"
         return "its group earned all the same (--dynamic_sampling)"
 
@@ -179,7 +179,7 @@ def token_contents(
         row_offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         row_episode=row_episode.astype(np.int32),
         rollout_logprobs=np.where(acted, logprobs, np.float32(np.nan)),
-        **_update_arrays(acted, row_episode, rows, reasons, learned_numbers(trace, config)),
+        **_update_arrays(acted, row_episode, rows, reasons, acted_token_arrays(trace, config)),
     )
 
 
@@ -204,7 +204,7 @@ def _update_arrays(
     }
 
 
-def learned_numbers(trace: TokenDiagnostics, config: TrainConfig) -> Numbers:
+def acted_token_arrays(trace: TokenDiagnostics, config: TrainConfig) -> Numbers:
     """Return the arrays of an update's N acted tokens, (N,) each; none if no pass was made."""
     targets, experience = trace.targets, trace.experience
     if targets is None or experience is None:
@@ -233,7 +233,7 @@ def learned_numbers(trace: TokenDiagnostics, config: TrainConfig) -> Numbers:
     return {name: tensor.float().cpu().numpy() for name, tensor in tensors.items()}
 
 
-def whitening_of(targets: Targets) -> tuple[float, float] | None:
+def whitening_moments(targets: Targets) -> tuple[float, float] | None:
     """Return (mean, divisor) of the whitening: advantages == (raw - mean) / divisor.
 
     Also after --permute_advantages; None if they are all 0.
@@ -256,7 +256,7 @@ def _header(
 ) -> dict[str, Any]:
     has_signal = trace.targets is not None and bool(trace.targets.advantages.any())
     whitens = ALGORITHMS[config.algorithm_name].critic and config.whiten_advantages
-    whitening = whitening_of(trace.targets) if trace.targets is not None and whitens else None
+    whitening = whitening_moments(trace.targets) if trace.targets is not None and whitens else None
     known: dict[object, int] = {}
     groups = [known.setdefault(episode.group_key, len(known)) for episode in episodes]
     name = f"train_{update:06d}"

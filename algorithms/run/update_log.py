@@ -20,7 +20,7 @@ from fctncalling.algorithms.ppo import TokenDiagnostics
 from fctncalling.algorithms.run.alarms import Alarm, find_alarms, new_alarms
 from fctncalling.algorithms.run.episode_metrics import PARSE_ERRORS
 from fctncalling.algorithms.run.logs import RunLog
-from fctncalling.algorithms.run.token_log import TokenLog, TokenTexts, reasons_not_learned_from
+from fctncalling.algorithms.run.token_log import TokenLog, TokenTexts, exclusion_reasons
 from fctncalling.data.unsafe_text import json_text
 
 
@@ -199,7 +199,7 @@ class UpdateLog:
         """Write an update's files; `trace`: as `trace` returned it, after the update."""
         self._log.metrics(update, metrics)
         seconds: dict[str, float] = {}
-        reasons = reasons_not_learned_from(episodes, usable, self._config)
+        reasons = exclusion_reasons(episodes, usable, self._config)
         alarmed = self._log.writes and self._alarms.check(update, metrics, episodes)
         if alarmed or trace is not None or self._is_due(update, self._episodes_interval):
             name = f"train_{update:06d}"

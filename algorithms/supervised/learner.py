@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
-from fctncalling.algorithms.batch import Batch, make_batch, trained_lengths, whole_ids
+from fctncalling.algorithms.batch import Batch, make_batch, row_token_ids, trained_lengths
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.fsdp import full_state_dict, load_full_state_dict
 from fctncalling.algorithms.distributed.process_group import (
@@ -101,7 +101,7 @@ class SupervisedLearner:
         self._settings = supervised_settings(config)
         self._rows = trained_rows(demonstrations)
         lengths, ids = [len(row.ids) for row in self._rows], [row.ids for row in self._rows]
-        sort_keys = shared_beginnings(ids) if config.sft_group_by_prefix else lengths
+        sort_keys = find_shared_prefixes(ids) if config.sft_group_by_prefix else lengths
         self._batches = row_batches(sort_keys, self._settings)
         # Fused steps take no sharded weights on every device.
         fused = processes.sharding is None
@@ -217,7 +217,7 @@ def pass_batches(
     groups, shares = microbatches(lengths, max_tokens=limit, max_padding_share=1.0), False
     ids: list[NDArray[np.int64]] = []
     if sharing is not None:
-        ids = [it[:length] for it, length in zip(whole_ids(rows), lengths, strict=True)]
+        ids = [it[:length] for it, length in zip(row_token_ids(rows), lengths, strict=True)]
         if sharing.may_save_tokens(ids, max(lengths)):
             together = sharing.microbatches(ids, max_tokens=limit)
             shares = sharing.saves_tokens(ids, together, groups)
@@ -266,7 +266,7 @@ def row_batches(
     return batches[: config.max_steps]
 
 
-def shared_beginnings(rows: Sequence[Sequence[int]]) -> list[list[int]]:
+def find_shared_prefixes(rows: Sequence[Sequence[int]]) -> list[list[int]]:
     """Return of each row the tokens that it shares with another, in whole blocks.
 
     As keys of `row_batches` they bring rows of one prompt together and leave them mixed otherwise:

@@ -47,7 +47,7 @@ class ServerState:
         self.next_try = time.monotonic() + self.wait_s
 
 
-class Publication(Protocol):
+class WeightPublication(Protocol):
     """Versions of the policy's weights as servers hold them."""
 
     def prepare(self, client: VllmClient) -> None:
@@ -87,7 +87,7 @@ class VllmServers:
         self.patience_s = patience_s
         servers = [ServerState(client) for client in self.clients]
         self._servers = servers[offset % len(servers) :] + servers[: offset % len(servers)]
-        self.publication: Publication | None = None
+        self.publication: WeightPublication | None = None
         # Held while weights change or a server is brought up to them, so that no server comes back
         # with the version before.
         self._publishing = threading.RLock()
@@ -171,7 +171,7 @@ class VllmServers:
             client.close()
 
     @property
-    def _published(self) -> Publication:
+    def _published(self) -> WeightPublication:
         if self.publication is None:
             raise EngineError("no weights were published to the servers yet")
         return self.publication

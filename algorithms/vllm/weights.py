@@ -25,7 +25,7 @@ from fctncalling.algorithms.vllm.client import Completion, MissingModelError, Vl
 from fctncalling.algorithms.vllm.servers import VllmServers
 
 
-class Version(NamedTuple):
+class WeightVersion(NamedTuple):
     """Published weights of one update."""
 
     number: int
@@ -44,14 +44,14 @@ class PublishedVersions:
         self.folder = folder.resolve()
         # of this process: a resumed run goes over the same numbers with other weights
         self._run = uuid4().hex[:8]
-        self._versions: list[Version] = []
+        self._versions: list[WeightVersion] = []
 
     @property
-    def versions(self) -> list[Version]:
+    def versions(self) -> list[WeightVersion]:
         """Versions served now, oldest first."""
         return list(self._versions)
 
-    def adopt(self, versions: Sequence[Version]) -> None:
+    def adopt(self, versions: Sequence[WeightVersion]) -> None:
         """Serve these versions, which a process has written."""
         self._versions = list(versions)
 
@@ -88,7 +88,7 @@ class PublishedWeights(PublishedVersions):
         final = self.folder / name
         written.rename(final)
         old = self._versions
-        version = Version(number, name, final, tuple(text), tuple(logprobs))
+        version = WeightVersion(number, name, final, tuple(text), tuple(logprobs))
         self.servers.update(lambda: self.adopt([version]))
         for each in old:
             shutil.rmtree(each.folder, ignore_errors=True)
@@ -140,7 +140,7 @@ class PublishedWeights(PublishedVersions):
         self._loaded[client.url] = found
         return found
 
-    def _check_logprobs(self, client: VllmClient, version: Version) -> None:
+    def _check_logprobs(self, client: VllmClient, version: WeightVersion) -> None:
         """Raise RolloutError if the server's log-probabilities of a fixed text differ from ours."""
         served = client.prompt_logprobs(self._models[client.url], version.text)
         pairs = list(zip(served, version.logprobs, strict=True))
@@ -248,7 +248,7 @@ class PublishedAdapters(PublishedVersions):
         if self._versions and self._versions[-1].number == number:
             return self._versions[-1].name
         name = f"policy-{self._run}-{number}"
-        version = Version(number, name, self.folder / name)
+        version = WeightVersion(number, name, self.folder / name)
         version.folder.mkdir(parents=True)
         adapters.peft.save_pretrained(
             str(version.folder), selected_adapters=[ACTOR], save_embedding_layers=False
@@ -280,7 +280,7 @@ class PublishedAdapters(PublishedVersions):
             self._drop(version)
         self._versions = []
 
-    def _drop(self, version: Version) -> None:
+    def _drop(self, version: WeightVersion) -> None:
         for client in self.servers.ready_clients():
             client.unload_adapter(version.name)
         shutil.rmtree(version.folder, ignore_errors=True)

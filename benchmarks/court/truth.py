@@ -21,7 +21,7 @@ from torch import Tensor
 from fctncalling.algorithms.algorithm import AdvantageEstimate, Trajectories
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
-from fctncalling.algorithms.group_baseline import less_group_baseline, state_matched
+from fctncalling.algorithms.group_baseline import state_matched_estimate, subtract_group_baseline
 from fctncalling.algorithms.ppo import ALGORITHMS, TPPO
 from fctncalling.lab.credit.branching_env import Snapshot
 from fctncalling.lab.credit.grades import Index, advantage_grades, pooled, ranking, significant
@@ -205,12 +205,12 @@ def estimates(
     whole = replace(config, gamma=1.0, lam=1.0)
     critic = TPPO.estimate(trajectories, config)
     none = TPPO.estimate(blind, config)
-    matched = partial(state_matched, hashes=hashes, discount=config.discount)
+    matched = partial(state_matched_estimate, hashes=hashes, discount=config.discount)
     found = {
         "critic": critic,
         "TPPO": matched(critic, trajectories),
         "state_alone": matched(none, blind),
-        "leave_one_out": less_group_baseline(TPPO.estimate(blind, whole), trajectories.group),
+        "leave_one_out": subtract_group_baseline(TPPO.estimate(blind, whole), trajectories.group),
         "GiGPO": gigpo(none, blind, hashes, config.discount),
     }
     for name in ("APPO", "NTPO", "GRPO"):

@@ -47,7 +47,7 @@ def canonical(tree: Tree) -> Form:
     return _atom((kind, frozenset(inner) if kind == "set" else tuple(inner)))
 
 
-def value_of(form: Form) -> Fraction | None:
+def rational_value(form: Form) -> Fraction | None:
     """Return the value of a form that is a rational number; None for any other."""
     if not form:
         return Fraction(0)
@@ -74,12 +74,12 @@ def is_unfinished(tree: Tree) -> bool:
         return _is_unfinished_product(factors) or any(is_unfinished(each) for each, _ in factors)
     if power := _as_power(tree):
         base, exponent = map(canonical, power)
-        trivial = value_of(exponent) in (0, 1) or value_of(base) in (0, 1)
-        computable = None not in (value_of(base), value_of(_power(base, exponent)))
+        trivial = rational_value(exponent) in (0, 1) or rational_value(base) in (0, 1)
+        computable = None not in (rational_value(base), rational_value(_power(base, exponent)))
         nested = _as_power(power[0]) is not None or _undoes(tree, power[0], power[1])
         return trivial or computable or nested or any(map(is_unfinished, power))
     arguments = [each for each in tree[1:] if isinstance(each, list)]
-    of_numbers = all(value_of(canonical(each)) is not None for each in arguments)
+    of_numbers = all(rational_value(canonical(each)) is not None for each in arguments)
     if kind == "call" and ((tree[1] in _OF_NUMBERS and of_numbers) or _undoes(tree, *arguments)):
         return True
     return any(map(is_unfinished, arguments))
@@ -217,8 +217,8 @@ def _product(left: Form, right: Form) -> Form:
     if not left or not right:
         return _constant(Fraction(0))
     for one, other in ((left, right), (right, left)):
-        if value_of(one) in (1, -1):
-            return _scaled(other, value_of(one) or Fraction(1))
+        if rational_value(one) in (1, -1):
+            return _scaled(other, rational_value(one) or Fraction(1))
     (coefficient, monomial), (factor, factors) = _monomial(left), _monomial(right)
     powers = dict(monomial)
     for base, exponent in factors:
@@ -230,8 +230,8 @@ def _collected(powers: dict[Any, Form], coefficient: Fraction) -> Form:
     """Return a product of powers, those computed that are numbers."""
     kept = {}
     for base, exponent in powers.items():
-        number = value_of(exponent) if base[0] == "number" else None
-        computed = None if number is None else value_of(_number_power(base[1], number))
+        number = rational_value(exponent) if base[0] == "number" else None
+        computed = None if number is None else rational_value(_number_power(base[1], number))
         if computed is not None:
             coefficient *= computed
         elif exponent:
@@ -244,7 +244,7 @@ def _collected(powers: dict[Any, Form], coefficient: Fraction) -> Form:
 
 
 def _power(base: Form, exponent: Form) -> Form:
-    value, number = value_of(base), value_of(exponent)
+    value, number = rational_value(base), rational_value(exponent)
     if exponent == _ONE:
         return base
     if number is None or not base:
@@ -259,7 +259,7 @@ def _power(base: Form, exponent: Form) -> Form:
 def _of_monomial(base: Form, exponent: Form) -> Form:
     """Return a power of a product, or of a sum as one factor."""
     coefficient, monomial = _monomial(base)
-    number = value_of(exponent)
+    number = rational_value(exponent)
     powers = {each: _product(power, exponent) for each, power in monomial}
     if coefficient == 1:
         return _collected(powers, Fraction(1))

@@ -27,7 +27,7 @@ _MATHEMATICAL = re.compile(r"[\d+*/^\\(){}|!%\u2212\u00d7\u00b7\u00f7\u221a\u03c
 _NO_MATTER = frozenset("(){}[]*")  # signs that can stand or be left out
 
 
-def restates(answer: str, question: str, truth: str = "") -> bool:
+def restates_question(answer: str, question: str, truth: str = "") -> bool:
     r"""Whether an answer that is equal to the truth only repeats the question.
 
     A number has to be written out: digits, a fraction in lowest terms, or m * 10^n. Any other

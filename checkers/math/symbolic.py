@@ -22,7 +22,7 @@ BOOT_TIMEOUT_S = 60.0
 MAX_EXPONENT_BITS = 4096
 BOOT = (
     "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from "
-    "fctncalling.checkers.math.symbolic import serve; serve()"
+    "fctncalling.checkers.math.symbolic import serve_comparisons; serve_comparisons()"
 )
 
 
@@ -95,7 +95,7 @@ class SymbolicComparer:
         return process.stdout.readline().decode().strip() or None if readable else None
 
 
-def serve() -> None:
+def serve_comparisons() -> None:
     """Serve comparisons: pairs of trees in, one JSON line each.
 
     `equal`, `different` or `unknown` out.
@@ -111,7 +111,7 @@ def serve() -> None:
     for line in sys.stdin:
         left, right = json.loads(line)
         try:
-            verdict = same(left, right)
+            verdict = trees_equal(left, right)
         except (
             ArithmeticError,
             ValueError,
@@ -124,7 +124,7 @@ def serve() -> None:
         print({True: "equal", False: "different", None: "unknown"}[verdict], flush=True)
 
 
-def same(left: Tree, right: Tree) -> bool | None:
+def trees_equal(left: Tree, right: Tree) -> bool | None:
     """Whether two trees are equal: tuples and intervals part by part, sets in any order."""
     if left[0] in ("tuple", "set", "interval") or right[0] in ("tuple", "set", "interval"):
         if left[0] != right[0] or len(left) != len(right):
@@ -134,7 +134,7 @@ def same(left: Tree, right: Tree) -> bool | None:
         if left[0] == "interval" and left[1] != right[1]:
             return False
         first = 2 if left[0] == "interval" else 1
-        return _all(same(a, b) for a, b in zip(left[first:], right[first:], strict=True))
+        return _all(trees_equal(a, b) for a, b in zip(left[first:], right[first:], strict=True))
     import sympy
 
     a, b = to_sympy(left), to_sympy(right)
@@ -151,7 +151,7 @@ def same(left: Tree, right: Tree) -> bool | None:
 def _same_set(left: list[Tree], right: list[Tree]) -> bool:
     rest = list(right)
     for item in left:
-        match = next((other for other in rest if same(item, other)), None)
+        match = next((other for other in rest if trees_equal(item, other)), None)
         if match is None:
             return False
         rest.remove(match)

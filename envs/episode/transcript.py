@@ -10,7 +10,7 @@ from fctncalling.data.types import Verdict
 _HEADS = {"system": "system", "user": "user", "assistant": "model", "tool": "tool"}
 
 
-def shown(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """Return text with the characters escaped that steer a terminal or cannot be encoded."""
     return "".join(
         char if char == "\n" or char.isprintable() else repr(char)[1:-1] for char in text
@@ -26,14 +26,16 @@ def transcript(messages: Iterable[Mapping[str, Any]], verdict: Verdict | None = 
     blocks = []
     for message in messages:
         head = _HEADS.get(str(message.get("role")), "other")
-        head = shown(str(message.get("speaker", head)))
-        content = shown(str(message.get("content") or ""))
+        head = escape_unprintable(str(message.get("speaker", head)))
+        content = escape_unprintable(str(message.get("content") or ""))
         if head == "tool":
-            content = f"{shown(str(message.get('name', '')))}\n= {content}"
+            content = f"{escape_unprintable(str(message.get('name', '')))}\n= {content}"
         blocks.append("\n".join([f"{head}:", *(f"  | {line}" for line in content.split("\n"))]))
     if verdict is not None:
         blocks.append(
-            "verdict: valid" if verdict.valid else f"verdict: {shown(str(verdict.error_type))}"
+            "verdict: valid"
+            if verdict.valid
+            else f"verdict: {escape_unprintable(str(verdict.error_type))}"
         )
     return "\n".join(blocks)
 

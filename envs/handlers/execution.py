@@ -50,14 +50,14 @@ _MAKE_ENCODER = getattr(json.encoder, "c_make_encoder", None)
 
 
 @dataclass
-class Allowance:
+class SizeBudget:
     """Size budget of one episode's calls, so that they cannot fill the memory."""
 
     characters: int = MAX_RESULTS_CHARS
     weight: int = MAX_EPISODE_WEIGHT
 
 
-def result_text(value: Any, allowance: Allowance) -> str:
+def result_text(value: Any, allowance: SizeBudget) -> str:
     """Return a tool's return value as BFCL writes it; raises LimitExceeded for too large a text."""
     most = min(MAX_RESULT_WEIGHT, allowance.characters)
     if size_of(value, most) > most:
@@ -182,7 +182,7 @@ class ToolSession:
         self._owner = owner
         self._extra_tools = frozenset(extra_tools or ())
         self._class_of = class_of_functions(tuple(tools.items()))
-        self._allowance = Allowance()
+        self._allowance = SizeBudget()
         self._instances = {
             name: loaded_tool(name, tool, initial_config.get(name, {}), long_context)
             for name, tool in tools.items()
@@ -272,7 +272,7 @@ class ToolSession:
         if names != list(self._instances):
             raise ValueError(f"state of tools {names}: expected one of {list(self._instances)}")
         instances = copy.deepcopy(dict(state))
-        self._allowance = instances.pop(_ALLOWANCE, None) or Allowance()
+        self._allowance = instances.pop(_ALLOWANCE, None) or SizeBudget()
         self._instances = instances
 
     @contextmanager

@@ -23,7 +23,11 @@ from fctncalling.envs.handlers.call_format import (
     to_json,
 )
 from fctncalling.envs.handlers.handler import DecodeError, require_readable
-from fctncalling.envs.handlers.python_calls import PythonCalls, calls_of_expression, executed
+from fctncalling.envs.handlers.python_calls import (
+    PythonCalls,
+    calls_of_expression,
+    executed_call_strings,
+)
 
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
 _OPENING = re.compile(r'\s*+(?:```(?:json)?\s*+)?+\[?+\s*+\{(?:\s*+"((?:[^"\\]|\\.)*+)"\s*+:)?')
@@ -191,7 +195,7 @@ class LlamaPythonicCalls(CallFormat):
 
     def call_strings(self, calls: Sequence[Call]) -> list[str]:
         """Return the call strings BFCL executes; raises DecodeError."""
-        return executed(calls)
+        return executed_call_strings(calls)
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the bare list."""

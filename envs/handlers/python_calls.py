@@ -51,8 +51,10 @@ class PythonCalls(Handler):
         source = _bracketed(text)
         plain = plain_calls(source)
         if plain is None:
-            return DecodedAction(_parsed_calls(source), _calls_of, executed)
-        return DecodedAction(plain, _calls_of, executed, plain_executions(source, plain))
+            return DecodedAction(_parsed_calls(source), _calls_of, executed_call_strings)
+        return DecodedAction(
+            plain, _calls_of, executed_call_strings, plain_executions(source, plain)
+        )
 
     def render(self, calls: Sequence[Call]) -> str:
         """Return the canonical text of calls.
@@ -76,7 +78,7 @@ def _calls_of(record: list[dict[str, dict[Any, Any]]]) -> list[Call]:
     return calls
 
 
-def executed(calls: Sequence[Call]) -> list[str]:
+def executed_call_strings(calls: Sequence[Call]) -> list[str]:
     """Return the call strings BFCL executes for calls written in Python.
 
     DecodeError for an empty dict, on which BFCL fails.

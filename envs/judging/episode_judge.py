@@ -44,7 +44,7 @@ class EpisodeJudge:
             if task.kind == "agentic":
                 return check(task, state.last_message)
             if task.kind == "clarify":
-                answers = answers_in(state.steps, state.conversation)
+                answers = user_answers(state.steps, state.conversation)
                 return check(task, ClarifyRecord(record, len(answers), answers))
             return (
                 judge_turns(task, state.turns, self._truth(task))
@@ -78,7 +78,7 @@ class EpisodeJudge:
         return bounded_memo(self._truths, task.id, lambda: replay_ground_truth(task, self._tools))
 
 
-def answers_in(steps: Sequence[StepRecord], conversation: Sequence[Message]) -> list[str]:
+def user_answers(steps: Sequence[StepRecord], conversation: Sequence[Message]) -> list[str]:
     """Return what the user answered to each question of a turn that went on after these steps."""
     said = [str(each.get("content")) for each in conversation if each["role"] == "user"]
     replies = said[len(said) - len(steps) :]  # one behind each step; the request comes before

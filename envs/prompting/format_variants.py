@@ -62,7 +62,7 @@ def instructions(variant: PromptVariant, docs: Sequence[FunctionDoc]) -> str:
         "task": words["task"][style],
         "output": form_of_variant(variant),
         "turns": words["turns"][style],
-        "functions": f"{functions_text}\n{written_docs(docs, variant.doc_format)}",
+        "functions": f"{functions_text}\n{format_docs(docs, variant.doc_format)}",
     }
     if variant.markup == "markdown":
         return "\n\n".join(
@@ -71,14 +71,14 @@ def instructions(variant: PromptVariant, docs: Sequence[FunctionDoc]) -> str:
     return "\n\n".join([f"{words['persona'][style]} {parts.pop('task')}", *parts.values()])
 
 
-def written_docs(docs: Sequence[FunctionDoc], doc_format: str) -> str:
+def format_docs(docs: Sequence[FunctionDoc], doc_format: str) -> str:
     """Return function docs as "json" (indented by 4), "xml" or "python"."""
     if doc_format == "json":
-        return json.dumps([as_in_file(doc) for doc in docs], indent=4)
+        return json.dumps([function_doc_json(doc) for doc in docs], indent=4)
     return "\n".join(_xml(doc) if doc_format == "xml" else _python(doc) for doc in docs)
 
 
-def as_in_file(doc: FunctionDoc) -> dict[str, Any]:
+def function_doc_json(doc: FunctionDoc) -> dict[str, Any]:
     """Return a function doc as BFCL's files hold it."""
     result = {"name": doc.name, "description": doc.description, "parameters": doc.parameters}
     return result if doc.response is None else {**result, "response": doc.response}

@@ -19,7 +19,7 @@ from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import FunctionDoc, Message, StepRecord
 from fctncalling.envs.handlers.lenient import PREFIX as LENIENT
 from fctncalling.envs.prompting import compact, format_variants
-from fctncalling.envs.prompting.format_variants import as_in_file
+from fctncalling.envs.prompting.format_variants import function_doc_json
 
 MORE_FUNCTIONS = "I have updated some more functions you can choose from. What about now?"
 """BFCL's user message of the turn at which held-out functions are offered."""
@@ -117,12 +117,12 @@ def instructions(
 
 
 def _bfcl_instructions(functions: Sequence[FunctionDoc], form: str, many_turns: bool) -> str:
-    docs = json.dumps([as_in_file(doc) for doc in functions], indent=4)
+    docs = json.dumps([function_doc_json(doc) for doc in functions], indent=4)
     return "\n\n".join([_TASK, form, *([_TURNS] if many_turns else []), f"{_DOCS}\n{docs}"])
 
 
 def _bfcl_docs(functions: Sequence[FunctionDoc]) -> str:
-    return repr([as_in_file(doc) for doc in functions])
+    return repr([function_doc_json(doc) for doc in functions])
 
 
 def _compact_instructions(functions: Sequence[FunctionDoc], form: str, many_turns: bool) -> str:

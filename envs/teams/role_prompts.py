@@ -134,7 +134,7 @@ def _of_role(task: Task, role: TeamRole) -> Task:
     )
 
 
-class Draft(NamedTuple):
+class DraftMessage(NamedTuple):
     """A message that waits for approval, and the place of its writer in the turn order."""
 
     position: int
@@ -150,7 +150,7 @@ class Conversation:
     position: int = 0  # in the turn order
     turn: int = 0  # of the user
     num_messages: int = 0  # since the user's, of those that reached no environment
-    draft: Draft | None = None
+    draft: DraftMessage | None = None
     opened: set[str] = field(default_factory=set)  # roles that have been shown their instructions
     log: list[Message] = field(default_factory=list)  # for the transcript
     ended: bool = False

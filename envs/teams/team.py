@@ -64,7 +64,7 @@ class TeamRole:
 
 
 @dataclass(frozen=True)
-class Passing:
+class PassingRule:
     """A role whose message passes something on, if it contains a word; "": any message does."""
 
     role: str
@@ -89,8 +89,8 @@ class Team:
     name: str
     roles: Mapping[str, TeamRole]
     turn_order: tuple[str, ...]
-    answer: Passing
-    approval: Passing | None = None
+    answer: PassingRule
+    approval: PassingRule | None = None
     max_messages: int = 20
 
     @property
@@ -216,7 +216,7 @@ def _role(role: str, entry: Any, known: Sequence[str], team: str) -> TeamRole:
     )
 
 
-def _passing(entry: Any, known: Sequence[str], place: str) -> Passing:
+def _passing(entry: Any, known: Sequence[str], place: str) -> PassingRule:
     """Return who passes something on: a role's name, or {"role": ..., "word": ...}."""
     if isinstance(entry, str):
         entry = {"role": entry}
@@ -225,7 +225,7 @@ def _passing(entry: Any, known: Sequence[str], place: str) -> Passing:
     word = entry.get("word", "")
     if not isinstance(word, str):
         raise TeamError(f"{place}: word: got {word!r:.60}, expected a text")
-    return Passing(entry["role"], word)
+    return PassingRule(entry["role"], word)
 
 
 def _check_reachable(team: Team) -> None:

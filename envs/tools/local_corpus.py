@@ -12,12 +12,12 @@ from typing import Any
 from fctncalling.envs.errors import extra_module
 
 
-def words(text: str) -> list[str]:
+def tokenize_words(text: str) -> list[str]:
     """Return a text's words: lower case, split at blanks and underscores."""
     return text.replace("_", " ").lower().split()
 
 
-def bm25(texts: Sequence[Sequence[str]]) -> Any:
+def bm25_index(texts: Sequence[Sequence[str]]) -> Any:
     """Return rank_bm25's index over tokenised texts.
 
     Raises MissingExtra, and ZeroDivisionError for no texts.
@@ -25,9 +25,9 @@ def bm25(texts: Sequence[Sequence[str]]) -> Any:
     return extra_module("rank_bm25", "agentic", "keyword search").BM25Plus(texts)
 
 
-def ranked(query: str, texts: Sequence[str]) -> list[tuple[float, str]]:
+def rank_texts(query: str, texts: Sequence[str]) -> list[tuple[float, str]]:
     """Return (score, text) of every text, best first; of equals the earlier one comes first."""
-    scores = bm25([words(text) for text in texts]).get_scores(words(query))
+    scores = bm25_index([tokenize_words(text) for text in texts]).get_scores(tokenize_words(query))
     pairs = [(float(score), text) for score, text in zip(scores, texts, strict=True)]
     return sorted(pairs, key=lambda pair: pair[0], reverse=True)
 
@@ -62,7 +62,7 @@ class LocalCorpus:
         if not self._pages:
             return []
         if self._index is None:
-            self._index = bm25(self._texts)
+            self._index = bm25_index(self._texts)
         scores = self._index.get_scores(query_words)
         # BM25+ gives every page a share for every word, so only a word in common tells a page that
         # was found.
@@ -114,4 +114,4 @@ def _read(path: Path, stamp: int) -> LocalCorpus:
 
 
 def _words(text: str) -> list[str]:
-    return words(text.translate(_PUNCTUATION))
+    return tokenize_words(text.translate(_PUNCTUATION))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fctncalling.checkers.clarify import Scalar, Value, is_said
+from fctncalling.checkers.clarify import Scalar, Value, is_mentioned
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.judging.oracle import oracle_calls
 
@@ -26,7 +26,7 @@ def known_values(task: Task, turn: int = 0) -> dict[str, Value]:
     known: dict[str, Value] = {}
     for call in _calls_of(task, turn):
         for name, value in call.arguments.items():
-            if isinstance(value, Scalar) and is_said(value, said):
+            if isinstance(value, Scalar) and is_mentioned(value, said):
                 known.setdefault(name, value)
     return known
 

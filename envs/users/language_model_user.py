@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from fctncalling.checkers.clarify import is_said, spoken
+from fctncalling.checkers.clarify import is_mentioned, spoken_value
 from fctncalling.data.types import Message, Task
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers import get_handler
@@ -20,7 +20,7 @@ REFUSAL = "I can only tell you what I want, not how to do it."
 _SHORTEST = 4  # characters of a value that is no part of ordinary speech
 
 
-def gives_away(reply: str, task: Task, turn: int = 0) -> bool:
+def reveals_answer(reply: str, task: Task, turn: int = 0) -> bool:
     """Whether an answer has what a user must not say.
 
     That is a text that reads as calls, the name of an offered function where it cannot be an
@@ -31,7 +31,7 @@ def gives_away(reply: str, task: Task, turn: int = 0) -> bool:
         _reads_as_calls(reply)
         or any(_is_named(doc.name, reply) for doc in task.functions)
         or any(_is_assigned(name, reply) for doc in task.functions for name in _parameters(doc))
-        or any(is_said(value, reply) for value in _unknown_values(task, turn))
+        or any(is_mentioned(value, reply) for value in _unknown_values(task, turn))
     )
 
 
@@ -72,11 +72,11 @@ def _unknown_values(task: Task, turn: int) -> Iterator[str]:
         for call in calls:
             for value in call.arguments.values():
                 is_text = isinstance(value, str) and len(value) >= _SHORTEST
-                if is_text and value not in known and not is_said(value, said):
+                if is_text and value not in known and not is_mentioned(value, said):
                     yield value
 
 
-def within(seconds: float, work: Callable[[], Any], name: str) -> Any:
+def run_with_timeout(seconds: float, work: Callable[[], Any], name: str) -> Any:
     """Return the result of some work; its exceptions are raised here.
 
     Raises InfrastructureError where it takes longer: its thread is left behind, and ends with the
@@ -144,13 +144,13 @@ class LanguageModelUser:
         """
         task, turn = about["task"], int(about["turn"])
         messages = user_messages(conversation, task, turn)
-        reply = within(self._deadline_s, lambda: self._complete(messages), self._name)
+        reply = run_with_timeout(self._deadline_s, lambda: self._complete(messages), self._name)
         if not isinstance(reply, str) or not reply.strip():
             raise InfrastructureError(f"user {self._name}: returned no text: {reply!r:.80}")
         reply = reply.strip()[:MAX_REPLY]
         if DONE in reply:
             return None
-        return REFUSAL if gives_away(reply, task, turn) else reply
+        return REFUSAL if reveals_answer(reply, task, turn) else reply
 
 
 def user_messages(conversation: list[Message], task: Task, turn: int) -> list[Message]:
@@ -158,7 +158,7 @@ def user_messages(conversation: list[Message], task: Task, turn: int) -> list[Me
     said = [
         str(message.get("content", "")) for message in task.question[turn] if _is_users(message)
     ]
-    known = {name: spoken(value) for name, value in known_values(task, turn).items()}
+    known = {name: spoken_value(value) for name, value in known_values(task, turn).items()}
     system = INSTRUCTIONS.format(
         request=" ".join(said) or "(nothing more)",
         known=json.dumps(known, ensure_ascii=False),

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fctncalling.checkers.clarify import Value, is_said, spoken, words_of
+from fctncalling.checkers.clarify import Value, is_mentioned, spoken_value, words_of
 from fctncalling.data.types import Message, Task
 from fctncalling.envs.users.known_values import known_values
 
@@ -97,7 +97,7 @@ class RuleUser:
             register = draw.choice(list(REGISTERS))
         wordings = REGISTERS[register][what]
         wording = wordings[(draw.randrange(len(wordings)) + length) % len(wordings)]
-        return wording.format(name=" ".join(words_of(name)), value=spoken(value))
+        return wording.format(name=" ".join(words_of(name)), value=spoken_value(value))
 
 
 def is_question(text: str) -> bool:
@@ -115,7 +115,7 @@ def _asked(question: str, known: Mapping[str, Value], task: Task) -> str | None:
         return next((name for name in named if name in known), None)
     if _is_of_the_agent(question, task):
         return None
-    offered = [name for name, value in known.items() if is_said(value, question)]
+    offered = [name for name, value in known.items() if is_mentioned(value, question)]
     if len(offered) == 1 and OR in words_of(question):
         return offered[0]
     return _described(question, known, task) if is_question(question) else None
@@ -185,7 +185,7 @@ def _alike(word: str, other: str) -> bool:
 
 def _is_said_next(task: Task, turn: int, value: Value) -> bool:
     following = task.question[turn + 1] if turn + 1 < len(task.question) else ()
-    return any(is_said(value, str(message.get("content", ""))) for message in following)
+    return any(is_mentioned(value, str(message.get("content", ""))) for message in following)
 
 
 def _is_of_the_agent(text: str, task: Task) -> bool:

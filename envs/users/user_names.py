@@ -55,7 +55,7 @@ def make_user(name: str, *, seed: int = 0) -> User:
     raise ValueError(f'user "{name}": expected one of {NAMES}')
 
 
-def may_wait(user: User | str | None) -> bool:
+def may_answer_slowly(user: User | str | None) -> bool:
     """Whether a user may take its time: all but those whose answers are computed here at once."""
     if isinstance(user, str):
         return not user.startswith(("rule", "scripted"))

@@ -11,7 +11,7 @@ from typing import Any
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.config.config_fields import SettingError, SettingSpec, format_value
-from fctncalling.algorithms.config.idle_flags import Rule, apply_rules
+from fctncalling.algorithms.config.idle_flags import IdleFlagRule, apply_rules
 from fctncalling.envs.tool_text.env import JOBS
 from fctncalling.training.run_config import RunConfig
 
@@ -131,17 +131,17 @@ TEAM = "team"
 BUILT_IN = (OUR_ENV, CLARIFY, TEAM, *JOBS)
 
 
-def _only_with(*envs: str, flags: str, refused: bool = False, needs: str = "") -> Rule:
+def _only_with(*envs: str, flags: str, refused: bool = False, needs: str = "") -> IdleFlagRule:
     """Return the rule of flags, parted by blanks, that only these --env_name know."""
     needs = needs or f"--env_name {', '.join(envs)}"
-    return Rule(flags, lambda config, _: config.env_name not in envs, needs, refused)
+    return IdleFlagRule(flags, lambda config, _: config.env_name not in envs, needs, refused)
 
 
 RULES = (
     _only_with(OUR_ENV, CLARIFY, flags="user", refused=True),
     _only_with(CLARIFY, flags="question_cost", refused=True),
     _only_with(TEAM, flags="team", refused=True),
-    Rule(
+    IdleFlagRule(
         "frozen_roles",
         lambda config, _: config.env_name in (OUR_ENV, CLARIFY, *JOBS),
         f"--env_name {TEAM}, or an environment of your own whose info names roles",
@@ -152,17 +152,17 @@ RULES = (
         refused=True,
         needs=f"--env_name {OUR_ENV}: other environments have their own",
     ),
-    Rule(
+    IdleFlagRule(
         "ray_address rollout_worker_gpus",
         lambda _, run_config: not run_config.num_rollout_workers,
         "--num_rollout_workers above 0",
     ),
-    Rule(
+    IdleFlagRule(
         "vllm_url vllm_adapter_dir vllm_patience_s vllm_logprob_tolerance",
         lambda config, _: config.rollout_engine == "local",
         "--rollout_engine vllm",
     ),
-    Rule(
+    IdleFlagRule(
         "max_cache_tokens",
         lambda config, _: config.rollout_engine == "vllm",
         "--rollout_engine local: the server has its own cache",

@@ -169,11 +169,11 @@ def configure_policy(
     roles: Sequence[str] = (),
 ) -> None:
     """Attach adapters, critic and reference as configured; SettingError if a file does not fit."""
-    from fctncalling.algorithms.policy.gradient_checkpointing import recomputed_layers
+    from fctncalling.algorithms.policy.gradient_checkpointing import checkpointed_layers
     from fctncalling.algorithms.policy.precision import compute_dtype, set_compute_dtype
 
     if config.gradient_checkpointing:
-        recomputed_layers(policy.model.get_decoder())  # SettingError where it has none
+        checkpointed_layers(policy.model.get_decoder())  # SettingError where it has none
     dtype = compute_dtype(config, device)
     if config.critic == "full":
         policy.add_critic_model()

@@ -15,14 +15,14 @@ from fctncalling.data.categories import WITHOUT_ANSWER
 from fctncalling.data.types import Task
 from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.handlers import TEXT_HANDLERS, get_handler
-from fctncalling.envs.named_tools import named_by_path
+from fctncalling.envs.named_tools import classes_named_by_tasks
 from fctncalling.envs.rewards import ClarifyReward, UserReward
 from fctncalling.envs.task_set import TaskSet
 from fctncalling.envs.tool_text.env import JOBS, ToolTextEnv
 from fctncalling.envs.tool_text.tasks import TaskList
 from fctncalling.envs.tool_text.tools import search_tool
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
-from fctncalling.envs.tools.box.tool_server import TIMEOUT_S, with_scheme
+from fctncalling.envs.tools.box.tool_server import TIMEOUT_S, add_scheme
 from fctncalling.envs.tools.box.toolbox import MAX_CALLS, ToolBox, calculator_tool, python_tool
 from fctncalling.envs.tools.python_executor import (
     ConfigError,
@@ -40,7 +40,7 @@ from fctncalling.training.teams import parcel_task_split, team_envs
 from fctncalling.training.user_code import load_reward, parse_tool_classes
 
 if TYPE_CHECKING:
-    from fctncalling.algorithms.rollout.task_sampler import Candidate
+    from fctncalling.algorithms.rollout.task_sampler import CandidateTask
 
 
 def make_toolbox(
@@ -77,7 +77,7 @@ def _box(tools: list[Any], mcp: str | None, mcp_timeout_s: float, **limits: Any)
 
     SettingError for a server that cannot be had.
     """
-    addresses = map(with_scheme, (mcp or "").splitlines())
+    addresses = map(add_scheme, (mcp or "").splitlines())
     try:
         return ToolBox([*tools, *addresses], mcp_timeout_s=mcp_timeout_s, **limits)
     except (ToolDefinitionError, MissingExtra) as error:
@@ -140,7 +140,7 @@ class TaskSetup(NamedTuple):
     """Environments of a run, with its training tasks and held-out tasks."""
 
     make_env: Callable[[], Any]  # called once for each episode that runs side by side
-    candidates: list[Candidate]  # training tasks, as the sampler draws them
+    candidates: list[CandidateTask]  # training tasks, as the sampler draws them
     held_out_ids: list[str]
     # of BFCL tasks alone: the same environments over other tasks, and the tasks themselves
     make_env_over: Callable[[Sequence[Task]], Any] | None = None
@@ -240,11 +240,11 @@ def _team_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
     return TaskSetup(team_envs(config, run_config, tasks), _candidates(training), ids)
 
 
-def _candidates(tasks: Sequence[Task]) -> list[Candidate]:
+def _candidates(tasks: Sequence[Task]) -> list[CandidateTask]:
     """Return training tasks as the sampler draws them."""
-    from fctncalling.algorithms.rollout.task_sampler import Candidate
+    from fctncalling.algorithms.rollout.task_sampler import CandidateTask
 
-    return [Candidate(it.id, it.category, len(it.question), it.difficulty) for it in tasks]
+    return [CandidateTask(it.id, it.category, len(it.question), it.difficulty) for it in tasks]
 
 
 def _registered_setup(config: TrainConfig) -> TaskSetup:
@@ -254,7 +254,7 @@ def _registered_setup(config: TrainConfig) -> TaskSetup:
     """
     import gymnasium
 
-    from fctncalling.algorithms.rollout.task_sampler import Candidate
+    from fctncalling.algorithms.rollout.task_sampler import CandidateTask
 
     module, _, registered = config.env_name.rpartition(":")
     try:
@@ -270,7 +270,7 @@ def _registered_setup(config: TrainConfig) -> TaskSetup:
         ) from error
     return TaskSetup(
         lambda: gymnasium.make(config.env_name, disable_env_checker=True),
-        [Candidate(f"train_{i}") for i in range(config.episodes_per_update)],
+        [CandidateTask(f"train_{i}") for i in range(config.episodes_per_update)],
         [f"held_out_{i}" for i in range(config.eval_episodes)],
     )
 
@@ -301,7 +301,7 @@ def check_tasks(
     tasks: Sequence[Task], path: str, config: TrainConfig, run_config: RunConfig
 ) -> None:
     """Raise TaskError, naming the file, for a forbidden class or a task without truth."""
-    named_by_path(tasks, path, allowed=run_config.allow_task_tools)
+    classes_named_by_tasks(tasks, path, allowed=run_config.allow_task_tools)
     if ":" not in config.reward:  # a reward of one's own may need no ground truth
         _check_ground_truths(tasks, path)
 
@@ -321,7 +321,7 @@ def _check_ground_truths(tasks: Sequence[Task], path: str) -> None:
 
 def _tool_text_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
     """Return ToolTextEnvs with tools in mid-generation; all of them share one ToolBox."""
-    from fctncalling.algorithms.rollout.task_sampler import Candidate
+    from fctncalling.algorithms.rollout.task_sampler import CandidateTask
 
     preset = JOBS[config.env_name]
     keywords: dict[str, Any] = {"max_turns": min(MAX_TURNS, config.max_steps_per_turn)}
@@ -329,14 +329,14 @@ def _tool_text_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
     if run_config.prompt_path is not None:
         keywords["prompt"] = _read_prompt(run_config.prompt_path)
     candidates = [
-        Candidate(f"train_{number}", config.env_name) for number in range(GENERATED_TASKS)
+        CandidateTask(f"train_{number}", config.env_name) for number in range(GENERATED_TASKS)
     ]
     held_out_ids = [f"held_out_{number}" for number in range(config.eval_episodes)]
     if config.dataset_path is not None:
         training, held_out = load_question_tasks(config, config.dataset_path)
         every = {task.id: task for task in (*training, *held_out)}
         keywords["tasks"] = TaskList(tuple(every.values()), config.dataset_path)
-        candidates = [Candidate(task.id, task.category) for task in training]
+        candidates = [CandidateTask(task.id, task.category) for task in training]
         held_out_ids = [task.id for task in held_out]
     elif config.env_name == "tool_text":
         raise SettingError(

@@ -134,7 +134,7 @@ def _task_setup(
 
     At most --eval_episodes of the latter.
     """
-    from fctncalling.algorithms.rollout.task_sampler import Candidate
+    from fctncalling.algorithms.rollout.task_sampler import CandidateTask
     from fctncalling.training.announce import announce
     from fctncalling.training.task_setup import TaskSetup
 
@@ -147,7 +147,7 @@ def _task_setup(
     chosen = list(training if held_out is None else held_out)[: config.eval_episodes]
     if not training or not chosen:
         raise SettingError("task_ids, held_out_ids: got an empty list, expected at least one id")
-    return TaskSetup(make_env, [Candidate(task_id) for task_id in training], chosen)
+    return TaskSetup(make_env, [CandidateTask(task_id) for task_id in training], chosen)
 
 
 def _write(model: Any, tokenizer: Any, folder: Path) -> None:

@@ -7,14 +7,14 @@ from typing import Any
 
 from fctncalling.algorithms.config import SettingError
 from fctncalling.envs.errors import MissingExtra
-from fctncalling.envs.named_tools import named_object
+from fctncalling.envs.named_tools import import_object
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 
 
 def import_user_object(flag: str, target: str) -> Any:
     """Import MODULE:NAME; SettingError, naming the flag and the cure, where it does not exist."""
     try:
-        return named_object(target)
+        return import_object(target)
     except (ImportError, ToolDefinitionError, MissingExtra) as error:
         raise SettingError(f"--{flag} {target}: cannot be imported: {error}") from error
 

@@ -11,7 +11,7 @@ from token_worlds import episode, policy_with_values, settings, targets_of, traj
 
 from fctncalling.algorithms.config.config_fields import SettingError
 from fctncalling.algorithms.config.idle_flags import idle_flag_notes
-from fctncalling.algorithms.group_baseline import less_group_baseline
+from fctncalling.algorithms.group_baseline import subtract_group_baseline
 from fctncalling.algorithms.ppo import ALGORITHMS
 
 WITH_CRITIC = ("TPPO", "POAD", "NTPO", "APPO")
@@ -21,7 +21,7 @@ WITH_CRITIC = ("TPPO", "POAD", "NTPO", "APPO")
 def test_of_three_episodes_each_is_compared_with_the_other_two(name: str) -> None:
     lines = trajectories([([0.0], 1.0)], [([0.0], 0.0)], [([0.0], 0.4)], groups=[3, 3, 3])
     estimate = ALGORITHMS[name].estimate(lines, settings(algorithm_name=name))
-    found = less_group_baseline(estimate, lines.group)
+    found = subtract_group_baseline(estimate, lines.group)
     assert found.advantages.flatten().tolist() == pytest.approx([0.8, -0.7, -0.1])
     assert torch.equal(found.returns, estimate.returns)  # the critic learns what it did
 
@@ -43,7 +43,7 @@ def test_what_a_whole_group_earns_more_makes_no_difference(
             *([([0.2, 0.5], reward + extra[group])] for group, reward in episodes), groups=groups
         )
         estimate = ALGORITHMS["TPPO"].estimate(lines, config)
-        found = less_group_baseline(estimate, lines.group).advantages
+        found = subtract_group_baseline(estimate, lines.group).advantages
         alone = torch.tensor([groups.count(group) == 1 for group in groups])
         assert torch.equal(found[alone], estimate.advantages[alone])
         return found[~alone]

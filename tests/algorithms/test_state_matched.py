@@ -8,7 +8,7 @@ from token_worlds import episode, policy_with_values, settings, targets_of
 
 from fctncalling.algorithms.algorithm import AdvantageEstimate, Trajectories
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.group_baseline import state_matched
+from fctncalling.algorithms.group_baseline import state_matched_estimate
 
 DISCOUNT = 0.9
 
@@ -36,7 +36,7 @@ def credit(
     )
     blank = torch.full(shape, 7.0)
     estimate = AdvantageEstimate(blank, blank, loss_mask=acted)
-    found = state_matched(estimate, trajectories, hashes, DISCOUNT)
+    found = state_matched_estimate(estimate, trajectories, hashes, DISCOUNT)
     assert torch.equal(found.returns, blank)
     assert torch.equal(found.advantages[:, ::2], found.advantages[:, 1::2])
     return [found.advantages[row, : 2 * len(own) : 2].tolist() for row, own in enumerate(rewards)]

@@ -18,7 +18,7 @@ from fctncalling.algorithms.nan_guard import NotFiniteError
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.shared_prefixes import prefix_sharing
 from fctncalling.algorithms.supervised import SupervisedLearner, WarmStartConfig
-from fctncalling.algorithms.supervised.learner import row_batches, shared_beginnings
+from fctncalling.algorithms.supervised.learner import find_shared_prefixes, row_batches
 
 STAGE = {"sft_tasks": "dataset", "sft_epochs": 2, "sft_batch_size": 4, "sft_lr": 1e-3}
 
@@ -129,7 +129,7 @@ def test_grouped_by_prefix_a_step_has_the_demonstrations_of_one_prompt(
 def test_within_one_prompt_rows_are_not_ordered_by_their_requests() -> None:
     prompts = [list(range(200)), list(range(200, 400))]
     rows = [[*prompts[n % 2], n // 2, 7, 9] for n in range(64)]
-    keys = shared_beginnings(rows)
+    keys = find_shared_prefixes(rows)
     assert all(key in (prompts[0][:192], prompts[1][:192]) for key in keys)
     batches = row_batches(keys, WarmStartConfig(batch_size=8, seed=1))
     for batch in batches:

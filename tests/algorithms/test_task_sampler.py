@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.rollout.task_sampler import Candidate, Successes, TaskSampler
+from fctncalling.algorithms.rollout.task_sampler import CandidateTask, Successes, TaskSampler
 
 CANDIDATES = [
-    *(Candidate(f"simple_{i}", "simple", 1) for i in range(30)),
-    *(Candidate(f"pair_{i}", "pair", 2) for i in range(10)),
-    *(Candidate(f"long_{i}", "long", 4) for i in range(20)),
+    *(CandidateTask(f"simple_{i}", "simple", 1) for i in range(30)),
+    *(CandidateTask(f"pair_{i}", "pair", 2) for i in range(10)),
+    *(CandidateTask(f"long_{i}", "long", 4) for i in range(20)),
 ]
 CATEGORY = {candidate.id: candidate.category for candidate in CANDIDATES}
 
@@ -176,12 +176,12 @@ def test_a_flag_that_does_not_fit_is_told_with_what_is_known(
 
 def test_tasks_without_categories_say_so() -> None:
     with pytest.raises(SettingError, match="these tasks have no categories"):
-        TaskSampler([Candidate("train_0")], TrainConfig(mixture="simple=1"))
+        TaskSampler([CandidateTask("train_0")], TrainConfig(mixture="simple=1"))
 
 
 def test_the_stage_of_an_update_has_a_number_and_a_name() -> None:
     sampler = TaskSampler(
-        [Candidate("a", "simple_python"), Candidate("b", "multiple", 2)],
+        [CandidateTask("a", "simple_python"), CandidateTask("b", "multiple", 2)],
         TrainConfig(curriculum="simple_python:2,2:1"),
     )
     assert [sampler.stage(update) for update in range(5)] == [
@@ -189,10 +189,10 @@ def test_the_stage_of_an_update_has_a_number_and_a_name() -> None:
         (2, "2"),
         *[(3, "all tasks")] * 2,
     ]
-    assert TaskSampler([Candidate("a")], TrainConfig()).stage(0) is None
+    assert TaskSampler([CandidateTask("a")], TrainConfig()).stage(0) is None
 
 
-GRADED = [Candidate(f"task_{i}", "simple", 1, i / 40) for i in range(40)]
+GRADED = [CandidateTask(f"task_{i}", "simple", 1, i / 40) for i in range(40)]
 
 
 def test_a_stage_of_a_curriculum_admits_tasks_up_to_a_difficulty() -> None:
@@ -201,19 +201,19 @@ def test_a_stage_of_a_curriculum_admits_tasks_up_to_a_difficulty() -> None:
     assert set(sampler.draw(200, position=0, update=1, successes={})) == easy
     assert len(set(sampler.draw(400, position=0, update=2, successes={}))) == 40
     with pytest.raises(SettingError, match=r'stage "0\.25" admits no task'):
-        TaskSampler([Candidate("a"), Candidate("b")], TrainConfig(curriculum="0.25:2"))
+        TaskSampler([CandidateTask("a"), CandidateTask("b")], TrainConfig(curriculum="0.25:2"))
 
 
 def test_a_task_not_played_yet_is_expected_to_succeed_like_those_of_its_difficulty() -> None:
     # Every easy task but one always succeeds, half of the hard ones do: the untouched easy task is
     # drawn less than the untouched hard one, whose outcome is open.
-    easy = [Candidate(f"easy_{i}", "simple", 1, 0.05) for i in range(20)]
-    hard = [Candidate(f"hard_{i}", "simple", 1, 0.85) for i in range(20)]
+    easy = [CandidateTask(f"easy_{i}", "simple", 1, 0.05) for i in range(20)]
+    hard = [CandidateTask(f"hard_{i}", "simple", 1, 0.85) for i in range(20)]
     successes: Successes = {each.id: [8.0, 8.0] for each in easy[1:]}
     successes |= {each.id: [8.0, 4.0] for each in hard[1:]}
     sampler = TaskSampler([*easy, *hard], TrainConfig(task_sampling="success"))
     counts = Counter(sampler.draw(4000, position=0, update=0, successes=successes))
-    plain = [Candidate(each.id, each.category) for each in (*easy, *hard)]
+    plain = [CandidateTask(each.id, each.category) for each in (*easy, *hard)]
     without = Counter(
         TaskSampler(plain, TrainConfig(task_sampling="success")).draw(
             4000, position=0, update=0, successes=successes

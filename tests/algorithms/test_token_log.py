@@ -38,7 +38,7 @@ from fctncalling.algorithms.run.logs import RunLog
 from fctncalling.algorithms.run.token_log import (
     TokenLog,
     TokenTexts,
-    reasons_not_learned_from,
+    exclusion_reasons,
     token_contents,
 )
 from fctncalling.data.bfcl import embedded_path
@@ -91,7 +91,7 @@ def traced(
     metrics = update(
         policy, make_optimisers(policy, config), episodes, config, generator, trace=trace
     )
-    reasons = reasons_not_learned_from(episodes, episodes, config)
+    reasons = exclusion_reasons(episodes, episodes, config)
     return token_contents(7, episodes, reasons, trace, config, TEXTS), metrics
 
 
@@ -285,7 +285,7 @@ def test_clipped_tokens_are_those_without_gradient(dual_clip: float | None) -> N
 def test_every_episode_that_nothing_is_learned_from_has_its_reason() -> None:
     episodes, config = grouped_episodes(policy_with_values()), settings(overlong="mask")
     episodes[0].cut_actions = list(range(9))
-    found = reasons_not_learned_from(episodes, episodes[2:], config)
+    found = exclusion_reasons(episodes, episodes[2:], config)
     assert {place: reason for place, reason in enumerate(found) if reason is not None} == {
         0: "all of its actions were cut by --max_new_tokens (--overlong mask)",
         1: "its group earned all the same (--dynamic_sampling)",
@@ -310,7 +310,7 @@ def test_a_file_that_cannot_be_written_costs_a_warning(
 ) -> None:
     policy, config = policy_with_values(), settings()
     episodes = grouped_episodes(policy)
-    reasons = reasons_not_learned_from(episodes, [], config)
+    reasons = exclusion_reasons(episodes, [], config)
     (tmp_path / "tokens").write_text("a file, where the folder should be")
     log = TokenLog(tmp_path, config, TEXTS)
     with caplog.at_level(logging.WARNING):
@@ -332,9 +332,7 @@ def test_the_episode_log_names_lines_and_reasons_as_the_token_file_does(tmp_path
     episodes = grouped_episodes(policy)
     file, _ = traced(policy, episodes, config)
     log = RunLog(tmp_path, {}, tensorboard=False)
-    log.episodes(
-        "train_000007", episodes, None, reasons_not_learned_from(episodes, episodes, config)
-    )
+    log.episodes("train_000007", episodes, None, exclusion_reasons(episodes, episodes, config))
     log.close()
     lines = [
         json.loads(line)

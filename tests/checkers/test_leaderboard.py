@@ -12,8 +12,8 @@ from fctncalling.checkers.leaderboard import (
     SIZES,
     WEB_SEARCH,
     Score,
-    version_3,
-    version_4,
+    version_3_scores,
+    version_4_scores,
 )
 
 # Accuracies of one results tree, and what BFCL's own evaluator (bfcl-eval 2026.3.23) printed for
@@ -38,10 +38,10 @@ def scores(accuracies: dict[str, float]) -> dict[str, Score]:
 def test_recorded_tree_scores_as_the_official_evaluator_prints_it() -> None:
     shown = {
         name: str(score)
-        for name, score in version_4(scores({**RECORDED, "simple_java": 11 / 100})).items()
+        for name, score in version_4_scores(scores({**RECORDED, "simple_java": 11 / 100})).items()
     }
     assert shown["non_live_simple"] == "16.08%"
-    shown = {name: str(score) for name, score in version_4(scores(RECORDED)).items()}
+    shown = {name: str(score) for name, score in version_4_scores(scores(RECORDED)).items()}
     assert shown == {
         "overall": "26.24%",
         "non_live": "15.48%",
@@ -58,10 +58,10 @@ def test_recorded_tree_scores_as_the_official_evaluator_prints_it() -> None:
 
 
 def test_every_category_right_is_one_and_none_is_zero_yet_shown() -> None:
-    for version in (version_3, version_4):
+    for version in (version_3_scores, version_4_scores):
         assert version(scores(dict.fromkeys(SIZES, 1.0)))["overall"].accuracy == pytest.approx(1.0)
         assert str(version({})["overall"]) == "0.00%"
-    assert str(version_4({})["web_search"]) == "N/A"
+    assert str(version_4_scores({})["web_search"]) == "N/A"
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ def test_a_category_alone_gives_its_share_of_the_overall_scores(
     category: str, version_3_share: float, version_4_share: float
 ) -> None:
     alone = scores({category: 1.0})
-    assert version_3(alone)["overall"].accuracy == pytest.approx(version_3_share)
-    assert version_4(alone)["overall"].accuracy == pytest.approx(version_4_share)
+    assert version_3_scores(alone)["overall"].accuracy == pytest.approx(version_3_share)
+    assert version_4_scores(alone)["overall"].accuracy == pytest.approx(version_4_share)
 
 
 def test_sizes_are_those_of_the_scored_categories() -> None:

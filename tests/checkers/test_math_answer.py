@@ -20,7 +20,7 @@ from fctncalling.checkers.math.answer import (
     symbolic_equal,
 )
 from fctncalling.checkers.math.expression import ExpressionError, parse
-from fctncalling.checkers.math.restating import restates
+from fctncalling.checkers.math.restating import restates_question
 from fctncalling.checkers.math.symbolic import SymbolicComparer
 
 
@@ -276,9 +276,9 @@ def test_a_number_that_is_written_out_is_a_literal_and_nothing_else_is(
 
 
 def test_a_restated_question_is_told_from_a_number_and_from_another_expression() -> None:
-    assert restates("12 * 37", "What is 12*37?")
-    assert restates(r"\left(12 * 37\right)", "What is 12 * 37?")
-    assert not restates("5", "What is 5 + 0?")
-    assert not restates("444", "What is 12 * 37?")
-    assert not restates(r"2\sqrt{2}", r"Simplify $\sqrt{8}$.")
-    assert restates(r"\sqrt{8}", r"Simplify $\sqrt{8}$.")
+    assert restates_question("12 * 37", "What is 12*37?")
+    assert restates_question(r"\left(12 * 37\right)", "What is 12 * 37?")
+    assert not restates_question("5", "What is 5 + 0?")
+    assert not restates_question("444", "What is 12 * 37?")
+    assert not restates_question(r"2\sqrt{2}", r"Simplify $\sqrt{8}$.")
+    assert restates_question(r"\sqrt{8}", r"Simplify $\sqrt{8}$.")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fctncalling.checkers.math.answer import number
 from fctncalling.checkers.math.expression import Tree
-from fctncalling.checkers.math.restating import restates
+from fctncalling.checkers.math.restating import restates_question
 
 SUM = "What is 12 * 37?"
 SIMPLIFY = "Simplify $(x+1)^2 - x^2$."
@@ -70,9 +70,11 @@ def test_rewrites_are_told_from_answers(
     question: str, truth: str, rewrites: str, answers: str
 ) -> None:
     paid = [
-        each for each in filter(None, rewrites.split("|")) if not restates(each, question, truth)
+        each
+        for each in filter(None, rewrites.split("|"))
+        if not restates_question(each, question, truth)
     ]
-    refused = [each for each in answers.split("|") if restates(each, question, truth)]
+    refused = [each for each in answers.split("|") if restates_question(each, question, truth)]
     assert (paid, refused) == ([], [])
 
 
@@ -146,9 +148,9 @@ def test_a_sum_pays_as_its_value_and_never_as_itself(tree: Tree, data: st.DataOb
     value = number(written(tree))
     assert value is not None
     question = f"What is {written(tree)}?"
-    assert restates(written(rewritten(tree, data)), question, str(value))
+    assert restates_question(written(rewritten(tree, data)), question, str(value))
     for answer in (f"{value}", f"{value}.0", f"x = {value}", f"({value})", f"{int(value):,}"):
-        assert not restates(answer, question, str(value))
+        assert not restates_question(answer, question, str(value))
 
 
 @given(POLYNOMIALS, st.data())
@@ -157,16 +159,16 @@ def test_a_polynomial_pays_as_its_simple_form_and_never_as_itself(
 ) -> None:
     tree, truth = polynomial
     question = f"Simplify ${written(tree)}$."
-    assert restates(written(rewritten(tree, data)), question, truth)
-    assert not restates(truth, question, truth)
-    assert not restates("+".join(reversed(truth.split("+"))), question, truth)
+    assert restates_question(written(rewritten(tree, data)), question, truth)
+    assert not restates_question(truth, question, truth)
+    assert not restates_question("+".join(reversed(truth.split("+"))), question, truth)
 
 
 @given(st.integers(1, 99), st.integers(2, 99))
 def test_a_fraction_pays_in_lowest_terms(above: int, below: int) -> None:
     truth = Fraction(above, below)
     lowest = str(truth) == f"{above}/{below}" or truth.denominator == 1
-    assert restates(f"{above}/{below}", "What is left?", str(truth)) != (
+    assert restates_question(f"{above}/{below}", "What is left?", str(truth)) != (
         lowest and truth.denominator > 1
     )
-    assert not restates(str(truth), "What is left?", str(truth))
+    assert not restates_question(str(truth), "What is left?", str(truth))

@@ -14,7 +14,7 @@ import torch
 from fctncalling.algorithms.advantages import decomposed_gae
 from fctncalling.algorithms.algorithm import AdvantageEstimate, Trajectories
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.group_baseline import less_group_baseline
+from fctncalling.algorithms.group_baseline import subtract_group_baseline
 from fctncalling.algorithms.grpo import estimate
 from fctncalling.lab.conformance.credit_vectors import CLAIMS, FILE, vectors_text
 
@@ -61,7 +61,9 @@ def test_group_baselines_are_ours_once_invalid_members_are_dropped(vector: dict[
     found = {
         "mean": estimate(episodes, TrainConfig(group_std=False)).advantages,
         "mean_over_deviation": estimate(episodes, TrainConfig(group_std=True)).advantages,
-        "leave_one_out": less_group_baseline(AdvantageEstimate(rows, rows, ones), group).advantages,
+        "leave_one_out": subtract_group_baseline(
+            AdvantageEstimate(rows, rows, ones), group
+        ).advantages,
     }
     for convention, advantages in found.items():
         expected = [vector["expected"][convention][index] for index in kept]

@@ -9,7 +9,7 @@ import torch
 from token_worlds import episode, policy_with_values, settings, targets_of, trajectories
 
 from fctncalling.algorithms.algorithm import AdvantageEstimate, Trajectories
-from fctncalling.algorithms.group_baseline import less_group_baseline, less_shrunk_baseline
+from fctncalling.algorithms.group_baseline import subtract_group_baseline, subtract_shrunk_baseline
 from fctncalling.algorithms.ppo import ALGORITHMS
 
 EPISODES = 128
@@ -21,7 +21,7 @@ STATE, LUCK = 0.2, 0.4  # deviations of the state's value and of the return behi
 def shrunk(lines: Trajectories, name: str = "TPPO") -> torch.Tensor:
     """Return the advantages of an algorithm with the shrunk baseline."""
     config = settings(algorithm_name=name, gamma=1.0, lam=1.0)
-    return less_shrunk_baseline(ALGORITHMS[name].estimate(lines, config), lines).advantages
+    return subtract_shrunk_baseline(ALGORITHMS[name].estimate(lines, config), lines).advantages
 
 
 def test_of_two_groups_each_is_shrunk_by_the_variances_of_the_other() -> None:
@@ -109,10 +109,10 @@ def test_its_variance_is_at_most_the_better_single_one_s(
             AdvantageEstimate(each, returns, flat) for each in (returns, returns - values)
         )
         credits = [
-            less_shrunk_baseline(with_critic, lines),
+            subtract_shrunk_baseline(with_critic, lines),
             with_critic,
-            less_group_baseline(alone, group),
-            less_group_baseline(with_critic, group),
+            subtract_group_baseline(alone, group),
+            subtract_group_baseline(with_critic, group),
         ]
         squares += torch.stack([each.advantages.double().square().mean() for each in credits])
     assert squares[0] <= 1.01 * squares[1:].min()

@@ -29,7 +29,7 @@ from fctncalling.envs.tools.python_executor.preload import (
     later_imports,
 )
 from fctncalling.envs.tools.python_executor.probe import Report
-from fctncalling.envs.tools.python_executor.result import BoundedOutput, cut
+from fctncalling.envs.tools.python_executor.result import BoundedOutput, truncate_text
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the zygote is Linux's")
 
@@ -131,8 +131,8 @@ def test_kept_output_never_exceeds_its_limit_in_text_or_memory(limit: int) -> No
             kept.add("aé数🧮".encode() * 1000)
         assert len(kept.text()) <= limit
         assert len(kept._bytes) <= 2 * kept.max_bytes + 10_000
-    assert cut("x" * limit, limit) == "x" * limit
-    assert len(cut("x" * (limit + 1), limit)) <= limit
+    assert truncate_text("x" * limit, limit) == "x" * limit
+    assert len(truncate_text("x" * (limit + 1), limit)) <= limit
 
 
 def test_the_models_text_keeps_its_limit_and_tells_the_error() -> None:

@@ -21,7 +21,7 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import TokenDiagnostics, make_optimisers, update
 from fctncalling.algorithms.run.episode_metrics import episode_metrics
 from fctncalling.algorithms.run.logs import RunLog
-from fctncalling.algorithms.run.token_log import TokenLog, TokenTexts, reasons_not_learned_from
+from fctncalling.algorithms.run.token_log import TokenLog, TokenTexts, exclusion_reasons
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.data.types import Call, Episode, StepRecord, Verdict
 
@@ -65,7 +65,7 @@ def write_run(
     metrics = update(policy, optimisers, learned, trained_with, generator, trace=trace)
     log = RunLog(folder, dataclasses.asdict(config), tensorboard=False)
     log.metrics(1, {**episode_metrics(logged), **metrics})
-    reasons = reasons_not_learned_from(logged, [*logged, *learned], config)
+    reasons = exclusion_reasons(logged, [*logged, *learned], config)
     log.episodes("train_000001", logged, template.spell, reasons)
     tokens = TokenLog(folder, config, TokenTexts(template))
     tokens.write(1, logged, reasons, trace)

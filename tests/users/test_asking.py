@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fctncalling.checkers.clarify import is_said, words_of
+from fctncalling.checkers.clarify import is_mentioned, words_of
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs.users import RuleUser
@@ -94,7 +94,7 @@ def questions_for(task: Task, patterns: tuple[str, ...]) -> Iterator[str]:
 
 def brings_the_value(task: Task, question: str) -> bool:
     register = random.Random(f"{task.id} {question}").choice(list(REGISTERS))
-    return is_said(open_parameter(task)[1], answer(task, question, register))
+    return is_mentioned(open_parameter(task)[1], answer(task, question, register))
 
 
 @pytest.mark.parametrize(("patterns", "least"), [(NATURAL, 0.99), (IN_OTHER_WORDS, 0.85)])
@@ -125,4 +125,4 @@ def test_a_question_for_one_parameter_never_brings_another(tasks: list[Task]) ->
         for other in task.extra["user_knows"].keys() - {name}:
             words = " ".join(words_of(other))
             for question in (f"Which {words}?", f"Could you tell me the {words}, please?"):
-                assert not is_said(value, answer(task, question)), (task.id, question)
+                assert not is_mentioned(value, answer(task, question)), (task.id, question)

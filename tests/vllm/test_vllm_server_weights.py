@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from fctncalling.algorithms.vllm.client import VllmClient
-from fctncalling.algorithms.vllm.weights import PublishedWeights, Version
+from fctncalling.algorithms.vllm.weights import PublishedWeights, WeightVersion
 from fctncalling.cli.train import main
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.lab.export.head_padding import pad_heads
@@ -66,7 +66,7 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, float, float
     made: list[tuple[str, int, float, float]] = []
     check = PublishedWeights._check_logprobs
 
-    def noted(self: PublishedWeights, client: VllmClient, version: Version) -> None:
+    def noted(self: PublishedWeights, client: VllmClient, version: WeightVersion) -> None:
         served = torch.tensor(client.prompt_logprobs("base", version.text), dtype=torch.float64)
         off = (served - torch.tensor(version.logprobs, dtype=torch.float64)).abs()
         made.append((client.url, version.number, float(off.mean()), float(off.max())))

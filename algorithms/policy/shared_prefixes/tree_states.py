@@ -17,10 +17,10 @@ from torch import Tensor
 
 from fctncalling.algorithms.policy.gradient_checkpointing import (
     LayerRunner,
-    layers_run_by,
     run_layer,
+    use_layer_runner,
 )
-from fctncalling.algorithms.policy.precision import computing_in, half_dtype
+from fctncalling.algorithms.policy.precision import compute_dtype_context, half_dtype
 from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import PrefixTree, build_tree
 from fctncalling.algorithms.policy.shared_prefixes.tree_attention import (
     AttentionPart,
@@ -55,7 +55,7 @@ def tree_states_at(
     """
     if reads_by_segment(model, decoder):
         return _segment_states_at(decoder, tree, rows, columns, run)
-    with layers_run_by(decoder, run):
+    with use_layer_runner(decoder, run):
         return _masked_states_at(decoder, tree, rows, columns)
 
 
@@ -112,7 +112,7 @@ def _segment_states_at(
         hidden = run(_layer, layer, hidden, cos, sin, parts, half, before)
     parts = attention_parts(tree, selected.tolist(), dtype=hidden.dtype)
     at = selected - fixed
-    with computing_in(half, hidden.device):
+    with compute_dtype_context(half, hidden.device):
         states = last.input_layernorm(hidden)
         queries = queries_of(last, states[at], cos[at], sin[at])
         keys, values = _behind(known, keys_and_values(last, states, cos, sin))
@@ -138,7 +138,7 @@ def _fixed_keys_and_values(decoder: Any, tree: PrefixTree) -> list[KeysAndValues
     parts, half = attention_parts(root, dtype=hidden.dtype), half_dtype(decoder)
     found: list[KeysAndValues | None] = []
     for layer in decoder.layers:
-        with computing_in(half, hidden.device):
+        with compute_dtype_context(half, hidden.device):
             states = layer.input_layernorm(hidden)
             known = keys_and_values(layer, states, cos, sin)
             attended = tree_attention(queries_of(layer, states, cos, sin), *known, parts)
@@ -167,7 +167,7 @@ def _layer(
     known: KeysAndValues | None,  # of the tokens before
 ) -> Tensor:
     """Return the layer's output (U, H) from its input (U, H)."""
-    with computing_in(half, hidden.device):
+    with compute_dtype_context(half, hidden.device):
         states = layer.input_layernorm(hidden)
         keys, values = _behind(known, keys_and_values(layer, states, cos, sin))
         attended = tree_attention(queries_of(layer, states, cos, sin), keys, values, parts)

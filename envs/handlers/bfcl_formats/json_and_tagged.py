@@ -23,7 +23,11 @@ from fctncalling.envs.handlers.call_format import (
     to_json,
 )
 from fctncalling.envs.handlers.handler import DecodeError, require_readable, require_shallow
-from fctncalling.envs.handlers.python_calls import PythonCalls, calls_of_expression, executed
+from fctncalling.envs.handlers.python_calls import (
+    PythonCalls,
+    calls_of_expression,
+    executed_call_strings,
+)
 
 OPEN_TAG, CLOSE_TAG = "<TOOLCALL>", "</TOOLCALL>"
 _FENCE = "`\n "
@@ -110,7 +114,7 @@ class TaggedPython(ReturnFormat):
 
     def call_strings(self, calls: Sequence[Call]) -> list[str]:
         """Return the call strings BFCL executes; raises DecodeError."""
-        return executed(calls)
+        return executed_call_strings(calls)
 
     def untagged_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the prompting form."""

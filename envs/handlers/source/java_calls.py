@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from fctncalling.envs.handlers.handler import DecodeError
 from fctncalling.envs.handlers.source.source_calls import (
     SourceCalls,
-    encoded,
-    named_once,
+    encode_source,
     plain_call,
     require_grammar,
+    require_unique_argument,
     root_of,
 )
 
@@ -64,12 +64,12 @@ def _root(source: str) -> Node:
     """
     if _PLAIN_CALL.match(source) and not any(mark in source for mark in _NOT_PLAIN):
         try:
-            root = root_of(encoded(f"{source};"), "java")
+            root = root_of(encode_source(f"{source};"), "java")
             if not root.has_error:
                 return root
         except DecodeError:
             pass  # the source alone decides
-    return root_of(encoded(source), "java")
+    return root_of(encode_source(source), "java")
 
 
 def _first_call(root: Node) -> Node | None:
@@ -106,7 +106,7 @@ class _CallReader:
                 name, value = None, self._text(child)
             else:
                 continue
-            named_once(arguments, name)
+            require_unique_argument(arguments, name)
             arguments[name] = value
         return arguments
 

@@ -15,11 +15,11 @@ from fctncalling.checkers.javascript_values import is_quoted
 from fctncalling.envs.handlers.handler import DecodeError
 from fctncalling.envs.handlers.source.source_calls import (
     SourceCalls,
-    encoded,
-    inserted,
-    named_once,
+    encode_source,
+    missing_tokens,
     plain_call,
     require_grammar,
+    require_unique_argument,
     root_of,
 )
 
@@ -66,7 +66,7 @@ class JavaScriptCalls(SourceCalls):
         plain = plain_call(source, _RESERVED, containers=True)
         if plain is not None:
             return plain
-        text = encoded(source)
+        text = encode_source(source)
         for statement in _root(text).children:
             if statement.type == "expression_statement":
                 for child in statement.children:
@@ -85,7 +85,7 @@ def _root(source: bytes) -> Node:
             raise
         root = root_of(masked, "javascript")
     if root.has_error and any(
-        token.type == ")" and _is_behind_a_pattern(token) for token in inserted(root)
+        token.type == ")" and _is_behind_a_pattern(token) for token in missing_tokens(root)
     ):
         raise DecodeError("syntax", "a bracket is missing")
     if b"await" in source and any(_is_called_await(node, source) for node in _nodes(root)):
@@ -145,7 +145,7 @@ def _arguments(source: bytes, node: Node) -> dict[str | None, str]:
             name, value = None, _text(source, child)
         else:
             continue
-        named_once(arguments, name)
+        require_unique_argument(arguments, name)
         arguments[name] = value
     return arguments
 

@@ -136,7 +136,7 @@ def _source_in(text: str) -> str:
     return text[1:-1] if text.endswith("]") else text[1:]
 
 
-def named_once(arguments: Mapping[Any, str], name: Any) -> None:
+def require_unique_argument(arguments: Mapping[Any, str], name: Any) -> None:
     """Raise DecodeError where an argument of that name (None: a positional one) exists already."""
     if name in arguments:
         repeated = "two positional arguments" if name is None else f"two arguments called {name!r}"
@@ -192,7 +192,7 @@ def require_grammar(language: str) -> None:
     _grammar(language)
 
 
-def encoded(source: str) -> bytes:
+def encode_source(source: str) -> bytes:
     """Return the source as bytes for the parser; raises DecodeError for what is never parsed.
 
     A grammar's repair of hopeless text costs more than the square of what it has read so far. Hence
@@ -253,7 +253,7 @@ def root_of(source: bytes, language: str) -> Node:
     return root
 
 
-def inserted(root: Node) -> list[Node]:
+def missing_tokens(root: Node) -> list[Node]:
     """Return the tokens that the parser had to insert."""
     return [node for node in _faulty(root) if node.is_missing]
 

@@ -24,13 +24,15 @@ _KEY_WORDS = 6
 _PREFIX = re.compile(r"[a-z]+")
 
 
-def frozen(conversations: Iterable[Iterable[str]]) -> Conversations:
+def freeze_conversations(conversations: Iterable[Iterable[str]]) -> Conversations:
     """Return conversations as tuples, so that what is made of them is made once."""
     return tuple(tuple(texts) for texts in conversations)
 
 
 @lru_cache(maxsize=16)
-def notes(conversations: Conversations, max_notes: int, max_chars: int) -> tuple[str, ...]:
+def split_into_notes(
+    conversations: Conversations, max_notes: int, max_chars: int
+) -> tuple[str, ...]:
     """Return all messages as notes of at most `max_chars` characters, cut between sentences.
 
     A note begins anew with each conversation, or, where that makes more than `max_notes`, only
@@ -45,7 +47,7 @@ def notes(conversations: Conversations, max_notes: int, max_chars: int) -> tuple
 
 
 @lru_cache(maxsize=16)
-def keys(texts: tuple[str, ...], prefix: str) -> tuple[str, ...]:
+def note_keys(texts: tuple[str, ...], prefix: str) -> tuple[str, ...]:
     """Return a snake_case key for each note: number and the words that tell it from the others."""
     counts = [Counter(_WORD.findall(text.lower())) for text in texts]
     spread = Counter(word for count in counts for word in count)
@@ -59,14 +61,16 @@ def keys(texts: tuple[str, ...], prefix: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=16)
-def overview(conversations: Conversations, max_notes: int, max_chars: int) -> tuple[str, ...]:
+def conversation_openings(
+    conversations: Conversations, max_notes: int, max_chars: int
+) -> tuple[str, ...]:
     """Return how the conversations began, where people say who they are; the earliest first."""
     beginnings = (next(iter(_packed(_sentences(texts), max_chars)), "") for texts in conversations)
     return tuple(islice(filter(None, beginnings), max_notes))
 
 
 @lru_cache(maxsize=16)
-def summary(conversations: Conversations, max_chars: int) -> str:
+def summarize_conversations(conversations: Conversations, max_chars: int) -> str:
     """Return the sentences richest in names and numbers, in their order, as many as fit."""
     sentences = [each for texts in conversations for each in _sentences(texts)]
     richness = [len(_NAME_OR_NUMBER.findall(each)) / (20 + len(each)) for each in sentences]
@@ -146,10 +150,10 @@ def initial_memory(scenario: dict[str, Any]) -> tuple[dict[str, Any] | None, Con
         raise ValueError(
             "conversations: expected a list of conversations, each a list of the user's messages"
         )
-    return snapshot, () if snapshot is not None else frozen(conversations)
+    return snapshot, () if snapshot is not None else freeze_conversations(conversations)
 
 
-def shown(scenario_name: str, content: str, *, two_parts: bool) -> str:
+def memory_prompt(scenario_name: str, content: str, *, two_parts: bool) -> str:
     """Return what a model is shown of a memory before its first call."""
     role: str = _TABLE["roles"].get(scenario_name, "")
     held = "Core memory" if two_parts else "Memory"

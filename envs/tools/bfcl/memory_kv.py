@@ -11,13 +11,13 @@ from fctncalling.envs.tools.bfcl.memory import (
     CORE,
     MemoryLimits,
     Result,
+    conversation_openings,
     initial_memory,
-    keys,
-    notes,
-    overview,
-    shown,
+    memory_prompt,
+    note_keys,
+    split_into_notes,
 )
-from fctncalling.envs.tools.local_corpus import ranked
+from fctncalling.envs.tools.local_corpus import rank_texts
 
 # BFCL's pattern ends in "$", which lets one line break pass.
 _KEY = re.compile(r"[a-z]+(_[a-z0-9]+)*\n?")
@@ -35,15 +35,17 @@ class MemoryAPI_kv:
         self._scenario = str(scenario.get("scenario", ""))
         self.core_memory = dict((snapshot or {}).get("core_memory", {}))
         self.archival_memory = dict((snapshot or {}).get("archival_memory", {}))
-        archived_notes = notes(conversations, *ARCHIVAL)
-        for key, note in zip(keys(archived_notes, self._scenario), archived_notes, strict=True):
+        archived_notes = split_into_notes(conversations, *ARCHIVAL)
+        for key, note in zip(
+            note_keys(archived_notes, self._scenario), archived_notes, strict=True
+        ):
             self.archival_memory_add(key, note)
-        for number, note in enumerate(overview(conversations, *CORE), 1):
+        for number, note in enumerate(conversation_openings(conversations, *CORE), 1):
             self.core_memory_add(f"conversation_{number}", note)
 
     def _context(self) -> str:
         content = json.dumps(self.core_memory, indent=4) if self.core_memory else ""
-        return shown(self._scenario, content, two_parts=True)
+        return memory_prompt(self._scenario, content, two_parts=True)
 
     def core_memory_add(self, key: str, value: str) -> Result:
         """Add an entry to the core.
@@ -75,7 +77,7 @@ class MemoryAPI_kv:
 
     def core_memory_key_search(self, query: str, k: int = 5) -> Result:
         """Return the k keys of the core most like the query, with their BM25+ scores."""
-        return {"ranked_results": ranked(query, list(self.core_memory))[:k]}
+        return {"ranked_results": rank_texts(query, list(self.core_memory))[:k]}
 
     def core_memory_retrieve_all(self) -> Result:
         """Return the whole core."""
@@ -111,7 +113,7 @@ class MemoryAPI_kv:
 
     def archival_memory_key_search(self, query: str, k: int = 5) -> Result:
         """Return the k keys of the archive most like the query, with their BM25+ scores."""
-        return {"ranked_results": ranked(query, list(self.archival_memory))[:k]}
+        return {"ranked_results": rank_texts(query, list(self.archival_memory))[:k]}
 
 
 def _add(entries: Entries, bounds: MemoryLimits, key: str, value: str) -> Result:

@@ -11,8 +11,8 @@ from fctncalling.envs.tools.bfcl.memory import (
     MAX_SUMMARY_CHARS,
     Result,
     initial_memory,
-    shown,
-    summary,
+    memory_prompt,
+    summarize_conversations,
 )
 
 
@@ -28,10 +28,10 @@ class MemoryAPI_rec_sum:
         snapshot, conversations = initial_memory(scenario)
         self._scenario = str(scenario.get("scenario", ""))
         self.memory = str((snapshot or {}).get("memory", ""))
-        self.memory_append(summary(conversations, MAX_SUMMARY_CHARS))
+        self.memory_append(summarize_conversations(conversations, MAX_SUMMARY_CHARS))
 
     def _context(self) -> str:
-        return shown(self._scenario, self.memory, two_parts=False)
+        return memory_prompt(self._scenario, self.memory, two_parts=False)
 
     def memory_append(self, text: str) -> Result:
         """Add a text at the end."""

@@ -20,10 +20,10 @@ from fctncalling.envs.tools.bfcl.memory import (
     ENCODER,
     MemoryLimits,
     Result,
+    conversation_openings,
     initial_memory,
-    notes,
-    overview,
-    shown,
+    memory_prompt,
+    split_into_notes,
 )
 
 Encoder = Callable[[Sequence[str]], Any]
@@ -60,14 +60,16 @@ class MemoryAPI_vector:
         self._encode([""])
         self.core_memory = _taken((snapshot or {}).get("core_memory"))
         self.archival_memory = _taken((snapshot or {}).get("archival_memory"))
-        for note in notes(conversations, *ARCHIVAL):
+        for note in split_into_notes(conversations, *ARCHIVAL):
             self.archival_memory_add(note)
-        for note in overview(conversations, *CORE):
+        for note in conversation_openings(conversations, *CORE):
             self.core_memory_add(note)
 
     def _context(self) -> str:
         store = self.core_memory["store"]
-        return shown(self._scenario, json.dumps(store, indent=4) if store else "", two_parts=True)
+        return memory_prompt(
+            self._scenario, json.dumps(store, indent=4) if store else "", two_parts=True
+        )
 
     def _encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         encoder = type(self)._encoder or sentence_encoder()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fctncalling.data.unsafe_text import broken_mark
-from fctncalling.envs.tools.python_executor.result import cut
+from fctncalling.envs.tools.python_executor.result import truncate_text
 
 TAGS = tuple(
     "<tool_call> </tool_call> <tool_response> </tool_response> <think> </think> [TOOL_CALLS] "
@@ -22,7 +22,7 @@ def truncate_together(texts: Sequence[str], max_characters: int) -> list[str]:
     """Truncate results to a joint character budget: over it, each keeps an equal share."""
     if sum(map(len, texts)) <= max_characters:
         return list(texts)
-    return [cut(text, max_characters // len(texts)) for text in texts]
+    return [truncate_text(text, max_characters // len(texts)) for text in texts]
 
 
 def neutralise(text: str, marks: Iterable[str]) -> str:

@@ -28,7 +28,7 @@ READY, RESULT, ERROR = b"R", b"T", b"E"
 BOOT_TIMEOUT_S = 120.0
 BOOT = (
     "import sys, json, runpy; sys.path[:] = json.loads(sys.argv[2]); "
-    "runpy.run_path(sys.argv[3], run_name='tool_worker')['work'](int(sys.argv[1]))"
+    "runpy.run_path(sys.argv[3], run_name='tool_worker')['serve_calls'](int(sys.argv[1]))"
 )
 
 
@@ -102,8 +102,8 @@ class ToolProcess:
     def _exchange(self, message: bytes, deadline: float) -> tuple[bytes, str]:
         self._socket.settimeout(max(0.001, deadline - time.monotonic()))
         send_frame(self._socket, RESULT, message)
-        kind, size = FRAME.unpack(receive(self._socket, FRAME.size, deadline))
-        return kind, receive(self._socket, size, deadline).decode("utf-8", "replace")
+        kind, size = FRAME.unpack(receive_bytes(self._socket, FRAME.size, deadline))
+        return kind, receive_bytes(self._socket, size, deadline).decode("utf-8", "replace")
 
 
 def send_frame(connection: socket.socket, kind: bytes, message: bytes) -> None:
@@ -111,7 +111,7 @@ def send_frame(connection: socket.socket, kind: bytes, message: bytes) -> None:
     connection.sendall(FRAME.pack(kind, len(message)) + message)
 
 
-def receive(connection: socket.socket, size: int, deadline: float | None = None) -> bytes:
+def receive_bytes(connection: socket.socket, size: int, deadline: float | None = None) -> bytes:
     """Receive exactly `size` bytes.
 
     TimeoutError past the deadline, ConnectionError at the other side's end.
@@ -145,7 +145,7 @@ def result_text(value: Any) -> str:
 # --------------------------------------------------------------------------------------------------
 
 
-def work(descriptor: int) -> NoReturn:
+def serve_calls(descriptor: int) -> NoReturn:
     """Worker's side: load the functions, serve calls until the caller is gone."""
     connection = socket.socket(fileno=descriptor)
     _end_with(os.getppid())
@@ -165,8 +165,8 @@ def work(descriptor: int) -> NoReturn:
 
 
 def _next_message(connection: socket.socket) -> bytes:
-    _, size = FRAME.unpack(receive(connection, FRAME.size))
-    return receive(connection, size)
+    _, size = FRAME.unpack(receive_bytes(connection, FRAME.size))
+    return receive_bytes(connection, size)
 
 
 def _outcome(function: Callable[..., Any], arguments: dict[str, Any]) -> tuple[bytes, str]:

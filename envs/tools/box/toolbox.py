@@ -34,7 +34,7 @@ from fctncalling.envs.tools.box.tool_server import (
     mcp_server,
 )
 from fctncalling.envs.tools.python_executor import PythonExecutor, SandboxUnavailable
-from fctncalling.envs.tools.python_executor.result import cut
+from fctncalling.envs.tools.python_executor.result import truncate_text
 
 
 class ToolProcessPool:
@@ -168,7 +168,9 @@ class ToolBox:
             else self._run_in_process(tool, call)
         )
         text = text if returned else f"Tool error: {text}"
-        return cut(neutralise(text[: tool.max_output_length + 1], TAGS), tool.max_output_length)
+        return truncate_text(
+            neutralise(text[: tool.max_output_length + 1], TAGS), tool.max_output_length
+        )
 
     def call_all(self, calls: Sequence[Call]) -> list[str]:
         """Return the result texts of one message's calls, in order.

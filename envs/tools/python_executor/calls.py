@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from fctncalling.envs.tools.python_executor.config import ExecutorConfig
-from fctncalling.envs.tools.python_executor.link import Launch, pipes
+from fctncalling.envs.tools.python_executor.link import Launch, open_pipes
 from fctncalling.envs.tools.python_executor.protocol import CODE_SIZE, SETUP_FAILED
 from fctncalling.envs.tools.python_executor.result import (
     BoundedOutput,
@@ -48,7 +48,7 @@ class CallInFlight:
     def __init__(
         self, code: bytes, limits: Limits, launch: Launch, *, queue_s: float = 0.0
     ) -> None:
-        (code_in, code_out), (out, stdout), (err, stderr) = pipes(3)
+        (code_in, code_out), (out, stdout), (err, stderr) = open_pipes(3)
         theirs = [code_in, stdout, stderr]
         self._prepare(CODE_SIZE.pack(len(code)) + code, limits, queue_s, (code_out, out, err))
         try:
@@ -268,7 +268,7 @@ class NotStarted(Exception):
         self.result = result
 
 
-def encoded(code: str, config: ExecutorConfig) -> bytes | ToolResult:
+def encode_snippet(code: str, config: ExecutorConfig) -> bytes | ToolResult:
     """Return a snippet's bytes, or the result of one that is denied."""
     if not config.enabled:
         why = "The tool python_executor is disabled by the tool configuration"

@@ -103,7 +103,7 @@ class ExecutorConfig:
         Checked.
         """
         values = {name: value for name, value in keywords.items() if value is not None}
-        return checked(replace(self, **values), "PythonExecutor")
+        return validate_config(replace(self, **values), "PythonExecutor")
 
 
 def available_cores() -> int:
@@ -130,7 +130,7 @@ def check_seed(seed: Any) -> None:
         raise ConfigError(f"run: seed is {seed!r}; expected a whole number or None")
 
 
-def checked(config: ExecutorConfig, where: str) -> ExecutorConfig:
+def validate_config(config: ExecutorConfig, where: str) -> ExecutorConfig:
     """Return the validated configuration with its notes.
 
     Raises ConfigError, also for unknown modules and functions.
@@ -246,7 +246,7 @@ class _ConfigReader:
         fields: dict[str, Any] = self._tools(source["tools"]) if "tools" in source else {}
         fields |= self._part(source.get("execution", {}), "execution", _EXECUTION_KEYS)
         fields |= self._part(source.get("security", {}), "security", _SECURITY_KEYS)
-        return checked(ExecutorConfig(**fields), self.where)
+        return validate_config(ExecutorConfig(**fields), self.where)
 
     def _tools(self, tools: Any) -> dict[str, Any]:
         if not isinstance(tools, Sequence) or isinstance(tools, str):

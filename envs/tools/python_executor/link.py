@@ -107,7 +107,7 @@ class Child:
 Launch = Callable[[list[int]], Child]
 
 
-def pipes(count: int) -> list[tuple[int, int]]:
+def open_pipes(count: int) -> list[tuple[int, int]]:
     """Return (reading end, writing end) of new pipes; on failure none is left open."""
     made: list[tuple[int, int]] = []
     try:
@@ -182,14 +182,14 @@ def zygote_settings(config: ExecutorConfig, layers: tuple[str, ...]) -> dict[str
         "layers": list(layers),
         "threads": config.threads,
         "user": UNPRIVILEGED_USER,
-        "uname": nameless_host(),
+        "uname": uname_without_host(),
         "path": [
             str(Path(folder).resolve()) for folder in sys.path if folder and Path(folder).is_dir()
         ],
     }
 
 
-def nameless_host() -> list[str]:
+def uname_without_host() -> list[str]:
     """Return the fields of `os.uname()` without the host name, which snippets must not read."""
     host = os.uname()
     return [host.sysname, "", host.release, host.version, host.machine]

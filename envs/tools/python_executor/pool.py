@@ -19,7 +19,7 @@ from fctncalling.envs.tools.python_executor.calls import (
     CallInFlight,
     Limits,
     NotStarted,
-    encoded,
+    encode_snippet,
     wait_any,
 )
 from fctncalling.envs.tools.python_executor.config import (
@@ -68,7 +68,7 @@ class CallLauncher:
         max_output_length: int | None = None,
     ) -> CallInFlight:
         """Launch one snippet; raises NotStarted with the result of one that cannot be."""
-        data = encoded(code, self._config)
+        data = encode_snippet(code, self._config)
         if isinstance(data, ToolResult):
             raise NotStarted(replace(data, queue_s=queue_s))
         timeout_s = timeout_s or self._config.timeout_s

@@ -49,8 +49,10 @@ class ToolResult:
         """
         ending = _lines(self.stderr, self.reason)
         room = max(max_characters // 2, max_characters - len(self.stdout) - 1)
-        ending = cut(ending, room, keep_end=True)
-        return _lines(cut(self.stdout, max_characters - len(ending) - bool(ending)), ending)
+        ending = truncate_text(ending, room, keep_end=True)
+        return _lines(
+            truncate_text(self.stdout, max_characters - len(ending) - bool(ending)), ending
+        )
 
 
 class BoundedOutput:
@@ -87,7 +89,7 @@ class BoundedOutput:
         text = self._decoded()
         if not self.truncated:
             return text
-        return cut(text, self.max_characters, keep_end=self.keep_end, certain=True)
+        return truncate_text(text, self.max_characters, keep_end=self.keep_end, certain=True)
 
     def _decoded(self) -> str:
         return self._bytes.decode("utf-8", "replace")
@@ -97,7 +99,9 @@ def _lines(*parts: str) -> str:
     return "\n".join(part.rstrip("\n") for part in parts if part.rstrip("\n"))
 
 
-def cut(text: str, max_characters: int, *, keep_end: bool = False, certain: bool = False) -> str:
+def truncate_text(
+    text: str, max_characters: int, *, keep_end: bool = False, certain: bool = False
+) -> str:
     """Return text within max_characters, marked where cut.
 
     `certain` marks it although what is left would fit.

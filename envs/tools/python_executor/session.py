@@ -14,9 +14,14 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol
 
-from fctncalling.envs.tools.python_executor.calls import CallInFlight, Limits, encoded, wait_any
+from fctncalling.envs.tools.python_executor.calls import (
+    CallInFlight,
+    Limits,
+    encode_snippet,
+    wait_any,
+)
 from fctncalling.envs.tools.python_executor.config import ExecutorConfig, check_seed, check_timeout
-from fctncalling.envs.tools.python_executor.link import Child, Launch, pipes
+from fctncalling.envs.tools.python_executor.link import Child, Launch, open_pipes
 from fctncalling.envs.tools.python_executor.protocol import SESSION_CALL
 from fctncalling.envs.tools.python_executor.result import ToolResult, ends_in_memory_error
 
@@ -35,7 +40,7 @@ class SessionChild(NamedTuple):
     @classmethod
     def start(cls, launch: Launch) -> SessionChild:
         """Launch a child that runs one snippet after the other."""
-        (code_in, code_out), (out, stdout), (err, stderr), (done, done_in) = pipes(4)
+        (code_in, code_out), (out, stdout), (err, stderr), (done, done_in) = open_pipes(4)
         ours, theirs = (code_out, out, err, done), [code_in, stdout, stderr, done_in]
         try:
             for descriptor in ours:
@@ -207,7 +212,7 @@ class PythonSession:
             if self._closed:
                 raise ValueError("this PythonSession is closed")
             queue_s = time.perf_counter() - submitted
-            data = encoded(code, self._executor.config)
+            data = encode_snippet(code, self._executor.config)
             if isinstance(data, ToolResult):
                 return data
             was_lost = self._drop_lost_child()

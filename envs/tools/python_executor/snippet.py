@@ -173,7 +173,7 @@ class MainModule:
             os.write(2, text.encode("utf-8", "backslashreplace"))
 
 
-def leave(code: int, exit_now: Callable[[int], object] = os._exit) -> NoReturn:
+def exit_process(code: int, exit_now: Callable[[int], object] = os._exit) -> NoReturn:
     """Exit at once.
 
     Signal handlers and profilers that the snippet left behind may raise here, once each.

@@ -52,7 +52,7 @@ from fctncalling.envs.tools.python_executor.protocol import (
 from fctncalling.envs.tools.python_executor.snippet import (
     MainModule,
     confine_and_read,
-    leave,
+    exit_process,
     serve_session,
 )
 
@@ -245,7 +245,7 @@ class Zygote:
         except BaseException as error:
             os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "replace"))
         finally:
-            leave(code)
+            exit_process(code)
 
 
 def children_of(parent: int) -> list[int]:

@@ -32,8 +32,8 @@ from fctncalling.checkers.leaderboard import (
     SIZES,
     WEB_SEARCH,
     Score,
-    version_3,
-    version_4,
+    version_3_scores,
+    version_4_scores,
 )
 from fctncalling.cli.score.extra_metrics import ExtraMetrics
 from fctncalling.cli.score.results import (
@@ -114,8 +114,8 @@ def _report(scores: ModelScores) -> dict[str, Any]:
             }
             for name, (each, header) in scores.with_headers().items()
         },
-        "v4": plain(version_4(scores.scores)),
-        "v3": plain(version_3(scores.scores)),
+        "v4": plain(version_4_scores(scores.scores)),
+        "v3": plain(version_3_scores(scores.scores)),
         "missing_categories": missing_of(scores, _NEEDED["V4"]["overall"]),
         "invalid": len(scores.invalid),
     }
@@ -143,7 +143,10 @@ def _table(scores: ModelScores) -> str:
         (name, str(each.entries), str(each), *scores.extra_metrics[name].cells())
         for name, each in scores.scores.items()
     ]
-    for version, named in (("V4", version_4(scores.scores)), ("V3", version_3(scores.scores))):
+    for version, named in (
+        ("V4", version_4_scores(scores.scores)),
+        ("V3", version_3_scores(scores.scores)),
+    ):
         blanks = ("",) * (len(rows[0]) - 3)
         for name, each in named.items():
             shown = NOT_SHOWN if missing_of(scores, _NEEDED[version][name]) else str(each)
@@ -165,7 +168,7 @@ def _missing_lines(scores: ModelScores) -> list[str]:
     missing = missing_of(scores, needed)
     if not missing:
         return []
-    overall = version_4(scores.scores)["overall"]
+    overall = version_4_scores(scores.scores)["overall"]
     return [
         f"N/A: results are missing. V4 overall needs {len(needed)} categories, {len(missing)} have "
         f"none; counted as 0, as BFCL does, it would be {overall}"

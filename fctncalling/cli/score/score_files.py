@@ -21,8 +21,8 @@ from fctncalling.checkers.leaderboard import (
     NON_LIVE,
     WEB_SEARCH,
     Score,
-    of_category,
-    version_4,
+    category_score,
+    version_4_scores,
 )
 from fctncalling.cli.score.extra_metrics import ExtraMetrics
 from fctncalling.cli.score.results import Results
@@ -184,8 +184,8 @@ def write_csv(score_dir: Path, models: Mapping[str, ModelScores]) -> None:
     """
     tables: dict[str, list[tuple[float, list[str]]]] = {name: [] for name in _COLUMNS}
     for scores in models.values():
-        named = {**version_4(scores.scores)}
-        one = {category: of_category(scores.scores, category) for category in _SCORED}
+        named = {**version_4_scores(scores.scores)}
+        one = {category: category_score(scores.scores, category) for category in _SCORED}
         for name, row in _rows(scores, named, one).items():
             tables[name].append((_sort_key(name, named, scores), row))
     for name, rows in tables.items():

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from fctncalling.data.types import Message, Task
 from fctncalling.data.unsafe_text import encodable_value
-from fctncalling.envs.conversations import CONVERSATIONS, content_of, holds_calls
+from fctncalling.envs.conversations import CONVERSATIONS, contains_calls, content_of
 from fctncalling.envs.errors import MissingExtra, extra_module
 from fctncalling.evaluation.agents.agent import (
     AgentSetupError,
@@ -67,7 +67,7 @@ class EndpointPlayer:
         return conversation.action(message)
 
     def _note_calls_in_text(self, text: str, tools: Sequence[Any]) -> None:
-        if holds_calls(text, tools):
+        if contains_calls(text, tools):
             self._endpoint.print_once(
                 "the endpoint returns calls as text, which --form tool_call takes for chat: with "
                 "--form tools_text they are read (or start the server with a tool-call parser)"

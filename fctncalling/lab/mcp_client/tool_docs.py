@@ -15,7 +15,7 @@ from fctncalling.data.types import FunctionDoc
 from fctncalling.data.unsafe_text import encodable
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.tools.box.output_text import TAGS, neutralise
-from fctncalling.envs.tools.python_executor.result import cut
+from fctncalling.envs.tools.python_executor.result import truncate_text
 
 MAX_TOOLS = 512
 MAX_DESCRIPTION, MAX_NAME, MAX_ENUM, MAX_DEPTH = 4_000, 64, 100, 6
@@ -103,7 +103,7 @@ def _free_name(name: str, taken: Mapping[str, str]) -> str:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         return ""
-    return cut(neutralise(encodable(value[: MAX_DESCRIPTION + 1]), TAGS), MAX_DESCRIPTION)
+    return truncate_text(neutralise(encodable(value[: MAX_DESCRIPTION + 1]), TAGS), MAX_DESCRIPTION)
 
 
 def _parameter(schema: Any, definitions: Mapping[str, Any], depth: int) -> dict[str, Any]:

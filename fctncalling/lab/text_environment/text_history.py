@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fctncalling.envs.episode.transcript import shown
+from fctncalling.envs.episode.transcript import escape_unprintable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -236,7 +236,7 @@ def rich_text(history: TextHistory) -> Text:
 
     text = Text()
     for words, style in segments(history):
-        text.append(shown(words), style=style.style)
+        text.append(escape_unprintable(words), style=style.style)
     return text.append(f"\n\nReward: {_reward(history)}{_ending(history)}", style=REWARD.style)
 
 
@@ -247,7 +247,9 @@ def rich_tokens(history: TextHistory, tokenizer: Any) -> Text:
     text = Text()
     for position, style in styled_tokens(history):
         spelling = token_text(tokenizer, history.ids, position)
-        text.append(shown(spelling).replace("\n", "\\n"), style=style.style).append(" ")
+        text.append(escape_unprintable(spelling).replace("\n", "\\n"), style=style.style).append(
+            " "
+        )
     return text.append(f"\n\nReward: {_reward(history)}{_ending(history)}", style=REWARD.style)
 
 
@@ -280,14 +282,15 @@ def to_html(history: TextHistory, tokenizer: Any = None) -> str:
 def _html_segments(history: TextHistory) -> Iterator[str]:
     for words, style in segments(history):
         if words:
-            yield f'<span class="{style.label.lower()}">{html.escape(shown(words))}</span>'
+            text = html.escape(escape_unprintable(words))
+            yield f'<span class="{style.label.lower()}">{text}</span>'
 
 
 def _html_tokens(history: TextHistory, tokenizer: Any) -> Iterator[str]:
     for position, style in styled_tokens(history):
         token, logprob = history.ids[position], history.logprobs[position]
         tip = f"id {token}" + ("" if math.isnan(logprob) else f", log-probability {logprob:.3f}")
-        spelling = html.escape(shown(token_text(tokenizer, history.ids, position)))
+        spelling = html.escape(escape_unprintable(token_text(tokenizer, history.ids, position)))
         yield f'<span class="token {style.label.lower()}" title="{tip}">{spelling}</span>'
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fctncalling.checkers.multi_turn import differences, turn_fault
+from fctncalling.checkers.multi_turn import state_differences, turn_fault
 from fctncalling.data.types import Task
 from fctncalling.envs.judging.ground_truth import ExtraTools, iter_ground_truth, replay_turns
 from fctncalling.envs.tools.snapshot import snapshot
@@ -46,8 +46,8 @@ def _turns(task: Task, calls: list[list[str]], extra_tools: ExtraTools | None) -
             seen[text] = seen.get(text, 0) + 1
         fault = turn_fault(turn, expected, seen)
         now = _public(turn.states)
-        different = differences(turn.states, expected.states)
-        changed = differences(now, before) + _new(now, before)
+        different = state_differences(turn.states, expected.states)
+        changed = state_differences(now, before) + _new(now, before)
         found.append(
             {
                 "turn": len(found),

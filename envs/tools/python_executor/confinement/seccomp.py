@@ -42,7 +42,7 @@ AUDIT_ARCHITECTURE = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 ARCHITECTURE = os.uname().machine
 
 
-def numbers(table: Numbers) -> dict[str, int]:
+def syscall_numbers(table: Numbers) -> dict[str, int]:
     """Return name -> number on this machine; empty where the architecture is not known."""
     if ARCHITECTURE not in AUDIT_ARCHITECTURE:
         return {}
@@ -183,9 +183,9 @@ def seccomp_filter(*, threads: bool) -> bytes:
     """Return the BPF program for this architecture, with PID_MARK where the child's pid belongs."""
     if ARCHITECTURE not in AUDIT_ARCHITECTURE:
         raise LayerError(errno.ENOSYS, f"no system call table for {ARCHITECTURE}")
-    actions = {number: _give(PASS) for number in numbers(ALLOWED).values()}
-    actions |= {number: _refuse(errno.EACCES) for number in numbers(PATHS).values()}
-    actions |= {number: _judged(threads)[name] for name, number in numbers(JUDGED).items()}
+    actions = {number: _give(PASS) for number in syscall_numbers(ALLOWED).values()}
+    actions |= {number: _refuse(errno.EACCES) for number in syscall_numbers(PATHS).values()}
+    actions |= {number: _judged(threads)[name] for name, number in syscall_numbers(JUDGED).items()}
     rules, default = [(0, _refuse(errno.EPERM))], _refuse(errno.EPERM)
     for number in range(max(actions) + 2):
         action = actions.get(number, default)

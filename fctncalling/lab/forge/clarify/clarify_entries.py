@@ -13,7 +13,7 @@ from fctncalling.checkers.clarify import (
     GUESSED,
     NEEDLESS_QUESTION,
     ClarifyRecord,
-    is_said,
+    is_mentioned,
     words_of,
 )
 from fctncalling.data.types import FunctionDoc, Task
@@ -45,7 +45,7 @@ def draft_fault(draft: ClarifyDraft) -> str | None:
     for each in draft.call.arguments:
         if each.value is None or each.parameter.name == draft.parameter.name:
             continue
-        if each.parameter.kind.name != "bool" and not is_said(each.value.text, draft.question):
+        if each.parameter.kind.name != "bool" and not is_mentioned(each.value.text, draft.question):
             return "does not say a value"
     match draft.candidates:
         case (value,):

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, product
 from typing import Any, NamedTuple
 
-from fctncalling.checkers.multi_turn import differences
+from fctncalling.checkers.multi_turn import state_differences
 from fctncalling.data.types import TurnRecord
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.python_source.plain_calls import PlainCall
@@ -192,7 +192,7 @@ class _Search:
                 continue
             dirty = True
             results = [text, *(session.execute(plain(each)) for each in self._rest)]
-            if differences(session.live_state(), self._truth.states):
+            if state_differences(session.live_state(), self._truth.states):
                 continue
             if self._silent(results) or not self._needed - Counter(results):
                 yield call

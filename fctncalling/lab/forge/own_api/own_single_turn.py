@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from fctncalling.checkers.clarify import is_said
+from fctncalling.checkers.clarify import is_mentioned
 from fctncalling.lab.forge.forged_entry import NoSuchTask
 from fctncalling.lab.forge.own_api.askable_api import AskableApi
 from fctncalling.lab.forge.own_api.drawn_call import (
@@ -253,7 +253,7 @@ def missing_value(api: AskableApi, rng: Random, function: str) -> OwnDraft:
     else:
         frame = drawn_frame(api, call, rng, without=missing)
     question = request_text([said_call(words, frame, said, rng)], rng)
-    if is_said(call.arguments[missing], question):
+    if is_mentioned(call.arguments[missing], question):
         raise NoSuchTask("says what it leaves open")
     return OwnDraft(question, [call], [frame], missing=missing)
 

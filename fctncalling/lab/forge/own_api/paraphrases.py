@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fctncalling.checkers.clarify import is_said
+from fctncalling.checkers.clarify import is_mentioned
 from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.data.types import Message
 from fctncalling.envs.handlers.registry import get_handler
@@ -127,5 +127,5 @@ def _reads(entry: Mapping[str, Any], text: str, other: str) -> bool:
     codes = {found.strip(".,:-/") for found in _CODE.findall(text)}
     truth = [call for calls in entry.get("ground_truth", ()) for call in calls.values()]
     values = [accepted[0] for call in truth for accepted in call.values() if accepted[0] != ""]
-    said = [each for each in values if not isinstance(each, bool) and is_said(each, text)]
-    return all(code in other for code in codes) and all(is_said(each, other) for each in said)
+    said = [each for each in values if not isinstance(each, bool) and is_mentioned(each, text)]
+    return all(code in other for code in codes) and all(is_mentioned(each, other) for each in said)

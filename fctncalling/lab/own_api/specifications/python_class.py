@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fctncalling.envs.named_tools import find_modules_here, named_object
+from fctncalling.envs.named_tools import find_modules_here, import_object
 from fctncalling.envs.tools.box.callables import ToolDefinitionError, as_tool
 from fctncalling.lab.own_api.api import OwnApi, SpecificationError
 from fctncalling.lab.own_api.specifications.collect import Collected
@@ -19,7 +19,7 @@ def class_functions(spec: str, scenarios: Path | None = None) -> OwnApi:
     """Return the API of "module:Class"; SpecificationError where it cannot be had."""
     find_modules_here()
     try:
-        tool = named_object(spec)
+        tool = import_object(spec)
     except ImportError as error:
         raise SpecificationError(f"{spec}: cannot be imported: {error}") from None
     except SystemExit as error:
