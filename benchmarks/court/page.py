@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from court import ARMS, TASK_SETS, grades_file, jobs, judged_runs
+from court import ARMS, TASK_SETS, grades_file, jobs, judged_runs, probes_file
 from critical import ROOT, CriticalRun, mean
 from figures import draw_forest, draw_grades
+from probe_report import teacher_reads, told_forced, told_solvable, told_teacher
 from verdicts import (
     CEILING,
     SEEDS,
@@ -32,19 +33,27 @@ CLAIMS = {
     ),
     4: ("a bonus a call hurts, progress helps", "IRC; PROVE", "one size of bonus"),
     5: ("groups of equal states replace the critic", "GiGPO, RTMC", "tools without chance"),
-    6: ("few actions matter, entropy finds them", "CARL", "half are masked; none forced"),
-    7: ("predicting tool output is free supervision", "ECHO", ""),
-    8: ("filter by variance of rewards", "RAGEN-2", ""),
-    9: ("RL enlarges what can be solved", "2604.14877", ""),
+    6: ("few actions matter, entropy finds them", "CARL", "half are masked; four are forced"),
+    7: ("predicting tool output is free supervision", "ECHO", "results repeat their calls"),
+    8: ("filter by variance of rewards", "RAGEN-2", "mutual information"),
+    9: (
+        "RL enlarges what can be solved, supervised learning shrinks it",
+        "2604.14877",
+        "demonstrations of the truth; longer tasks than were trained",
+    ),
     10: (
         "PPO needs a pretrained critic, a lambda of its own",
         "VC-PPO, VAPO",
         "groups of one task",
     ),
     11: ("a critic that sees the truth helps", "SWEET-RL", "its body reads one row"),
-    12: ("self-distillation beats RL", "SDPO", ""),
+    12: ("self-distillation beats RL", "SDPO", "a model that reads what it is told"),
 }
 """Number -> what is said, who says it, what the figures do not say."""
+
+
+PROBED = {6: told_forced, 9: told_solvable, 12: told_teacher}
+"""Number -> what probes say of it, in words."""
 
 
 class Evidence(NamedTuple):
@@ -53,6 +62,7 @@ class Evidence(NamedTuple):
     tasks: str
     runs: list[CriticalRun]
     grades: list[dict[str, Any]]
+    probes: list[dict[str, Any]]
 
 
 def write_page() -> None:
@@ -71,7 +81,13 @@ def write_page() -> None:
 def kept_evidence() -> list[Evidence]:
     """Return the task sets that have runs."""
     found = (
-        Evidence(tasks, judged_runs(tasks), read_grades(grades_file(tasks))) for tasks in TASK_SETS
+        Evidence(
+            tasks,
+            judged_runs(tasks),
+            read_grades(grades_file(tasks)),
+            read_grades(probes_file(tasks)),
+        )
+        for tasks in TASK_SETS
     )
     return [each for each in found if each.runs]
 
@@ -113,12 +129,18 @@ def figures_of(number: int, evidence: Sequence[Evidence]) -> list[str]:
     if number == 1:
         shares = [(each.tasks, *ranking_of_critic(each.grades)) for each in evidence]
         return [f"{tasks} right in {share:.0%} of {n:,} pairs" for tasks, share, n in shares if n]
-    return [
-        f"{each.tasks} {told(effect, standing(each.runs, effect))}"
-        for each in evidence
-        for effect in effects(each.runs)
-        if effect.comparison.claim == number
-    ]
+    figures = []
+    for each in evidence:
+        found = [
+            told(effect, standing(each.runs, effect))
+            for effect in effects(each.runs)
+            if effect.comparison.claim == number
+        ]
+        if number == 12 and teacher_reads(each.probes) is False:
+            found = [text.replace("**effect size**", "**void**") for text in found]
+        found += PROBED.get(number, lambda probes: [])(each.probes)
+        figures += [f"{each.tasks} {text}" for text in found]
+    return figures
 
 
 def told(effect: Effect, verdict: str) -> str:

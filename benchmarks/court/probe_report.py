@@ -1,0 +1,86 @@
+"""What probes.py found, in words, and what it speaks for by the rules of claims.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from critical import mean
+
+KS = ("1", "4", "16", "64")
+ROOM, ENLARGED, SAME = 5.0, 5.0, 2.0  # points of pass@64: to be gained, gained, and as good as none
+FOUND, LOST = 0.8, 0.7  # AUC of entropy that finds what matters, and that does not
+READS = 0.6  # of pairs, which a teacher that reads ranks right
+Probe = Mapping[str, Any]
+
+
+def told_solvable(probes: Sequence[Probe]) -> list[str]:
+    """Return pass@k of the start, GRPO and supervised models, and what it says of claim 9."""
+    by_arm = {arm: _of_arm(probes, arm) for arm in ("start", "GRPO", "supervised")}
+    if not all(by_arm.values()):
+        return []
+    figures = []
+    for arm, own in by_arm.items():
+        rates = (100 * mean(each["pass"][k] for each in own.values()) for k in KS)
+        figures.append(f"{arm} {', '.join(f'{rate:.0f}' for rate in rates)}")
+    start = {seed: 100 * each["pass"]["64"] for seed, each in by_arm["start"].items()}
+    verdicts = []
+    for arm, judge in (("GRPO", _enlarged), ("supervised", _shrunk)):
+        seeds = sorted(start.keys() & by_arm[arm].keys())
+        gains = [100 * by_arm[arm][seed]["pass"]["64"] - start[seed] for seed in seeds]
+        said = judge(gains, 100 - mean(start.values()))
+        verdicts.append(
+            f"at 64 {arm} - start {mean(gains):+.1f} ({min(gains):+.1f} to {max(gains):+.1f}), "
+            f"{len(gains)}: **{said}**"
+        )
+    return [f"pass@{', '.join(KS)} in %: {'; '.join(figures)}", *verdicts]
+
+
+def _enlarged(gains: Sequence[float], room: float) -> str:
+    if room < ROOM:
+        return "void"
+    if max(gains) < SAME:
+        return "effect size, against"
+    return "effect size, for" if mean(gains) >= ENLARGED else "effect size"
+
+
+def _shrunk(gains: Sequence[float], room: float) -> str:
+    if max(gains) < 0:
+        return "effect size, for"
+    return "effect size, against" if min(gains) > 0 else "effect size"
+
+
+def told_forced(probes: Sequence[Probe]) -> list[str]:
+    """Return how well entropy finds the states where another action matters."""
+    start, after = (list(_of_arm(probes, arm).values()) for arm in ("start", "GRPO"))
+    if not (start and after):
+        return []
+    areas = [each["auc"] for each in after]
+    said = "for" if min(areas) >= FOUND else "against" if max(areas) <= LOST else ""
+    return [
+        f"forced: entropy finds critical states with an AUC of {_told(start, 'auc')} at the start, "
+        f"{_told(after, 'auc')} after GRPO; Spearman {_told(start, 'spearman')}, "
+        f"{_told(after, 'spearman')}; {len(after)}: **effect size{f', {said}' * bool(said)}**"
+    ]
+
+
+def teacher_reads(probes: Sequence[Probe]) -> bool | None:
+    """Whether a teacher that sees the truth tells success from failure; None where not probed."""
+    start = _of_arm(probes, "start").values()
+    return mean(each["teacher"] for each in start) >= READS if start else None
+
+
+def told_teacher(probes: Sequence[Probe]) -> list[str]:
+    """Return how well it does."""
+    start = list(_of_arm(probes, "start").values())
+    return [f"its teacher ranks {_told(start, 'teacher')} of pairs right"] if start else []
+
+
+def _of_arm(probes: Sequence[Probe], arm: str) -> dict[int, Probe]:
+    """Return seed -> probe, without those that a rate was chosen by."""
+    return {each["seed"]: each for each in probes if each["arm"] == arm and not each["tried"]}
+
+
+def _told(probes: Sequence[Probe], name: str) -> str:
+    figures = [each[name] for each in probes]
+    return f"{mean(figures):.2f} ({min(figures):.2f} to {max(figures):.2f})"
