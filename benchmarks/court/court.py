@@ -55,6 +55,7 @@ class Arm(NamedTuple):
     tuned: bool = False  # has a rate of its own; else that of `than`
     warm_up: int = 0  # episodes that the critic is fitted to first, of those of the whole run
     noise: float | None = None  # on the true advantage, in deviations of it
+    slower: float = 1.0  # part of the rate that it would have
 
     def settings(self, tasks: str) -> dict[str, object]:
         """Return all flags of its training command, but rate and seed."""
@@ -69,7 +70,7 @@ class Arm(NamedTuple):
         """Return what it is made of."""
         words = [f"`--{name} {value}`" for name, value in self.flags.items()]
         words[0] = str(self.flags["algorithm_name"])
-        words += [self.patch] * bool(self.patch)
+        words += [self.patch] * bool(self.patch) + ["half the rate"] * (self.slower < 1)
         words += [f"warm-up of {self.warm_up} episodes"] * bool(self.warm_up)
         words += (
             [] if self.noise is None else ["truth" + f" + {self.noise:g} noise" * bool(self.noise)]
@@ -99,6 +100,8 @@ JUDGED = {
     "value_lambda_1": Arm("critic", {**CRITIC, "lam_value": 1}),
 }
 EFFECTS = {
+    "APPO_half": Arm("APPO", {"algorithm_name": "APPO"}, slower=0.5),
+    "NTPO_half": Arm("NTPO", {"algorithm_name": "NTPO"}, slower=0.5),
     **{f"GRPO_noise_{size}": Arm("GRPO", GROUPS, f"noise of {size}") for size in (1, 3, 10)},
     "noise_1": Arm("ceiling", CRITIC, noise=1.0),
     "noise_3": Arm("ceiling", CRITIC, noise=3.0),
@@ -182,15 +185,15 @@ def has_rate(tasks: str, name: str) -> bool:
 
 def rate(tasks: str, name: str) -> float:
     """Return an arm's learning rate, the best that was tried on the tuning seeds."""
-    own = rated(name)
+    own, slower = rated(name), ARMS[name].slower
     if has_rate(tasks, own):
-        return critical.RATES[own]
+        return slower * critical.RATES[own]
     areas: dict[float, list[float]] = {}
     for run in read_runs(tuning_file(tasks)):
         if run.arm == own:
             areas.setdefault(run.lr, []).append(run.area)
     whole = {lr: mean(each) for lr, each in areas.items() if len(each) == len(TUNING_SEEDS)}
-    return max(whole, key=whole.__getitem__) if whole else critical.RATES["GRPO"]
+    return slower * (max(whole, key=whole.__getitem__) if whole else critical.RATES["GRPO"])
 
 
 def known(runs: Iterable[CriticalRun]) -> set[tuple[str, int, float]]:

@@ -112,7 +112,7 @@ def tables(evidence: Sequence[Evidence]) -> str:
 def claim_table(evidence: Sequence[Evidence]) -> str:
     """Return a line a claim that has figures, and what is open."""
     lines = [
-        "| | claim | points of area (95 %), seeds, corrected p: verdict | does not say |",
+        "| | claim | points of area [95 %], corrected p or seeds, verdict | does not say |",
         "|---|---|---|---|",
     ]
     waiting = []
@@ -139,18 +139,18 @@ def figures_of(number: int, evidence: Sequence[Evidence]) -> list[str]:
         if number == 12 and teacher_reads(each.probes) is False:
             found = [text.replace("**effect size**", "**void**") for text in found]
         found += PROBED.get(number, lambda probes: [])(each.probes)
-        figures += [f"{each.tasks} {text}" for text in found]
+        figures += [f"{each.tasks}: {'; '.join(found)}"] * bool(found)
     return figures
 
 
 def told(effect: Effect, verdict: str) -> str:
     """Return a comparison in words."""
     each, (low, high) = effect.comparison, effect.interval
-    judged = len(effect.gains) >= SEEDS
-    chance = f", p {effect.corrected:.3f}" if judged else ""
+    number = len(effect.gains)
+    sure = f"p={effect.corrected:.3f}" if number >= SEEDS else f"n={number}"
     return (
-        f"{each.first} - {each.second} {mean(effect.gains):+.1f} ({low:+.1f} to {high:+.1f}), "
-        f"{len(effect.gains)}{chance}: **{verdict}**"
+        f"{each.first}-{each.second} {mean(effect.gains):+.1f} [{low:+.1f},{high:+.1f}] {sure} "
+        f"**{verdict}**"
     )
 
 
@@ -176,7 +176,7 @@ def run_counts() -> str:
 
 def arm_table(evidence: Sequence[Evidence]) -> str:
     """Return a line an arm: what it is, its area and what it cost on each task set."""
-    heads = [f"{each.tasks}: rate, seeds, **area**, steps, CPU s, cosine" for each in evidence]
+    heads = [f"{each.tasks}: rate/seeds/**area**/steps/CPU s/cosine" for each in evidence]
     lines = [f"| arm | what it is | {' | '.join(heads)} |", f"|---|---|{'---|' * len(heads)}"]
     for name, arm in ARMS.items():
         cells = [arm_figures(name, each) for each in evidence]
@@ -195,4 +195,4 @@ def arm_figures(name: str, evidence: Evidence) -> str:
         figures.append(f"{mean(getattr(run, quantity) for run in own):,.0f}")
     if evidence.grades and name in (points := grade_and_area(evidence.runs, evidence.grades)):
         figures.append(f"{points[name][0]:.2f}")
-    return ", ".join(figures)
+    return "/".join(figures)

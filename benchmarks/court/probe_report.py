@@ -22,7 +22,7 @@ def told_solvable(probes: Sequence[Probe]) -> list[str]:
     figures = []
     for arm, own in by_arm.items():
         rates = (100 * mean(each["pass"][k] for each in own.values()) for k in KS)
-        figures.append(f"{arm} {', '.join(f'{rate:.0f}' for rate in rates)}")
+        figures.append(f"{arm} {'/'.join(f'{rate:.0f}' for rate in rates)} %")
     start = {seed: 100 * each["pass"]["64"] for seed, each in by_arm["start"].items()}
     verdicts = []
     for arm, judge in (("GRPO", _enlarged), ("supervised", _shrunk)):
@@ -30,10 +30,10 @@ def told_solvable(probes: Sequence[Probe]) -> list[str]:
         gains = [100 * by_arm[arm][seed]["pass"]["64"] - start[seed] for seed in seeds]
         said = judge(gains, 100 - mean(start.values()))
         verdicts.append(
-            f"at 64 {arm} - start {mean(gains):+.1f} ({min(gains):+.1f} to {max(gains):+.1f}), "
-            f"{len(gains)}: **{said}**"
+            f"at 64 {arm}-start {mean(gains):+.1f} [{min(gains):+.1f},{max(gains):+.1f}] "
+            f"n={len(gains)} **{said}**"
         )
-    return [f"pass@{', '.join(KS)} in %: {'; '.join(figures)}", *verdicts]
+    return [f"pass@{'/'.join(KS)}: {', '.join(figures)}", *verdicts]
 
 
 def _enlarged(gains: Sequence[float], room: float) -> str:
@@ -58,9 +58,9 @@ def told_forced(probes: Sequence[Probe]) -> list[str]:
     areas = [each["auc"] for each in after]
     said = "for" if min(areas) >= FOUND else "against" if max(areas) <= LOST else ""
     return [
-        f"forced: entropy finds critical states with an AUC of {_told(start, 'auc')} at the start, "
-        f"{_told(after, 'auc')} after GRPO; Spearman {_told(start, 'spearman')}, "
-        f"{_told(after, 'spearman')}; {len(after)}: **effect size{f', {said}' * bool(said)}**"
+        f"forced: AUC of entropy {_told(start, 'auc')} at the start, {_told(after, 'auc')} after "
+        f"GRPO, Spearman {_told(start, 'spearman')}, {_told(after, 'spearman')} n={len(after)} "
+        f"**effect size{f', {said}' * bool(said)}**"
     ]
 
 
@@ -83,4 +83,4 @@ def _of_arm(probes: Sequence[Probe], arm: str) -> dict[int, Probe]:
 
 def _told(probes: Sequence[Probe], name: str) -> str:
     figures = [each[name] for each in probes]
-    return f"{mean(figures):.2f} ({min(figures):.2f} to {max(figures):.2f})"
+    return f"{mean(figures):.2f} [{min(figures):.2f},{max(figures):.2f}]"

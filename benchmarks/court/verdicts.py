@@ -34,6 +34,8 @@ COMPARISONS = (
     Comparison(3, "APPO", "NTPO", "gain"),
     Comparison(3, "NTPO", "GRPO", "gain"),
     Comparison(3, "critic", "APPO", "equal"),
+    Comparison(3, "critic", "APPO_half", "equal"),
+    Comparison(3, "NTPO_half", "GRPO", "gain"),
     Comparison(4, "bonus", "critic", "harm"),
     Comparison(4, "GRPO_bonus", "GRPO", "harm"),
     Comparison(4, "progress", "critic", "gain"),

@@ -363,5 +363,6 @@ def test_a_stop_leaves_a_balanced_table_and_what_is_kept_is_not_run_again() -> N
 def test_an_arm_differs_from_its_like_in_one_thing(name: str) -> None:
     arm, like = ARMS[name], ARMS[ARMS[name].than]
     flags = dict(arm.flags.items() ^ like.flags.items())
-    others = [getattr(arm, each) != getattr(like, each) for each in ("patch", "warm_up", "noise")]
+    parts = "patch", "warm_up", "noise", "slower"
+    others = [getattr(arm, each) != getattr(like, each) for each in parts]
     assert len(flags) + sum(others) == 1
