@@ -43,7 +43,7 @@ from fctncalling.lab.credit.ruler import (
     sample_groups,
 )
 
-SAMPLES = {"eval_episodes": 40, "eval_samples": 64}  # tasks, and samples of each
+SAMPLES = {"eval_episodes": 16, "eval_samples": 64}  # tasks, and samples of each
 KS = (1, 4, 16, 64)
 SFT_RATES = (1e-4, 3e-4, 1e-3)  # tried on TUNING_SEED
 TUNING_SEED = 101
