@@ -7,7 +7,7 @@ from typing import Any
 
 from critical import ROOT, CriticalRun, mean
 from pictures import GREY, save
-from verdicts import MARGIN, areas_of, effects, grade_and_area, interval
+from verdicts import MARGIN, SEEDS, areas_of, effects, grade_and_area, interval
 
 DOCS = ROOT / "docs"
 DOSES = (
@@ -17,14 +17,17 @@ DOSES = (
 
 
 def draw_forest(sets: Mapping[str, Sequence[CriticalRun]]) -> None:
-    """Draw each comparison on each task set with its interval; grey: what does not count."""
+    """Draw each comparison on each task set with its interval, hollow where it is not judged; grey:
+    what does not count.
+    """
     found = [(tasks, effect) for tasks, runs in sets.items() for effect in effects(runs)][::-1]
     figure, axes = _figure(7.5, 1.2 + 0.27 * len(found))
     names = []
     for place, (tasks, effect) in enumerate(found):
         low, high = effect.interval
         axes.plot([low, high], [place, place], color="C0", linewidth=2)
-        axes.plot(mean(effect.gains), place, "o", color="C0")
+        inside = "C0" if len(effect.gains) >= SEEDS else "white"
+        axes.plot(mean(effect.gains), place, "o", color="C0", markerfacecolor=inside)
         each = effect.comparison
         names.append(f"{each.claim}, {tasks}: {each.first} - {each.second} ({len(effect.gains)})")
     axes.set_yticks(range(len(found)), names)
@@ -39,12 +42,12 @@ def draw_grades(runs: Sequence[CriticalRun], grades: Sequence[Mapping[str, Any]]
     points = grade_and_area(runs, grades)
     figure, axes = _figure(6.5, 4.2)
     for name, (cosine, gain) in points.items():
-        axes.plot(
-            cosine, gain, "s" if name in DOSES else "o", color="C1" if name in DOSES else "C0"
-        )
-        axes.annotate(name, (cosine, gain), xytext=(4, 3), textcoords="offset points", fontsize=8)
+        marker, colour = ("s", "C1") if name in DOSES else ("o", "C0")
+        axes.plot(cosine, gain, marker, color=colour)
+    axes.set_xlim(-0.06, 1.0)
     axes.set_xlabel("grade: cosine of advantages with the truth")
     axes.set_ylabel("area less GRPO's, points")
+    _name_points(axes, points)
     save(figure, DOCS / "court_grades.png")
 
     figure, axes = _figure(6.5, 4.2)
@@ -64,6 +67,27 @@ def draw_grades(runs: Sequence[CriticalRun], grades: Sequence[Mapping[str, Any]]
     axes.set_xlabel("cosine of the given advantages with the truth")
     axes.set_ylabel("area, points")
     save(figure, DOCS / "court_doses.png")
+
+
+def _name_points(axes: Any, points: Mapping[str, tuple[float, float]]) -> None:
+    """Write each point's name where no other name stands yet."""
+    figure, placed = axes.figure, list[Any]()
+    figure.canvas.draw()
+    for name, place in sorted(points.items(), key=lambda it: it[1]):
+        for *beside, side in (
+            (6, 3, "left"),
+            (6, -11, "left"),
+            (-6, -8, "right"),
+            (-6, 5, "right"),
+        ):
+            text = axes.annotate(
+                name, place, xytext=beside, textcoords="offset points", fontsize=8, ha=side
+            )
+            box = text.get_window_extent()
+            if not any(box.overlaps(other) for other in placed):
+                break
+            text.remove()
+        placed.append(box)
 
 
 def _figure(width: float, height: float) -> tuple[Any, Any]:

@@ -128,7 +128,7 @@ def figures_of(number: int, evidence: Sequence[Evidence]) -> list[str]:
     """Return what a claim is judged by, in words."""
     if number == 1:
         shares = [(each.tasks, *ranking_of_critic(each.grades)) for each in evidence]
-        return [f"{tasks} right in {share:.0%} of {n:,} pairs" for tasks, share, n in shares if n]
+        return [f"{tasks}: right in {share:.0%} of {n:,} pairs" for tasks, share, n in shares if n]
     figures = []
     for each in evidence:
         found = [

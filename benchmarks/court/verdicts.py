@@ -134,10 +134,11 @@ def interval(gains: Sequence[float]) -> tuple[float, float]:
 
 def ranking_of_critic(grades: Sequence[Mapping[str, Any]]) -> tuple[float, int]:
     """Return how often one step of the critic ranks two actions of a state right, of how many
-    pairs that truly differ.
+    pairs that truly differ; none of the first update, whose critic says 0 of all.
     """
-    pairs = sum(line["ranking"][1] for line in grades)
-    right = sum(line["ranking"][0] * line["ranking"][1] for line in grades)
+    counted = [line["ranking"] for line in grades if line["update"] > 1]
+    pairs = sum(number for _, number in counted)
+    right = sum(share * number for share, number in counted)
     return (right / pairs if pairs else 0.0), pairs
 
 

@@ -40,7 +40,7 @@ from relatives import (
     self_distilled,
 )
 from truth import NoisyOracle, cosine, estimates, pooled_values
-from verdicts import Comparison, Effect, cosines, effects, interval, standing
+from verdicts import Comparison, Effect, cosines, effects, interval, ranking_of_critic, standing
 
 from fctncalling.algorithms import ppo, targets
 from fctncalling.algorithms.batch import build_experience
@@ -294,6 +294,11 @@ def test_a_cosine_is_freed_of_the_truths_own_noise() -> None:
     found = cosines([line])
     assert found["x"] == pytest.approx(1 / 5**0.5, abs=0.01)
     assert found["noise_3"] == pytest.approx(cosine(exact, given), abs=0.01)
+
+
+def test_a_critic_that_says_nothing_yet_ranks_nothing_wrong() -> None:
+    lines = [{"update": 1, "ranking": [0.0, 50]}, {"update": 2, "ranking": [0.5, 10]}]
+    assert ranking_of_critic([*lines, {"update": 3, "ranking": [0.8, 20]}]) == (0.7, 30)
 
 
 def test_values_are_pooled_over_the_branches_that_pass() -> None:
