@@ -13,6 +13,8 @@ from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.evaluation.accepted_answers import accepted_answer, render_calls
 
 DONE = "Done."
+ONE_CALL_A_STEP = "one_call_a_step"
+"""Field of a task of several turns whose calls follow from results: its truth is played so."""
 
 
 class PolicyInput(NamedTuple):
@@ -70,6 +72,9 @@ def oracle(situation: PolicyInput) -> str:
     asked = missing_parameters(task) if task.kind == "clarify" else ()
     if situation.step_in_turn < len(asked):
         return question_about(asked[situation.step_in_turn])
+    if task.extra.get(ONE_CALL_A_STEP):
+        calls = oracle_calls(task)[situation.turn][situation.step_in_turn :]
+        return render(situation, calls[:1])
     if situation.step_in_turn > len(asked):
         return DONE
     if (accepted := _accepted(situation)) is not None:

@@ -102,6 +102,13 @@ def test_types_become_bfcl_types(annotation: Any, schema: dict[str, Any]) -> Non
 def test_docstrings_without_sections_or_at_all() -> None:
     assert parse_docstring(None) == ("", {})
     assert parse_docstring("One.\n\nReturns:\n    x: not an argument") == ("One.", {})
+    rest = "One.\n\n:param int x: what\n    it is\n:param y: other\n:returns: z\n    and more"
+    assert parse_docstring(rest) == ("One.", {"x": "what it is", "y": "other"})
+    numpy = (
+        "One.\n\nParameters\n----------\nx : int\n    what\n    it is\ny\n    other\n\n"
+        "Returns\n-------\nz : int\n    and more"
+    )
+    assert parse_docstring(numpy) == ("One.", {"x": "what it is", "y": "other"})
 
 
 @pytest.mark.parametrize(

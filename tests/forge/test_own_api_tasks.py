@@ -101,7 +101,9 @@ def test_held_out_tasks_share_neither_phrases_nor_open_values(tmp_path: Path) ->
     assert frames[0]
     assert frames[1]
     assert not frames[0] & frames[1]
-    numbers = [set(re.findall(r"\b[KMW]-\d+\b", json.dumps(each))) for each in (tasks, held_out)]
+    # Those of several turns speak of the things that the class has.
+    drawn = [[e for e in each if "function" in e] for each in (tasks, held_out)]
+    numbers = [set(re.findall(r"\b[KMW]-\d+\b", json.dumps(each))) for each in drawn]
     assert numbers[1]
     assert not numbers[0] & numbers[1] - {"K-11", "M-501", "W-502"}  # those of the documents
 
@@ -290,10 +292,15 @@ def test_tasks_of_several_turns_pass_by_their_calls_and_speak_of_earlier_results
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "turns.jsonl"
-    tasks = forged(SPECS[0], file, "--category", "multi_turn_base", num_tasks=30)
+    tasks = forged(SPECS[0], file, "--category", "multi_turn_base", num_tasks=40)
     output, shared = tmp_path / "played.jsonl", ["--dataset_path", str(file), "--allow_task_tools"]
     assert main(["run", "--agent", "oracle", "--output", str(output), *shared]) == 0
-    assert [each["valid"] for each in entries(output)] == [True] * 30
+    played = entries(output)
+    assert [each["valid"] for each in played] == [True] * 40
+    steps = [step for each in played for step in each["steps"]]
+    assert all(len(step["calls"]) <= 1 for step in steps)
+    assert any("error" in str(step["results"]) for step in steps)  # refused, and gone on from
+    assert any(_is_looked_up(each) for each in tasks)
     later = [str(turn[0]["content"]) for each in tasks for turn in each["question"][1:]]
     assert any(re.search(r"\bthat \w+|\bth(?:is|e) (?:very|same) ", text) for text in later)
     silent = tmp_path / "silent.jsonl"
@@ -307,6 +314,15 @@ def test_tasks_of_several_turns_pass_by_their_calls_and_speak_of_earlier_results
     words = ["verdicts", "--data_dir", str(file), "--allow_task_tools", "--input", str(silent)]
     assert main([*words, "--output", str(judged)]) == 0
     assert not any(each["valid"] for each in entries(judged))
+
+
+def _is_looked_up(entry: dict[str, Any]) -> bool:
+    """Return whether a turn names a bike by its model alone, and its number is used."""
+    for turn, calls in zip(entry["question"], entry["ground_truth"], strict=True):
+        if len(calls) == 2 and (found := re.search(r"find_bikes\(model='(\w+)'\)", calls[0])):
+            text = turn[0]["content"]
+            return found[1] in text and "K-" in calls[1] and "K-" not in text
+    return False
 
 
 def test_paraphrases_are_kept_where_they_lead_back_and_their_log_makes_the_file_again(

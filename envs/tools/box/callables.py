@@ -40,6 +40,9 @@ _SEQUENCES = (
 _SECTION = re.compile(
     r"^(Args|Arguments|Parameters|Returns|Return|Raises|Yields|Examples?|Notes?)\s*:\s*$"
 )
+_ARGUMENTS = ("Args", "Arguments", "Parameters")
+_FIELD = re.compile(r"^:(?:(?:param|arg|argument)\s+(?:[^:]*\s)?\*{0,2}(\w+)|\w+[^:]*)\s*:\s*(.*)$")
+_RULE = re.compile(r"^-{3,}\s*$")
 _ARGUMENT = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 
@@ -252,23 +255,32 @@ def type_schema(annotation: Any) -> dict[str, Any]:
 
 
 def parse_docstring(text: str | None) -> tuple[str, dict[str, str]]:
-    """Return a Google-style docstring's text, and parameter -> description from `Args:`."""
+    """Return a docstring's text, and parameter -> description: Google's, reST's or NumPy's form."""
     summary: list[str] = []
     described: dict[str, str] = {}
-    section, argument = "", ""
+    section, argument, before = "", "", ""
     for line in (text or "").splitlines():
-        heading = _SECTION.match(line)
-        if heading:
+        told = line.strip()
+        if field := _FIELD.match(line):
+            section, argument = "field", field[1] or ""
+        elif heading := _SECTION.match(line):
             section, argument = heading[1], ""
+        elif _RULE.match(line) and (heading := _SECTION.match(f"{before}:")):
+            described.pop(before, None)
+            summary = summary if section else summary[:-1]
+            section, argument = "numpy" if heading[1] in _ARGUMENTS else "other", ""
         elif not section:
-            summary.append(line.strip())
-        elif section in ("Args", "Arguments", "Parameters") and line.strip():
-            found = _ARGUMENT.match(line.strip())
-            if found and _indent(line) <= 4:
-                argument = found[1]
-                described[argument] = found[2]
-            elif argument:
-                described[argument] = f"{described[argument]} {line.strip()}".strip()
+            summary.append(told)
+        elif section in _ARGUMENTS and (found := _ARGUMENT.match(told)) and _indent(line) <= 4:
+            argument, described[found[1]] = found[1], found[2]
+        elif section == "numpy" and told and not _indent(line):
+            argument = told.partition(":")[0].strip()
+            described[argument] = ""
+        elif argument and told:
+            described[argument] = f"{described[argument]} {told}".strip()
+        if field and argument:
+            described[argument] = field[2]
+        before = told
     return " ".join(part for part in summary if part), described
 
 

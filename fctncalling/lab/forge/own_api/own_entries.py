@@ -13,6 +13,7 @@ from fctncalling.checkers.clarify import GUESSED, NEEDLESS_QUESTION, ClarifyReco
 from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.handlers.registry import get_handler
 from fctncalling.envs.users.rule_user import RuleUser
+from fctncalling.evaluation.scripted_policies import ONE_CALL_A_STEP
 from fctncalling.lab.forge.forged_entry import ForgedEntry, NoSuchTask, SingleTurnTask
 from fctncalling.lab.forge.own_api.askable_api import AskableApi
 from fctncalling.lab.forge.own_api.declined import declined
@@ -34,13 +35,9 @@ OWN_CATEGORIES: dict[str, float] = {
     "parallel_multiple": 20.0,
     "irrelevance": 24.0,
     "clarify": 12.0,
-    "multi_turn_base": 0.0,
+    "multi_turn_base": 12.0,
 }
-"""Category -> its share of a file, in the order in which a file holds them.
-
-Those without are made where they are named.
-"""
-NAMED_SHARE = 20.0
+"""Category -> its share of a file, in the order in which a file holds them."""
 _MAKERS: dict[str, Maker] = {
     "multiple": one_call,
     "parallel_multiple": several_calls,
@@ -90,6 +87,7 @@ def draft_entry(api: AskableApi, draft: OwnDraft, category: str, index: int) -> 
             "involved_classes": [name],
             "initial_config": {name.rsplit(".", 1)[-1]: draft.scenario},
             "ground_truth": [list(calls) for calls in draft.turn_calls],
+            ONE_CALL_A_STEP: True,
         }
     docs = [doc for doc in api.docs if doc["name"] != draft.left_out]
     entry: dict[str, Any] = {

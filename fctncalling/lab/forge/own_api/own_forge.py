@@ -18,7 +18,7 @@ from fctncalling.lab.forge.forge_run import EntryRun, ForgeFailure, shared_out
 from fctncalling.lab.forge.forged_entry import ForgedEntry, NoSuchTask
 from fctncalling.lab.forge.own_api.askable_api import AskableApi, askable_api
 from fctncalling.lab.forge.own_api.logged_requests import logged_tasks
-from fctncalling.lab.forge.own_api.own_entries import NAMED_SHARE, OWN_CATEGORIES, own_entry
+from fctncalling.lab.forge.own_api.own_entries import OWN_CATEGORIES, own_entry
 from fctncalling.lab.forge.own_api.own_single_turn import can_be_open
 from fctncalling.lab.forge.own_api.paraphrases import Paraphraser
 from fctncalling.lab.own_api.api import OwnApi
@@ -106,7 +106,7 @@ class OwnForgeRun(EntryRun):
         )
 
 
-OWN_VERSION = 4
+OWN_VERSION = 5
 """Raised where the same seed gives other tasks than before."""
 
 
@@ -125,7 +125,7 @@ class OwnForgeSettings:
 
     def counts(self) -> dict[str, int]:
         """Return how many tasks each category gets."""
-        weights = {name: OWN_CATEGORIES[name] or NAMED_SHARE for name in self.categories}
+        weights = {name: OWN_CATEGORIES[name] for name in self.categories}
         return shared_out(self.num_tasks, weights)
 
     def record(self) -> dict[str, Any]:
@@ -265,8 +265,7 @@ def own_categories(named: Sequence[str] | None, api: AskableApi, seed: int) -> t
     if not any(_may_be_open(api, name) for name in api.names):
         allowed.remove("clarify")
     if named is None:
-        usual = [name for name in allowed if OWN_CATEGORIES[name]]
-        if given := tuple(name for name in usual if _gives(api, name, seed)):
+        if given := tuple(name for name in allowed if _gives(api, name, seed)):
             return given
         raise InputError(f"{api.api.source}: no request can be made: --phrases FILE can give some")
     if unknown := [name for name in named if name not in allowed]:

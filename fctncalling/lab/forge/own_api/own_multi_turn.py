@@ -1,10 +1,16 @@
-"""Tasks of several turns for an own class, executed as they are drawn."""
+"""Tasks of several turns for an own class, executed as they are drawn.
+
+Beside plain requests: a thing that is named in words and has to be looked up first, a second choice
+for what may be refused, a refusal and what mends it.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from random import Random
+from typing import Any, NamedTuple
 
 from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.handlers.execution import ToolSession
@@ -13,41 +19,264 @@ from fctncalling.envs.judging.judge import judge
 from fctncalling.lab.forge.forged_entry import NoSuchTask
 from fctncalling.lab.forge.own_api.askable_api import AskableApi
 from fctncalling.lab.forge.own_api.drawn_call import DrawnCall, OwnDraft, drawn_call, drawn_frame
-from fctncalling.lab.forge.own_api.own_single_turn import with_pronoun
+from fctncalling.lab.forge.own_api.own_single_turn import drawn_call_of, with_pronoun
 from fctncalling.lab.own_api.kinds import ArgumentKind
+from fctncalling.lab.own_api.kinds.argument_kind import same
 from fctncalling.lab.own_api.kinds.pattern_text import shape_pattern
 from fctncalling.lab.own_api.words.frames import RequestFrame
+from fctncalling.lab.own_api.words.nouns import singular, spaced
 from fctncalling.lab.own_api.words.request_text import request_text, said_call
+from fctncalling.lab.own_api.words.spoken_values import spoken
+from fctncalling.lab.own_api.words.word_tables import registers
 
 DONE = "Done."
 FROM_RESULT_SHARE = 0.6  # of later turns that speak of what the result before tells
+_REFUSED_SHARE = 0.6  # of requests with a second choice whose first one is refused
 _TRIES = 12  # draws of a turn
+_TITLES = frozenset(
+    {"name", "title", "label"}
+)  # keys under which a state has what things are called
+_CHOSEN = frozenset("identifier person_name date time datetime enum".split())
+
+
+class Turn(NamedTuple):
+    """What the user says in a turn, the calls that it asks for, and their frames."""
+
+    text: str
+    calls: tuple[DrawnCall, ...]
+    frames: tuple[RequestFrame, ...] = ()
+
+
+class Talk:
+    """A conversation on a state of its own; calls that are tried and not kept leave no trace."""
+
+    def __init__(self, api: AskableApi, rng: Random) -> None:
+        name, tools = own_class(api)
+        self.api, self.rng = api, rng
+        self.scenario = dict(rng.choice(api.api.scenarios)) if api.api.scenarios else {}
+        self._session = ToolSession((name,), {name: self.scenario}, extra_tools=tools)
+        self.turns: list[Turn] = []
+        self.told = ""  # all that was said and shown
+        self.result = ""  # of the last call
+        self.state: dict[str, Any] = self._session.public_state()
+        self._there: dict[str, dict[str, list[Any]]] = {}  # function -> parameter -> things
+
+    def results(self, *calls: DrawnCall) -> list[str]:
+        """Return the results of calls, one after the other, on the state as it is."""
+        saved = self._session.get_state()
+        found = [self._session.execute(_written(call)) for call in calls]
+        self._session.set_state(saved)
+        return found
+
+    def add(self, turns: list[Turn]) -> None:
+        """Go on by these turns."""
+        for turn in turns:
+            self.turns.append(turn)
+            self.told += turn.text
+            for call in turn.calls:
+                self.result = self._session.execute(_written(call))
+                self.told += self.result
+        self.state, self._there = self._session.public_state(), {}
+
+    def drawn(self, function: str, given: Mapping[str, Any] | None = None) -> DrawnCall:
+        """Return a call of things that there are."""
+        if function not in self._there:
+            kinds = self.api.words[function].kinds.items()
+            self._there[function] = {name: _things(name, kind, self.state) for name, kind in kinds}
+        found = self._there[function].items()
+        there = {name: self.rng.choice(each) for name, each in found if each} | dict(given or {})
+        call = drawn_call(self.api, function, self.rng)
+        kept = {n: v for n, v in there.items() if n in call.arguments or n in (given or ())}
+        return drawn_call(self.api, function, self.rng, kept)
 
 
 def several_turns(api: AskableApi, rng: Random, function: str) -> OwnDraft:
-    """Return two or three requests on one state, all of which the class does without refusal."""
-    name, tools = own_class(api)
-    scenario = dict(rng.choice(api.api.scenarios)) if api.api.scenarios else {}
-    session = ToolSession((name,), {name: scenario}, extra_tools=tools)
-    calls: list[DrawnCall] = []
-    frames: list[RequestFrame] = []
-    turns: list[str] = []
-    result = ""
-    for number in range(rng.choice((2, 2, 3))):
-        if number:
-            function = rng.choice(api.names)
-        call, frame, text, result = _turn(api, rng, function, session, result)
-        if call in calls:
-            raise NoSuchTask("the same call twice")
-        calls.append(call)
-        frames.append(frame)
-        turns.append(text)
-    written = [[_written(call)] for call in calls]
-    return OwnDraft("", calls, frames, turns=turns, turn_calls=written, scenario=scenario)
+    """Return two or more turns on one state."""
+    talk = Talk(api, rng)
+    count = rng.choice((2, 2, 3))
+    while len(talk.turns) < count:
+        form = rng.choice(_FORMS)
+        try:
+            talk.add(form(talk, function))
+        except NoSuchTask:
+            if form is _plain:
+                raise
+            talk.add(_plain(talk, function))
+        function = rng.choice(api.names)
+    calls = [call for turn in talk.turns for call in turn.calls]
+    return OwnDraft(
+        "",
+        calls,
+        [frame for turn in talk.turns for frame in turn.frames],
+        turns=[turn.text for turn in talk.turns],
+        turn_calls=[[_written(call) for call in turn.calls] for turn in talk.turns],
+        scenario=talk.scenario,
+    )
+
+
+def _plain(talk: Talk, function: str) -> list[Turn]:
+    """Return a request that the class carries out."""
+    words, rng = talk.api.words[function], talk.rng
+    for _ in range(_TRIES):
+        told = _only_thing(words.kinds, words.primary, talk.result)
+        by_result = told is not None and rng.random() < FROM_RESULT_SHARE
+        given = {words.primary: told} if by_result and words.primary else {}
+        call = talk.drawn(function, given)
+        if _is_refused(talk.results(call)[0]) or any(call in turn.calls for turn in talk.turns):
+            continue
+        frame = drawn_frame(talk.api, call, rng)
+        arguments = dict(call.arguments)
+        if by_result and words.primary in frame.parameters:
+            frame = with_pronoun(frame, words, rng)
+            del arguments[words.primary]
+        return [_turn(talk, call, frame, arguments)]
+    raise NoSuchTask("refused by the class")
+
+
+def _looked_up(talk: Talk, function: str) -> list[Turn]:
+    """Return a request that calls a thing by its name; its number has to be looked up first."""
+    words, rng = talk.api.words[function], talk.rng
+    finders = [each for each in _finders(talk.api) if each[0] != function]
+    if not finders:
+        raise NoSuchTask("nothing finds things by their names")
+    for _ in range(_TRIES):
+        finder, parameter = rng.choice(finders)
+        names = list(_called(talk.state, _TITLES | {parameter}))
+        if not names:
+            continue
+        name = rng.choice(names)
+        look_up = drawn_call_of(talk.api.words[finder], {parameter: name})
+        [result] = talk.results(look_up)
+        wanted = {
+            each: found[0]
+            for each, kind in words.kinds.items()
+            if kind.kind == "identifier" and len(found := _things(each, kind, result)) == 1
+        }
+        if _is_refused(result) or len(wanted) != 1:
+            continue
+        [(looked_up, thing)] = wanted.items()
+        call = talk.drawn(function, wanted)
+        if _is_refused(talk.results(call)[0]) or re.search(rf"(?<!\w){thing}(?!\w)", talk.told):
+            continue
+        frame = drawn_frame(talk.api, call, rng)
+        if looked_up not in frame.parameters:
+            continue
+        said = (
+            name
+            if rng.random() < 0.8 or talk.api.words[finder].kinds[parameter].kind == ("person_name")
+            else f'"{name}"'
+        )
+        frame = replace(frame, text=frame.text.replace(f"{{{looked_up}}}", said))
+        rest = {key: value for key, value in call.arguments.items() if key != looked_up}
+        turn = _turn(talk, call, frame, rest)
+        return [turn._replace(calls=(look_up, call), frames=(frame, frame))]
+    raise NoSuchTask("no name leads to one thing")
+
+
+def _second_choice(talk: Talk, function: str) -> list[Turn]:
+    """Return a request that names a second choice, which counts where the first is refused."""
+    rng = talk.rng
+    first, second, other = _alternatives(talk, function, rng.random() < _REFUSED_SHARE)
+    frame = drawn_frame(talk.api, first, rng)
+    said = said_call(talk.api.words[function], frame, first.arguments, rng)
+    if "?" in said.phrase:
+        raise NoSuchTask("a question")
+    form = rng.choice(registers("frame")["otherwise"]).replace("{o}", other)
+    text = request_text([replace(said, phrase=f"{said.phrase}{form}")], rng)
+    calls = (first, second) if _is_refused(talk.results(first)[0]) else (first,)
+    return [Turn(text, calls, (frame,) * len(calls))]
+
+
+def _refused_then_otherwise(talk: Talk, function: str) -> list[Turn]:
+    """Return a request that is refused, and another choice for it."""
+    first, second, other = _alternatives(talk, function, True)
+    frame = drawn_frame(talk.api, first, talk.rng)
+    text = talk.rng.choice(registers("frame")["instead"]).replace("{o}", other)
+    text = text[:1].upper() + text[1:]
+    return [_turn(talk, first, frame, first.arguments), Turn(text, (second,), (frame,))]
+
+
+def _refused_then_mended(talk: Talk, function: str) -> list[Turn]:
+    """Return a request that is refused, another that clears the way, and the first one again."""
+    api, rng = talk.api, talk.rng
+    call = _refused(talk, function)
+    concerned = _written(call) + talk.results(call)[0]
+    for _ in range(2 * _TRIES):
+        other = rng.choice(api.names)
+        given = {
+            name: rng.choice(found)
+            for name, kind in api.words[other].kinds.items()
+            if kind.required and (found := _things(name, kind, concerned))
+        }
+        mending = talk.drawn(other, given)
+        if other == function or any(map(_is_refused, talk.results(mending, call))):
+            continue
+        frames = [drawn_frame(api, each, rng) for each in (call, mending)]
+        again = rng.choice(registers("frame")["again"])
+        return [
+            _turn(talk, call, frames[0], call.arguments),
+            _turn(talk, mending, frames[1], mending.arguments),
+            Turn(again[:1].upper() + again[1:], (call,), (frames[0],)),
+        ]
+    raise NoSuchTask("nothing clears the way")
+
+
+def _alternatives(talk: Talk, function: str, is_refused: bool) -> tuple[DrawnCall, DrawnCall, str]:
+    """Return two calls that differ in one value, and how the second's is said.
+
+    The first is refused or not, as wished; the second is carried out where the first is refused.
+    """
+    words = talk.api.words[function]
+    for _ in range(_TRIES):
+        first = _refused(talk, function) if is_refused else talk.drawn(function)
+        second = talk.drawn(function)
+        sorts = [words.kinds[name].kind for name in first.arguments]
+        differing = [
+            name
+            for name, value in first.arguments.items()
+            if (kind := words.kinds[name]).required
+            and kind.kind in _CHOSEN
+            and (sorts.count(kind.kind) == 1 or kind.kind == "identifier")
+            and name in second.arguments
+            and not same(value, second.arguments[name])
+        ]
+        if not differing:
+            continue
+        name = talk.rng.choice(differing)
+        value = second.arguments[name]
+        second = drawn_call_of(words, {**first.arguments, name: value})
+        before, after = talk.results(first, second)
+        if _is_refused(before) is is_refused and (not is_refused or not _is_refused(after)):
+            return first, second, str(spoken(words.kinds[name], value, talk.rng))
+    raise NoSuchTask("no second choice")
+
+
+def _refused(talk: Talk, function: str) -> DrawnCall:
+    """Return a call of things that there are, which the class refuses all the same."""
+    for _ in range(_TRIES):
+        call = talk.drawn(function)
+        if _is_refused(talk.results(call)[0]):
+            return call
+    raise NoSuchTask("is not refused")
+
+
+_FORMS: tuple[Callable[[Talk, str], list[Turn]], ...] = (
+    *(_plain, _plain, _plain, _looked_up, _looked_up),
+    *(_second_choice, _refused_then_otherwise, _refused_then_mended),
+)
+
+
+def _turn(talk: Talk, call: DrawnCall, frame: RequestFrame, said: Mapping[str, Any]) -> Turn:
+    words = talk.api.words[call.function]
+    text = request_text([said_call(words, frame, said, talk.rng)], talk.rng)
+    return Turn(text, (call,), (frame,))
 
 
 def turns_fault(api: AskableApi, draft: OwnDraft) -> str | None:
-    """Return why a task of several turns is not proven: its calls must pass, and each be needed."""
+    """Return why a task of several turns is not proven.
+
+    Its calls must pass, each be needed, and none pass with another value.
+    """
     name, tools = own_class(api)
     task = Task(
         "multi_turn_base_0",
@@ -58,14 +287,34 @@ def turns_fault(api: AskableApi, draft: OwnDraft) -> str | None:
         initial_config={name: draft.scenario},
         involved_classes=(name,),
     )
-    whole = [[f"[{', '.join(calls)}]", DONE] for calls in draft.turn_calls]
-    if not judge(task, whole, "prompting", extra_tools=tools).valid:
+
+    def passes(turns: list[list[str]]) -> bool:
+        steps = [[*(f"[{call}]" for call in calls), DONE] for calls in turns]
+        return judge(task, steps, "prompting", extra_tools=tools).valid
+
+    whole = [list(calls) for calls in draft.turn_calls]
+    if not passes(whole):
         return "its own calls do not pass"
-    for left_out in range(len(whole)):
-        rest = [[DONE] if at == left_out else each for at, each in enumerate(whole)]
-        if judge(task, rest, "prompting", extra_tools=tools).valid:
-            return "passes without one of its turns"
+    places = [(turn, at) for turn, calls in enumerate(whole) for at in range(len(calls))]
+    for (turn, at), call in zip(places, draft.calls, strict=True):
+        before, behind = whole[turn][:at], whole[turn][at + 1 :]
+        if passes([*whole[:turn], [*before, *behind], *whole[turn + 1 :]]):
+            return "passes without one of its calls"
+        for wrong in _wrong_calls(api, call):
+            if passes([*whole[:turn], [*before, _written(wrong), *behind], *whole[turn + 1 :]]):
+                return "passes with another value"
     return None
+
+
+def _wrong_calls(api: AskableApi, call: DrawnCall) -> Iterator[DrawnCall]:
+    """Yield a call with each of its values changed in turn."""
+    rng = Random(_written(call))
+    for name, value in call.arguments.items():
+        others = (api.words[call.function].kinds[name].draw(rng) for _ in range(_TRIES))
+        right = [value, *call.truth.get(name, ())]
+        if (other := next((o for o in others if not any(same(o, r) for r in right)), None)) is None:
+            continue
+        yield replace(call, arguments={**call.arguments, name: other})
 
 
 def own_class(api: AskableApi) -> tuple[str, dict[str, str]]:
@@ -76,54 +325,63 @@ def own_class(api: AskableApi) -> tuple[str, dict[str, str]]:
     return name, {name: api.api.tool_class}
 
 
-def _turn(
-    api: AskableApi, rng: Random, function: str, session: ToolSession, before: str
-) -> tuple[DrawnCall, RequestFrame, str, str]:
-    """Return a call that the class carries out, its frame, its request and its result."""
-    words, state = api.words[function], repr(session.public_state())
-    for _ in range(_TRIES):
-        told = _only_thing(words.kinds, words.primary, before)
-        by_result = told is not None and rng.random() < FROM_RESULT_SHARE
-        given = {
-            each: rng.choice(found)
-            for each, kind in words.kinds.items()
-            if kind.kind == "identifier" and (found := _things(kind, state))
-        }
-        if told is not None and by_result and words.primary:
-            given[words.primary] = told
-        call = drawn_call(api, function, rng)
-        call = drawn_call(
-            api, function, rng, {k: v for k, v in given.items() if k in call.arguments}
-        )
-        frame = drawn_frame(api, call, rng)
-        arguments = dict(call.arguments)
-        if by_result and words.primary in frame.parameters:
-            frame = with_pronoun(frame, words, rng)
-            del arguments[words.primary]
-        text = request_text([said_call(words, frame, arguments, rng)], rng)
-        saved = session.get_state()
-        result = session.execute(_written(call))
-        if not result.startswith("Error") and not re.match(r"\{['\"]error", result):
-            return call, frame, text, result
-        session.set_state(saved)
-    raise NoSuchTask("refused by the class")
+def _finders(api: AskableApi) -> list[tuple[str, str]]:
+    """Return (function, parameter) of those that look things up by a name alone."""
+    found = []
+    for function in api.names:
+        kinds = api.words[function].kinds
+        required = [name for name, kind in kinds.items() if kind.required]
+        if len(required) == 1 and kinds[required[0]].kind in ("person_name", "free_text"):
+            found.append((function, required[0]))
+    return found
 
 
-def _only_thing(kinds: Mapping[str, ArgumentKind], primary: str | None, result: str) -> str | None:
+def _is_refused(result: str) -> bool:
+    return result.startswith("Error") or re.match(r"\{['\"]error", result) is not None
+
+
+def _called(state: Any, keys: frozenset[str]) -> Iterator[str]:
+    """Yield the texts under keys, wherever they stand in a state."""
+    if isinstance(state, Mapping):
+        for key, value in state.items():
+            if isinstance(value, str) and key in keys:
+                yield value
+            yield from _called(value, keys)
+    elif isinstance(state, list):
+        for each in state:
+            yield from _called(each, keys)
+
+
+def _only_thing(kinds: Mapping[str, ArgumentKind], primary: str | None, result: str) -> Any:
     """Return the only thing in a result that a function may act on."""
     if primary is None or kinds[primary].kind != "identifier":
         return None
-    found = _things(kinds[primary], result)
+    found = _things(primary, kinds[primary], result)
     return found[0] if len(found) == 1 else None
 
 
-def _things(kind: ArgumentKind, text: str) -> list[str]:
-    """Return what has the shape of an identifier's values in a text."""
+def _things(name: str, kind: ArgumentKind, told: Any) -> list[Any]:
+    """Return what a parameter may be in a text or a state: what has the shape of its identifiers.
+
+    Of whole numbers those that a state has under its name.
+    """
+    if kind.kind == "integer" and not isinstance(told, str):
+        return list(dict.fromkeys(_numbered(told, spaced(name).split(" ")[0])))
     pattern = kind.pattern or (shape_pattern(str(kind.examples[0])) if kind.examples else None)
-    if not pattern:
+    if kind.kind != "identifier" or not pattern:
         return []
     loose = re.sub(r"(\\d)+", r"\\d+", pattern.strip("^$"))
-    return list(dict.fromkeys(found[0] for found in re.finditer(rf"(?<!\w){loose}(?![\w-])", text)))
+    shape = rf"(?<!\w){loose}(?![\w-])"
+    return list(dict.fromkeys(found[0] for found in re.finditer(shape, str(told))))
+
+
+def _numbered(state: Any, noun: str) -> Iterator[int]:
+    """Yield the numbers that a state has for things of a noun: keys of a mapping of that name."""
+    if isinstance(state, Mapping):
+        for key, value in state.items():
+            if isinstance(value, Mapping) and singular(str(key)) == noun:
+                yield from (each for each in value if isinstance(each, int))
+            yield from _numbered(value, noun)
 
 
 def _written(call: DrawnCall) -> str:
