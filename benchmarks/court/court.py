@@ -68,7 +68,7 @@ class Arm(NamedTuple):
 
     def in_words(self) -> str:
         """Return what it is made of."""
-        words = [f"`--{name} {value}`" for name, value in self.flags.items()]
+        words = [f"`--{name}={value}`" for name, value in self.flags.items()]
         words[0] = str(self.flags["algorithm_name"])
         words += [self.patch] * bool(self.patch) + ["half the rate"] * (self.slower < 1)
         words += [f"warm-up of {self.warm_up} episodes"] * bool(self.warm_up)

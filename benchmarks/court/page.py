@@ -8,7 +8,14 @@ from typing import Any, NamedTuple
 from court import ARMS, TASK_SETS, grades_file, jobs, judged_runs, probes_file
 from critical import ROOT, CriticalRun, mean
 from figures import draw_forest, draw_grades
-from probe_report import teacher_reads, told_forced, told_solvable, told_teacher
+from probe_report import (
+    results_are_known,
+    teacher_reads,
+    told_forced,
+    told_results,
+    told_solvable,
+    told_teacher,
+)
 from verdicts import (
     CEILING,
     SEEDS,
@@ -52,8 +59,10 @@ CLAIMS = {
 """Number -> what is said, who says it, what the figures do not say."""
 
 
-PROBED = {6: told_forced, 9: told_solvable, 12: told_teacher}
+PROBED = {6: told_forced, 7: told_results, 9: told_solvable, 12: told_teacher}
 """Number -> what probes say of it, in words."""
+NEEDED = {7: results_are_known, 12: teacher_reads}
+"""Number -> whether the start can do what the claim takes for granted; else it is void."""
 
 
 class Evidence(NamedTuple):
@@ -136,7 +145,7 @@ def figures_of(number: int, evidence: Sequence[Evidence]) -> list[str]:
             for effect in effects(each.runs)
             if effect.comparison.claim == number
         ]
-        if number == 12 and teacher_reads(each.probes) is False:
+        if number in NEEDED and NEEDED[number](each.probes) is False:
             found = [text.replace("**effect size**", "**void**") for text in found]
         found += PROBED.get(number, lambda probes: [])(each.probes)
         figures += [f"{each.tasks}: {'; '.join(found)}"] * bool(found)

@@ -64,6 +64,23 @@ def told_forced(probes: Sequence[Probe]) -> list[str]:
     ]
 
 
+def results_are_known(probes: Sequence[Probe]) -> bool | None:
+    """Whether the start says more of results than a uniform guess; None where not probed."""
+    start = _of_arm(probes, "start").values()
+    return all(each["result_nats"] < each["uniform_nats"] for each in start) if start else None
+
+
+def told_results(probes: Sequence[Probe]) -> list[str]:
+    """Return how well the start predicts what tools answer."""
+    start = list(_of_arm(probes, "start").values())
+    if not start:
+        return []
+    known, guessed = (
+        mean(each[name] for each in start) for name in ("result_nats", "uniform_nats")
+    )
+    return [f"the start's results: {known:.1f} nats a token, uniform {guessed:.1f}"]
+
+
 def teacher_reads(probes: Sequence[Probe]) -> bool | None:
     """Whether a teacher that sees the truth tells success from failure; None where not probed."""
     start = _of_arm(probes, "start").values()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import math
 import random
 import tempfile
 import time
@@ -25,7 +26,7 @@ import numpy as np
 import torch
 from court import TASK_SETS, probes_file, rate
 from critical import longer_tasks, numbers
-from relatives import action_entropies, teacher_log_ratios
+from relatives import action_entropies, result_tokens, teacher_log_ratios
 from tool_jobs import trained
 from verdicts import read_grades
 
@@ -102,6 +103,8 @@ def probe(arm: str, seed: int, lr: float) -> dict[str, Any]:
             run = open_run(folder, None, NUM_TASKS, 0, RulerSettings(seed=seed))
             truth = sample_groups(run.player, run.task_ids)
             found |= forced_grades(run, truth)
+            found["result_nats"] = round(nats_of_results(run, truth), 2)
+            found["uniform_nats"] = round(math.log(run.policy.model.config.vocab_size), 2)
             found["teacher"] = round(teacher_auc(run, truth), 3)
     return found
 
@@ -212,6 +215,19 @@ def entropies_of_actions(run: GradedRun, truth: BranchedTruth) -> Vector:
     _, counts = torch.unique_consecutive(experience.tokens.action, return_counts=True)
     found: Vector = entropies[counts.cumsum(0) - counts].double().numpy()
     return found
+
+
+@torch.no_grad()
+def nats_of_results(run: GradedRun, truth: BranchedTruth) -> float:
+    """Return the mean cross-entropy of the tokens that tools wrote."""
+    experience, minibatches = passes(run, truth)
+    batches = [experience.batch(rows)[0] for minibatch in minibatches for rows in minibatch]
+    found = [
+        run.policy(*batch._replace(acted=tokens)).logprobs
+        for batch, tokens in ((batch, result_tokens(batch)) for batch in batches)
+        if tokens.any()
+    ]
+    return -float(torch.cat(found).mean())
 
 
 def teacher_auc(run: GradedRun, truth: BranchedTruth) -> float:

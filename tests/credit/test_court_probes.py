@@ -13,7 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks/jobs"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks/court"))
 from critical import EMBEDDED
-from probe_report import teacher_reads, told_forced, told_solvable
+from probe_report import results_are_known, teacher_reads, told_forced, told_solvable
 from probes import ForcingEnv, area_under_roc, choose_states, spread
 
 from fctncalling.algorithms.episodes import EpisodeRecord
@@ -116,3 +116,6 @@ def test_entropy_and_the_teacher_are_judged_by_the_written_rule() -> None:
     assert teacher_reads([probe("start", 1, teacher=0.7), probe("start", 2, teacher=0.6)])
     assert teacher_reads([probe("start", 1, teacher=0.55)]) is False
     assert teacher_reads([]) is None
+    worse = probe("start", 1, result_nats=9.0, uniform_nats=6.6)
+    assert results_are_known([worse]) is False
+    assert results_are_known([{**worse, "result_nats": 1.0}])
