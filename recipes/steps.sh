@@ -1,6 +1,7 @@
 # Steps of the recipes, sourced by them. Each goes on where it was interrupted.
 # Set before: folder (of all outputs), python, common (flags of every training run); split_file, where
-# the tasks are split otherwise.
+# the tasks are split otherwise; held_out, a file of the folder that runs play instead of test.jsonl;
+# test_names, files of the folder that are answered instead of test and live_test.
 set -euo pipefail
 train=("$python" train_fctncalling.py --results_dir "$folder/runs")
 evaluate=("$python" evaluate_fctncalling.py)
@@ -8,15 +9,19 @@ split_file=${split_file:-recipes/official_split.json}
 export OMP_WAIT_POLICY=PASSIVE
 mkdir -p "$folder/answers"
 
-get_model_and_tasks() { # number of forged tasks, their categories
+get_model_and_data() {
     [ -e "$folder/model/config.json" ] ||
         "${evaluate[@]}" import-model smollm2-135m --output "$folder/model"
     [ -e data/bfcl/BFCL_v4_simple_python.json ] || "${evaluate[@]}" import-bfcl --data_dir data/bfcl
+}
+
+get_model_and_tasks() { # number of forged tasks, their categories
+    get_model_and_data
     forge forged "$1" 1 "${@:2}"
     split_tasks
 }
 
-forge() { # name of the file, number of tasks, seed, categories
+forge() { # name of the file, number of tasks, seed, categories and more flags
     [ -e "$folder/$1.jsonl" ] || "${evaluate[@]}" forge --num_tasks "$2" --seed "$3" \
         --category "${@:4}" --official_dir data/bfcl --output "$folder/$1.jsonl"
 }
@@ -36,7 +41,7 @@ run() { # name, model folder, task file, more flags
         rm -rf "${folder:?}/runs/$1" && resume=()
     fi
     "${train[@]}" "${resume[@]}" "${common[@]}" --experiment_name "$1" --model_name_or_path "$2" --dataset_path "$3" \
-        --eval_dataset_path "$folder/test.jsonl" "${@:4}"
+        --eval_dataset_path "$folder/${held_out:-test.jsonl}" "${@:4}"
 }
 
 merge_adapter() { # name of a run of adapters: writes the model folder NAME_model
@@ -53,9 +58,9 @@ answer_tests() { # name, model folder, more flags
     done
 }
 
-test_sets() { # those that the split has: test, and live_test
+test_sets() { # those that the split has
     local tests
-    for tests in test live_test; do
+    for tests in ${test_names:-test live_test}; do
         [ ! -e "$folder/$tests.jsonl" ] || echo $tests
     done
 }

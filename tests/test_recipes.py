@@ -160,6 +160,30 @@ def test_tasks_of_one_api_are_all_of_those_that_involve_no_other(
     assert [int(it.id.rsplit("_", 1)[1]) for it in found] == [*range(1000, 1000 + len(found))]
 
 
+def test_names_of_one_half_of_the_tests_are_in_no_training_task(tmp_path: Path) -> None:
+    words = ["forge", "--apis", "TradingBot", "GorillaFileSystem", "--category", "multi_turn_base"]
+    for name, seed in (("train", "1"), ("test", "2")):
+        file = ["--seed", seed, "--num_tasks", "60", "--output", str(tmp_path / f"{name}.jsonl")]
+        assert evaluate([*words, *file]) == 0
+    held = script("names_held_out.py")
+    files = ["--train", str(tmp_path / "train.jsonl"), "--test", str(tmp_path / "test.jsonl")]
+    sizes = ["--num_train", "8", "--num_test", "16", "--output", str(tmp_path / "parts")]
+    assert held["main"]([*files, *sizes]) == 0
+    parts = {name: held["read"](tmp_path / "parts" / f"{name}.jsonl") for name in ("train", "test")}
+    assert {name: len(tasks) for name, tasks in parts.items()} == {"train": 8, "test": 16}
+    apis = Counter(task["involved_classes"][0] for task in parts["train"])
+    assert apis == {"TradingBot": 4, "GorillaFileSystem": 4}
+    learned = set().union(*map(held["names"], parts["train"]))
+    ids = json.loads((tmp_path / "parts/names.json").read_text("utf-8"))
+    tests = {task["id"]: task for task in parts["test"]}
+    for one, other in zip(ids["held_out"], ids["seen"], strict=True):
+        new = {name for name in held["names"](tests[one]) if held["is_held_out"](name)}
+        assert new
+        assert new.isdisjoint(learned)
+        assert not any(map(held["is_held_out"], held["names"](tests[other])))
+        assert held["likeness"](tests[one]) == held["likeness"](tests[other])
+
+
 def test_without_the_official_data_the_split_names_the_file_and_the_cure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -264,7 +288,8 @@ def test_flags_of_the_recipes_exist(path: Path) -> None:
     if path.suffix == ".sh":
         subprocess.run(["bash", "-n", str(path)], check=True)
     flags = set(re.findall(r"(?<!\S)--[a-z]\w*(?:-\w+)*", path.read_text("utf-8")))
-    known = {"--data_dir", "--split", "--answers", "--title", "--apis", "--first_number"}
+    known = {"--data_dir", "--split", "--answers", "--title", "--first_number"}
+    known |= {"--train", "--num_train", "--test", "--num_test"}
     for subcommand in ("train", "run", "forge", "import-model", "export", "doctor"):
         known |= known_flags(subcommand)
     assert flags - known == set()

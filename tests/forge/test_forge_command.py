@@ -188,6 +188,32 @@ def test_what_is_thrown_away_is_counted_and_the_official_files_are_named(
     assert f"1 that {SHARED_WORDS}" in capsys.readouterr().out
 
 
+def test_tasks_of_named_apis_involve_no_other_and_are_theirs_of_the_seed(tmp_path: Path) -> None:
+    apis = ["GorillaFileSystem", "TradingBot", "MathAPI"]
+    words = ["forge", "--num_tasks", "30", "--category", "multi_turn_base", "--apis"]
+    file, again = tmp_path / "few.jsonl", tmp_path / "again.jsonl"
+    assert main([*words, *apis, "--output", str(file)]) == 0
+    assert main([*words, *reversed(apis), "--output", str(again)]) == 0
+    involved = {tuple(sorted(task.involved_classes)) for task in load_tasks(file)}
+    assert set().union(*involved) == set(apis)
+    assert ("GorillaFileSystem", "MathAPI") in involved
+    assert file.read_bytes() == again.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--apis", "TradingBot"], "--category multi_turn_base"),
+        (["--apis", "MathAPI", "--category", "multi_turn_base"], "no task involves these alone"),
+    ],
+)
+def test_apis_that_no_task_takes_are_told_with_the_cure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert main(["forge", "--num_tasks", "2", "--output", str(tmp_path / "x"), *words]) == 2
+    assert said in capsys.readouterr().err
+
+
 def test_a_finished_file_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "tasks.jsonl"
     assert forge(output) == 0

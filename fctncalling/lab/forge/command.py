@@ -39,6 +39,8 @@ from fctncalling.lab.forge.forge_run import (
     ForgeRun,
     ForgeSettings,
 )
+from fctncalling.lab.forge.multi_turn import CATEGORIES as MULTI_TURN
+from fctncalling.lab.forge.multi_turn.dials import CLASS_WEIGHTS, class_weights
 from fctncalling.lab.forge.official_guard import OfficialGuard
 from fctncalling.lab.forge.own_api import add_own_arguments, run_own
 from fctncalling.lab.forge.report import write_report
@@ -78,6 +80,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "alone is rarely enough; critical: plans of 6 to 16 actions whose mistakes show late; "
         "default: official",
     )
+    parser.add_argument(
+        "--apis",
+        nargs="+",
+        choices=sorted({name for names in CLASS_WEIGHTS for name in names}),
+        default=[],
+        metavar="NAME",
+        help="classes of BFCL that multi-turn tasks may involve, such as TradingBot; default: all",
+    )
     _add_output_arguments(parser)
     add_own_arguments(parser)
 
@@ -113,6 +123,7 @@ def run(args: argparse.Namespace) -> int:
         if args.api is not None:
             return run_own(args)
         _require_api(args)
+        _require_multi_turn(args)
         guard = _guard(args.official_dir)
         if guard.folder is not None:
             use_sibling_tables(guard.folder)
@@ -123,6 +134,7 @@ def run(args: argparse.Namespace) -> int:
             args.dials,
             args.layout,
             guard.files or None,
+            tuple(sorted(args.apis)),
         )
         files = ForgeFiles(args.output, settings)
         text = _forge(files, settings, guard)
@@ -144,6 +156,23 @@ def _require_api(args: argparse.Namespace) -> None:
     for flag in ("scenarios", "kinds", "phrases", "write_phrases", "held_out", "from_logs"):
         if getattr(args, flag):
             raise InputError(f"--{flag}: belongs to your own API: expected --api SPEC too")
+
+
+def _require_multi_turn(args: argparse.Namespace) -> None:
+    """Raise InputError for APIs that categories do not take, or that no task involves alone."""
+    if not args.apis:
+        return
+    others = [name for name in args.category or BFCL_CATEGORIES if name not in MULTI_TURN]
+    if others:
+        raise InputError(
+            f"--apis: belongs to multi-turn categories, got {others[0]}: expected --category "
+            "multi_turn_base and the like"
+        )
+    if not class_weights(args.apis):
+        raise InputError(
+            f"--apis {' '.join(args.apis)}: no task involves these alone: add TradingBot, "
+            "TravelAPI, VehicleControlAPI or GorillaFileSystem"
+        )
 
 
 def _forge(files: ForgeFiles, settings: ForgeSettings, guard: OfficialGuard) -> str:

@@ -87,6 +87,7 @@ class ForgeSettings:
     dials: str = "official"  # or one of DIALS
     layout: str = "file"  # file, or bfcl: a folder as BFCL ships it
     official_files: Mapping[str, str] | None = None  # name -> SHA-256; None: none were there
+    apis: tuple[str, ...] = ()  # classes that multi-turn tasks may involve; none named: all
 
     def counts(self) -> dict[str, int]:
         """Return how many tasks each category gets: by its share, to the number asked for."""
@@ -102,6 +103,7 @@ class ForgeSettings:
             "categories": list(self.categories),
             "dials": self.dials,
             "layout": self.layout,
+            **({"apis": list(self.apis)} if self.apis else {}),
             "official_files": None if self.official_files is None else dict(self.official_files),
         }
 
@@ -196,11 +198,14 @@ class ForgeRun(EntryRun):
     def __init__(self, settings: ForgeSettings, guard: OfficialGuard) -> None:
         super().__init__(settings.counts(), settings.seed)
         self._dials = settings.dials
+        self._apis = settings.apis
         self._guard = guard
 
     def _made(self, category: str, index: int, attempt: int) -> ForgedEntry:
         forged = FORGED_CATEGORIES[category]
-        make = forged.dialled.get(self._dials, forged.make)
+        make: Callable[..., ForgedEntry] = forged.dialled.get(self._dials, forged.make)
+        if self._apis:
+            make = partial(make, apis=self._apis)
         return make(category, self._seed, index, attempt)
 
     def _run_dry(self, category: str, index: int) -> str:

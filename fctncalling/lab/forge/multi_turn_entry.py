@@ -24,16 +24,22 @@ PLANS = 50  # plans tried for a task
 
 
 def multi_turn_entry(
-    category: str, seed: int, index: int, attempt: int = 0, dials: Dials | None = None
+    category: str,
+    seed: int,
+    index: int,
+    attempt: int = 0,
+    dials: Dials | None = None,
+    apis: Sequence[str] = (),
 ) -> ForgedEntry:
     """Return task `index` of a category; another `attempt` gives another task in its place.
 
-    Nothing but these arguments decides. Raises LongContextError where BFCL's tables are needed
-    and missing, CannotSay where no plan could be worded.
+    Nothing but these arguments decides; apis: classes that a plan may involve. Raises
+    LongContextError where BFCL's tables are needed and missing, CannotSay where no plan could be
+    worded.
     """
     ambiguous = 0
     for number in range(PLANS):
-        plan = multi_turn_plan(category, seed, index, attempt * PLANS + number, dials)
+        plan = multi_turn_plan(category, seed, index, attempt * PLANS + number, dials, apis)
         ambiguous += plan.ambiguous
         if mentions_in_a_default_list(plan):
             continue

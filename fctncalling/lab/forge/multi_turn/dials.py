@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,14 @@ CLASS_WEIGHTS: dict[tuple[str, ...], float] = {
     tuple(classes.split()): weight for classes, weight in _WEIGHTS["classes"].items()
 }
 """Classes of a task -> weight."""
+
+
+def class_weights(apis: Sequence[str]) -> dict[tuple[str, ...], float]:
+    """Return the combinations that involve no class but these; all of them where none is named."""
+    if not apis:
+        return CLASS_WEIGHTS
+    return {names: weight for names, weight in CLASS_WEIGHTS.items() if set(names) <= set(apis)}
+
 
 ANCHORS: dict[str, tuple[tuple[str, int, float], ...]] = {
     "VehicleControlAPI": (

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from fctncalling.envs.tools import tool_class
-from fctncalling.lab.forge.multi_turn.dials import Dials
+from fctncalling.lab.forge.multi_turn.dials import Dials, class_weights
 from fctncalling.lab.forge.multi_turn.moves import CLASS_OF
 from fctncalling.lab.forge.multi_turn.planner import make_plan
 from fctncalling.lab.forge.multi_turn.proof import in_long_context, prove
@@ -176,9 +176,16 @@ _TRIES = 50
 
 
 def multi_turn_plan(
-    category: str, seed: int, index: int, attempt: int = 0, dials: Dials | None = None
+    category: str,
+    seed: int,
+    index: int,
+    attempt: int = 0,
+    dials: Dials | None = None,
+    apis: Sequence[str] = (),
 ) -> Plan:
     """Return the plan of a task: the same for the same arguments, proven, its difficulty set.
+
+    apis: classes that it may involve; none named: all.
 
     Raises KeyError for a category that is not of CATEGORIES, LongContextError where BFCL's tables
     are needed and not here.
@@ -189,21 +196,21 @@ def multi_turn_plan(
     ambiguous = 0
     for number in range(_TRIES):
         name = f"{seed}/{category}/{index}/{attempt}/{number}"
-        made = make_plan(name, dials)
+        made = make_plan(name, dials, class_weights(apis))
         ambiguous += made.ambiguous
-        plan = _varied(made, variant, random.Random(f"{name}/variant"))
+        plan = _varied(made, variant, random.Random(f"{name}/variant"), apis)
         if plan is not None:
             return replace(plan, difficulty=difficulty(plan), ambiguous=ambiguous)
     raise RuntimeError(f"{category}: no plan in {_TRIES} tries at number {index} of seed {seed}")
 
 
-def _varied(plan: Plan, variant: str, draw: random.Random) -> Plan | None:
+def _varied(plan: Plan, variant: str, draw: random.Random, apis: Sequence[str]) -> Plan | None:
     if variant == "miss_func":
         return without_function(plan, draw)
     if variant == "miss_param":
         return without_value(plan, draw)
     if variant == "base":
-        return _mixed(plan, draw)
+        return _mixed(plan, draw, apis)
     longer = in_long_context(plan)
     if longer is None or (proof := prove(longer)).fault:
         return None
@@ -214,16 +221,17 @@ def _varied(plan: Plan, variant: str, draw: random.Random) -> Plan | None:
     return both and replace(both, variant="composite")
 
 
-def _mixed(plan: Plan, draw: random.Random) -> Plan:
+def _mixed(plan: Plan, draw: random.Random, apis: Sequence[str]) -> Plan:
     """Return a base plan, one in some with a request out of scope or a class too many."""
     chance = draw.random()
     others = [name for name in _FOREIGN if name not in plan.involved_classes]
     if chance < _IRRELEVANCE:
         dials = Dials(turns={1: 1}, calls={1: 1})
-        foreign = make_plan(f"{plan.seed}/foreign", dials, [(draw.choice(others),)])
+        foreign = make_plan(f"{plan.seed}/foreign", dials, {(draw.choice(others),): 1.0})
         asked = [call for call in foreign.turns[0].calls if _asks_by_itself(call)]
         return with_foreign_request(plan, asked[0], draw) if asked else plan
-    if chance < _IRRELEVANCE + _DISTRACTORS:
+    others = [name for name in others if not apis or name in apis]
+    if others and chance < _IRRELEVANCE + _DISTRACTORS:
         name = draw.choice(others)
         config = {**plan.initial_config, **make_world(draw, [name])}
         involved = [*plan.involved_classes, name]

@@ -69,15 +69,14 @@ _REQUESTS = 12  # functions tried for one more call
 
 
 def make_plan(
-    seed: str, dials: Dials | None = None, combinations: Sequence[tuple[str, ...]] = ()
+    seed: str, dials: Dials | None = None, weights: Mapping[tuple[str, ...], float] = CLASS_WEIGHTS
 ) -> Plan:
     """Return a proven plan without variant: the same for the same arguments.
 
-    `combinations` of classes take the place of the usual ones, each as likely.
+    weights: combination of classes -> how often it is drawn.
     """
     dials = dials or Dials()
     draw = random.Random(seed)
-    weights = dict.fromkeys(combinations, 1.0) or CLASS_WEIGHTS
     ambiguous = 0
     for _ in range(_TRIES):
         classes = _drawn(draw, weights)
