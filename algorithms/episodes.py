@@ -146,6 +146,22 @@ def truncated_action_flags(episodes: Sequence[EpisodeRecord]) -> list[bool]:
     return cut
 
 
+def action_turns(episodes: Sequence[EpisodeRecord]) -> list[int]:
+    """Return the turn of every action of the episodes, in order, from 1.
+
+    A user's message begins the next; 1 in an episode without messages.
+    """
+    turns: list[int] = []
+    for episode in episodes:
+        turn = 1
+        num_actions = sum(sum(row.ends_action) for row in episode.rows)
+        for action in range(num_actions):
+            if 0 < action < len(episode.messages):
+                turn += any(each["role"] == "user" for each in episode.messages[action])
+            turns.append(turn)
+    return turns
+
+
 def action_word_counts(episodes: Sequence[EpisodeRecord]) -> list[int]:
     """Return the number of words of every action of the episodes, in order.
 

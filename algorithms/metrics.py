@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from fctncalling.algorithms import losses
-from fctncalling.algorithms.advantages import explained_variance
 from fctncalling.algorithms.batch import Experience
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.critic_metrics import MONTE_CARLO, critic_metrics
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.group_baseline import matched_state_share
 from fctncalling.algorithms.policy.precision import corrects_sampling
@@ -100,9 +100,8 @@ def update_metrics(
     metrics["losses/early_stop_epoch"] = float(early_stop_epoch)  # 0: ran to the end
     metrics["update/policy_skipped"] = float(not targets.advantages.any())
     metrics["losses/optimiser_steps"] = float(len(taken))
-    metrics |= _critic_metrics(targets) | _mismatch_metrics(
-        targets.old_logprobs, experience.tokens.rollout_logprobs
-    )
+    metrics |= critic_metrics(experience, targets, config.discount)
+    metrics |= _mismatch_metrics(targets.old_logprobs, experience.tokens.rollout_logprobs)
     metrics |= _importance_metrics(targets, config) | _token_metrics(experience)
     if config.group_baseline == "state":
         hashes = [episode.state_hashes for episode in experience.episodes]
@@ -124,27 +123,8 @@ def drop_critic_metrics(metrics: Metrics) -> Metrics:
     return {
         n: value
         for n, value in metrics.items()
-        if n not in values and not n.startswith("critic/values")
+        if n not in values and not n.startswith(("critic/values", MONTE_CARLO))
     }
-
-
-def _critic_metrics(targets: Targets) -> Metrics:
-    loss_mask = targets.loss_mask
-    metrics: Metrics = {}
-    series = {
-        "values": targets.old_values,
-        "returns": targets.returns,
-        "advantages": targets.raw_advantages,
-    }
-    for name, tensor in series.items():
-        selected = tensor[loss_mask]
-        metrics[f"critic/{name}_mean"] = float(selected.mean())
-        metrics[f"critic/{name}_min"] = float(selected.min())
-        metrics[f"critic/{name}_max"] = float(selected.max())
-    metrics["losses/explained_variance"] = explained_variance(
-        targets.old_values[loss_mask], targets.returns[loss_mask]
-    )
-    return metrics
 
 
 def _mismatch_metrics(old_logprobs: Tensor, rollout_logprobs: Tensor) -> Metrics:

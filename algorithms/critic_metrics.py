@@ -1,0 +1,66 @@
+"""Metrics of the critic: its values, and how much of the returns they explain."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fctncalling.algorithms.advantages import explained_variance
+from fctncalling.algorithms.batch import Experience
+from fctncalling.algorithms.episodes import action_turns
+from fctncalling.algorithms.targets import Targets
+
+MONTE_CARLO = "critic/monte_carlo_explained_variance"
+
+
+def critic_metrics(experience: Experience, targets: Targets, discount: float) -> dict[str, float]:
+    """Return the range of values, returns and advantages, and the explained variances.
+
+    That of the targets, which hold the critic's own values, and that of the Monte-Carlo returns,
+    which do not: over all tokens and, where episodes have several turns, by turn, from 1. NaN
+    where returns are constant.
+    """
+    loss_mask = targets.loss_mask
+    metrics: dict[str, float] = {}
+    series = {
+        "values": targets.old_values,
+        "returns": targets.returns,
+        "advantages": targets.raw_advantages,
+    }
+    for name, tensor in series.items():
+        selected = tensor[loss_mask]
+        metrics[f"critic/{name}_mean"] = float(selected.mean())
+        metrics[f"critic/{name}_min"] = float(selected.min())
+        metrics[f"critic/{name}_max"] = float(selected.max())
+    values, returns = targets.old_values, monte_carlo_returns(experience, targets, discount)
+    metrics["losses/explained_variance"] = explained_variance(
+        values[loss_mask], targets.returns[loss_mask]
+    )
+    metrics[MONTE_CARLO] = explained_variance(values[loss_mask], returns[loss_mask])
+    turns = torch.tensor(action_turns(experience.episodes), device=values.device)
+    of_token = turns[experience.tokens.action]
+    several = range(1, int(turns.max()) + 1) if int(turns.max()) > 1 else ()
+    for turn in several:
+        mask = loss_mask & (of_token == turn)
+        if mask.any():
+            metrics[f"{MONTE_CARLO}/turn_{turn}"] = explained_variance(values[mask], returns[mask])
+    return metrics
+
+
+def monte_carlo_returns(experience: Experience, targets: Targets, discount: float) -> Tensor:
+    """Return the discounted return from each token's action on, (N,).
+
+    Discounted once an action (BAD); a truncated episode ends with its bootstrap value.
+    """
+    tokens = experience.tokens
+    last = tokens.ends_action.nonzero().squeeze(1)  # of each action
+    rewards = torch.zeros(len(last), dtype=torch.float64, device=last.device)
+    rewards.index_add_(0, tokens.action, targets.rewards.double())
+    episodes, bootstrap = tokens.episode[last].tolist(), targets.bootstrap[last].tolist()
+    returns = rewards.tolist()
+    for action in reversed(range(len(returns))):
+        goes_on = action + 1 < len(returns) and episodes[action] == episodes[action + 1]
+        after = returns[action + 1] if goes_on else bootstrap[action]
+        returns[action] += discount * after
+    of_action = torch.tensor(returns, dtype=torch.float64, device=last.device)
+    return of_action.to(targets.returns.dtype)[tokens.action]
