@@ -1,4 +1,4 @@
-"""Part forged multi-turn tasks by the names in their calls, to test with names never seen.
+"""Split of forged multi-turn tasks by the names in their calls, to test with names never seen.
 
     python recipes/names_held_out.py --train trading.jsonl files.jsonl --num_train 640 \
         --test test.jsonl --num_test 200 --output FOLDER
