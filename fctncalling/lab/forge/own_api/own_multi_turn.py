@@ -40,7 +40,7 @@ _CHOSEN = frozenset("identifier person_name date time datetime enum".split())
 
 
 class Turn(NamedTuple):
-    """What the user says in a turn, the calls that it asks for, and their frames."""
+    """Turn of a task: what the user says, the calls that it asks for, and their frames."""
 
     text: str
     calls: tuple[DrawnCall, ...]
