@@ -39,7 +39,7 @@ _TITLES = frozenset(
 _CHOSEN = frozenset("identifier person_name date time datetime enum".split())
 
 
-class Turn(NamedTuple):
+class RequestTurn(NamedTuple):
     """Turn of a task: what the user says, the calls that it asks for, and their frames."""
 
     text: str
@@ -52,10 +52,11 @@ class Talk:
 
     def __init__(self, api: AskableApi, rng: Random) -> None:
         name, tools = own_class(api)
-        self.api, self.rng = api, rng
+        self.api = api
+        self.rng = rng
         self.scenario = dict(rng.choice(api.api.scenarios)) if api.api.scenarios else {}
         self._session = ToolSession((name,), {name: self.scenario}, extra_tools=tools)
-        self.turns: list[Turn] = []
+        self.turns: list[RequestTurn] = []
         self.told = ""  # all that was said and shown
         self.result = ""  # of the last call
         self.state: dict[str, Any] = self._session.public_state()
@@ -68,7 +69,7 @@ class Talk:
         self._session.set_state(saved)
         return found
 
-    def add(self, turns: list[Turn]) -> None:
+    def add(self, turns: list[RequestTurn]) -> None:
         """Go on by these turns."""
         for turn in turns:
             self.turns.append(turn)
@@ -76,7 +77,8 @@ class Talk:
             for call in turn.calls:
                 self.result = self._session.execute(_written(call))
                 self.told += self.result
-        self.state, self._there = self._session.public_state(), {}
+        self.state = self._session.public_state()
+        self._there = {}
 
     def drawn(self, function: str, given: Mapping[str, Any] | None = None) -> DrawnCall:
         """Return a call of things that there are."""
@@ -114,7 +116,7 @@ def several_turns(api: AskableApi, rng: Random, function: str) -> OwnDraft:
     )
 
 
-def _plain(talk: Talk, function: str) -> list[Turn]:
+def _plain(talk: Talk, function: str) -> list[RequestTurn]:
     """Return a request that the class carries out."""
     words, rng = talk.api.words[function], talk.rng
     for _ in range(_TRIES):
@@ -133,7 +135,7 @@ def _plain(talk: Talk, function: str) -> list[Turn]:
     raise NoSuchTask("refused by the class")
 
 
-def _looked_up(talk: Talk, function: str) -> list[Turn]:
+def _looked_up(talk: Talk, function: str) -> list[RequestTurn]:
     """Return a request that calls a thing by its name; its number has to be looked up first."""
     words, rng = talk.api.words[function], talk.rng
     finders = [each for each in _finders(talk.api) if each[0] != function]
@@ -173,7 +175,7 @@ def _looked_up(talk: Talk, function: str) -> list[Turn]:
     raise NoSuchTask("no name leads to one thing")
 
 
-def _second_choice(talk: Talk, function: str) -> list[Turn]:
+def _second_choice(talk: Talk, function: str) -> list[RequestTurn]:
     """Return a request that names a second choice, which counts where the first is refused."""
     rng = talk.rng
     first, second, other = _alternatives(talk, function, rng.random() < _REFUSED_SHARE)
@@ -184,19 +186,19 @@ def _second_choice(talk: Talk, function: str) -> list[Turn]:
     form = rng.choice(registers("frame")["otherwise"]).replace("{o}", other)
     text = request_text([replace(said, phrase=f"{said.phrase}{form}")], rng)
     calls = (first, second) if _is_refused(talk.results(first)[0]) else (first,)
-    return [Turn(text, calls, (frame,) * len(calls))]
+    return [RequestTurn(text, calls, (frame,) * len(calls))]
 
 
-def _refused_then_otherwise(talk: Talk, function: str) -> list[Turn]:
+def _refused_then_otherwise(talk: Talk, function: str) -> list[RequestTurn]:
     """Return a request that is refused, and another choice for it."""
     first, second, other = _alternatives(talk, function, True)
     frame = drawn_frame(talk.api, first, talk.rng)
     text = talk.rng.choice(registers("frame")["instead"]).replace("{o}", other)
     text = text[:1].upper() + text[1:]
-    return [_turn(talk, first, frame, first.arguments), Turn(text, (second,), (frame,))]
+    return [_turn(talk, first, frame, first.arguments), RequestTurn(text, (second,), (frame,))]
 
 
-def _refused_then_mended(talk: Talk, function: str) -> list[Turn]:
+def _refused_then_mended(talk: Talk, function: str) -> list[RequestTurn]:
     """Return a request that is refused, another that clears the way, and the first one again."""
     api, rng = talk.api, talk.rng
     call = _refused(talk, function)
@@ -216,7 +218,7 @@ def _refused_then_mended(talk: Talk, function: str) -> list[Turn]:
         return [
             _turn(talk, call, frames[0], call.arguments),
             _turn(talk, mending, frames[1], mending.arguments),
-            Turn(again[:1].upper() + again[1:], (call,), (frames[0],)),
+            RequestTurn(again[:1].upper() + again[1:], (call,), (frames[0],)),
         ]
     raise NoSuchTask("nothing clears the way")
 
@@ -260,16 +262,16 @@ def _refused(talk: Talk, function: str) -> DrawnCall:
     raise NoSuchTask("is not refused")
 
 
-_FORMS: tuple[Callable[[Talk, str], list[Turn]], ...] = (
+_FORMS: tuple[Callable[[Talk, str], list[RequestTurn]], ...] = (
     *(_plain, _plain, _plain, _looked_up, _looked_up),
     *(_second_choice, _refused_then_otherwise, _refused_then_mended),
 )
 
 
-def _turn(talk: Talk, call: DrawnCall, frame: RequestFrame, said: Mapping[str, Any]) -> Turn:
+def _turn(talk: Talk, call: DrawnCall, frame: RequestFrame, said: Mapping[str, Any]) -> RequestTurn:
     words = talk.api.words[call.function]
     text = request_text([said_call(words, frame, said, talk.rng)], talk.rng)
-    return Turn(text, (call,), (frame,))
+    return RequestTurn(text, (call,), (frame,))
 
 
 def turns_fault(api: AskableApi, draft: OwnDraft) -> str | None:
