@@ -29,6 +29,7 @@ from verdicts import (
 )
 
 PAGE = ROOT / "docs" / "court.md"
+FEW = 5  # arms: no rank correlation is told of them
 BEGIN, END = "<!-- written by benchmarks/court/court.py -->", "<!-- to here -->"
 CLAIMS = {
     1: ("critics rank alternatives by chance", "VinePPO, GenAC", "pairs that were visited"),
@@ -104,13 +105,7 @@ def kept_evidence() -> list[Evidence]:
 def tables(evidence: Sequence[Evidence]) -> str:
     """Return what the page has between its marks."""
     parts = [claim_table(evidence), *map(room, evidence), run_counts(), arm_table(evidence)]
-    for each in evidence:
-        if each.grades:
-            found, low, high = rank_correlation(each.runs, each.grades)
-            parts.append(
-                f"{each.tasks}: rank correlation of cosine and area {found:.2f} ({low:.2f} to "
-                f"{high:.2f})."
-            )
+    parts += [told_correlation(each) for each in evidence if len({r.arm for r in each.runs}) > FEW]
     parts.append("![Differences between arms, with intervals](court_forest.png)")
     if any(each.grades for each in evidence):
         parts.append("![Area against the cosine of credit with the truth](court_grades.png)")
@@ -172,6 +167,20 @@ def room(evidence: Evidence) -> str:
             f"({low:+.1f} to {high:+.1f}, {len(effect.gains)} seeds)."
         )
     return f"{evidence.tasks}: the ceiling has not been measured."
+
+
+def told_correlation(evidence: Evidence) -> str:
+    """Return how the grade predicts the area, with and without the arms whose credit is noise."""
+    every, estimators = (
+        "{:.2f} ({:.2f} to {:.2f})".format(
+            *rank_correlation(evidence.runs, evidence.grades, noise=noise)
+        )
+        for noise in (True, False)
+    )
+    return (
+        f"{evidence.tasks}: rank correlation of cosine and area {every}, without arms of noise "
+        f"{estimators}."
+    )
 
 
 def run_counts() -> str:

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from court import TASK_SETS, probes_file, rate
-from critical import longer_tasks, numbers
+from critical import EMBEDDED, longer_tasks, numbers
 from relatives import action_entropies, result_tokens, teacher_log_ratios
 from tool_jobs import trained
 from verdicts import read_grades
@@ -33,6 +33,7 @@ from verdicts import read_grades
 from fctncalling.algorithms.batch import Experience, build_experience
 from fctncalling.algorithms.minibatches import plan_minibatches, prepare_passes
 from fctncalling.algorithms.rollout.roles import add_joint_rows
+from fctncalling.evaluation.scripted_policies import ONE_CALL_A_STEP
 from fctncalling.lab.credit.branching_env import BranchingEnv, Snapshot
 from fctncalling.lab.credit.grades import ranked, spearman
 from fctncalling.lab.credit.grading import GradedRun, open_run
@@ -90,9 +91,9 @@ def probe(arm: str, seed: int, lr: float) -> dict[str, Any]:
     flags = {**TASK_SETS["T2"], "algorithm_name": "GRPO", "seed": seed, "lr": rate("T2", "GRPO")}
     if arm != "GRPO":
         flags |= {"num_updates": 0}
-    if arm == "supervised":
-        flags |= {"sft_tasks": "dataset", "sft_lr": lr}
     with tempfile.TemporaryDirectory() as results:
+        if arm == "supervised":
+            flags |= {"sft_tasks": call_by_call(Path(results)), "sft_lr": lr}
         folder = Path(results) / "check" / "critical_model" / "critical_train" / "GRPO"
         longer = longer_tasks(Path(results))["eval_dataset_path"]
         trained(folder, Path(results), {**flags, **SAMPLES, "eval_dataset_path": longer})
@@ -107,6 +108,15 @@ def probe(arm: str, seed: int, lr: float) -> dict[str, Any]:
             found["uniform_nats"] = round(math.log(run.policy.model.config.vocab_size), 2)
             found["teacher"] = round(teacher_auc(run, truth), 3)
     return found
+
+
+def call_by_call(folder: Path) -> Path:
+    """Write the training tasks for a demonstrator that makes a call an action, as policies do."""
+    path = folder / "call_by_call.json"
+    lines = (EMBEDDED / "critical_train.json").read_text(encoding="utf-8").splitlines()
+    entries = [{**json.loads(line), ONE_CALL_A_STEP: True} for line in lines]
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
+    return path
 
 
 class ForcingEnv(BranchingEnv):

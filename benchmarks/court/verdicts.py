@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -57,6 +58,7 @@ COMPARISONS = (
     Comparison(12, "SDPO", "critic", "gain"),
 )
 BEYOND_CREDIT = (7, 8, 12)  # claims whose gain the ceiling does not bound
+NOISE = re.compile("noise|shuffled")  # arms whose credit is
 CEILING = Comparison(0, "ceiling", "GRPO", "gain")
 
 
@@ -195,12 +197,21 @@ def grade_and_area(
 
 
 def rank_correlation(
-    runs: Sequence[CriticalRun], grades: Sequence[Mapping[str, Any]], draws: int = 1000
+    runs: Sequence[CriticalRun],
+    grades: Sequence[Mapping[str, Any]],
+    *,
+    noise: bool = True,
+    draws: int = 1000,
 ) -> tuple[float, float, float]:
-    """Return Spearman's correlation of grade and area over arms, 95 % over draws of seeds."""
+    """Return Spearman's correlation of grade and area over arms, 95 % over draws of seeds.
+
+    noise: with the arms whose credit is noise, in part or all of it.
+    """
 
     def correlation(points: Mapping[str, tuple[float, float]]) -> float:
-        pairs = np.asarray(list(points.values()))
+        pairs = np.asarray(
+            [place for name, place in points.items() if noise or not NOISE.search(name)]
+        )
         return spearman(pairs[:, 0], pairs[:, 1])
 
     generator = np.random.default_rng(0)
