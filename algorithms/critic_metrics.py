@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -37,14 +39,29 @@ def critic_metrics(experience: Experience, targets: Targets, discount: float) ->
         values[loss_mask], targets.returns[loss_mask]
     )
     metrics[MONTE_CARLO] = explained_variance(values[loss_mask], returns[loss_mask])
-    turns = torch.tensor(action_turns(experience.episodes), device=values.device)
-    of_token = turns[experience.tokens.action]
-    several = range(1, int(turns.max()) + 1) if int(turns.max()) > 1 else ()
-    for turn in several:
-        mask = loss_mask & (of_token == turn)
-        if mask.any():
-            metrics[f"{MONTE_CARLO}/turn_{turn}"] = explained_variance(values[mask], returns[mask])
-    return metrics
+    turns = token_turns(experience)[loss_mask]
+    return metrics | by_turn(MONTE_CARLO, values[loss_mask], returns[loss_mask], turns)
+
+
+def token_turns(experience: Experience) -> Tensor:
+    """Return the turn of each acted token, (N,), from 1."""
+    turns = torch.tensor(action_turns(experience.episodes), device=experience.tokens.action.device)
+    return turns[experience.tokens.action]
+
+
+def by_turn(name: str, values: Tensor, returns: Tensor, turns: Tensor) -> dict[str, float]:
+    """Return {name/turn_1: explained variance, ...}, without turns of constant returns.
+
+    Nothing where there is one turn alone.
+    """
+    found = sorted(set(turns.tolist()))
+    explained = {
+        f"{name}/turn_{turn}": explained_variance(values[turns == turn], returns[turns == turn])
+        for turn in found
+    }
+    if len(found) < 2:
+        return {}
+    return {each: share for each, share in explained.items() if not math.isnan(share)}
 
 
 def monte_carlo_returns(experience: Experience, targets: Targets, discount: float) -> Tensor:

@@ -22,6 +22,7 @@ from torch.nn.utils import clip_grad_norm_
 from fctncalling.algorithms.advantages import explained_variance
 from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.critic_metrics import by_turn, token_turns
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.metrics import Metrics
@@ -35,6 +36,7 @@ from fctncalling.algorithms.targets import estimate_advantages
 MOST_EPOCHS, PATIENCE = 200, 10
 EPOCHS_WITHOUT_HELD_OUT = 20
 TOKENS_A_STEP = 128
+EXPLAINED = "critic_fit/explained_variance"
 
 
 class CriticSamples(NamedTuple):
@@ -43,6 +45,7 @@ class CriticSamples(NamedTuple):
     states: Tensor  # (N, F)
     returns: Tensor  # (N,)
     held_out: Tensor  # (N,) bool, of a task that teaches nothing
+    turns: Tensor | None = None  # (N,) from 1; None: of a checkpoint that has none
 
 
 @torch.no_grad()
@@ -77,7 +80,8 @@ def critic_samples(
     )
     kept = estimate.loss_mask
     of_token = held_out[experience.tokens.episode]
-    return CriticSamples(states[kept], estimate.returns[kept], of_token[kept])
+    turns = token_turns(experience)
+    return CriticSamples(states[kept], estimate.returns[kept], of_token[kept], turns[kept])
 
 
 def is_held_out(task_id: str) -> bool:
@@ -92,7 +96,9 @@ def fit_critic(
     generator: torch.Generator,  # on the CPU: shuffles the tokens
 ) -> Metrics:
     """Fit the value head to the samples; return how long that took, and what it explains."""
-    states, returns, held_out = (torch.cat(each) for each in zip(*samples, strict=True))
+    states = torch.cat([each.states for each in samples])
+    returns = torch.cat([each.returns for each in samples])
+    held_out = torch.cat([each.held_out for each in samples])
     train, validation = ((held_out == each).nonzero().squeeze(1) for each in (False, True))
     has_validation = len(train) > 0 and len(validation) > 0
     if not has_validation:
@@ -117,12 +123,16 @@ def fit_critic(
     head.load_state_dict(best_state)
     head.zero_grad(set_to_none=True)
     with torch.no_grad():
-        explained = explained_variance(head(states[validation]), returns[validation])
-    return {
+        values, returns = head(states[validation]), returns[validation]
+    metrics = {
         "critic_fit/epochs": float(best_epoch),
-        "critic_fit/tokens": float(len(returns)),
-        "critic_fit/explained_variance": explained,  # of held-out returns, where there are any
+        "critic_fit/tokens": float(len(states)),
+        EXPLAINED: explained_variance(values, returns),  # of held-out returns, if there are any
     }
+    turns = [each.turns for each in samples if each.turns is not None]
+    if len(turns) == len(samples):
+        metrics |= by_turn(EXPLAINED, values, returns, torch.cat(turns)[validation])
+    return metrics
 
 
 def _losses(head: ValueHead, states: Tensor, returns: Tensor, config: TrainConfig) -> Tensor:

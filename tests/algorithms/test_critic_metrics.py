@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from token_worlds import episode
+from token_worlds import episode, settings
 from torch import Tensor
 
 from fctncalling.algorithms.batch import Experience, build_experience
@@ -18,6 +18,8 @@ from fctncalling.algorithms.critic_metrics import (
     monte_carlo_returns,
 )
 from fctncalling.algorithms.episodes import EpisodeRecord, action_turns
+from fctncalling.algorithms.policy.value_head import ValueHead
+from fctncalling.algorithms.supervised.critic_fit import CriticSamples, fit_critic
 from fctncalling.algorithms.targets import Targets
 
 
@@ -80,6 +82,21 @@ def test_a_critic_that_knows_the_second_turn_alone_explains_all_of_it_and_none_o
     assert metrics[f"{MONTE_CARLO}/turn_1"] == pytest.approx(0.0)
     assert metrics[f"{MONTE_CARLO}/turn_2"] == pytest.approx(1.0)
     assert metrics[MONTE_CARLO] == pytest.approx(0.5)
+
+
+def test_a_fitted_critic_tells_by_turn_what_it_explains_of_held_out_tasks() -> None:
+    turns = torch.tensor([1, 2]).repeat(200)
+    states = torch.randn(400, 8, generator=torch.Generator().manual_seed(0))
+    noise = torch.randn(400, generator=torch.Generator().manual_seed(1))
+    returns = torch.where(turns == 2, states[:, 0], noise)
+    states[:, 1] = (turns == 2).float()
+    samples = CriticSamples(states, returns, torch.arange(400) % 5 == 0, turns)
+    head, config = ValueHead(8), settings(critic_lr=1e-2)
+    metrics = fit_critic(head, [samples], config, torch.Generator().manual_seed(2))
+    assert metrics["critic_fit/explained_variance/turn_2"] > 0.5
+    assert metrics["critic_fit/explained_variance/turn_1"] < 0.2
+    plain = fit_critic(head, [samples._replace(turns=None)], config, torch.Generator())
+    assert not [name for name in plain if "turn" in name]
 
 
 def test_episodes_of_one_turn_have_no_metric_by_turn() -> None:
