@@ -25,9 +25,7 @@ VALUES = {
     "state": "same tool state",
     "critic": "the run's critic",
     "critic_last": "fitted critic, last layer",
-    "critic_layers": "fitted critic, all layers",
     "critic_head": "the trainer's fit",
-    "critic_bins": "the trainer's fit, bins",
     "critic_mistakes": "critic told of mistakes",
     "critic_truth": "critic that reads the truth",
 }
