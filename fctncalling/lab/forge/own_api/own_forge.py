@@ -106,7 +106,7 @@ class OwnForgeRun(EntryRun):
         )
 
 
-OWN_VERSION = 5
+OWN_VERSION = 6
 """Raised where the same seed gives other tasks than before."""
 
 

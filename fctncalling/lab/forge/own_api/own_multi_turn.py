@@ -367,7 +367,7 @@ def _things(name: str, kind: ArgumentKind, told: Any) -> list[Any]:
 
     Of whole numbers those that a state has under its name.
     """
-    if kind.kind == "integer" and not isinstance(told, str):
+    if kind.type == "integer" and not isinstance(told, str):
         return list(dict.fromkeys(_numbered(told, spaced(name).split(" ")[0])))
     pattern = kind.pattern or (shape_pattern(str(kind.examples[0])) if kind.examples else None)
     if kind.kind != "identifier" or not pattern:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
@@ -18,6 +19,7 @@ from fctncalling.lab.forge.own_api.drawn_call import (
     truth_of,
 )
 from fctncalling.lab.own_api.kinds import ArgumentKind
+from fctncalling.lab.own_api.words.clauses import said_value
 from fctncalling.lab.own_api.words.frames import RequestFrame, families_of
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.nouns import plural, with_article
@@ -28,9 +30,10 @@ from fctncalling.lab.own_api.words.request_text import (
     request_text,
     said_call,
 )
-from fctncalling.lab.own_api.words.spoken_values import NUMBERS, joined
+from fctncalling.lab.own_api.words.spoken_values import NUMBERS, joined, spoken
 from fctncalling.lab.own_api.words.word_tables import registers
 
+_SAID_BEHIND = frozenset({"boolean", "array", "object", "one_of"})
 _LIKEWISE_SHARE, _LISTED_SHARE = 0.3, 0.3
 _CERTAIN = frozenset({"identifier", "person_name"})  # kinds that name one certain thing
 _OF_ONE = frozenset({"email", "phone", "url"})  # kinds of values that two things do not share
@@ -51,6 +54,8 @@ def several_calls(api: AskableApi, rng: Random, function: str) -> OwnDraft:
     """Return a request for two or three calls, of one function or of several."""
     words = api.words[function]
     roll = rng.random()
+    if roll < 0.14 and words.primary is not None:
+        return _each_with_its_own(api, rng, function)
     if roll < 0.5 and words.primary is not None:
         return _several_things(api, rng, function)
     if roll < 0.62:
@@ -102,6 +107,41 @@ def _several_things(api: AskableApi, rng: Random, function: str) -> OwnDraft:
         each = each if len(things) == 2 else " each"
         said = replace(said, phrase=f"{said.phrase}{each}")
     return OwnDraft(request_text([said], rng), calls, [frame])
+
+
+def _each_with_its_own(api: AskableApi, rng: Random, function: str) -> OwnDraft:
+    """Return one phrase for two things that differ in a value: "L-3 to Ann and L-4 to Ben"."""
+    words = api.words[function]
+    primary = words.primary
+    first, other = (drawn_call(api, function, rng) for _ in range(2))
+    frame = drawn_frame(api, first, rng)
+    apart = [
+        name
+        for name, kind in words.kinds.items()
+        if name in first.arguments and name in other.arguments and kind.kind not in _SAID_BEHIND
+    ]
+    changed = [name for name in apart if first.arguments[name] != other.arguments[name]]
+    alone = len(changed) < 2 or set(changed) != set(first.arguments)
+    if alone or primary not in changed or primary not in frame.parameters:
+        raise NoSuchTask("differs in nothing else")
+    values = {name: other.arguments[name] for name in changed}
+    parts = [str(spoken(words.kinds[primary], values.pop(primary), rng))]
+    for name, value in values.items():
+        at = re.search(rf"\b(to|for|with|from|in|on|at|by|is) \{{{name}\}}", frame.text)
+        if name in frame.parameters and at is None:
+            raise NoSuchTask("its place is not told")
+        beside = said_value(words, name, value, rng)
+        if at is None and beside.is_sentence:
+            raise NoSuchTask("its place is not told")
+        place = f"{at[1]} {spoken(words.kinds[name], value, rng)}" if at else beside.text
+        parts.append(place)
+    second = drawn_call_of(words, {name: other.arguments[name] for name in changed})
+    said = said_call(words, frame, first.arguments, rng)
+    if said.sentences or "?" in said.phrase:
+        raise NoSuchTask("says more behind")
+    joint = rng.choice((" and ", " and ", ", ", ", and ", "; "))
+    said = replace(said, phrase=f"{said.phrase}{joint}{' '.join(parts)}")
+    return OwnDraft(request_text([said], rng), [first, second], [frame])
 
 
 def _and_likewise(

@@ -27,6 +27,7 @@ UNITS = {
     "seconds": r"seconds?|secs?",
     "degrees Celsius": r"degrees celsius|celsius|°c",
 }
+_CENTS = {"EUR cents": r"euro|eur\b|€", "GBP cents": r"pound|pence|gbp|sterling"}
 _NUMBER_WORDS = {
     word: number
     for number, word in enumerate(
@@ -138,7 +139,12 @@ def _examples(text: str) -> tuple[str, ...]:
 
 
 def _unit(text: str, name: str) -> str:
-    from_name = name.rsplit("_", 1)[-1].lower() if "_" in name else ""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().split("_")
+    if {"per", "cubic", "square"} & {*words[:-1]}:
+        return ""  # of a price, an area, a volume: said without
+    from_name = words[-1] if len(words) > 1 else ""
+    if from_name in ("cents", "cent", "pence") or re.search(r"\bin (?:[a-z]+ )?cents\b", text):
+        return next((u for u, p in _CENTS.items() if re.search(p, text.lower())), "USD cents")
     for unit, pattern in UNITS.items():
         if from_name and re.fullmatch(pattern, from_name):
             return unit

@@ -83,7 +83,7 @@ def _number(facts: ScalarFacts, rng: random.Random) -> int | float:
     high = facts.maximum if facts.maximum is not None else max(low * 4, low + 50)
     if facts.type == "integer":
         first, last = int(-(-low // 1)), int(high // 1)
-        near = min(last, first + 20)
+        near = last if last - first > 5000 else min(last, first + 20)
         return rng.randint(first, near if rng.random() < 0.6 else last) if first < last else first
     step = 0.05 if high - low < 2 else rng.choice((0.5, 1.0))
     first, last = int(-(-low // step)), int(high // step)

@@ -41,6 +41,11 @@ _SHAPES = (
     (r"https?://\S+", "url", ""),
     (r"\+\d[\d ]{6,15}", "phone", ""),
 )
+_NUMBER_OF_ONE = re.compile(
+    r"^(?:the |its |their |[a-z]+'s )?(?:[a-z]+ ){0,2}(?:number|no\.|id)"
+    r"(?! of (?:all |the )?[a-z]+s\b)"
+)
+"""Description of a number that says which one: "membership number", but not "number of bags"."""
 Find = Callable[[str, Mapping[str, Any], ArgumentKind, DescriptionClues], ArgumentKind | None]
 
 
@@ -141,12 +146,17 @@ def _of_number(
     low, high, evidence = _bounds_of(schema, base.type)
     if low is None and high is None and (clues.minimum is not None or clues.maximum is not None):
         low, high, evidence = clues.minimum, clues.maximum, "description"
-    words = name_words(name)
-    if base.type == "integer" and low is None and re.search(r"\b(?:id|number|no|code)$", words):
+    words, head = name_words(name), base.description.lower()
+    numbers = base.type == "integer" and low is None
+    if numbers and not clues.unit and _NUMBER_OF_ONE.search(head):
+        return replace(base, kind="identifier", evidence="description")
+    if numbers and re.search(r"\b(?:id|number|no|code)$", words):
         return replace(base, kind="identifier", evidence="name", guessed=not base.description)
     if re.search(r"\byear$", words) and base.type == "integer" and high is None:
         return replace(base, kind="year", format="%Y", evidence="name")
     low, high = _within_reason(low, high, base, schema)
+    if clues.unit.endswith("cents") and high is None:
+        low, high = max(low or 0, 100), 60_000
     kind = "quantity_with_unit" if clues.unit else {"float": "number"}.get(base.type, "integer")
     return replace(
         base, kind=kind, minimum=low, maximum=high, unit=clues.unit, evidence=evidence or "type"
@@ -251,11 +261,15 @@ def _of_name(
     if meant is None:
         return replace(base, kind="free_text", guessed=True, evidence="type")
     topic = meant.topic
+    if topic == "query" and re.search(r"\b(?:surname|last name)\b", base.description.lower()):
+        return replace(base, kind="person_name", topic="last", evidence="description")
     if meant.kind == "identifier" and topic == "postcode":
         return replace(
             base, kind="identifier", pattern="^[0-9]{5}$", guessed=True, evidence=evidence
         )
-    if meant.kind == "person_name" and re.match(r"first names?\b", base.description.lower()):
+    if meant.kind == "person_name" and re.match(
+        r"first names?\b(?!.*\b(?:sur|last|family ))", base.description.lower()
+    ):
         topic = "first"
     guessed = from_name or meant.kind == "identifier"
     form = _FORMS.get(meant.kind, "")

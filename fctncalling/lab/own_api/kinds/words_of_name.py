@@ -24,6 +24,8 @@ _TABLE: tuple[tuple[str, MeantKind], ...] = (
         r"ids?|identifier|number|no|code|ref|reference|sku|isbn|iban|vin|plate|token|key|slug|barcode",
         MeantKind("identifier"),
     ),
+    (r"full names?", MeantKind("person_name", "full")),
+    (r"first name and surname", MeantKind("person_name", "full")),
     (r"first name|given name|forename|nickname", MeantKind("person_name", "first")),
     (r"last name|surname|family name", MeantKind("person_name", "last")),
     (r"user ?name|login|handle|account name", MeantKind("free_text", "username")),

@@ -45,6 +45,10 @@ _LOOKING = frozenset(
     "list find search show read count track view fetch lookup browse describe retrieve".split()
 )
 _MAKING = frozenset("book create add make order register reserve schedule rent enrol lend".split())
+_TELLING = frozenset(
+    "enter note log record credit report submit save send inform notify warn join jot file".split()
+)
+_SORTS = {"end": _ENDING, "look": _LOOKING, "make": _MAKING, "record": _TELLING}
 
 
 @dataclass(frozen=True)
@@ -84,16 +88,16 @@ def _may_be(words: FunctionWords, family: str) -> bool:
         return family in ("end", "return", "change")
     if verb == "look":
         return family in ("look", "measure")
-    return verb != "make" or family not in ("end", "look")
+    return verb not in ("make", "record") or family not in ("end", "look")
 
 
 def sort_of_verb(words: FunctionWords) -> str:
-    """Return what a function's verb does: end, look, make, or "" for others.
+    """Return what a function's verb does: end, look, make, record, or "" for others.
 
     The description's verb comes first: the name `book_details` begins with none.
     """
     for verb in (words.verb, words.name_words.split(" ")[0]):
-        for sort, verbs in (("end", _ENDING), ("look", _LOOKING), ("make", _MAKING)):
+        for sort, verbs in _SORTS.items():
             if verb in verbs:
                 return sort
         if verb == "tell":

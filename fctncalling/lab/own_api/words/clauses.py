@@ -176,7 +176,7 @@ def named_value(words: FunctionWords, name: str, value: Any, rng: Random) -> str
     if kind.kind != "identifier" or isinstance(value, list):
         return text
     nouns = words.thing_nouns() if name == words.primary else words.nouns(name)[:2]
-    needs_noun = str(value).isdigit()
+    needs_noun = str(value).isdigit() and len(str(value)) < 5
     if nouns and not needs_noun:
         named = with_name(words, nouns[0], text, rng)
         if named != text:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 
 from fctncalling.lab.own_api.words.nouns import PREPOSITIONS, base_verb, plural, singular, spaced
+from fctncalling.lab.own_api.words.word_tables import parted, word_table
 
 _FRONT = re.compile(
     r"^(?:(?:this|the) (?:tool|function|endpoint|method|operation|api)(?: (?:is used|can be used|"
@@ -19,6 +21,9 @@ _NP = re.compile(rf"\b(?:(?:{_DETERMINERS})\s+)+((?:[a-z'-]+\s+){{0,2}}?)([a-z'-
 _ASKED = re.compile(
     r"^(?:tell|show|say|give|list|return|check|get|find out|look up|see|determine|know|learn|find)"
     r"(?: (?:me|you|us))? (when|where|what|how much|how many|how|who|which|whether|if)\b (.+)$"
+)
+_AMOUNT = re.compile(
+    r"([a-z ]+?) (\{\w+\}|(?:an?|the) [a-z]+) (still |already )?(has|owes|needs|gets|does) ?(.*)$"
 )
 _AUXILIARY = "is|are|was|were|would|will|can|could|should|may|might|must|has|have"
 _VERBS_OF_QUESTIONS = [
@@ -86,12 +91,81 @@ def imperative(description: str, name: str) -> str:
     if not sentence or len(sentence.split()) > 24:
         sentence = " ".join(sentence.split()[:12]) or spaced(name)
     first, _, rest = sentence.partition(" ")
-    if re.match(r"(?:an?|the|current|all|list of|information|details)\b", sentence, re.I):
-        return f"show me {_lower(sentence)}"
+    if _STATEMENT.match(sentence) or re.match(r"\w+, \w+", sentence):
+        return _of_name(name) or sentence
+    if re.match(r"(?:how|what|where|when|which|who|whose|whether)\b", sentence, re.I):
+        return f"tell me {_lower(sentence)}"
+    opens = re.match(r"(?:an?|the|current|all|list of|information|details)\b", sentence, re.I)
+    if opens or not _is_verb(first, rest):
+        return f"{_verb_of_name(name) or 'show me'} {_lower(sentence)}"
     if not _PLAIN_VERB.match(first.lower()):
         return sentence
     text = f"{base_verb(first)} {rest}".strip()
     return re.sub(r"^(tell|show) (?=wh|how|if|every|all|about)", r"\1 me ", text)
+
+
+_STATEMENT = re.compile(
+    r"(?:some(?:body|one)|an? [a-z]+) (?:[a-z]+[a-rt-z]s|would|wants|has|is|was|can|will)\b", re.I
+)
+_MORE_VERBS = frozenset(
+    """
+    accept activate add admit adopt advance allocate allow answer append apply appoint approve
+    arrange ask assign attach authorise authorize award ban begin bill block book borrow bring
+    build buy calculate call cancel change charge check choose claim clean clear close collect
+    combine compare complete compute confirm connect convert copy correct count create credit cut
+    deactivate decide declare decline define delete deliver deny deposit describe dispatch display
+    divide download drop edit empty enable end enlist enrol enroll enter estimate exchange exclude
+    export extend fetch file fill filter find finish fix flag follow forward free generate get
+    give grant hand have hide hire hold import include inform insert inspect install invite issue
+    join keep launch lease leave lend let lift link list load locate lock log look lower make mark
+    measure merge move name note notify obtain offer open order pack park pause pay pick place
+    plan post prepare print produce promote propose provide publish purchase put query raise rate
+    read rebook receive recommend record redeem redirect refund refuse register reject release
+    remind remove rename renew rent reopen repair repeat replace reply report request reschedule
+    reserve reset resolve respond restart restore resume retrieve return review revoke run save
+    say schedule search see select sell send separate serve set settle share shift ship show shut
+    sign skip solve sort specify split start stop store submit subscribe summarise summarize
+    suspend swap switch take tell terminate test top track transfer translate turn undo unlock
+    unsubscribe update upgrade upload use validate verify view visit void wait waive warn water
+    weigh withdraw work write
+    """.split()
+)
+PARTICLES = frozenset("up out back off in on down away over".split())
+
+
+def _is_verb(first: str, rest: str) -> bool:
+    """Return whether a sentence's first word is what is done, not a thing: "Beds of a ward"."""
+    if not _PLAIN_VERB.match(first.lower()):
+        return True  # of another language or form: it stays as it is
+    is_of = rest.partition(" ")[0] == "of"
+    return base_verb(first) in _verbs() and not is_of
+
+
+@cache
+def _verbs() -> frozenset[str]:
+    """Return the verbs that our own imperatives begin with, and further ones."""
+    phrases = [each for row in word_table("acts").values() for each in parted(row.get("do", ""))]
+    return _MORE_VERBS | {phrase.split(" ")[0] for phrase in phrases} - _NO_VERBS
+
+
+_NO_VERBS = frozenset({"the", "all", "there", "which", "what", "{x}", "{a}", "{ns}", "{who}"})
+
+
+def _verb_of_name(name: str) -> str:
+    """Return the verb that a name begins with, "show me" for looks; "" where it has none."""
+    first = spaced(name).split(" ")[0]
+    if first in ("get", "show", "fetch", "read", "view", "tell") or first not in _verbs():
+        return ""
+    return first
+
+
+def _of_name(name: str) -> str:
+    """Return a name's words as an imperative: "give up the plot"; "" where it has no verb."""
+    verb, *rest = spaced(name).split(" ")
+    if verb not in _verbs() or not rest:
+        return ""
+    at = 1 if rest[0] in PARTICLES else 0
+    return " ".join([verb, *rest[:at], *(["the", *rest[at:]] if rest[at:] else [])])
 
 
 def shortened(sentence: str) -> list[str]:
@@ -164,9 +238,11 @@ def question(sentence: str) -> str | None:
     if found is None:
         return None
     wh, rest = found[1], found[2].rstrip(".")
+    if wh in ("how much", "how many") and (of := _AMOUNT.match(rest)):
+        return f"{wh} {of[1]} does {of[2]} {of[3] or ''}{base_verb(of[4])} {of[5]}".strip()
     subject, verb, tail = _parts(rest)
-    if verb is None:
-        return None
+    if verb is None or (wh in ("how much", "how many") and re.search(r"\w \{|\w an? ", subject)):
+        return None  # "how much work {member} has" asks for the work
     if wh in ("whether", "if"):
         wh = ""
     if re.fullmatch(_AUXILIARY, verb) and not (verb in ("has", "have") and not tail[:1].isalpha()):
@@ -191,7 +267,9 @@ def object_noun(sentence: str, name: str) -> str:
     What the verb takes, else the first thing with "a" or "one"; of a name in the plural its noun.
     """
     words = spaced(name).split()
-    verb, _, rest = sentence.lower().partition(" ")
+    if asked := re.match(r"tell me how (?:much|many) ([a-z ]+?) (?:an?|the|one|each) ", sentence):
+        return singular(asked[1])
+    verb, _, rest = sentence.lower().replace("show me ", "show ").partition(" ")
     if len(words) > 1 and words[-1] in _ABOUT_THING:
         return singular(words[-2])
     if verb in ("have", "let") and rest:
@@ -231,6 +309,8 @@ def _noun_phrases(rest: str) -> Iterator[str]:
 
 _NO_OBJECT = frozenset(
     [
+        "nobody",
+        "anybody",
         "when",
         "where",
         "what",

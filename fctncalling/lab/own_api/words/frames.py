@@ -100,6 +100,12 @@ def _with_slots(phrase: str, words: FunctionWords) -> str | None:
             phrase = phrase.replace("{x}", "{a}")
         else:
             phrase = phrase.replace("{x}", f"{{{words.primary}}}")
+    is_numbered = words.primary and words.kinds[words.primary].kind == "identifier"
+    if is_numbered and words.noun in words.thing_nouns():
+        # "A member" beside "member 214" would be two.
+        phrase = phrase.replace("{a}", f"{{{words.primary}}}")
+    if re.search(r"\{a?o\}", phrase) and not words.object_of_name:
+        return None
     return words.filled(phrase)
 
 

@@ -9,8 +9,13 @@ from functools import cached_property
 
 from fctncalling.data.types import FunctionDoc
 from fctncalling.lab.own_api.kinds import ArgumentKind
-from fctncalling.lab.own_api.words.doc_sentence import first_sentence, imperative, object_noun
-from fctncalling.lab.own_api.words.nouns import plural, singular, spaced, with_article
+from fctncalling.lab.own_api.words.doc_sentence import (
+    PARTICLES,
+    first_sentence,
+    imperative,
+    object_noun,
+)
+from fctncalling.lab.own_api.words.nouns import PREPOSITIONS, plural, singular, spaced, with_article
 
 PEOPLE = frozenset(
     [
@@ -88,6 +93,9 @@ _NAMED = re.compile(
     r"([a-z][a-z' ]*?)(?=[,.;:(]|$| such\b| as\b| in\b| to\b| that\b| which\b| who\b| whose\b"
     r"| for\b| with\b| on\b)"
 )
+_NUMBERED = re.compile(r"(?:the |a |an |your )?([a-z]+)(?:'s)? (?:number|no\.?|id)(?![a-z])")
+_SHORTEST_NOUN = 3  # letters; a shorter name may be an abbreviation that nobody says
+_ADJECTIVES = frozenset("membership registration reference identification serial internal".split())
 _NO_THING = ("title", "reason", "note", "message", "problem", "username", "department")
 _PLACED = re.compile(r"\b(?:from|to|reference|ref|postcode|zip|origin|destination)\b")
 
@@ -138,6 +146,18 @@ class FunctionWords:
         return object_noun(self.sentence, self.doc.name)
 
     @cached_property
+    def object_of_name(self) -> str:
+        """What its name has behind the verb, "diet" of set_diet; "" for the thing itself."""
+        _, *rest = self.name_words.split(" ")
+        rest = rest[1:] if rest and rest[0] in PARTICLES else rest
+        found = " ".join(rest)
+        if rest and len(rest[-1]) <= _SHORTEST_NOUN:
+            found = self.noun_of_sentence
+        things = {*(self.thing_nouns() if self.primary else ()), *PEOPLE}
+        is_thing = bool(rest) and singular(rest[-1]) in {each.split(" ")[-1] for each in things}
+        return "" if is_thing or not 1 <= len(rest) <= 2 or rest[0] in PREPOSITIONS else found
+
+    @cached_property
     def primary(self) -> str | None:
         """The parameter that says which thing is acted on; None where none does."""
         needed = [name for name, kind in self.kinds.items() if kind.required]
@@ -161,7 +181,8 @@ class FunctionWords:
         """Return whether a listed value says which thing: zones of a garden, for example."""
         if self.kinds[name].kind != "enum" or _PLACED.search(spaced(name)):
             return False
-        of_verb = self.noun_of_sentence.split(" ")[-1] in self.nouns(name)
+        noun = self.noun_of_sentence.split(" ")[-1]
+        of_verb = noun in self.nouns(name) or noun in ("something", "anything", "things", "one")
         return of_verb or needed == [name]
 
     def _describes_thing(self, name: str) -> bool:
@@ -234,6 +255,9 @@ class FunctionWords:
             found += [whole] if "'s " in whole else []
         elif words and words[-1] in _OTHER_ENDS and len(words) > 1:
             found.append(" ".join(words[:-1]))
+        elif numbered := _NUMBERED.match(kind.description.lower()):
+            found = found if not found or len(found[0]) > _SHORTEST_NOUN else []
+            found += [numbered[1]] if numbered[1] not in _ADJECTIVES else []
         if kind.kind in ("date", "datetime"):
             found.append("day")
         listed = {
@@ -262,6 +286,7 @@ class FunctionWords:
         """Return a phrase with the nouns for {n}, {ns} and {a}."""
         noun = self.noun
         parts = {"{n}": noun, "{ns}": plural(noun), "{a}": with_article(noun)}
+        parts |= {"{o}": self.object_of_name, "{ao}": with_article(self.object_of_name)}
         for mark, word in parts.items():
             text = text.replace(mark, word)
         return text

@@ -206,7 +206,7 @@ def _framed(text: str, register: str, rng: Random) -> str:
     if rng.random() < {"polite": 0.35, "terse": 0.05}.get(register, 0.15):
         greeting = rng.choice(frame["greetings"])
     before = behind = ""
-    if register != "terse" and rng.random() < 0.16:
+    if register != "terse" and rng.random() < 0.2:
         aside = rng.choice(frame["asides"])
         before, behind = (f"{aside} ", "") if rng.random() < 0.5 else ("", f" {aside}")
     if greeting:

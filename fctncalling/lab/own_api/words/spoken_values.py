@@ -38,6 +38,13 @@ _WHOLE = {
 }
 
 
+_WRITTEN_TOGETHER = re.compile(
+    r"(?:without|no) (?:blanks?|spaces?|hyphens?)|(?:letters|digits) only|letters and digits only",
+    re.I,
+)
+"""Description of a code that people write with a blank or hyphen all the same: "KLM 482"."""
+
+
 def spoken(kind: ArgumentKind, value: Any, rng: Random, others: Sequence[str] = ()) -> str:
     """Return a value as people write it; `others` are words of other values of the same list."""
     if kind.values or kind.kind == "enum":
@@ -56,7 +63,10 @@ def spoken(kind: ArgumentKind, value: Any, rng: Random, others: Sequence[str] = 
 def enum_words(kind: ArgumentKind, value: Any) -> list[str]:
     """Return the words of a listed value: itself, and those that fit none of the other values."""
     plain = str(value).replace("_", " ").replace("-", " ") if " " not in str(value) else str(value)
-    if not re.search(r"[a-z]", str(value)) or re.search(r"\d", str(value)):
+    is_shouted = re.fullmatch(r"[A-Z]{4,}|[A-Z]+(?:[_ ][A-Z]+)+", str(value)) is not None
+    if is_shouted:
+        plain = plain.lower()
+    elif not re.search(r"[a-z]", str(value)) or re.search(r"\d", str(value)):
         return [str(value)]  # codes are said as they are
     is_code = len(plain) < 3  # which people rarely say
     found = [plain] if is_code else [plain, plain]
@@ -107,9 +117,14 @@ def _gloss(description: str, value: str) -> str:
 
 
 def _number(kind: ArgumentKind, value: float, rng: Random) -> str:
+    if kind.unit.endswith(" cents"):
+        sum_of_money = f"{value / 100:,.2f}".removesuffix(".00")
+        return _with_unit(sum_of_money, rng.choice(_SHORT_UNITS[kind.unit.split(" ")[0]]))
     if (kind.unit, value) in _WHOLE and rng.random() < 0.3:
         return _WHOLE[kind.unit, value]
     plain = f"{value:g}" if abs(value) < 1e6 else str(value).removesuffix(".0")
+    if value >= 1000 and kind.kind not in ("identifier", "year") and rng.random() < 0.4:
+        plain = f"{value:,}".removesuffix(".0").replace(",", rng.choice((",", ",", " ")))
     if kind.unit in ("kg", "km") and 0 < value < 1 and rng.random() < 0.5:
         small = {"kg": ("grams", "g"), "km": ("metres", "m")}[kind.unit]
         return f"{round(value * 1000)} {rng.choice(small)}"
@@ -139,6 +154,9 @@ def _with_unit(number: str, unit: str) -> str:
 
 
 def _text(kind: ArgumentKind, value: str, rng: Random) -> str:
+    if kind.kind == "identifier" and _WRITTEN_TOGETHER.search(kind.description):
+        apart = re.sub(r"(?<=[A-Za-z])(?=\d)|(?<=\d)(?=[A-Za-z])", rng.choice(" -"), value, count=1)
+        return apart if rng.random() < 0.5 else value
     when = moment(value, kind.format) if kind.format and "%" in kind.format else None
     if when is not None and kind.kind == "date":
         return spoken_date(when.date(), rng)
