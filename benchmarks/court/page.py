@@ -60,6 +60,7 @@ CLAIMS = {
 """Number -> what is said, who says it, what the figures do not say."""
 
 
+SIGNS = {"gain": ">", "harm": "<", "equal": "="}
 PROBED = {6: told_forced, 7: told_results, 9: told_solvable, 12: told_teacher}
 """Number -> what probes say of it, in words."""
 NEEDED = {7: results_are_known, 12: teacher_reads}
@@ -116,7 +117,7 @@ def tables(evidence: Sequence[Evidence]) -> str:
 def claim_table(evidence: Sequence[Evidence]) -> str:
     """Return a line a claim that has figures, and what is open."""
     lines = [
-        "| | claim | points of area [95 %], corrected p or seeds, verdict | does not say |",
+        "| | claim | what it says of arms: points of area [95 %], p or seeds, verdict | not said |",
         "|---|---|---|---|",
     ]
     waiting = []
@@ -131,8 +132,7 @@ def claim_table(evidence: Sequence[Evidence]) -> str:
 def figures_of(number: int, evidence: Sequence[Evidence]) -> list[str]:
     """Return what a claim is judged by, in words."""
     if number == 1:
-        shares = [(each.tasks, *ranking_of_critic(each.grades)) for each in evidence]
-        return [f"{tasks}: right in {share:.0%} of {n:,} pairs" for tasks, share, n in shares if n]
+        return [told_ranking(each) for each in evidence if each.grades]
     figures = []
     for each in evidence:
         found = [
@@ -147,13 +147,29 @@ def figures_of(number: int, evidence: Sequence[Evidence]) -> list[str]:
     return figures
 
 
+def told_ranking(evidence: Evidence) -> str:
+    """Return how often the critic ranks right, and the least and most of a seed, in words."""
+    share, pairs = ranking_of_critic(evidence.grades)
+    seeds = {line["seed"] for line in evidence.grades}
+    shares = [
+        ranking_of_critic([line for line in evidence.grades if line["seed"] == seed])[0]
+        for seed in seeds
+    ]
+    between = f"[{min(shares):.0%},{max(shares):.0%}]"
+    return (
+        f"{evidence.tasks}: right in {share:.0%} {between} of {pairs:,} pairs n={len(seeds)} "
+        "**effect size**"
+    )
+
+
 def told(effect: Effect, verdict: str) -> str:
     """Return a comparison in words."""
-    each, (low, high) = effect.comparison, effect.interval
-    number = len(effect.gains)
+    each, number = effect.comparison, len(effect.gains)
+    low, high = effect.interval
     sure = f"p={effect.corrected:.3f}" if number >= SEEDS else f"n={number}"
+    between = f"[{low:+.1f},{high:+.1f}] " if number > 1 else ""
     return (
-        f"{each.first}-{each.second} {mean(effect.gains):+.1f} [{low:+.1f},{high:+.1f}] {sure} "
+        f"{each.first}{SIGNS[each.says]}{each.second} {mean(effect.gains):+.1f} {between}{sure} "
         f"**{verdict}**"
     )
 

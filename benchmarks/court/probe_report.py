@@ -16,8 +16,9 @@ Probe = Mapping[str, Any]
 
 def told_solvable(probes: Sequence[Probe]) -> list[str]:
     """Return pass@k of the start, GRPO and supervised models, and what it says of claim 9."""
-    by_arm = {arm: _of_arm(probes, arm) for arm in ("start", "GRPO", "supervised")}
-    if not all(by_arm.values()):
+    every = {arm: _of_arm(probes, arm) for arm in ("start", "GRPO", "supervised")}
+    by_arm = {arm: own for arm, own in every.items() if own}
+    if not {"start", "GRPO"} <= by_arm.keys():
         return []
     figures = []
     for arm, own in by_arm.items():
@@ -25,7 +26,10 @@ def told_solvable(probes: Sequence[Probe]) -> list[str]:
         figures.append(f"{arm} {'/'.join(f'{rate:.0f}' for rate in rates)} %")
     start = {seed: 100 * each["pass"]["64"] for seed, each in by_arm["start"].items()}
     verdicts = []
-    for arm, judge in (("GRPO", _enlarged), ("supervised", _shrunk)):
+    judges = {"GRPO": _enlarged, "supervised": _shrunk}
+    for arm, judge in judges.items():
+        if arm not in by_arm:
+            continue
         seeds = sorted(start.keys() & by_arm[arm].keys())
         gains = [100 * by_arm[arm][seed]["pass"]["64"] - start[seed] for seed in seeds]
         said = judge(gains, 100 - mean(start.values()))

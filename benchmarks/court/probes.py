@@ -49,7 +49,6 @@ SAMPLES = {"eval_episodes": 16, "eval_samples": 64}  # tasks, and samples of eac
 KS = (1, 4, 16, 64)
 SFT_RATES = (1e-4, 3e-4, 1e-3)  # tried on TUNING_SEED
 TUNING_SEED = 101
-ARMS = ("start", "GRPO", "supervised")
 NUM_TASKS, NUM_STATES, NUM_ACTIONS, BRANCHES = 24, 100, 4, 8
 SWING = 0.25  # deviation of what forced actions earn, from which a state counts as critical
 
@@ -64,10 +63,10 @@ def main() -> None:
     options = parser.parse_args()
     logging.disable(logging.INFO)  # a training that has ended closed what it wrote to
     deadline = time.monotonic() + 60 * options.minutes
-    jobs = [("supervised", TUNING_SEED, lr) for lr in SFT_RATES]
-    jobs += [
-        (arm, n, 0.0) for n in numbers(options.seeds) for arm in ("start", "GRPO", "supervised")
-    ]
+    seeds = numbers(options.seeds)
+    jobs = [(arm, seed, 0.0) for seed in seeds for arm in ("start", "GRPO")]
+    jobs += [("supervised", TUNING_SEED, lr) for lr in SFT_RATES]
+    jobs += [("supervised", seed, 0.0) for seed in seeds]
     for arm, seed, lr in jobs:
         kept = read_grades(probes_file("T2"))
         if (arm, seed, lr) in {(each["arm"], each["seed"], each["tried"]) for each in kept}:
