@@ -205,7 +205,7 @@ def test_acts_are_many_and_each_can_be_asked_in_several_ways() -> None:
     assert len({act.name for act in table}) == len(table)
     counts = [sum(map(len, act.phrases.values())) for act in table]
     assert sum(counts) / len(counts) > 8
-    known = {"{x}", "{n}", "{ns}", "{a}", "{o}", "{ao}", "{who}", "{what}"}
+    known = {"{x}", "{n}", "{ns}", "{a}", "{o}", "{ao}", "{who}", "{what}", "{much}"}
     for act in table:
         for phrase in (p for phrases in act.phrases.values() for p in phrases):
             assert set(re.findall(r"\{\w+\}", phrase)) <= known, phrase

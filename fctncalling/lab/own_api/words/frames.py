@@ -87,7 +87,7 @@ def _doc_phrases(words: FunctionWords) -> list[tuple[str, str]]:
 
 def _with_slots(phrase: str, words: FunctionWords) -> str | None:
     """Return an act's phrase with slots of the function; None where it lacks one."""
-    roles = {"who": words.other_person, "what": words.fault}
+    roles = {"who": words.other_person, "what": words.fault, "much": words.amount}
     for role, parameter in roles.items():
         if f"{{{role}}}" in phrase:
             if parameter is None:

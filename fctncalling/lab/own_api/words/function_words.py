@@ -230,6 +230,13 @@ class FunctionWords:
                 return name
         return None
 
+    @cached_property
+    def amount(self) -> str | None:
+        """The only demanded number beside the thing: what is paid, read or worked."""
+        kinds = ("number", "quantity_with_unit", "integer")
+        found = [name for name, kind in self.kinds.items() if kind.required and kind.kind in kinds]
+        return found[0] if len(found) == 1 and found[0] != self.primary else None
+
     def label(self, name: str) -> str:
         """Return what a parameter is called: its name without its unit and "id"."""
         words = spaced(name).split()
