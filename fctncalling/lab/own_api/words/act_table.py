@@ -23,7 +23,6 @@ _ENDING = frozenset(
         "delete",
         "remove",
         "stop",
-        "leave",
         "end",
         "close",
         "drop",

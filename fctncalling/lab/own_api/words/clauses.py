@@ -167,6 +167,9 @@ def named_value(words: FunctionWords, name: str, value: Any, rng: Random) -> str
     kind = words.kinds[name]
     row = row_of(name, kind)
     text = written(kind, spoken(kind, value, rng), row.literal if row else "", rng)
+    label = words.label(name)
+    if name == words.amount and not kind.unit and _is_counted(label):
+        return f"{text} {singular(label) if value == 1 else label}"
     if kind.kind == "enum" and name == words.primary:
         noun = words.thing_nouns()[0]
         return rng.choice((f"the {text} {noun}", f"{noun} {text}", f"the {text}", f"the {text}"))

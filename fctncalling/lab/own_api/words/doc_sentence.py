@@ -69,7 +69,9 @@ def first_sentence(description: str) -> str:
     """Return a description's first sentence, without brackets and without what it is a tool for."""
     plain = re.sub(r"\s*\([^)]*\)|[`{}]|\*+", "", " ".join(_unmarked(description).split()))
     # A colon or dash begins a list or an aside; a comma before "with" or a gerund one as well.
-    head = re.split(r"(?<=\w)[.!?](?:\s|$)|[:;]\s| - | \u2013 ", plain, maxsplit=1)[0]
+    head = re.split(
+        r"(?<!incl)(?<!approx)(?<!\bno)(?<=\w)[.!?](?:\s|$)|[:;]\s| - | \u2013 ", plain, maxsplit=1
+    )[0]
     return _FRONT.sub("", head).strip().rstrip(".")
 
 
@@ -91,13 +93,16 @@ def imperative(description: str, name: str) -> str:
     if not sentence or len(sentence.split()) > 24:
         sentence = " ".join(sentence.split()[:12]) or spaced(name)
     first, _, rest = sentence.partition(" ")
-    if _STATEMENT.match(sentence) or re.match(r"\w+, \w+", sentence):
-        return _of_name(name) or sentence
+    asks = re.match(r"[^.!:;]*\?", description.strip())
+    if asks or _STATEMENT.match(sentence) or re.match(r"\w+, \w+", sentence):
+        return _of_name(name) or (f"tell me about the {spaced(name)}" if asks else sentence)
     if re.match(r"(?:how|what|where|when|which|who|whose|whether)\b", sentence, re.I):
         return f"tell me {_lower(sentence)}"
     opens = re.match(r"(?:an?|the|current|all|list of|information|details)\b", sentence, re.I)
+    if (verb := _of_gerund(first)) and re.match(rf"(?:{_DETERMINERS}|several|new)\b", rest):
+        return f"{verb} {rest}".strip()
     if opens or not _is_verb(first, rest):
-        return f"{_verb_of_name(name) or 'show me'} {_lower(sentence)}"
+        return f"{_verb_of_name(name)} {_lower(sentence)}"
     if not _PLAIN_VERB.match(first.lower()):
         return sentence
     text = f"{base_verb(first)} {rest}".strip()
@@ -105,7 +110,9 @@ def imperative(description: str, name: str) -> str:
 
 
 _STATEMENT = re.compile(
-    r"(?:some(?:body|one)|an? [a-z]+) (?:[a-z]+[a-rt-z]s|would|wants|has|is|was|can|will)\b", re.I
+    r"(?:(?:some(?:body|one|thing)|an? [a-z]+) [a-z]+[a-rt-z]s|(?:some(?:body|one|thing)|"
+    r"an? [a-z]+|[a-z]+s) (?:would|wants|has|is|was|can|will|may|must|are|were|have))\b",
+    re.I,
 )
 _MORE_VERBS = frozenset(
     """
@@ -115,7 +122,7 @@ _MORE_VERBS = frozenset(
     combine compare complete compute confirm connect convert copy correct count create credit cut
     deactivate decide declare decline define delete deliver deny deposit describe dispatch display
     divide download drop edit empty enable end enlist enrol enroll enter estimate exchange exclude
-    export extend fetch file fill filter find finish fix flag follow forward free generate get
+    export extend fetch file fill filter find finish fix flag follow forward generate get
     give grant hand have hide hire hold import include inform insert inspect install invite issue
     join keep launch lease leave lend let lift link list load locate lock log look lower make mark
     measure merge move name note notify obtain offer open order pack park pause pay pick place
@@ -135,10 +142,11 @@ PARTICLES = frozenset("up out back off in on down away over".split())
 
 def _is_verb(first: str, rest: str) -> bool:
     """Return whether a sentence's first word is what is done, not a thing: "Beds of a ward"."""
-    if not _PLAIN_VERB.match(first.lower()):
+    if not re.match(r"[a-z-]+$", first.lower()):
         return True  # of another language or form: it stays as it is
-    is_of = rest.partition(" ")[0] == "of"
-    return base_verb(first) in _verbs() and not is_of
+    of = rest.partition(" ")[0]
+    is_thing = of == "of" or (of == "for" and first.lower() in ("offer", "order", "request"))
+    return base_verb(first) in _verbs() and not is_thing
 
 
 @cache
@@ -148,21 +156,36 @@ def _verbs() -> frozenset[str]:
     return _MORE_VERBS | {phrase.split(" ")[0] for phrase in phrases} - _NO_VERBS
 
 
-_NO_VERBS = frozenset({"the", "all", "there", "which", "what", "{x}", "{a}", "{ns}", "{who}"})
+_NO_VERBS = frozenset(
+    {"the", "all", "there", "free", "which", "what", "{x}", "{a}", "{ns}", "{who}"}
+)
+
+
+def _of_gerund(word: str) -> str:
+    """Return the verb of "Splitting", "Creating", "Booking"; "" for what is none."""
+    stem = word.lower().removesuffix("ing")
+    if stem == word.lower():
+        return ""
+    return next((each for each in (stem, f"{stem}e", stem[:-1]) if each in _verbs()), "")
 
 
 def _verb_of_name(name: str) -> str:
-    """Return the verb that a name begins with, "show me" for looks; "" where it has none."""
-    first = spaced(name).split(" ")[0]
-    if first in ("get", "show", "fetch", "read", "view", "tell") or first not in _verbs():
-        return ""
-    return first
+    """Return the verb that a name begins or ends with; what is a thing is shown, or organised."""
+    words = spaced(name).split(" ")
+    verbs = [each for each in (words[0], words[-1]) if each in _verbs()]
+    if not verbs and len(words) == 1:
+        return "organise" if words[0] == singular(words[0]) else "show me"
+    looks = not verbs or verbs[0] in ("get", "show", "fetch", "read", "view", "tell", "list")
+    return "show me" if looks else verbs[0]
 
 
 def _of_name(name: str) -> str:
     """Return a name's words as an imperative: "give up the plot"; "" where it has no verb."""
     verb, *rest = spaced(name).split(" ")
-    if verb not in _verbs() or not rest:
+    if rest and verb not in _verbs():  # "minibar_add"; a thing is organised: "late_checkout"
+        words = [verb, *rest]
+        verb, rest = (rest[-1], words[:-1]) if rest[-1] in _verbs() else ("organise", words)
+    if not rest:
         return ""
     at = 1 if rest[0] in PARTICLES else 0
     return " ".join([verb, *rest[:at], *(["the", *rest[at:]] if rest[at:] else [])])
@@ -346,7 +369,7 @@ def _until_preposition(words: list[str]) -> list[str]:
 
 
 def _lower(text: str) -> str:
-    return text if text[:2].isupper() else text[:1].lower() + text[1:]
+    return text if re.match(r"[A-Z]{2}", text) else text[:1].lower() + text[1:]
 
 
 __all__ = [
