@@ -135,6 +135,8 @@ def _bounds(text: str) -> tuple[float | None, float | None]:
 
 def _examples(text: str) -> tuple[str, ...]:
     found = [next(each for each in match if each) for match in _EXAMPLE.findall(text)]
+    if not found and (code := re.search(r"[,:] ([A-Z]{1,4}-?\d{2,})\.?$", text)):
+        found = [code[1]]  # "Tour number, T-310"
     return tuple(each.strip() for each in found if each.strip())
 
 

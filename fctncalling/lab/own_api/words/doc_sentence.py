@@ -93,11 +93,13 @@ def imperative(description: str, name: str) -> str:
     if not sentence or len(sentence.split()) > 24:
         sentence = " ".join(sentence.split()[:12]) or spaced(name)
     first, _, rest = sentence.partition(" ")
-    asks = re.match(r"[^.!:;]*\?", description.strip())
-    if asks or _STATEMENT.match(sentence) or re.match(r"\w+, \w+", sentence):
-        return _of_name(name) or (f"tell me about the {spaced(name)}" if asks else sentence)
     if re.match(r"(?:how|what|where|when|which|who|whose|whether)\b", sentence, re.I):
         return f"tell me {_lower(sentence)}"
+    if re.match(r"[^.!:;]*\?", description.strip()):
+        has_verb = spaced(name).split(" ")[0] in _verbs()
+        return (has_verb and _of_name(name, "it")) or f"tell me about the {spaced(name)}"
+    if _STATEMENT.match(sentence) or re.match(r"\w+, \w+", sentence):
+        return _of_name(name, first.lower()) or sentence
     opens = re.match(r"(?:an?|the|current|all|list of|information|details)\b", sentence, re.I)
     if (verb := _of_gerund(first)) and re.match(rf"(?:{_DETERMINERS}|several|new)\b", rest):
         return f"{verb} {rest}".strip()
@@ -105,13 +107,16 @@ def imperative(description: str, name: str) -> str:
         return f"{_verb_of_name(name)} {_lower(sentence)}"
     if not _PLAIN_VERB.match(first.lower()):
         return sentence
+    if base_verb(first) != first.lower():  # "Calls it off and tells everybody"
+        rest = re.sub(r"(?<= and )[a-z]+(?= )", _base_of_verb, rest)
     text = f"{base_verb(first)} {rest}".strip()
     return re.sub(r"^(tell|show) (?=wh|how|if|every|all|about)", r"\1 me ", text)
 
 
 _STATEMENT = re.compile(
     r"(?:(?:some(?:body|one|thing)|an? [a-z]+) [a-z]+[a-rt-z]s|(?:some(?:body|one|thing)|"
-    r"an? [a-z]+|[a-z]+s) (?:would|wants|has|is|was|can|will|may|must|are|were|have))\b",
+    r"an? [a-z]+|[a-z]+) (?:would|wants|has|is|was|can|will|may|must|are|were|have|goes|gets|"
+    r"comes|needs))\b",
     re.I,
 )
 _MORE_VERBS = frozenset(
@@ -161,6 +166,11 @@ _NO_VERBS = frozenset(
 )
 
 
+def _base_of_verb(found: re.Match[str]) -> str:
+    base = base_verb(found[0])
+    return base if base in _verbs() else found[0]
+
+
 def _of_gerund(word: str) -> str:
     """Return the verb of "Splitting", "Creating", "Booking"; "" for what is none."""
     stem = word.lower().removesuffix("ing")
@@ -179,14 +189,14 @@ def _verb_of_name(name: str) -> str:
     return "show me" if looks else verbs[0]
 
 
-def _of_name(name: str) -> str:
+def _of_name(name: str, thing: str) -> str:
     """Return a name's words as an imperative: "give up the plot"; "" where it has no verb."""
     verb, *rest = spaced(name).split(" ")
     if rest and verb not in _verbs():  # "minibar_add"; a thing is organised: "late_checkout"
         words = [verb, *rest]
         verb, rest = (rest[-1], words[:-1]) if rest[-1] in _verbs() else ("organise", words)
     if not rest:
-        return ""
+        return f"{verb} {thing}" if verb in _verbs() else ""
     at = 1 if rest[0] in PARTICLES else 0
     return " ".join([verb, *rest[:at], *(["the", *rest[at:]] if rest[at:] else [])])
 
@@ -263,6 +273,8 @@ def question(sentence: str) -> str | None:
     wh, rest = found[1], found[2].rstrip(".")
     if wh in ("how much", "how many") and (of := _AMOUNT.match(rest)):
         return f"{wh} {of[1]} does {of[2]} {of[3] or ''}{base_verb(of[4])} {of[5]}".strip()
+    if re.match(rf"(?:{_AUXILIARY})\b", rest):  # "who is called": the question asks for the subject
+        return f"{wh} {rest}"
     subject, verb, tail = _parts(rest)
     if verb is None or (wh in ("how much", "how many") and re.search(r"\w \{|\w an? ", subject)):
         return None  # "how much work {member} has" asks for the work
@@ -297,7 +309,7 @@ def object_noun(sentence: str, name: str) -> str:
         return singular(words[-2])
     if verb in ("have", "let") and rest:
         return singular(rest.split(" ")[-1])
-    of_name = [each for each in words[1:] if each not in PREPOSITIONS]
+    of_name = [each for each in words[1:] or words if each not in PREPOSITIONS]
     if of_name and verb in _LISTING and singular(of_name[-1]) != of_name[-1]:
         return singular(of_name[-1])
     for phrase in _noun_phrases(rest):
@@ -333,6 +345,8 @@ def _noun_phrases(rest: str) -> Iterator[str]:
 _NO_OBJECT = frozenset(
     [
         "nobody",
+        "off",
+        "away",
         "anybody",
         "when",
         "where",
