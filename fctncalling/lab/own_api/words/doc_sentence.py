@@ -97,7 +97,9 @@ def imperative(description: str, name: str) -> str:
         return f"tell me {_lower(sentence)}"
     if re.match(r"[^.!:;]*\?", description.strip()):
         has_verb = spaced(name).split(" ")[0] in _verbs()
-        return (has_verb and _of_name(name, "it")) or f"tell me about the {spaced(name)}"
+        return (has_verb and _of_name(name, "")) or f"tell me about the {spaced(name)}"
+    if first.lower() in ("we", "you", "they", "it", "this", "use"):
+        return _of_name(name, "") or sentence
     if _STATEMENT.match(sentence) or re.match(r"\w+, \w+", sentence):
         return _of_name(name, first.lower()) or sentence
     opens = re.match(r"(?:an?|the|current|all|list of|information|details)\b", sentence, re.I)
@@ -196,7 +198,7 @@ def _of_name(name: str, thing: str) -> str:
         words = [verb, *rest]
         verb, rest = (rest[-1], words[:-1]) if rest[-1] in _verbs() else ("organise", words)
     if not rest:
-        return f"{verb} {thing}" if verb in _verbs() else ""
+        return f"{verb} {thing}".strip() if verb in _verbs() else ""
     at = 1 if rest[0] in PARTICLES else 0
     return " ".join([verb, *rest[:at], *(["the", *rest[at:]] if rest[at:] else [])])
 
@@ -309,9 +311,12 @@ def object_noun(sentence: str, name: str) -> str:
         return singular(words[-2])
     if verb in ("have", "let") and rest:
         return singular(rest.split(" ")[-1])
-    of_name = [each for each in words[1:] or words if each not in PREPOSITIONS]
-    if of_name and verb in _LISTING and singular(of_name[-1]) != of_name[-1]:
-        return singular(of_name[-1])
+    if verb in ("look", "search", "ask", "apply"):
+        rest = rest.removeprefix("for ")
+    of_name = [each for each in words[1:] if each not in PREPOSITIONS]
+    last = words[-1]
+    if verb in _LISTING and last not in PREPOSITIONS and singular(last) != last:
+        return singular(last)
     for phrase in _noun_phrases(rest):
         return singular(phrase)
     return singular(of_name[-1]) if of_name else "one"
@@ -346,6 +351,7 @@ _NO_OBJECT = frozenset(
     [
         "nobody",
         "off",
+        "elsewhere",
         "away",
         "anybody",
         "when",
