@@ -27,7 +27,7 @@ import torch
 from others_file import loaded
 
 from fctncalling.algorithms.advantages import decomposed_gae
-from fctncalling.cli.shared.text_table import aligned
+from fctncalling.cli.shared.text_table import align_rows
 from fctncalling.lab.conformance.credit_vectors import FILE
 
 Vector = dict[str, Any]
@@ -227,7 +227,7 @@ def main() -> None:
         "credit of token 1 where both actions have 10 tokens",
     )
     rows = [[claim, *row] for claim, row in zip(claims, zip(*columns, strict=True), strict=True)]
-    print(aligned([["", *functions], *rows]), end="\n\n")
+    print(align_rows([["", *functions], *rows]), end="\n\n")
     exact = []
     for name, vector in vectors.items():
         found = [each(vector) for each in functions.values()]
@@ -240,7 +240,7 @@ def main() -> None:
             for rows in found
         ]
         exact.append([name, *(cell or "neither" for cell in cells)])
-    print(aligned([["exact between", *functions], *exact]))
+    print(align_rows([["exact between", *functions], *exact]))
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ class RecordExecutor:
                 return self._sequence(line)
             return self._one_call(line)
         except InfrastructureError as error:
-            return as_invalid(without_results(line.record), str(error))
+            return as_invalid(strip_results(line.record), str(error))
         except LookupError as error:
             raise line.error("id", f"cannot be executed: {error}") from None
 
@@ -118,7 +118,7 @@ class RecordExecutor:
         )
 
 
-def without_results(record: Record) -> Record:
+def strip_results(record: Record) -> Record:
     """Return a record without what calls would have returned."""
     return {key: value for key, value in record.items() if key not in ("result", "cwd", "calls")}
 

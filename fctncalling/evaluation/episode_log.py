@@ -86,7 +86,7 @@ def verdict_fields(task: Task, steps: Sequence[StepRecord], verdict: Verdict) ->
         "strict_valid": strict.valid,
         "strict_error_type": strict.error_type,
         "progress": progress_of(task, verdict),
-        "verdict": as_json(verdict),
+        "verdict": dataclass_to_json(verdict),
     }
 
 
@@ -97,7 +97,7 @@ def episode_json(played: PlayedEpisode) -> dict[str, Any]:
     results are in `results`. The digests tell whether an observation was the same to the letter.
     """
     episode = played.episode
-    steps = [as_json(step) for step in episode.steps]
+    steps = [dataclass_to_json(step) for step in episode.steps]
     for step, observation in zip(steps, played.observations, strict=False):
         step["observation_sha256"] = sha256(observation)
     for index, reply in user_replies(steps, played.messages[1:]).items():
@@ -136,7 +136,7 @@ def sha256(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def as_json(value: Any) -> Any:
+def dataclass_to_json(value: Any) -> Any:
     """Return a record of the house exactly as a line of JSON gives it back."""
     return json.loads(json.dumps(dataclasses.asdict(value), default=repr))
 

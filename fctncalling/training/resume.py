@@ -75,7 +75,7 @@ def checkpoint_to_resume(
     return checkpoint
 
 
-def misfit(checkpoint: Path, error: Exception) -> Exception:
+def unfit_checkpoint_error(checkpoint: Path, error: Exception) -> Exception:
     """Return the CheckpointError of a checkpoint whose state does not fit the run."""
     from fctncalling.algorithms.run.checkpoint import CheckpointError
 

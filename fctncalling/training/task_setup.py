@@ -33,7 +33,7 @@ from fctncalling.envs.tools.python_executor import (
 )
 from fctncalling.envs.user_tools import UserTools
 from fctncalling.envs.users.user_names import User
-from fctncalling.evaluation.agents.local_model import user_named
+from fctncalling.evaluation.agents.local_model import user_by_name
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_split import load_bfcl_tasks, load_question_tasks
 from fctncalling.training.teams import parcel_task_split, team_envs
@@ -224,7 +224,7 @@ def _reward(config: TrainConfig, run_config: RunConfig) -> str | UserReward:
 def _user(name: str | None, seed: int) -> User | None:
     """Return the user of --user; SettingError for one that there is not."""
     try:
-        return None if name is None else user_named(name, seed=seed)
+        return None if name is None else user_by_name(name, seed=seed)
     except ValueError as error:
         raise SettingError(f"--user: {error}") from None
 

@@ -38,7 +38,7 @@ from fctncalling.algorithms.supervised import SupervisedLearner
 from fctncalling.algorithms.supervised.critic_fit import CriticSamples, critic_samples, fit_critic
 from fctncalling.evaluation.pass_at_k import evaluation_uncertainty
 from fctncalling.training.counters import Counters
-from fctncalling.training.resume import misfit, restored_learner
+from fctncalling.training.resume import restored_learner, unfit_checkpoint_error
 from fctncalling.training.rollouts.rollout_backends import (
     OnEpisode,
     Rollout,
@@ -338,7 +338,7 @@ class TrainingRun:
             saved = [ahead] if isinstance(ahead, dict) else ahead  # as earlier versions wrote it
             self._ahead.restore(saved, self.counters, known=self.sampler.knows)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            raise misfit(checkpoint, error) from error
+            raise unfit_checkpoint_error(checkpoint, error) from error
         self._saved = (self.counters.updates, self.counters.evaluated_at)
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ from fctncalling.algorithms.ppo import (
 )
 from fctncalling.algorithms.supervised import WarmStartConfig
 from fctncalling.algorithms.targets import compute_targets
-from fctncalling.lab.embedded.fit import fit
+from fctncalling.lab.embedded.fit import fit_supervised
 
 torch.set_num_threads(1)
 
@@ -442,7 +442,7 @@ def test_supervised_fitting_takes_the_same_steps_from_trees(
             lambda module, args, output: passed.append(output[..., 0].numel())
         )
         config = WarmStartConfig(epochs=2, batch_size=6, lr=1e-2, share_prefixes=shares)
-        steps[shares] = fit(policy.model, groups_of_episodes(), config)
+        steps[shares] = fit_supervised(policy.model, groups_of_episodes(), config)
         passed.append(0)
     apart, together = (sum(it) for it in split_at_zeros(passed))
     assert together < 0.75 * apart

@@ -13,10 +13,15 @@ import pytest
 from conftest import VerdictCounter
 
 from fctncalling.cli.command import main
-from fctncalling.lab.conformance.function_scorer import called
+from fctncalling.lab.conformance.function_scorer import call_scorer
 from fctncalling.lab.conformance.made_answers import answers_of
-from fctncalling.lab.conformance.mutated import stratum
-from fctncalling.lab.conformance.recorded import compared, packed, recording, unpacked
+from fctncalling.lab.conformance.mutated import stratum_name
+from fctncalling.lab.conformance.recorded import (
+    compare_category,
+    load_recording,
+    pack_bits,
+    unpack_bits,
+)
 
 SCORER = """
 import json, sys
@@ -164,15 +169,23 @@ def test_every_mutation_of_several_turns_is_met_and_on_the_side_it_was_made_for(
 
 
 def test_a_stratum_is_named_by_purpose_and_verdict() -> None:
-    assert stratum("valid", "x", valid=True) == "valid/x"
-    assert stratum("valid", "x", valid=False) == stratum("harsh", "x", valid=False) == "harsh/x"
-    assert stratum("wrong", "x", valid=True) == stratum("harsh", "x", valid=True) == "lenient/x"
+    assert stratum_name("valid", "x", valid=True) == "valid/x"
+    assert (
+        stratum_name("valid", "x", valid=False)
+        == stratum_name("harsh", "x", valid=False)
+        == "harsh/x"
+    )
+    assert (
+        stratum_name("wrong", "x", valid=True)
+        == stratum_name("harsh", "x", valid=True)
+        == "lenient/x"
+    )
 
 
 def test_a_function_takes_the_line_or_task_and_answer() -> None:
     record = {"id": "1", "task": {"id": "a"}, "answer": {"text": "b"}}
-    assert called(lambda line: line["task"]["id"] == "a", record) is True
-    assert called(lambda task, answer: {"valid": answer["text"] == "c"}, record) is False
+    assert call_scorer(lambda line: line["task"]["id"] == "a", record) is True
+    assert call_scorer(lambda task, answer: {"valid": answer["text"] == "c"}, record) is False
 
 
 def test_bits_are_packed_and_unpacked() -> None:
@@ -182,17 +195,17 @@ def test_bits_are_packed_and_unpacked() -> None:
         [False] * 9,
         [True, False, True, True, False, False, True, False, True],
     ):
-        assert unpacked(packed(bits), len(bits)) == bits
+        assert unpack_bits(pack_bits(bits), len(bits)) == bits
 
 
 def test_our_verdicts_are_those_recorded_from_the_official_package(
     data: Path, verdict_counter: VerdictCounter
 ) -> None:
-    recorded = recording()
+    recorded = load_recording()
     assert (recorded["package"], recorded["version"]) == ("bfcl-eval", "2026.3.23")
     total = 0
     for category in recorded["categories"]:
-        comparison = compared(data, category, recorded)
+        comparison = compare_category(data, category, recorded)
         assert comparison.different == []
         total += comparison.compared
     assert total == recorded["answers"] >= 20_000
@@ -202,12 +215,12 @@ def test_our_verdicts_are_those_recorded_from_the_official_package(
 def test_a_changed_bit_and_changed_tasks_are_seen(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    recorded = recording()
+    recorded = load_recording()
     entry = dict(recorded["categories"]["live_parallel"])
-    bits = unpacked(entry["bits"], entry["answers"])
+    bits = unpack_bits(entry["bits"], entry["answers"])
     bits[17] = not bits[17]
-    changed = {"live_parallel": {**entry, "bits": packed(bits)}}
-    comparison = compared(data, "live_parallel", {**recorded, "categories": changed})
+    changed = {"live_parallel": {**entry, "bits": pack_bits(bits)}}
+    comparison = compare_category(data, "live_parallel", {**recorded, "categories": changed})
     assert len(comparison.different) == 1
     (tmp_path / "possible_answer").mkdir()
     name = "BFCL_v4_live_parallel.json"

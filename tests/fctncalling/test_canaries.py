@@ -25,7 +25,7 @@ from fctncalling.lab.canaries.canary_policies import (
     first_function,
     policies,
 )
-from fctncalling.lab.canaries.command import limited, play, play_all, table
+from fctncalling.lab.canaries.command import limit_per_category, play, play_all, table
 from fctncalling.lab.lint.lint_rules import official_fault
 
 
@@ -268,8 +268,10 @@ def test_limit_counts_tasks_of_each_category() -> None:
     tasks = [simple_task(f"simple_python_{i}") for i in range(5)] + [
         shop_task([], task_id=f"multi_turn_base_{i}") for i in range(2)
     ]
-    assert [task.id for task in limited(tasks, 3)] == [task.id for task in [*tasks[:3], *tasks[5:]]]
-    assert limited(tasks, None) == tasks
+    assert [task.id for task in limit_per_category(tasks, 3)] == [
+        task.id for task in [*tasks[:3], *tasks[5:]]
+    ]
+    assert limit_per_category(tasks, None) == tasks
 
 
 def test_rates_are_shares_of_valid_verdicts_and_their_table_is_aligned() -> None:

@@ -19,7 +19,7 @@ from fctncalling.lab.gateway.action_forest import (
     ActionForest,
     SampledAction,
     kept_actions,
-    placed_rewards,
+    rewards_of_actions,
     row_versions,
     training_rows,
 )
@@ -242,8 +242,8 @@ def test_a_template_that_rewrites_its_history_splits_rows_and_says_why() -> None
 
 
 def test_a_reward_of_what_was_dropped_goes_to_the_action_before() -> None:
-    assert placed_rewards([1, 4], [(0, 1.0), (1, 2.0), (3, 4.0), (9, 8.0)]) == {1: 7.0, 4: 8.0}
-    assert placed_rewards([], [(0, 1.0)]) == {}
+    assert rewards_of_actions([1, 4], [(0, 1.0), (1, 2.0), (3, 4.0), (9, 8.0)]) == {1: 7.0, 4: 8.0}
+    assert rewards_of_actions([], [(0, 1.0)]) == {}
 
 
 def test_rows_do_not_reach_over_a_change_of_weights() -> None:

@@ -6,13 +6,13 @@ import pytest
 
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.envs.users import RuleUser
-from fctncalling.evaluation.agents.local_model import LocalCompletion, user_named
+from fctncalling.evaluation.agents.local_model import LocalCompletion, user_by_name
 
 
 def test_names_of_users_include_local_models() -> None:
-    assert isinstance(user_named("rule:curt"), RuleUser)
+    assert isinstance(user_by_name("rule:curt"), RuleUser)
     with pytest.raises(ValueError, match=r"expected one of scripted, rule.*hf:FOLDER"):
-        user_named("rulers")
+        user_by_name("rulers")
 
 
 @pytest.mark.prove
@@ -21,4 +21,4 @@ def test_a_local_model_answers_greedily() -> None:
     messages = [{"role": "user", "content": "what is the weather in oslo on monday in celsius"}]
     assert complete(messages) == complete(messages) != ""
     with pytest.raises(ValueError, match="user hf:/nowhere: the model cannot be loaded"):
-        user_named("hf:/nowhere")
+        user_by_name("hf:/nowhere")

@@ -33,7 +33,7 @@ from fctncalling.cli.run.output_file import OutputFile, Totals, write_result_tre
 from fctncalling.cli.run.runner import Runner
 from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.cli.shared.parser import add_flag, add_switch
-from fctncalling.cli.shared.text_table import aligned, interval_text, percent, sampled_rows
+from fctncalling.cli.shared.text_table import align_rows, interval_text, percent, sampled_rows
 from fctncalling.cli.shared.tool_flags import (
     MISSING,
     add_dataset_argument,
@@ -49,7 +49,7 @@ from fctncalling.envs.users.user_names import NAMES
 from fctncalling.evaluation.agents.agent import AgentSetupError
 
 
-def as_report(totals: Mapping[str, Totals], settings: Mapping[str, Any]) -> dict[str, Any]:
+def report_json(totals: Mapping[str, Totals], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the counts and rates (0..1) of each category."""
     return {**settings, "categories": {name: _rates(each) for name, each in totals.items()}}
 
@@ -78,7 +78,7 @@ def _uncertainty(totals: Totals) -> dict[str, Any]:
     return fields
 
 
-def table(totals: Mapping[str, Totals], settings: Mapping[str, Any]) -> str:
+def report_table(totals: Mapping[str, Totals], settings: Mapping[str, Any]) -> str:
     """Return the rates in percent as a plain table; progress is the share of turns that pass.
 
     Below it stands how tasks were shown: rates of different prompts do not compare.
@@ -89,10 +89,10 @@ def table(totals: Mapping[str, Totals], settings: Mapping[str, Any]) -> str:
         shown = [percent(rates[key]) for key in ("accuracy", "strict_accuracy", "progress")]
         shown.insert(1, interval_text(rates.get("accuracy_interval")))
         rows.append([name, str(each.episodes), *shown, str(each.invalid)])
-    lines = [aligned(rows)]
+    lines = [align_rows(rows)]
     if any(each.tasks.num_samples > 1 for each in totals.values()):
         sampled = {name: each.tasks.report() for name, each in totals.items()}
-        lines += ["", aligned(sampled_rows(sampled))]
+        lines += ["", align_rows(sampled_rows(sampled))]
     if overflows := sum(each.context_overflow for each in totals.values()):
         lines.append(f"{overflows} failed as the conversation outgrew the model's context")
     lines.append(f"form {settings['form']}, prompt style {settings['prompt_style']}")
@@ -113,7 +113,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 """Name of a group of categories -> its categories, as BFCL groups them."""
 
 
-def expanded(names: list[str]) -> list[str]:
+def expand_categories(names: list[str]) -> list[str]:
     """Return categories, groups replaced by theirs, each once.
 
     Raises InputError for a near miss.
@@ -223,7 +223,7 @@ def run(args: argparse.Namespace) -> int:
     Return 0, 1 if episodes are invalid, 2 if it cannot go on, 130 after Ctrl-C.
     """
     try:
-        runner = Runner(args, expanded(args.category))
+        runner = Runner(args, expand_categories(args.category))
         with (
             closing(runner),
             OutputFile(args.output, runner.settings, resume=args.resume) as output,
@@ -244,8 +244,8 @@ def run(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 2
-    report = as_report(totals, runner.settings)
-    print(json.dumps(report, indent=2) if args.json else table(totals, runner.settings))
+    report = report_json(totals, runner.settings)
+    print(json.dumps(report, indent=2) if args.json else report_table(totals, runner.settings))
     if ended:
         print(
             f"{ended}. {args.output} keeps what was played: --resume goes on from there.",

@@ -18,7 +18,7 @@ from fctncalling.data.types import Task
 from fctncalling.envs.conversations import task_for_form
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers.registry import handler_for
-from fctncalling.evaluation.agents.local_model import user_named
+from fctncalling.evaluation.agents.local_model import user_by_name
 
 IsDone = Callable[[str, str, int], bool]
 """(category, task id, number of the sample) -> whether the output holds the episode already."""
@@ -42,7 +42,7 @@ class RunTasks:
         self._categories = categories
         self._tools = tools
         try:
-            self._user = user_named(args.user, seed=args.seed) if args.user is not None else None
+            self._user = user_by_name(args.user, seed=args.seed) if args.user is not None else None
         except ValueError as error:
             raise InputError(f"--user: {error}") from None
         self._playable: dict[str, bool] = {}  # category -> whether what its tools need is here

@@ -34,7 +34,7 @@ from fctncalling.evaluation.agents.local_model import (
     require_model_folder,
 )
 from fctncalling.evaluation.episode_log import (
-    as_json,
+    dataclass_to_json,
     episode_json,
     episode_response,
     play_episode,
@@ -136,7 +136,7 @@ def result_line(
     verdicts = verdict_fields(item.task, steps, verdict)
     if played.failure:
         verdicts |= failed_fields(item.task, verdict, played.failure)
-    verdicts["verdict"] = as_json(episode.verdict) if episode.verdict else None
+    verdicts["verdict"] = dataclass_to_json(episode.verdict) if episode.verdict else None
     return {**line, "response": response, **verdicts, **episode_json(played)}
 
 

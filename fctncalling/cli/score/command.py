@@ -39,7 +39,7 @@ from fctncalling.cli.score.extra_metrics import ExtraMetrics
 from fctncalling.cli.score.results import (
     Results,
     official_results,
-    paired,
+    pair_answers,
     response_of,
     split_lines,
 )
@@ -48,12 +48,12 @@ from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
 from fctncalling.cli.shared.parser import add_flag, add_switch
 from fctncalling.cli.shared.task_finder import (
     category_file,
-    difference_to,
     recorded_path,
+    task_difference,
     tasks_of,
     use_sibling_tables,
 )
-from fctncalling.cli.shared.text_table import aligned, sampled_rows
+from fctncalling.cli.shared.text_table import align_rows, sampled_rows
 from fctncalling.cli.shared.tool_flags import TaskTools, add_dataset_argument, add_tool_arguments
 from fctncalling.data.errors import TaskError
 from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
@@ -91,7 +91,7 @@ _SPREAD = {"max_delta": "max delta", "std": "standard deviation", "variance": "v
 """Name of a statistic -> as it is told; all are in points of accuracy (variance: squared)."""
 
 
-def as_json(models: Mapping[str, ModelScores]) -> dict[str, Any]:
+def scores_json(models: Mapping[str, ModelScores]) -> dict[str, Any]:
     """Return model -> accuracies (0..1 and as BFCL shows them) by category and version."""
     return {name: _report(scores) for name, scores in models.items()}
 
@@ -110,18 +110,22 @@ def _report(scores: ModelScores) -> dict[str, Any]:
                 "total": each.entries,
                 **scores.extra_metrics[name].rates(),
                 **scores.extra_metrics[name].intervals_and_pass_at_k(),
-                **({"sensitivity": sensitivity(header)} if name == FORMAT_SENSITIVITY else {}),
+                **(
+                    {"sensitivity": sensitivity_spread(header)}
+                    if name == FORMAT_SENSITIVITY
+                    else {}
+                ),
             }
             for name, (each, header) in scores.with_headers().items()
         },
         "v4": plain(version_4_scores(scores.scores)),
         "v3": plain(version_3_scores(scores.scores)),
-        "missing_categories": missing_of(scores, _NEEDED["V4"]["overall"]),
+        "missing_categories": missing_categories(scores, _NEEDED["V4"]["overall"]),
         "invalid": len(scores.invalid),
     }
 
 
-def sensitivity(header: Mapping[str, Any]) -> dict[str, Any]:
+def sensitivity_spread(header: Mapping[str, Any]) -> dict[str, Any]:
     """Return the spread of format sensitivity over its configurations, and each one's entry."""
     spread = {name: header[f"accuracy_{name}"] for name in _SPREAD}
     return {
@@ -130,7 +134,7 @@ def sensitivity(header: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def as_text(models: Mapping[str, ModelScores]) -> str:
+def scores_text(models: Mapping[str, ModelScores]) -> str:
     """Return a plain table for each model."""
     return "\n\n".join(_table(scores) for scores in models.values())
 
@@ -149,23 +153,23 @@ def _table(scores: ModelScores) -> str:
     ):
         blanks = ("",) * (len(rows[0]) - 3)
         for name, each in named.items():
-            shown = NOT_SHOWN if missing_of(scores, _NEEDED[version][name]) else str(each)
+            shown = NOT_SHOWN if missing_categories(scores, _NEEDED[version][name]) else str(each)
             rows.append((f"{version} {name.replace('_', ' ')}", "", shown, *blanks))
-    lines = [scores.model, aligned(rows), *_missing_lines(scores), *_sensitivity_lines(scores)]
+    lines = [scores.model, align_rows(rows), *_missing_lines(scores), *_sensitivity_lines(scores)]
     sampled = {name: each.samples.report() for name, each in scores.extra_metrics.items()}
     if any(sampled.values()):
-        lines.append(aligned(sampled_rows(sampled)))
+        lines.append(align_rows(sampled_rows(sampled)))
     return "\n".join(lines)
 
 
-def missing_of(scores: ModelScores, needed: Sequence[str]) -> list[str]:
+def missing_categories(scores: ModelScores, needed: Sequence[str]) -> list[str]:
     """Return which of the needed categories have no results."""
     return [name for name in needed if name not in scores.categories]
 
 
 def _missing_lines(scores: ModelScores) -> list[str]:
     needed = _NEEDED["V4"]["overall"]
-    missing = missing_of(scores, needed)
+    missing = missing_categories(scores, needed)
     if not missing:
         return []
     overall = version_4_scores(scores.scores)["overall"]
@@ -179,7 +183,7 @@ def _sensitivity_lines(scores: ModelScores) -> list[str]:
     header = scores.categories.get(FORMAT_SENSITIVITY)
     if header is None:
         return []
-    figures = sensitivity(header)
+    figures = sensitivity_spread(header)
     spread = ", ".join(f"{_SPREAD[name]} {figures[name]}" for name in _SPREAD)
     count = len(figures["configurations"])
     lines = [f"format sensitivity, in points over {count} prompt configurations: {spread}"]
@@ -230,7 +234,7 @@ def run(args: argparse.Namespace) -> int:
     except (InputError, TaskError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(json.dumps(as_json(models), indent=2) if args.json else as_text(models))
+    print(json.dumps(scores_json(models), indent=2) if args.json else scores_text(models))
     invalid = [message for each in models.values() for message in each.invalid]
     if invalid:
         message = (
@@ -302,8 +306,8 @@ def _judged(
     origin = ", ".join(map(str, paths))
     tasks = _tasks_of(paths, results.category, tools.given if tools else ())
     scores.extra_metrics[results.category] = ExtraMetrics(strict=strict)
-    for bare, line in paired(tasks, results, partial=partial):
-        if difference := difference_to(line.record, bare):
+    for bare, line in pair_answers(tasks, results, partial=partial):
+        if difference := task_difference(line.record, bare):
             raise line.error(
                 "id",
                 f"{origin} has another task of this id: {difference}. Name the tasks that were "

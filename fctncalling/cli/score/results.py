@@ -160,7 +160,7 @@ def _part_entry(line: Line) -> dict[str, Any]:
     }
 
 
-def paired(
+def pair_answers(
     tasks: Iterator[Task], results: Results, *, partial: bool
 ) -> Iterator[tuple[Task, Line]]:
     """Yield each answer with its task.

@@ -241,7 +241,7 @@ class TaskFinder:
             except TaskNotFoundError as error:
                 reason = reason or str(error)
                 continue
-            difference = difference_to(line.record, task)
+            difference = task_difference(line.record, task)
             if not difference:
                 return task
             reason = str(
@@ -282,7 +282,7 @@ def recorded_path(line: Line) -> Path | None:
     return next((path for path in places if path.exists()), None)
 
 
-def difference_to(record: Mapping[str, Any], task: Task) -> str:
+def task_difference(record: Mapping[str, Any], task: Task) -> str:
     """Return where a record's task differs: its truth, or the first words; "" if unknown."""
     if "ground_truth" in record and _plain(record["ground_truth"]) != _plain(task.ground_truth):
         return "its ground truth is not the record's"

@@ -18,7 +18,7 @@ def sampled_rows(sampled: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
     return rows
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> str:
+def align_rows(rows: Sequence[Sequence[str]]) -> str:
     """Return rows as a plain table, the first column to the left."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(

@@ -31,7 +31,7 @@ MakeEnv = Callable[[tuple[Task, ...]], FunctionCallingEnv]
 CHUNK = 4
 
 
-class Item(Protocol):
+class EpisodeToPlay(Protocol):
     """An episode to play."""
 
     @property
@@ -90,7 +90,9 @@ class LocalModel:
         self.form = settings.form or ("tool_call" if self._template.takes_tools else "prompting")
         self._engine: GenerationEngine | None = None
 
-    def play_all(self, items: Iterable[Item], make_env: MakeEnv) -> Iterator[PlayedEpisode]:
+    def play_all(
+        self, items: Iterable[EpisodeToPlay], make_env: MakeEnv
+    ) -> Iterator[PlayedEpisode]:
         """Yield every item's episode, in order; `make_env` gives an environment over tasks."""
         from fctncalling.algorithms.rollout.collect import collect
 
@@ -152,7 +154,7 @@ def _cannot_load(settings: LocalSettings, error: Exception) -> AgentSetupError:
     return AgentSetupError(f"--agent hf:{settings.folder}: the model cannot be loaded: {error}")
 
 
-def _number(item: Item) -> int:
+def _number(item: EpisodeToPlay) -> int:
     """Return the seed number of an episode, independent of the order in which a run is resumed."""
     return zlib.crc32(f"{item.category} {item.task.id} {item.sample}".encode())
 
@@ -194,7 +196,7 @@ def _played_episode(record: EpisodeRecord, *, is_whole_context: bool) -> PlayedE
 MAX_NEW_TOKENS = 60  # a sentence
 
 
-def user_named(name: str, *, seed: int = 0) -> User:
+def user_by_name(name: str, *, seed: int = 0) -> User:
     """Return the user of a name.
 
     ValueError for one that there is not, or a folder without a model.

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
 from fctncalling.cli.shared.task_finder import use_sibling_tables
-from fctncalling.cli.shared.text_table import aligned
+from fctncalling.cli.shared.text_table import align_rows
 from fctncalling.cli.shared.tool_flags import MISSING, TaskTools, add_tool_arguments
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.categories import UnsupportedCategory, kind_of
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
         use_sibling_tables(path)
         loaded = load_tasks(path, self_documented=tools.given)
         tasks = [tools.with_docs(task, path) for task in loaded]
-        played = limited([task for task in tasks if _is_supported(task)], args.limit)
+        played = limit_per_category([task for task in tasks if _is_supported(task)], args.limit)
         if not played:
             raise InputError(
                 f"{path}: none of its {len(tasks)} tasks has a category that can be judged"
@@ -114,7 +114,7 @@ def _print_tables(rates: Rates, strict: Rates, counts: Counter[str]) -> None:
     show(strict, counts)
 
 
-def limited(tasks: Sequence[Task], limit: int | None) -> list[Task]:
+def limit_per_category(tasks: Sequence[Task], limit: int | None) -> list[Task]:
     """Return the first `limit` tasks of each category, in their order."""
     counts: Counter[str] = Counter()
     chosen = []
@@ -184,7 +184,7 @@ def play(env: FunctionCallingEnv, task: Task, policy: Policy) -> tuple[Verdict |
 
 def table(rates: Rates, counts: Counter[str]) -> str:
     """Return the rates in percent as a plain table."""
-    return aligned(list(_rows(rates, counts)))
+    return align_rows(list(_rows(rates, counts)))
 
 
 def show(rates: Rates, counts: Counter[str]) -> None:

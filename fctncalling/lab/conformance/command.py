@@ -22,7 +22,7 @@ from typing import Any
 
 from fctncalling import __version__
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
-from fctncalling.cli.shared.text_table import aligned
+from fctncalling.cli.shared.text_table import align_rows
 from fctncalling.cli.shared.tool_flags import MISSING
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.data.errors import TaskError
@@ -37,7 +37,7 @@ from fctncalling.lab.conformance.made_answers import (
 )
 from fctncalling.lab.conformance.own_scorer import OwnScorer
 from fctncalling.lab.conformance.parser_agreement import parser_agreement
-from fctncalling.lab.conformance.recorded import compared, recording
+from fctncalling.lab.conformance.recorded import compare_category, load_recording
 from fctncalling.lab.conformance.scorer_process import ScorerLimits, ScorerProcess
 from fctncalling.lab.import_bfcl.official_import import manifest
 
@@ -215,7 +215,7 @@ def _write(path: Path | None, report: dict[str, Any]) -> None:
 def _print_report(agreement: Agreement, badge: str) -> None:
     rows = [["stratum", "answers", "agreement"]]
     rows += [[name, str(each.count), rate_of(each)] for name, each in agreement.sorted()]
-    print(aligned(rows))
+    print(align_rows(rows))
     for name, each in agreement.sorted():
         if each.counterexample:
             print(f"\n{name}: {each.counterexample}")
@@ -224,9 +224,9 @@ def _print_report(agreement: Agreement, badge: str) -> None:
 
 def _compare_recorded(folder: Path, categories: Sequence[str], path: Path | None) -> int:
     """Compare our verdicts with the recorded ones; return 0, or 1 where some differ."""
-    recorded = recording()
+    recorded = load_recording()
     results = [
-        compared(folder, category, recorded)
+        compare_category(folder, category, recorded)
         for category in with_progress_bar(categories, "comparing", "category", len(categories))
     ]
     total = sum(each.compared for each in results)
@@ -234,7 +234,7 @@ def _compare_recorded(folder: Path, categories: Sequence[str], path: Path | None
     _write(path, {"compared": total, "different": different})
     rows = [["category", "verdicts", "different"]]
     rows += [[each.category, str(each.compared), str(len(each.different))] for each in results]
-    print(aligned(rows))
+    print(align_rows(rows))
     for words in different[:20]:
         print(f"\n{words}")
     oracle = f"{recorded['package']} {recorded['version']}"

@@ -129,7 +129,7 @@ class CallDraft:
         return {key: source(key, value) for key, value in call.arguments.items()}
 
 
-def draft_of(task: Task) -> CallDraft | None:
+def right_answer_draft(task: Task) -> CallDraft | None:
     """Return the right answer of a single-turn task.
 
     In Java and JavaScript in the first style of literals that BFCL accepts. None where the truth

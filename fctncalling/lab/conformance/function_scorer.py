@@ -34,7 +34,9 @@ PAIRS = {"valid": ("task", "answer"), "calls": ("text", "tools")}
 """What is asked for -> the fields of a line that a function of two arguments gets."""
 
 
-def called(function: Callable[..., Any], record: Mapping[str, Any], field: str = "valid") -> Any:
+def call_scorer(
+    function: Callable[..., Any], record: Mapping[str, Any], field: str = "valid"
+) -> Any:
     """Return what a function of the record, or of two of its fields, says of what is asked for."""
     takes = [
         each
@@ -62,7 +64,7 @@ def main() -> int:
             record = json.loads(line)
             told: dict[str, Any] = {"id": record["id"], field: None}
             try:
-                told[field] = called(function, record, field)
+                told[field] = call_scorer(function, record, field)
             except Exception as error:
                 told["error"] = f"{type(error).__name__}: {error}"[:200]
             print(json.dumps(told, default=str), file=verdicts, flush=True)

@@ -22,9 +22,9 @@ from fctncalling.lab.conformance.call_mutations import (
     IRRELEVANCE_MUTATIONS,
     RELEVANCE_MUTATIONS,
 )
-from fctncalling.lab.conformance.drafts import CallDraft, draft_of
+from fctncalling.lab.conformance.drafts import CallDraft, right_answer_draft
 from fctncalling.lab.conformance.multi_turn_mutations import TURN_MUTATIONS, turn_draft_of
-from fctncalling.lab.conformance.mutated import Mutation, stratum
+from fctncalling.lab.conformance.mutated import Mutation, stratum_name
 
 CATEGORIES = (*AST, *RELEVANCE, *(name for name in MULTI_TURN if "composite" not in name))
 """Official categories whose answers are made."""
@@ -49,7 +49,7 @@ class MadeAnswer(NamedTuple):
 
     def stratum(self, verdict: Verdict) -> str:
         """Return the stratum that it belongs to, given BFCL's verdict."""
-        return stratum(self.group, self.mutation, verdict.valid)
+        return stratum_name(self.group, self.mutation, verdict.valid)
 
     def shown(self) -> str:
         """Return the answer, cut to what a reader looks at."""
@@ -90,7 +90,7 @@ def _draft_and_mutations(task: Task) -> tuple[Any, Mapping[str, Mutation]]:
         return CallDraft(task, ()), IRRELEVANCE_MUTATIONS
     if task.kind == "relevance":
         return CallDraft(task, ()), RELEVANCE_MUTATIONS
-    return draft_of(task), {**CALL_MUTATIONS, **ARGUMENT_MUTATIONS}
+    return right_answer_draft(task), {**CALL_MUTATIONS, **ARGUMENT_MUTATIONS}
 
 
 def chosen_categories(folder: Path, named: Sequence[str], note: Callable[[str], None]) -> list[str]:

@@ -29,7 +29,7 @@ class Mutation(NamedTuple):
     make: Callable[[Any, random.Random], Mutated | None]
 
 
-def stratum(group: str, name: str, valid: bool) -> str:
+def stratum_name(group: str, name: str, valid: bool) -> str:
     """Return the stratum of a mutation by what it was made for and the official verdict.
 
     Where the two differ, a mutation is a leniency or a harshness of BFCL's.

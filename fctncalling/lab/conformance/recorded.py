@@ -20,17 +20,17 @@ class Comparison(NamedTuple):
     """Comparison of one category's verdicts."""
 
     category: str
-    compared: int
+    compare_category: int
     different: list[str]  # answers in words
 
 
-def recording() -> dict[str, Any]:
+def load_recording() -> dict[str, Any]:
     """Return the recording: package, seed, and for each category hashes and bits."""
     recorded: dict[str, Any] = json.loads(FILE.read_text("utf-8"))
     return recorded
 
 
-def compared(folder: Path, category: str, recorded: Mapping[str, Any]) -> Comparison:
+def compare_category(folder: Path, category: str, recorded: Mapping[str, Any]) -> Comparison:
     """Return how our verdicts on a category's answers compare with the official ones.
 
     Raises InputError where tasks or answers are others than those that were judged.
@@ -48,7 +48,7 @@ def compared(folder: Path, category: str, recorded: Mapping[str, Any]) -> Compar
             f"the answers made to the tasks of {category} are not those that were recorded: make "
             "the recording anew by benchmarks/peers/record_verdicts.py"
         )
-    bits = unpacked(entry["bits"], len(answers))
+    bits = unpack_bits(entry["bits"], len(answers))
     different = []
     for answer, valid in zip(answers, bits, strict=True):
         verdict = answer.verdict()
@@ -69,7 +69,7 @@ def recorded_entry(
         "answers": len(answers),
         "tasks_sha256": tasks_hash(folder, category),
         "answers_sha256": answers_hash(answers),
-        "bits": packed(bits),
+        "bits": pack_bits(bits),
     }
 
 
@@ -94,7 +94,7 @@ def answers_hash(answers: Iterable[MadeAnswer]) -> str:
     return digest.hexdigest()
 
 
-def packed(bits: Sequence[bool]) -> str:
+def pack_bits(bits: Sequence[bool]) -> str:
     """Return bits as text, eight a byte, the first the lowest."""
     data = bytearray((len(bits) + 7) // 8)
     for index, bit in enumerate(bits):
@@ -102,7 +102,7 @@ def packed(bits: Sequence[bool]) -> str:
     return base64.b64encode(data).decode()
 
 
-def unpacked(text: str, count: int) -> list[bool]:
-    """Return so many bits of a text that `packed` wrote."""
+def unpack_bits(text: str, count: int) -> list[bool]:
+    """Return so many bits of a text that `pack_bits` wrote."""
     data = base64.b64decode(text)
     return [bool(data[index // 8] >> index % 8 & 1) for index in range(count)]

@@ -12,7 +12,7 @@ from fctncalling.cli.shared.task_finder import tasks_of
 from fctncalling.data.categories import AST, RELEVANCE
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.prompting.task_prompt import openai_tool
-from fctncalling.lab.conformance.drafts import draft_of
+from fctncalling.lab.conformance.drafts import right_answer_draft
 
 WRITTEN = (*(name for name in AST if "java" not in name), *RELEVANCE)
 """Categories whose calls are JSON."""
@@ -86,7 +86,7 @@ def _calls_of(task: Task) -> list[dict[str, Any]] | None:
         return None
     if task.kind == "irrelevance":
         return []
-    draft = draft_of(task)
+    draft = right_answer_draft(task)
     return [_as_json(call) for call in draft.calls] if draft is not None else None
 
 

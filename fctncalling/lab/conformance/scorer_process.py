@@ -35,7 +35,7 @@ class ScorerLimits:
     total_s: float = 900.0
 
 
-class Given(NamedTuple):
+class ScorerReply(NamedTuple):
     """Verdict of a scorer, or calls of a parser; None where it gave none."""
 
     answer_id: str
@@ -118,7 +118,7 @@ class ScorerProcess:
                 assert pipe is not None
                 pipe.close()
 
-    def judged(self, records: Iterator[dict[str, Any]]) -> Iterator[Given]:
+    def judged(self, records: Iterator[dict[str, Any]]) -> Iterator[ScorerReply]:
         """Yield a verdict for each record, in the scorer's own order.
 
         Records are made as fast as the scorer reads them. Raises InputError for a scorer that does
@@ -199,7 +199,7 @@ class ScorerProcess:
                 f"none{self._last_words()}"
             )
 
-    def _given(self, line: bytes) -> Given:
+    def _given(self, line: bytes) -> ScorerReply:
         field, expected = self._protocol.field, self._protocol.expected
         try:
             record = json.loads(line)
@@ -211,7 +211,9 @@ class ScorerProcess:
                 f'{self._name}: expected lines {{"id": "...", "{field}": {expected}}}, '
                 f"got {line[:80].decode('utf-8', 'backslashreplace')!r}{self._last_words()}"
             )
-        return Given(answer_id, told, str(record.get("error", ""))[:200] if told is None else "")
+        return ScorerReply(
+            answer_id, told, str(record.get("error", ""))[:200] if told is None else ""
+        )
 
     def _read_errors(self) -> None:
         pipe = self._process.stderr

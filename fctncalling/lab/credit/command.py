@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fctncalling.cli.shared.text_table import aligned
+from fctncalling.cli.shared.text_table import align_rows
 from fctncalling.data.paths import replaced_file
 
 
@@ -148,4 +148,4 @@ def report(grades: dict[str, Any]) -> str:
     )
     head = ["value", "explained variance", "between tasks", "within", "95 %", "bias"]
     title = ["estimator", "sign", "speaks", "sign if so", "Spearman", "cosine", "ranking"]
-    return "\n\n".join([about, aligned([head, *values]), aligned([title, *estimators])])
+    return "\n\n".join([about, align_rows([head, *values]), align_rows([title, *estimators])])

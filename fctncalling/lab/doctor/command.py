@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.lab.doctor.episode_findings import Span
-from fctncalling.lab.doctor.examine import Diagnosed
+from fctncalling.lab.doctor.examine import ExaminationResult
 from fctncalling.lab.doctor.finding import (
     FAULT,
     NOTE,
@@ -115,7 +115,7 @@ MAX_CONTEXT_CHARS = 320
 """Of one context in the rendering of an episode: the middle of a longer one is left out."""
 
 
-def terminal_text(model: str, found: Diagnosed, *, coloured: bool) -> str:
+def terminal_text(model: str, found: ExaminationResult, *, coloured: bool) -> str:
     """Return one screen: a line a check, then an episode with the trained tokens marked."""
     lines = [f"{model}: {summary(found.findings)}"]
     for each in found.findings:
@@ -126,7 +126,7 @@ def terminal_text(model: str, found: Diagnosed, *, coloured: bool) -> str:
     return "\n".join(lines)
 
 
-def markdown(model: str, found: Diagnosed) -> str:
+def markdown(model: str, found: ExaminationResult) -> str:
     """Return a block to paste into an issue, versions included."""
     lines = [f"**doctor** of `{model}`: {summary(found.findings)}", ""]
     lines += ["| | check | |", "|---|---|---|"]
@@ -141,7 +141,7 @@ def markdown(model: str, found: Diagnosed) -> str:
     return "\n".join(lines)
 
 
-def as_json(model: str, found: Diagnosed) -> dict[str, Any]:
+def as_json(model: str, found: ExaminationResult) -> dict[str, Any]:
     """Return everything that was found and measured."""
     return {
         "model": model,
@@ -184,7 +184,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _rendering(found: Diagnosed, *, coloured: bool) -> Iterator[str]:
+def _rendering(found: ExaminationResult, *, coloured: bool) -> Iterator[str]:
     trained = sum(each.num_tokens for each in found.spans if each.author != "context")
     total = sum(each.num_tokens for each in found.spans)
     key = "coloured" if coloured else "between « and »"

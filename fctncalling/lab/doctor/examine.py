@@ -39,7 +39,7 @@ class Examination:
 
 
 @dataclass
-class Diagnosed:
+class ExaminationResult:
     """Findings, and an episode to look at."""
 
     findings: list[HealthCheck] = field(default_factory=list)
@@ -47,15 +47,15 @@ class Diagnosed:
     task_id: str = ""
 
 
-def examine(wanted: Examination) -> Diagnosed:
+def examine(wanted: Examination) -> ExaminationResult:
     """Return everything that can be said of a model; nothing of it raises."""
-    found = Diagnosed()
+    found = ExaminationResult()
     with _quietly():
         _examine(wanted, found)
     return found
 
 
-def _examine(wanted: Examination, found: Diagnosed) -> None:
+def _examine(wanted: Examination, found: ExaminationResult) -> None:
     from transformers import AutoConfig, AutoTokenizer
 
     from fctncalling.lab.doctor.template_findings import template_findings
@@ -89,7 +89,7 @@ def _check_model(
     config: Any,
     tokenizer: Any,
     tasks: Sequence[Task],
-    found: Diagnosed,
+    found: ExaminationResult,
 ) -> None:
     from transformers import GenerationConfig
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.lab.embedded.make_tasks import write_all
-from fctncalling.lab.embedded.single_turn_tasks import accepted, entry, request
+from fctncalling.lab.embedded.single_turn_tasks import entry, ground_truth_of_call, request
 from fctncalling.lab.embedded.vocabulary import NoSuchDraw, VocabularyDraw, wording
 
 Entry = dict[str, Any]
@@ -59,7 +59,7 @@ def clarify_entry(draw: VocabularyDraw, category: str) -> Entry:
         text = phrase(draw, name, call[1], missing[0])
     return {
         **entry(text, [name]),
-        "ground_truth": [accepted(call)],
+        "ground_truth": [ground_truth_of_call(call)],
         "user_knows": call[1],
         "missing_parameters": missing,
     }

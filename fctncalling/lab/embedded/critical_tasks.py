@@ -38,7 +38,7 @@ PHRASES = {
 }
 
 
-class Errands(NamedTuple):
+class ErrandPool(NamedTuple):
     """Pool that tasks are drawn from: each tuple's entries are equally likely."""
 
     rules: tuple[str, ...]
@@ -51,7 +51,7 @@ class Errands(NamedTuple):
     least_actions: int = 6
 
 
-SHORT = Errands(
+SHORT = ErrandPool(
     rules=("clear", "keep", "keep"),
     num_turns=(2, 2, 2, 3),
     num_requests=(2, 3),
@@ -60,7 +60,7 @@ SHORT = Errands(
     last_trap=1,
     most_actions=10,
 )
-LONG = Errands(
+LONG = ErrandPool(
     rules=("clear", "keep"),
     num_turns=(2, 3, 3),
     num_requests=(2, 2, 3),
@@ -77,7 +77,7 @@ class ErrandScene:
     """A folder of files, the rules of the day, and what has been done to each file."""
 
     draw: VocabularyDraw
-    errands: Errands
+    errands: ErrandPool
     rule: str = ""
     folders: dict[str, str] = field(default_factory=dict)  # ending -> folder
     files: dict[str, str] = field(default_factory=dict)  # those that nothing was done to -> content
@@ -130,7 +130,7 @@ class ErrandScene:
         return name
 
 
-def critical_entry(draw: VocabularyDraw, errands: Errands = SHORT) -> Entry | None:
+def critical_entry(draw: VocabularyDraw, errands: ErrandPool = SHORT) -> Entry | None:
     """Return an entry without id, truth inside; None where the draw is of no use."""
     scene = ErrandScene(draw, errands)
     num_turns = draw.rng.choice(errands.num_turns)
@@ -164,7 +164,7 @@ def critical_entry(draw: VocabularyDraw, errands: Errands = SHORT) -> Entry | No
 
 
 def critical_entries(
-    split: str, num_tasks: int, *, seed: int = 0, first_id: int = 0, errands: Errands = SHORT
+    split: str, num_tasks: int, *, seed: int = 0, first_id: int = 0, errands: ErrandPool = SHORT
 ) -> list[Entry]:
     """Return distinct entries of a split ("critical_train" or "critical_held_out")."""
     draw = VocabularyDraw(random.Random(f"{split} {seed}"), held_out=split.endswith("held_out"))

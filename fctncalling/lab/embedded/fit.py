@@ -27,7 +27,7 @@ from fctncalling.algorithms.supervised.learner import (
 _LOGIT_CHANGERS = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
 
 
-def fit(
+def fit_supervised(
     model: nn.Module,
     records: Sequence[EpisodeRecord],
     config: WarmStartConfig | None = None,

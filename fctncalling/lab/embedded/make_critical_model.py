@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.lab.embedded.critical_tasks import LONG, SHORT, Errands, critical_entries
+from fctncalling.lab.embedded.critical_tasks import LONG, SHORT, ErrandPool, critical_entries
 from fctncalling.lab.embedded.demonstrator import parse, signatures
 from fctncalling.lab.embedded.make_tasks import EMBEDDED
 from fctncalling.lab.embedded.model_maker import (
@@ -141,7 +141,7 @@ def learn_slips(
     learn(model, records, num_steps, lr=8e-4, batch_size=BATCH_SIZE)
 
 
-def training_tasks(num_tasks: int, *, seed: int, errands: Errands) -> list[Task]:
+def training_tasks(num_tasks: int, *, seed: int, errands: ErrandPool) -> list[Task]:
     """Return fresh tasks of the training split, read by the same loader as any user's file."""
     return load_entries(critical_entries("critical_train", num_tasks, seed=seed, errands=errands))
 

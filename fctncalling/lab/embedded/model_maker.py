@@ -143,7 +143,7 @@ def learn(
     from tqdm import tqdm
 
     from fctncalling.algorithms.supervised import WarmStartConfig
-    from fctncalling.lab.embedded.fit import fit
+    from fctncalling.lab.embedded.fit import fit_supervised
 
     right = sum(record.success for record in records) / len(records)
     epochs = -(-num_steps * batch_size // len(records))
@@ -151,7 +151,7 @@ def learn(
         epochs=epochs, max_steps=num_steps, batch_size=batch_size, lr=lr, seed=order_seed
     )
     with tqdm(total=num_steps, desc=f"demonstrations, {right:.0%} right", unit="step") as bar:
-        fit(model, records, config, on_step=lambda metrics: _show(bar, metrics))
+        fit_supervised(model, records, config, on_step=lambda metrics: _show(bar, metrics))
 
 
 def _show(bar: Any, metrics: dict[str, float]) -> None:

@@ -56,7 +56,7 @@ def single_turn_task(draw: VocabularyDraw, category: str) -> tuple[Entry, list[E
     question = texts[0] + "".join(
         draw.rng.choice(wording()["joiners"]) + text for text in texts[1:]
     )
-    return entry(question, offered), [accepted(call) for call in calls]
+    return entry(question, offered), [ground_truth_of_call(call) for call in calls]
 
 
 def irrelevance_task(draw: VocabularyDraw) -> Entry:
@@ -77,7 +77,7 @@ def entry(question: str, offered: Sequence[str]) -> Entry:
     }
 
 
-def accepted(call: tuple[str, Mapping[str, Any]]) -> Entry:
+def ground_truth_of_call(call: tuple[str, Mapping[str, Any]]) -> Entry:
     """Return BFCL's ground-truth form of a call.
 
     Every parameter with the list of values accepted.

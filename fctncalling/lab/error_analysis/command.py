@@ -32,7 +32,7 @@ from fctncalling.cli.score.results import (
 )
 from fctncalling.cli.shared.jsonl_records import InputError, Line, read_records, with_progress_bar
 from fctncalling.cli.shared.task_finder import TaskFinder
-from fctncalling.cli.shared.text_table import aligned
+from fctncalling.cli.shared.text_table import align_rows
 from fctncalling.cli.shared.tool_flags import (
     USUAL_TASKS,
     TaskTools,
@@ -77,7 +77,7 @@ def _overview(models: Mapping[str, Mapping[str, Any]]) -> str:
             cause = f"{main['cause']} {100 * main['share']:.0f} %" if main else "-"
             rows.append([category, str(report["answers"]), *rates, cause])
     width = max(len(row[-1]) for row in rows)
-    return aligned([[*row[:-1], row[-1].ljust(width)] for row in rows])
+    return align_rows([[*row[:-1], row[-1].ljust(width)] for row in rows])
 
 
 def _category(title: str, report: Mapping[str, Any]) -> Iterator[str]:

@@ -16,7 +16,12 @@ from fctncalling.envs.judging.judge import judge
 from fctncalling.envs.judging.oracle import OMITTED, oracle_calls
 from fctncalling.evaluation.accepted_answers import accepted_answer, render_calls
 from fctncalling.lab.error_analysis.diagnosis import Diagnosis
-from fctncalling.lab.error_analysis.form_repairs import FormRepair, decoded, repair_form, with_names
+from fctncalling.lab.error_analysis.form_repairs import (
+    FormRepair,
+    decoded,
+    name_positional_arguments,
+    repair_form,
+)
 from fctncalling.lab.error_analysis.multi_turn import diagnose_multi_turn
 
 _MISSING = object()
@@ -230,7 +235,7 @@ def _single_turn(task: Task, response: Any, form: str, verdict: Verdict) -> Diag
     repair = repair_form(task, form, response)
     text = repair.text
     causes = list(repair.causes)
-    named = with_names(task, text) if text and form == "prompting" else None
+    named = name_positional_arguments(task, text) if text and form == "prompting" else None
     if named is not None:
         text = named
         causes.append("positional arguments")

@@ -160,7 +160,7 @@ def repair_form(task: Task, form: str, text: Any) -> FormRepair:
     return FormRepair((_cause_of_nothing(task, current),), None, complaint)
 
 
-def with_names(task: Task, text: str) -> str | None:
+def name_positional_arguments(task: Task, text: str) -> str | None:
     """Return a list of Python calls whose positional arguments bear their documented names.
 
     None where there are none, or more than parameters.

@@ -156,7 +156,7 @@ def row_versions(forest: ActionForest, kept: Iterable[int]) -> list[int]:
     return versions
 
 
-def placed_rewards(kept: Sequence[int], given: Iterable[tuple[int, float]]) -> dict[int, float]:
+def rewards_of_actions(kept: Sequence[int], given: Iterable[tuple[int, float]]) -> dict[int, float]:
     """Return the reward of each kept action from (number of the last action then, reward) pairs.
 
     A reward for an action that was not kept goes to the last kept one before it, or else to the

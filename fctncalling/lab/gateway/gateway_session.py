@@ -18,7 +18,7 @@ from fctncalling.lab.gateway.action_forest import (
     ActionForest,
     SampledAction,
     kept_actions,
-    placed_rewards,
+    rewards_of_actions,
     row_versions,
     training_rows,
 )
@@ -130,7 +130,7 @@ class GatewaySession:
     def to_record(self) -> EpisodeRecord:
         """Return the episode for training and for the episode log."""
         kept = kept_actions(self.forest, self.referred)
-        paid = placed_rewards(kept, self.rewards)
+        paid = rewards_of_actions(kept, self.rewards)
         actions = [self.forest.actions[number] for number in kept]
         total = sum(paid.values())
         heard = [self.heard.get(action.request, []) for action in actions]

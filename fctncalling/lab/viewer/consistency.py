@@ -126,7 +126,7 @@ class Contradiction(NamedTuple):
     message: str
 
 
-class Checked(NamedTuple):
+class ConsistencyInput(NamedTuple):
     """Data that the checks look at."""
 
     tokens: TokenFile
@@ -136,18 +136,18 @@ class Checked(NamedTuple):
     own: Sequence[Credit | None] | None  # credit by the run's own algorithm
 
 
-def findings(checked: Checked) -> dict[str, list[Contradiction]]:
+def consistency_findings(checked: ConsistencyInput) -> dict[str, list[Contradiction]]:
     """Return the findings of each check, an empty list for a check that passed."""
     return {name: list(check(checked)) for name, check in CHECKS.items()}
 
 
-def _mask_spells_answer(checked: Checked) -> Iterator[Contradiction]:
+def _mask_spells_answer(checked: ConsistencyInput) -> Iterator[Contradiction]:
     for index, lane in enumerate(checked.lanes):
         for token, message in spelling_findings(checked.tokens, lane, checked.records[index]):
             yield Contradiction("mask", index, token, message)
 
 
-def _only_sampled_tokens(checked: Checked) -> Iterator[Contradiction]:
+def _only_sampled_tokens(checked: ConsistencyInput) -> Iterator[Contradiction]:
     tokens = checked.tokens
     wrong = ~tokens.acted & (tokens.in_loss | tokens.ends_action | np.isfinite(tokens.advantages))
     for index, lane in enumerate(checked.lanes):
@@ -161,7 +161,7 @@ def _only_sampled_tokens(checked: Checked) -> Iterator[Contradiction]:
             )
 
 
-def _actions_end(checked: Checked) -> Iterator[Contradiction]:
+def _actions_end(checked: ConsistencyInput) -> Iterator[Contradiction]:
     """A stretch of sampled tokens ends with the end of an action, or time runs on across turns."""
     tokens = checked.tokens
     for index, lane in enumerate(checked.lanes):
@@ -177,7 +177,7 @@ def _actions_end(checked: Checked) -> Iterator[Contradiction]:
             )
 
 
-def _truncation(checked: Checked) -> Iterator[Contradiction]:
+def _truncation(checked: ConsistencyInput) -> Iterator[Contradiction]:
     config, tokens = checked.config, checked.tokens
     is_fresh = not np.nan_to_num(tokens.values).any()  # a critic that has learned nothing says 0
     for index, lane in enumerate(checked.lanes):
@@ -196,7 +196,7 @@ def _truncation(checked: Checked) -> Iterator[Contradiction]:
                 yield Contradiction("truncation", index, part.stop - 1, text)
 
 
-def _cut_actions(checked: Checked) -> Iterator[Contradiction]:
+def _cut_actions(checked: ConsistencyInput) -> Iterator[Contradiction]:
     """As many actions are out of the loss as --max_new_tokens cut, if --overlong mask says so."""
     tokens = checked.tokens
     if checked.config.get("overlong") != "mask":
@@ -222,7 +222,7 @@ def _cut_actions(checked: Checked) -> Iterator[Contradiction]:
         yield Contradiction("cut", index, token, text)
 
 
-def _rewards(checked: Checked) -> Iterator[Contradiction]:
+def _rewards(checked: ConsistencyInput) -> Iterator[Contradiction]:
     """The reward of a step stands at the end of its action; scaling and penalties are allowed."""
     config, tokens = checked.config, checked.tokens
     in_reward = config.get("kl_coef") and config.get("kl_mode") == "reward"
@@ -275,7 +275,7 @@ def _scale(stored: Any, expected: Any, config: Mapping[str, Any]) -> float:
     return float(np.abs(stored).max()) / largest if largest else 1.0
 
 
-def _discount(checked: Checked) -> Iterator[Contradiction]:
+def _discount(checked: ConsistencyInput) -> Iterator[Contradiction]:
     """The stored advantages before whitening are those of the header's gamma and lambda."""
     tokens, own = checked.tokens, checked.own
     resolved = checked.config.get("resolved")
@@ -295,7 +295,7 @@ def _discount(checked: Checked) -> Iterator[Contradiction]:
 
 
 def _contradictions(
-    checked: Checked, own: Sequence[Credit | None]
+    checked: ConsistencyInput, own: Sequence[Credit | None]
 ) -> Iterator[tuple[int, int, float, float]]:
     """Yield (episode, token, stored, recomputed) of each episode's largest contradiction."""
     for index, (lane, credit) in enumerate(zip(checked.lanes, own, strict=True)):
@@ -309,7 +309,7 @@ def _contradictions(
             yield index, token, float(stored[token]), float(expected[token])
 
 
-def _better_gamma(checked: Checked) -> str:
+def _better_gamma(checked: ConsistencyInput) -> str:
     """Return the discount that the stored advantages agree with, as a remark; or nothing."""
     tokens, lanes = checked.tokens, checked.lanes
     name = tokens.header["algorithm_name"]
@@ -322,7 +322,7 @@ def _better_gamma(checked: Checked) -> str:
     return ""
 
 
-def _whitening(checked: Checked) -> Iterator[Contradiction]:
+def _whitening(checked: ConsistencyInput) -> Iterator[Contradiction]:
     """Advantages in the loss are (raw - mean) / deviation."""
     tokens, header = checked.tokens, checked.tokens.header
     mean, deviation = header["whitening_mean"], header["whitening_std"]
@@ -342,7 +342,7 @@ def _whitening(checked: Checked) -> Iterator[Contradiction]:
             )
 
 
-def _mismatch(checked: Checked) -> Iterator[Contradiction]:
+def _mismatch(checked: ConsistencyInput) -> Iterator[Contradiction]:
     """The trainer reads the sampled tokens with the log-probabilities they were sampled with."""
     tokens = checked.tokens
     for index, lane in enumerate(checked.lanes):
@@ -354,7 +354,7 @@ def _mismatch(checked: Checked) -> Iterator[Contradiction]:
             yield Contradiction("mismatch", index, int(np.nanargmax(off)), text)
 
 
-CHECKS: dict[str, Callable[[Checked], Iterator[Contradiction]]] = {
+CHECKS: dict[str, Callable[[ConsistencyInput], Iterator[Contradiction]]] = {
     "mask": _mask_spells_answer,
     "context": _only_sampled_tokens,
     "ends": _actions_end,

@@ -13,7 +13,7 @@ import numpy as np
 from fctncalling.data.types import Task
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.prompting.task_prompt import TaskPrompt
-from fctncalling.lab.viewer.consistency import Checked, findings
+from fctncalling.lab.viewer.consistency import ConsistencyInput, consistency_findings
 from fctncalling.lab.viewer.episode_entry import episode_entry, member_entry, text_history_entry
 from fctncalling.lab.viewer.run_files import (
     EPISODE_TYPES,
@@ -24,7 +24,7 @@ from fctncalling.lab.viewer.run_files import (
     read_lines,
 )
 from fctncalling.lab.viewer.state_differences import environment_turns
-from fctncalling.lab.viewer.token_lanes import episode_lanes, lanes_json, recomputed
+from fctncalling.lab.viewer.token_lanes import episode_lanes, lanes_json, recompute_credit
 
 MAX_ANSWERS = 24
 """Answers to one task that a page holds."""
@@ -34,7 +34,7 @@ MAX_SURVEYED = 1024
 """...chosen among so many."""
 
 
-def over_updates(run: LoadedRun, tasks: Collection[str]) -> dict[str, list[Record]]:
+def answers_over_updates(run: LoadedRun, tasks: Collection[str]) -> dict[str, list[Record]]:
     """Return the answers to each of `tasks` and to tasks of the evaluation, in order of updates.
 
     Of the evaluation's tasks those come first whose outcome or answer changed most often.
@@ -117,7 +117,9 @@ def page_data(run: LoadedRun, find_task: FindTask, worst: int | None = None) -> 
         "episodes": list(seen.chosen.values()),
         "members": seen.members,
         "tally": seen.tally,
-        "over_updates": over_updates(run, {entry["task"] for entry in seen.chosen.values()}),
+        "over_updates": answers_over_updates(
+            run, {entry["task"] for entry in seen.chosen.values()}
+        ),
         "replay": "",
     }
 
@@ -257,14 +259,14 @@ def _token_parts(run: LoadedRun, seen: Survey) -> tuple[dict[int, Record], list[
         return {}, []
     records = [seen.records.get(each["line"], {}) for each in tokens.episodes]
     lanes = episode_lanes(tokens, records)
-    credit = recomputed(tokens, lanes)
+    credit = recompute_credit(tokens, lanes)
     parts = {
         each["line"]: {"lanes": lanes_json(tokens, number, lanes[number], credit)}
         for number, each in enumerate(tokens.episodes)
         if each["line"] in seen.chosen
     }
     own = credit[tokens.header["algorithm_name"]]
-    found = findings(Checked(tokens, lanes, records, run.config, own))
+    found = consistency_findings(ConsistencyInput(tokens, lanes, records, run.config, own))
     checks = [
         {
             "check": name,

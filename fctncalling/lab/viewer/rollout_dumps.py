@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fctncalling.lab.viewer.run_files import (
-    Expected,
+    ExpectedType,
     LoadedRun,
     Record,
     ViewError,
@@ -32,19 +32,19 @@ TOLERANCE = 1e-3  # of TRL's advantages, in deviations
 _STEP_FILE = re.compile(r"(?:completions_)?(\d+)\.(?:jsonl|parquet)$")
 _BETWEEN = re.compile(r"\n(?:user|tool|ipython)\n(.*?)\n(?:assistant\n|$)", re.DOTALL)
 
-_TEXT = Expected("a text", lambda value: isinstance(value, str), required=True)
-_SAID = Expected(
+_TEXT = ExpectedType("a text", lambda value: isinstance(value, str), required=True)
+_SAID = ExpectedType(
     "a text or a list of messages",
     lambda value: isinstance(value, str) or list_of(lambda each: isinstance(each, dict))(value),
     required=True,
 )
-_NUMBER = Expected("a number", is_number)
+_NUMBER = ExpectedType("a number", is_number)
 
 
 class DumpFormat(NamedTuple):
     """Format of one trainer's dump."""
 
-    types: dict[str, Expected]
+    types: dict[str, ExpectedType]
     episode: Callable[[Record], Record]
 
 

@@ -29,13 +29,13 @@ MAX_TOLD = 5
 _EPISODE_FILE = re.compile(r"(train|greedy|sampled)_(\d+)\.jsonl$")
 
 
-class Expected(NamedTuple):
+class ExpectedType(NamedTuple):
     """Type that a field must have, in words and as a test."""
 
     words: str
     test: Callable[[Any], bool]
     required: bool = False  # else it may be absent or null
-    fields: Mapping[str, Expected] | None = None  # of each object of a list
+    fields: Mapping[str, ExpectedType] | None = None  # of each object of a list
 
 
 def is_number(value: Any) -> bool:
@@ -59,17 +59,17 @@ def _is_verdict(value: Any) -> bool:
     )
 
 
-_TEXT = Expected("a text", lambda value: isinstance(value, str))
-_NUMBER = Expected("a number", is_number)
-_NUMBERS = Expected(
+_TEXT = ExpectedType("a text", lambda value: isinstance(value, str))
+_NUMBER = ExpectedType("a number", is_number)
+_NUMBERS = ExpectedType(
     "an object of numbers",
     lambda value: isinstance(value, dict) and all(map(is_number, value.values())),
 )
-_INDEX = Expected("a number from 0", lambda value: type(value) is int and 0 <= value < 1e6)
-_LIST = Expected("a list", lambda value: isinstance(value, list))
-_OBJECTS = Expected("a list of objects", list_of(lambda each: isinstance(each, dict)))
-_CALLS = Expected("a list of calls", list_of(lambda each: isinstance(each, str | dict)))
-_INTEGERS = Expected("a list of integers", list_of(lambda each: type(each) is int))
+_INDEX = ExpectedType("a number from 0", lambda value: type(value) is int and 0 <= value < 1e6)
+_LIST = ExpectedType("a list", lambda value: isinstance(value, list))
+_OBJECTS = ExpectedType("a list of objects", list_of(lambda each: isinstance(each, dict)))
+_CALLS = ExpectedType("a list of calls", list_of(lambda each: isinstance(each, str | dict)))
+_INTEGERS = ExpectedType("a list of integers", list_of(lambda each: type(each) is int))
 _STEP_TYPES = {
     "turn": _INDEX,
     "calls": _CALLS,
@@ -84,7 +84,7 @@ _STEP_TYPES = {
 
 EPISODE_TYPES = {
     "steps": _OBJECTS._replace(required=True, fields=_STEP_TYPES),
-    "verdict": Expected("an object with a list of turns", _is_verdict),
+    "verdict": ExpectedType("an object with a list of turns", _is_verdict),
     **dict.fromkeys(("return", "progress", "num_actions_truncated"), _NUMBER),
     **dict.fromkeys(("error_type", "strict_error_type", "strict_message"), _TEXT),
     **dict.fromkeys(("invalid_reason", "not_learned_from", "category"), _TEXT),
@@ -93,14 +93,14 @@ EPISODE_TYPES = {
 }
 """Fields of an episode that a page takes apart."""
 HISTORY_TYPES = {
-    "text_spans": Expected("a list of (first, end)", list_of(_is_span), required=True),
+    "text_spans": ExpectedType("a list of (first, end)", list_of(_is_span), required=True),
     "system_spans": _LIST,
     "reward": _NUMBER,
 }
 ALARM_TYPES = {"episodes": _LIST}
 
 
-def type_fault(record: Record, types: Mapping[str, Expected]) -> str:
+def type_fault(record: Record, types: Mapping[str, ExpectedType]) -> str:
     """Return which field is of another type than expected; "" if none is."""
     for name, expected in types.items():
         value = record.get(name)
@@ -171,7 +171,7 @@ class EpisodeLines:
 
 
 def read_lines(
-    path: Path, notes: list[str], types: Mapping[str, Expected] | None = None
+    path: Path, notes: list[str], types: Mapping[str, ExpectedType] | None = None
 ) -> Iterator[Record]:
     """Yield the JSON objects of a file, each with its "line", that have the `types`.
 
@@ -204,7 +204,7 @@ def _note(notes: list[str], told: int, text: str) -> None:
         notes.append(text)
 
 
-def _record(text: str, types: Mapping[str, Expected]) -> tuple[Record, str]:
+def _record(text: str, types: Mapping[str, ExpectedType]) -> tuple[Record, str]:
     """Return the object that a line holds, and what is wrong with it."""
     if len(text) > MAX_LINE:
         return {}, f"it has more than {MAX_LINE:,} characters"
@@ -340,7 +340,7 @@ def _config(path: Path, notes: list[str]) -> Record:
 
 
 def _optional_lines(
-    path: Path, notes: list[str], types: Mapping[str, Expected] | None = None
+    path: Path, notes: list[str], types: Mapping[str, ExpectedType] | None = None
 ) -> list[Record]:
     return list(read_lines(path, notes, types)) if path.is_file() else []
 

@@ -112,7 +112,7 @@ def credit_of_lanes(
     ]
 
 
-def recomputed(
+def recompute_credit(
     tokens: TokenFile, lanes: Sequence[EpisodeLanes]
 ) -> dict[str, list[Credit | None] | None]:
     """Return each algorithm's credit of each episode, as `credit_of_lanes`."""
@@ -128,13 +128,15 @@ def lanes_json(
     """Return the lanes of an episode: rows of ids, then numbers of its acted tokens in order."""
     acted = lanes.acted
     numbers = {name: getattr(tokens, name)[acted] for name in FLOAT_FIELDS}
-    shown = {name: rounded(array) for name, array in numbers.items() if not np.isnan(array).all()}
+    shown = {
+        name: round_numbers(array) for name, array in numbers.items() if not np.isnan(array).all()
+    }
     own = credit.get(tokens.header["algorithm_name"])
     of_own = own[episode] if own else None
     if of_own is not None:
-        shown["delta"] = rounded(of_own.deltas)
+        shown["delta"] = round_numbers(of_own.deltas)
     if not np.isnan(numbers["old_logprobs"]).all():
-        shown["mismatch"] = rounded(numbers["old_logprobs"] - numbers["rollout_logprobs"])
+        shown["mismatch"] = round_numbers(numbers["old_logprobs"] - numbers["rollout_logprobs"])
     return {
         "rows": list(_rows(tokens, lanes)),
         "numbers": shown,
@@ -147,13 +149,13 @@ def lanes_json(
             for part, bootstrap in zip(lanes.parts, bootstraps(tokens, episode, lanes), strict=True)
         ],
         "credit": {
-            name: rounded(of.advantages) if each and (of := each[episode]) else None
+            name: round_numbers(of.advantages) if each and (of := each[episode]) else None
             for name, each in credit.items()
         },
     }
 
 
-def rounded(numbers: Iterable[float]) -> list[float | None]:
+def round_numbers(numbers: Iterable[float]) -> list[float | None]:
     """Return numbers with 7 significant digits, None for NaN and infinities."""
     return [_number(float(each)) for each in numbers]
 

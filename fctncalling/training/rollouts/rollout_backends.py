@@ -169,7 +169,7 @@ class LocalRollout:
         if len(parts) < self.processes.count:
             raise KeyboardInterrupt
         return RolloutResult(
-            dealt_out(parts, len(rollout_round.task_ids)),
+            interleave_episodes(parts, len(rollout_round.task_ids)),
             *(self.processes.sum(number) for number in engine.token_counts),
         )
 
@@ -251,6 +251,8 @@ class LocalRollout:
         )
 
 
-def dealt_out(parts: Sequence[Sequence[EpisodeRecord]], number: int) -> list[EpisodeRecord]:
+def interleave_episodes(
+    parts: Sequence[Sequence[EpisodeRecord]], number: int
+) -> list[EpisodeRecord]:
     """Return so many episodes in order, of which the parts hold every len(parts)-th."""
     return [parts[n % len(parts)][n // len(parts)] for n in range(number)]

@@ -21,7 +21,7 @@ from fctncalling.training.rollouts.rollout_backends import (
     OnEpisode,
     RolloutResult,
     RolloutRound,
-    dealt_out,
+    interleave_episodes,
 )
 from fctncalling.training.run_config import RunConfig
 
@@ -182,7 +182,9 @@ class RayRollout:
             raise KeyboardInterrupt  # its weights stay, for a checkpoint
         del self._round_weights[rollout_round]
         episodes = [part.episodes for part in parts]
-        return RolloutResult.summed(parts, dealt_out(episodes, len(rollout_round.task_ids)))
+        return RolloutResult.summed(
+            parts, interleave_episodes(episodes, len(rollout_round.task_ids))
+        )
 
     def begin(
         self, rollout_round: RolloutRound, weights: Weights | None = None, *, now: bool = True
