@@ -16,7 +16,7 @@ _NO_MESSAGE = Fault("agentic:no_last_message", "no message is left that calls no
 _IGNORED = re.compile(r"[,./\-_*^()]")
 
 
-def standardised(text: str) -> str:
+def standardize_string(text: str) -> str:
     """Return a text without , . / - _ * ^ ( ), in lower case and double quotes; blanks stay."""
     return _IGNORED.sub("", text).lower().replace("'", '"')
 
@@ -32,8 +32,10 @@ def answer_fault(record: Any, accepted: Sequence[Any]) -> Fault | None:
         return _INFERENCE
     if not record:
         return _NO_MESSAGE
-    text = standardised(str(record[0] if isinstance(record, list) else record))
-    if any(re.search(rf"\b{re.escape(standardised(str(answer)))}\b", text) for answer in accepted):
+    text = standardize_string(str(record[0] if isinstance(record, list) else record))
+    if any(
+        re.search(rf"\b{re.escape(standardize_string(str(answer)))}\b", text) for answer in accepted
+    ):
         return None
     return Fault(
         "agentic:answer_not_found", f"none of {list(accepted)} is mentioned in the last message"

@@ -147,13 +147,13 @@ def accepted_class(accepted: Accepted) -> type | None:
     return None
 
 
-def standardised(text: str) -> str:
+def standardize_string(text: str) -> str:
     """Return a string as BFCL compares it: no blanks and , . / - _ * ^, lower case, one quote."""
     return text.translate(_NEGLIGIBLE).lower().replace("'", '"')
 
 
 def _loose(value: Any) -> Any:
-    return standardised(value) if type(value) is str else value
+    return standardize_string(value) if type(value) is str else value
 
 
 def string_fault(parameter: str, value: str, accepted: Accepted) -> Fault | None:
@@ -161,7 +161,9 @@ def string_fault(parameter: str, value: str, accepted: Accepted) -> Fault | None
 
     The mark of omission is an accepted value too, so a string that reduces to "" passes.
     """
-    if standardised(value) in [standardised(each) for each in accepted if type(each) is str]:
+    if standardize_string(value) in [
+        standardize_string(each) for each in accepted if type(each) is str
+    ]:
         return None
     return _refused("value_error:string", parameter, value, accepted)
 

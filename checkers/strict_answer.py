@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from fctncalling.checkers.agentic import answer_fault, standardised
+from fctncalling.checkers.agentic import answer_fault, standardize_string
 from fctncalling.checkers.python_values import Fault
 
 # of an answer, in neither question nor accepted answer, nor among the common ones
@@ -61,7 +61,7 @@ def strict_answer_fault(message: Any, accepted: Sequence[Any], question: str) ->
         return Fault("strict:answer_denied", f"{text[:200]!r} denies {exact}")
     words = _words(text)
     explained = {*_COMMON, *_words(" ".join([question, *map(str, accepted)]))}
-    explained |= {standardised(word) for word in explained}
+    explained |= {standardize_string(word) for word in explained}
     others = {word for word in words if word not in explained}
     numbers = {word for word in others if word.isdigit() or word in _IN_WORDS}
     if len(others) > MAX_OTHER_WORDS or len(words) > MAX_WORDS or numbers:

@@ -14,7 +14,7 @@ from typing import Any
 from fctncalling.checkers import ARGUMENT_CHECKERS, calls_fault
 from fctncalling.checkers.java_values import JAVA_ARGUMENTS
 from fctncalling.checkers.javascript_values import JAVASCRIPT_ARGUMENTS
-from fctncalling.checkers.python_values import Accepted, Fault, short_repr, standardised
+from fctncalling.checkers.python_values import Accepted, Fault, short_repr, standardize_string
 from fctncalling.data.types import Task
 
 _BLANKS_AT_PUNCTUATION = re.compile(r"\s*([^\w\s])\s*")
@@ -78,13 +78,13 @@ def _text_fault(parameter: str, value: Any, accepted: Accepted) -> Fault | None:
         "only without punctuation"
     )
     for text in texts:
-        if not standardised(text) and text.strip():
+        if not standardize_string(text) and text.strip():
             return Fault("strict:punctuation_for_nothing", message)
     if not texts:
         return None  # no text in it: what BFCL forgives of other types is not looked at
-    numbers_by_text = {standardised(text): _NUMBER.findall(text) for text in accepted_texts}
+    numbers_by_text = {standardize_string(text): _NUMBER.findall(text) for text in accepted_texts}
     changed = any(
-        _NUMBER.findall(text) != numbers_by_text.get(standardised(text), []) for text in texts
+        _NUMBER.findall(text) != numbers_by_text.get(standardize_string(text), []) for text in texts
     )
     return Fault("strict:changed_number" if changed else "strict:dropped_punctuation", message)
 

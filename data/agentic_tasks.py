@@ -77,7 +77,7 @@ class Variant:
         )
 
 
-def variant_of(path: Path) -> Variant | None:
+def variant_of_file(path: Path) -> Variant | None:
     """Return the variant that a file name means.
 
     None for other names, and for a file that exists.

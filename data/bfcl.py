@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fctncalling.data.agentic_tasks import variant_of
+from fctncalling.data.agentic_tasks import variant_of_file
 from fctncalling.data.categories import (
     AGENTIC,
     AST,
@@ -209,11 +209,11 @@ def resolve_task_path(path: str | Path) -> Path:
     """
     path = Path(path)
     bare = path.name == str(path) and path.name.startswith("BFCL_")
-    if not bare or path.exists() or variant_of(path) is not None:
+    if not bare or path.exists() or variant_of_file(path) is not None:
         return path
     for folder in (official_data_folder(), user_data_folder()):
         official = folder / path.name
-        if official.exists() or variant_of(official) is not None:
+        if official.exists() or variant_of_file(official) is not None:
             return official
     raise TaskError(
         f"{path}: no such file, neither here nor among the official ones in "
@@ -230,7 +230,7 @@ def _read(
 ) -> Iterator[tuple[Location, Task]]:
     docs_of_folder: dict[Path, FunctionDocs] = {}
     path = resolve_task_path(path)
-    variant = variant_of(path)
+    variant = variant_of_file(path)
     for file in _task_files(path) if variant is None else variant.files:
         sibling = (file.parent if variant is None else variant.root) / "multi_turn_func_doc"
         if sibling not in docs_of_folder:

@@ -41,7 +41,7 @@ def timed(part: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 @contextmanager
-def listening(listener: Listener) -> Iterator[None]:
+def listen_to_timings(listener: Listener) -> Iterator[None]:
     """Context manager: set the listener, for all threads of this process; one at a time."""
     global _listener
     before, _listener = _listener, listener

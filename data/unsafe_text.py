@@ -13,24 +13,24 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
-def joined(text: str) -> str:
+def join_surrogates(text: str) -> str:
     """Return a text with each surrogate pair joined to the character that it encodes."""
     if text.isascii() or _SURROGATE.search(text) is None:
         return text
     return _PAIR.sub(_character, text)
 
 
-def encodable(text: str) -> str:
+def encodable_text(text: str) -> str:
     """Return a text that every encoder takes: pairs joined, lone surrogates replaced by U+FFFD."""
     if text.isascii() or _SURROGATE.search(text) is None:
         return text
-    return _SURROGATE.sub(REPLACEMENT, joined(text))
+    return _SURROGATE.sub(REPLACEMENT, join_surrogates(text))
 
 
 def encodable_value(value: Any) -> Any:
-    """Return a copy of JSON-like data with `encodable` texts, keys included."""
+    """Return a copy of JSON-like data with `encodable_text` texts, keys included."""
     if isinstance(value, str):
-        return encodable(value)
+        return encodable_text(value)
     if isinstance(value, Mapping):
         return {encodable_value(key): encodable_value(each) for key, each in value.items()}
     return [encodable_value(each) for each in value] if isinstance(value, list | tuple) else value

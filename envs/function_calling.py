@@ -11,7 +11,7 @@ import gymnasium
 from gymnasium.error import ResetNeeded
 
 from fctncalling.data.types import Episode, Message, Task
-from fctncalling.data.unsafe_text import encodable, encodable_value, joined
+from fctncalling.data.unsafe_text import encodable_text, encodable_value, join_surrogates
 from fctncalling.envs.episode.state import EpisodeState
 from fctncalling.envs.episode.transcript import check_render_mode, transcript
 from fctncalling.envs.episode_runner import EpisodeRunner
@@ -226,7 +226,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
             raise TypeError(
                 f"step: the action is a {kind}: expected a str, the assistant's message."
             )
-        text = joined(str(action))  # numpy's strings become plain ones
+        text = join_surrogates(str(action))  # numpy's strings become plain ones
         state.add_messages([{"role": "assistant", "content": text}])
         try:
             if state.invalid_reason is not None:
@@ -250,7 +250,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         extra: Mapping[str, Any],
     ) -> tuple[str, dict[str, Any]]:
         """Return an observation within its bound and its `info`, shared with nobody."""
-        observation, messages = encodable(observation), encodable_value(messages)
+        observation, messages = encodable_text(observation), encodable_value(messages)
         state.add_messages(copy.deepcopy(messages))
         last = state.steps[-1] if state.steps else None
         info: dict[str, Any] = {

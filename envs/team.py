@@ -11,7 +11,7 @@ import gymnasium
 from gymnasium.error import ResetNeeded
 
 from fctncalling.data.types import Call, Message, Task, Verdict
-from fctncalling.data.unsafe_text import encodable, encodable_value, joined
+from fctncalling.data.unsafe_text import encodable_text, encodable_value, join_surrogates
 from fctncalling.envs.episode.parsing import ParsedMessage, parse_message
 from fctncalling.envs.episode.transcript import check_render_mode, transcript
 from fctncalling.envs.function_calling import FunctionCallingEnv
@@ -116,7 +116,7 @@ class TeamEnv(gymnasium.Env[str, str]):
         talk.log += copy.deepcopy(info["messages"])
         self._conversation = talk
         common = {key: value for key, value in common_info(info).items() if key != "messages"}
-        common["state"] = encodable(team_state(self.team, self._env.task))
+        common["state"] = encodable_text(team_state(self.team, self._env.task))
         return self._observation_and_info(talk, common)
 
     def step(self, action: str) -> Step:
@@ -131,7 +131,7 @@ class TeamEnv(gymnasium.Env[str, str]):
             raise ResetNeeded("step: the task has ended. Call reset() before the next step().")
         if not isinstance(action, str):
             raise TypeError(f"step: the action is a {type(action).__name__}: expected a str.")
-        text = joined(str(action))
+        text = join_surrogates(str(action))
         talk.log.append({"role": "assistant", "speaker": talk.role, "content": text})
         return self._play(talk, text)
 
@@ -223,7 +223,7 @@ class TeamEnv(gymnasium.Env[str, str]):
             system = self._prompts.instructions(task, role)
             common["instructions"] = system
         contents = joined_contents(messages)
-        whole = encodable(f"{system}\n\n{contents}" if system else contents)
+        whole = encodable_text(f"{system}\n\n{contents}" if system else contents)
         observation, cut = cut_text(whole, OBSERVATION_BYTES)
         if cut:
             common["observation_bytes_cut"] = cut

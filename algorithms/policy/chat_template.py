@@ -11,7 +11,7 @@ from typing import Any
 from jinja2.exceptions import TemplateError
 
 from fctncalling.data.types import Message
-from fctncalling.data.unsafe_text import broken_mark, encodable
+from fctncalling.data.unsafe_text import broken_mark, encodable_text
 
 PLAIN_TEMPLATE = (
     "{% for message in messages %}{{ '<|' + message.role + '|>\n' + message.content }}"
@@ -233,7 +233,7 @@ class ChatTemplate:
 
         Tokenizers take no surrogate code points.
         """
-        ids: list[int] = self.tokenizer.encode(encodable(text), add_special_tokens=False)
+        ids: list[int] = self.tokenizer.encode(encodable_text(text), add_special_tokens=False)
         return ids
 
     def encode_untrusted(self, text: str, tags: Sequence[str] = ()) -> list[int]:

@@ -88,7 +88,7 @@ def hidden_states_at(
     for layer in below:
         hidden = run(_layer, layer, hidden, cos, sin, biases)
     states = last.input_layernorm(hidden)
-    queries = queries_of(last, states[rows, columns], cos[columns], sin[columns])
+    queries = rotated_queries(last, states[rows, columns], cos[columns], sin[columns])
     keys, values = _for_all_heads(last, *keys_and_values(last, states, cos, sin))
     attended = _attention_at(queries, keys, values, rows, columns)
     selected: Tensor = decoder.norm(layer_output(last, hidden[rows, columns], attended))
@@ -101,12 +101,12 @@ def _layer(
     """Return the layer's output (B, T, H) from its input (B, T, H)."""
     states = layer.input_layernorm(hidden)
     # Queries before keys: gradients are added up in the reverse order, down to the last bit.
-    queries = queries_of(layer, states, cos, sin)
+    queries = rotated_queries(layer, states, cos, sin)
     keys, values = _for_all_heads(layer, *keys_and_values(layer, states, cos, sin))
     return layer_output(layer, hidden, _causal_attention(queries, keys, values, biases))
 
 
-def queries_of(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def rotated_queries(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Return rotated queries (..., heads, size) of normed states (..., H)."""
     attention = layer.self_attn
     queries = attention.q_proj(states).unflatten(-1, (-1, int(attention.head_dim)))

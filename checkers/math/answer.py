@@ -100,16 +100,16 @@ def aime_equal(answer: str, truth: str) -> bool:
 def numeric_equal(answer: str, truth: str, *, tolerance: float = 0.0) -> bool:
     """Whether an answer is the true number, written out, exactly or within a relative tolerance.
 
-    The truth may be an expression; the answer is a literal (see `literal`), a fraction or in
+    The truth may be an expression; the answer is a literal (see `literal_value`), a fraction or in
     percent only where the truth is written so.
     """
-    left, right = literal(answer, like=truth), number(truth)
+    left, right = literal_value(answer, like=truth), exact_number(truth)
     if left is None or right is None:
         return False
     return abs(left - right) <= Fraction(tolerance) * abs(right)
 
 
-def literal(text: str, *, like: str = "") -> Fraction | None:
+def literal_value(text: str, *, like: str = "") -> Fraction | None:
     """Return the value of a number that is written out; None for what would have to be computed.
 
     A literal is a sign, digits, thousands separators, decimals, an exponent. Where the text that it
@@ -142,7 +142,7 @@ def _bare(text: str) -> str:
     return text.strip().removeprefix("\\$").strip("$").strip().replace("\u2212", "-")
 
 
-def number(text: str) -> Fraction | None:
+def exact_number(text: str) -> Fraction | None:
     """Return the exact rational value of a text without names, roots or functions.
 
     None where it has none.
@@ -185,7 +185,7 @@ def symbolic_equal(
     trees = [_tree(answer), _tree(truth)]
     if None in trees:
         return trees == [None, None] and " ".join(answer.split()) == " ".join(truth.split())
-    left, right = number(answer), number(truth)
+    left, right = exact_number(answer), exact_number(truth)
     if left is not None and right is not None:
         return left == right
     if trees[0] == trees[1]:

@@ -25,7 +25,7 @@ _INVERSES |= {(name, f"arc{name}") for name in ("sin", "cos", "tan")}
 _PARTS = ("tuple", "set", "interval")
 
 
-def canonical(tree: Tree) -> Form:
+def canonical_form(tree: Tree) -> Form:
     """Return the canonical form of an expression."""
     kind = tree[0]
     if kind == "number":
@@ -33,17 +33,19 @@ def canonical(tree: Tree) -> Form:
     if kind == "name":
         return _atom(("name", tree[1]))
     if kind == "negative":
-        return _scaled(canonical(tree[1]), Fraction(-1))
+        return _scaled(canonical_form(tree[1]), Fraction(-1))
     if kind in ("+", "-"):
-        right = canonical(tree[2])
-        return _sum(canonical(tree[1]), _scaled(right, Fraction(-1)) if kind == "-" else right)
+        right = canonical_form(tree[2])
+        return _sum(canonical_form(tree[1]), _scaled(right, Fraction(-1)) if kind == "-" else right)
     if kind == "*":
-        return _product(canonical(tree[1]), canonical(tree[2]))
+        return _product(canonical_form(tree[1]), canonical_form(tree[2]))
     if kind == "/":
-        return _product(canonical(tree[1]), _power(canonical(tree[2]), _constant(Fraction(-1))))
+        return _product(
+            canonical_form(tree[1]), _power(canonical_form(tree[2]), _constant(Fraction(-1)))
+        )
     if power := _as_power(tree):
-        return _power(canonical(power[0]), canonical(power[1]))
-    inner = [canonical(each) if isinstance(each, list) else each for each in tree[1:]]
+        return _power(canonical_form(power[0]), canonical_form(power[1]))
+    inner = [canonical_form(each) if isinstance(each, list) else each for each in tree[1:]]
     return _atom((kind, frozenset(inner) if kind == "set" else tuple(inner)))
 
 
@@ -73,13 +75,13 @@ def is_unfinished(tree: Tree) -> bool:
         factors = list(_operands(tree, ("*", "/", "negative")))
         return _is_unfinished_product(factors) or any(is_unfinished(each) for each, _ in factors)
     if power := _as_power(tree):
-        base, exponent = map(canonical, power)
+        base, exponent = map(canonical_form, power)
         trivial = rational_value(exponent) in (0, 1) or rational_value(base) in (0, 1)
         computable = None not in (rational_value(base), rational_value(_power(base, exponent)))
         nested = _as_power(power[0]) is not None or _undoes(tree, power[0], power[1])
         return trivial or computable or nested or any(map(is_unfinished, power))
     arguments = [each for each in tree[1:] if isinstance(each, list)]
-    of_numbers = all(rational_value(canonical(each)) is not None for each in arguments)
+    of_numbers = all(rational_value(canonical_form(each)) is not None for each in arguments)
     if kind == "call" and ((tree[1] in _OF_NUMBERS and of_numbers) or _undoes(tree, *arguments)):
         return True
     return any(map(is_unfinished, arguments))
@@ -142,7 +144,7 @@ def _meet(terms: Iterable[Tree]) -> bool:
     """Whether two terms of a sum are alike, or one is 0."""
     found = set()
     for term in terms:
-        form = canonical(term)
+        form = canonical_form(term)
         [_, alike] = _primitive(form) if form else (0, form)
         if not form or alike in found:
             return True
@@ -184,7 +186,7 @@ def _bases(factors: list[Tree]) -> set[Form]:
 def _base(factor: Tree) -> Form | None:
     """Return what a factor is a power of; None for a number, which may stand before its root."""
     power = _as_power(factor)
-    return None if factor[0] == "number" else canonical(power[0] if power else factor)
+    return None if factor[0] == "number" else canonical_form(power[0] if power else factor)
 
 
 # --- arithmetic of forms

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import combinations
 
-from fctncalling.checkers.math.answer import literal, number
-from fctncalling.checkers.math.canonical import canonical, is_unfinished, parts, subtrees
+from fctncalling.checkers.math.answer import exact_number, literal_value
+from fctncalling.checkers.math.canonical import canonical_form, is_unfinished, parts, subtrees
 from fctncalling.checkers.math.expression import (
     CONSTANTS,
     FUNCTIONS,
@@ -40,15 +40,17 @@ def restates_question(answer: str, question: str, truth: str = "") -> bool:
     asked, wanted = list(_expressions(question)), _tree(truth)
     if _has_words_of(answer, asked) and not _has_words_of(answer, [truth]):
         return True
-    if number(truth) is not None:
+    if exact_number(truth) is not None:
         percent = "%" if truth.rstrip().endswith("%") else ""
-        return literal(answer, like=percent) is None and not _is_written_out(tree)
-    forms_of_truth = {canonical(each) for each in parts(wanted)} if wanted else set()
+        return literal_value(answer, like=percent) is None and not _is_written_out(tree)
+    forms_of_truth = {canonical_form(each) for each in parts(wanted)} if wanted else set()
     trees = [each for each in map(_tree, asked) if each is not None]
-    sizes = {form: _size(each) for each in trees if (form := canonical(each)) not in forms_of_truth}
+    sizes = {
+        form: _size(each) for each in trees if (form := canonical_form(each)) not in forms_of_truth
+    }
     return any(
         not _is_written_out(each)
-        and (is_unfinished(each) or sizes.get(canonical(each), math.inf) <= _size(each))
+        and (is_unfinished(each) or sizes.get(canonical_form(each), math.inf) <= _size(each))
         for each in parts(tree)
     )
 

@@ -44,26 +44,26 @@ def content_hash(value: Any) -> str:
     try:
         return _digest(value, sort_keys=True)
     except (TypeError, ValueError, RecursionError):  # keys of several types; what holds itself
-        return _digest(canonical(value))
+        return _digest(canonical_json(value))
 
 
-def canonical(value: Any, depth: int = 0) -> Any:
+def canonical_json(value: Any, depth: int = 0) -> Any:
     """Return a JSON form of an object's whole content, equal for equal content."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if depth > MAX_DEPTH:
         return "..."
     if isinstance(value, Mapping):
-        return sorted([str(key), canonical(each, depth + 1)] for key, each in value.items())
+        return sorted([str(key), canonical_json(each, depth + 1)] for key, each in value.items())
     if isinstance(value, list | tuple):
-        return [canonical(each, depth + 1) for each in value]
-    return canonical(_parts(value), depth + 1)
+        return [canonical_json(each, depth + 1) for each in value]
+    return canonical_json(_parts(value), depth + 1)
 
 
 def _parts(value: Any) -> Any:
     """Return what an object that JSON does not know is made of."""
     if isinstance(value, set | frozenset):
-        return sorted(str(canonical(each)) for each in value)
+        return sorted(str(canonical_json(each)) for each in value)
     if isinstance(value, random.Random):
         return hashlib.sha256(repr(value.getstate()).encode()).hexdigest()
     if isinstance(value, np.random.Generator):

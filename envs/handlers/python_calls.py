@@ -26,7 +26,7 @@ from fctncalling.envs.handlers.handler import (
 from fctncalling.envs.python_source.evaluator import Evaluator
 from fctncalling.envs.python_source.parse import SourceTooLarge, parse_expression
 from fctncalling.envs.python_source.plain_calls import plain_calls, plain_executions
-from fctncalling.envs.python_source.render import literal
+from fctncalling.envs.python_source.render import python_literal
 
 _FENCE = "`\n "
 _WORD = re.compile(r"\w")
@@ -191,5 +191,5 @@ def _rendered(call: Call) -> str:
             )
         if unicodedata.normalize("NFKC", name) != name:
             raise ValueError(f"call {call.name!r}: Python reads the name {name!r} as another one")
-    arguments = ", ".join(f"{key}={literal(value)}" for key, value in call.arguments.items())
+    arguments = ", ".join(f"{key}={python_literal(value)}" for key, value in call.arguments.items())
     return f"{call.name}({arguments})"

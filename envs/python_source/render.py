@@ -26,7 +26,7 @@ def _argument(value: Any) -> str:
     return "{" + ", ".join(f"'{key}': {_argument(each)}" for key, each in value.items()) + "}"
 
 
-def literal(value: Any) -> str:
+def python_literal(value: Any) -> str:
     """Return the Python source of a value that decodes to it; ValueError where there is none."""
     match value:
         case None | bool() | int() | str() | bytes():
@@ -36,13 +36,15 @@ def literal(value: Any) -> str:
         case float():
             return "1e999-1e999" if math.isnan(value) else "1e999" if value > 0 else "-1e999"
         case list():
-            return f"[{', '.join(map(literal, value))}]"
+            return f"[{', '.join(map(python_literal, value))}]"
         case tuple():
-            return f"({', '.join(map(literal, value))}{',' if len(value) == 1 else ''})"
+            return f"({', '.join(map(python_literal, value))}{',' if len(value) == 1 else ''})"
         case dict():
             return (
                 "{"
-                + ", ".join(f"{literal(key)}: {literal(each)}" for key, each in value.items())
+                + ", ".join(
+                    f"{python_literal(key)}: {python_literal(each)}" for key, each in value.items()
+                )
                 + "}"
             )
     raise ValueError(f"a {type(value).__name__} has no literal that decodes to it: {value!r}")

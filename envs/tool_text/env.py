@@ -15,7 +15,7 @@ from fctncalling.checkers.math.answer import check_answer, final_answer
 from fctncalling.checkers.math.restating import restates_question
 from fctncalling.checkers.math.symbolic import SymbolicComparer
 from fctncalling.data.types import Call, Message, Verdict
-from fctncalling.data.unsafe_text import encodable, encodable_value, joined
+from fctncalling.data.unsafe_text import encodable_text, encodable_value, join_surrogates
 from fctncalling.envs.episode.state import reraise_as_infrastructure
 from fctncalling.envs.episode.transcript import transcript
 from fctncalling.envs.errors import InfrastructureError, extra_module
@@ -141,7 +141,7 @@ class ToolTextEnv(gymnasium.Env[str, str]):
             )
         if not isinstance(action, str):
             raise TypeError(f"step: the action is a {type(action).__name__}: expected a str.")
-        text = joined(str(action))
+        text = join_surrogates(str(action))
         start, message.words = len(message.words), message.words + text
         message.conversation.append({"role": "assistant", "content": text})
         message.num_steps += 1
@@ -212,7 +212,7 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         self, message: _Message, observation: str, messages: list[Message], extra: Mapping[str, Any]
     ) -> tuple[str, dict[str, Any]]:
         """Return an observation within its bound and its `info`, shared with nobody."""
-        observation, messages = encodable(observation), encodable_value(messages)
+        observation, messages = encodable_text(observation), encodable_value(messages)
         message.conversation += copy.deepcopy([each for each in messages if each["role"] == "tool"])
         info: dict[str, Any] = {
             "task_id": message.task.id,

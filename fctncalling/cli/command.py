@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import fctncalling
 from fctncalling.cli.evaluate import main as evaluate
-from fctncalling.cli.registry import subcommands, summary
+from fctncalling.cli.registry import command_summary, subcommands
 from fctncalling.cli.shared.parser import OneLineParser
 
 
@@ -47,6 +47,6 @@ def overview() -> str:
         "usage: fctncalling COMMAND [--FLAG VALUE ...]; fctncalling COMMAND --help explains each",
         "",
         f"  {'train':12} {train}",
-        *map(summary, subcommands()),
+        *map(command_summary, subcommands()),
     ]
     return "\n".join(lines)

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Sequence
 from importlib import import_module
 
-from fctncalling.cli.registry import subcommands, summary
+from fctncalling.cli.registry import command_summary, subcommands
 from fctncalling.cli.shared.parser import OneLineParser, missing_library
 from fctncalling.cli.shared.standard_streams import standard_streams
 from fctncalling.envs.named_tools import find_modules_here
@@ -40,7 +40,7 @@ def _run(argv: Sequence[str] | None, prog: str) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     listed = arguments[:1] in (["-h"], ["--help"])
-    summaries = "one of:\n" + "\n".join(map(summary, subcommands())) if listed else None
+    summaries = "one of:\n" + "\n".join(map(command_summary, subcommands())) if listed else None
     parser.add_argument_group(description=summaries).add_argument(
         "subcommand", choices=list(subcommands())
     )

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fctncalling.cli.shared.convert_records import add_arguments, as_invalid, convert_file
+from fctncalling.cli.shared.convert_records import add_arguments, convert_file, mark_invalid
 from fctncalling.cli.shared.jsonl_records import Line, Record
 from fctncalling.cli.shared.task_finder import TaskFinder
 from fctncalling.cli.shared.tool_flags import TaskTools
@@ -63,7 +63,7 @@ class RecordExecutor:
                 return self._sequence(line)
             return self._one_call(line)
         except InfrastructureError as error:
-            return as_invalid(strip_results(line.record), str(error))
+            return mark_invalid(strip_results(line.record), str(error))
         except LookupError as error:
             raise line.error("id", f"cannot be executed: {error}") from None
 

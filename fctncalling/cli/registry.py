@@ -34,7 +34,7 @@ def subcommands() -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def summary(subcommand: str) -> str:
+def command_summary(subcommand: str) -> str:
     """Return a subcommand and the first paragraph of its module's docstring, unimported."""
     spec = find_spec(subcommands()[subcommand])
     assert spec is not None

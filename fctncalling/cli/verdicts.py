@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fctncalling.cli.shared.convert_records import add_arguments, as_invalid, convert_file
+from fctncalling.cli.shared.convert_records import add_arguments, convert_file, mark_invalid
 from fctncalling.cli.shared.jsonl_records import Line, Record
 from fctncalling.cli.shared.task_finder import TaskFinder
 from fctncalling.cli.shared.tool_flags import TaskTools
@@ -83,7 +83,7 @@ class RecordJudge:
         except TaskError:
             raise
         except InfrastructureError as error:
-            return as_invalid({**line.record, "valid": None, "error_type": None}, str(error))
+            return mark_invalid({**line.record, "valid": None, "error_type": None}, str(error))
         except (LookupError, ValueError, ImportError) as error:
             raise line.error("id", f"cannot be judged: {error}") from None
         return {**line.record, "valid": verdict.valid, "error_type": verdict.error_type}

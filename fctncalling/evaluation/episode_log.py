@@ -99,7 +99,7 @@ def episode_json(played: PlayedEpisode) -> dict[str, Any]:
     episode = played.episode
     steps = [dataclass_to_json(step) for step in episode.steps]
     for step, observation in zip(steps, played.observations, strict=False):
-        step["observation_sha256"] = sha256(observation)
+        step["observation_sha256"] = text_hash(observation)
     for index, reply in user_replies(steps, played.messages[1:]).items():
         steps[index]["messages"] = [reply]
     fields: dict[str, Any] = {"invalid_reason": played.reason} if episode.invalid else {}
@@ -131,7 +131,7 @@ def user_replies(
     return replies
 
 
-def sha256(text: str) -> str:
+def text_hash(text: str) -> str:
     """Return what tells one text from another."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 

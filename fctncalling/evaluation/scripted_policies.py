@@ -42,10 +42,12 @@ def placeholder_call(tool: Mapping[str, Any]) -> Call:
     function = tool["function"]
     properties = function["parameters"].get("properties", {})
     required = function["parameters"].get("required", [])
-    return Call(function["name"], {key: placeholder(properties.get(key, {})) for key in required})
+    return Call(
+        function["name"], {key: placeholder_value(properties.get(key, {})) for key in required}
+    )
 
 
-def placeholder(schema: Mapping[str, Any]) -> Any:
+def placeholder_value(schema: Mapping[str, Any]) -> Any:
     """Return a schema's value that says nothing: its default, its enum's first, else empty."""
     if "default" in schema:
         return schema["default"]
@@ -53,7 +55,7 @@ def placeholder(schema: Mapping[str, Any]) -> Any:
         return schema["enum"][0]
     if schema.get("type") == "object":
         return {
-            key: placeholder(schema.get("properties", {}).get(key, {}))
+            key: placeholder_value(schema.get("properties", {}).get(key, {}))
             for key in schema.get("required", [])
         }
     return {"integer": 1, "number": 1.0, "boolean": True, "array": []}.get(
@@ -80,7 +82,7 @@ def oracle(situation: PolicyInput) -> str:
     if (accepted := _accepted(situation)) is not None:
         return accepted
     turns = oracle_calls(task)
-    return render(situation, turns[situation.turn]) if situation.turn < len(turns) else DONE
+    return message_text(situation, turns[situation.turn]) if situation.turn < len(turns) else DONE
 
 
 def question_about(parameter: str) -> str:
@@ -110,12 +112,12 @@ class RandomCalls:
         if not situation.tools or self._draw.random() < 0.5:
             return DONE
         try:
-            return render(situation, [placeholder_call(self._draw.choice(situation.tools))])
+            return message_text(situation, [placeholder_call(self._draw.choice(situation.tools))])
         except ValueError:
             return DONE
 
 
-def render(situation: PolicyInput, calls: Sequence[Call]) -> str:
+def message_text(situation: PolicyInput, calls: Sequence[Call]) -> str:
     """Return calls as the handler writes them, or as the task's language does."""
     if not calls:
         return DONE

@@ -49,14 +49,14 @@ def run_description(config: TrainConfig, processes: ProcessGroup) -> dict[str, A
     """Return the entries of config.json besides the settings; --config FILE passes over them."""
     return {
         "command": shlex.join(sys.argv),
-        "machine": machine(),
+        "machine": machine_info(),
         "num_processes": processes.count,
         "resolved": resolved_settings(config, processes.device),
-        "versions": versions(),
+        "versions": library_versions(),
     }
 
 
-def versions() -> dict[str, str]:
+def library_versions() -> dict[str, str]:
     """Return the versions of this package, Python and the libraries that decide numbers."""
     import platform
     from importlib.metadata import version
@@ -85,7 +85,7 @@ def _commit() -> str:
     return done.stdout.strip()
 
 
-def machine() -> dict[str, Any]:
+def machine_info() -> dict[str, Any]:
     """Return operating system, cores and GPUs."""
     import platform
 

@@ -13,9 +13,9 @@ import pytest
 from fctncalling.checkers.math.answer import (
     aime_equal,
     check_answer,
+    exact_number,
     final_answer,
-    literal,
-    number,
+    literal_value,
     numeric_equal,
     symbolic_equal,
 )
@@ -56,14 +56,14 @@ def comparer() -> Iterator[SymbolicComparer]:
     ],
 )
 def test_numbers_are_read_exactly(text: str, value: str) -> None:
-    assert number(text) == Fraction(value)
+    assert exact_number(text) == Fraction(value)
 
 
 @pytest.mark.parametrize(
     "text", ["", "x", "1/0", "2^{99999999}", "9^9^9^9", "seven", "1 2", "(1, 2)", r"\sqrt{4}"]
 )
 def test_what_is_no_number_has_no_value(text: str) -> None:
-    assert number(text) is None
+    assert exact_number(text) is None
 
 
 def test_equal_numbers_and_tolerances() -> None:
@@ -272,7 +272,7 @@ def test_what_is_no_expression_is_refused() -> None:
 def test_a_number_that_is_written_out_is_a_literal_and_nothing_else_is(
     text: str, like: str, value: str | None
 ) -> None:
-    assert literal(text, like=like) == (None if value is None else Fraction(value))
+    assert literal_value(text, like=like) == (None if value is None else Fraction(value))
 
 
 def test_a_restated_question_is_told_from_a_number_and_from_another_expression() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fctncalling.checkers.math.answer import number
+from fctncalling.checkers.math.answer import exact_number
 from fctncalling.checkers.math.expression import Tree
 from fctncalling.checkers.math.restating import restates_question
 
@@ -145,7 +145,7 @@ def rewritten(tree: Tree, data: st.DataObject) -> Tree:
 
 @given(SUMS, st.data())
 def test_a_sum_pays_as_its_value_and_never_as_itself(tree: Tree, data: st.DataObject) -> None:
-    value = number(written(tree))
+    value = exact_number(written(tree))
     assert value is not None
     question = f"What is {written(tree)}?"
     assert restates_question(written(rewritten(tree, data)), question, str(value))

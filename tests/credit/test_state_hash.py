@@ -6,7 +6,7 @@ import random
 
 import fctncalling
 from fctncalling.data.types import Task
-from fctncalling.envs.episode.state import canonical, content_hash
+from fctncalling.envs.episode.state import canonical_json, content_hash
 from fctncalling.envs.function_calling import FunctionCallingEnv
 
 TASK = Task(
@@ -59,7 +59,7 @@ def test_a_state_that_was_set_has_its_hash_and_the_end_has_none() -> None:
 
 def test_the_hash_is_the_same_in_every_process() -> None:
     assert content_hash({"b": [1, None], "a": {"x", "y"}}) == "9a41e5fc044ef52d"
-    assert canonical({"b": 1, "a": [None, 2.5]}) == [["a", [None, 2.5]], ["b", 1]]
+    assert canonical_json({"b": 1, "a": [None, 2.5]}) == [["a", [None, 2.5]], ["b", 1]]
     assert content_hash(random.Random(1)) != content_hash(random.Random(2))
     mixed = {1: {"a"}, "b": 2.5}  # keys that JSON cannot sort
     assert content_hash(mixed) == content_hash(dict(reversed(mixed.items()))) != content_hash({})

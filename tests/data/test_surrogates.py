@@ -19,7 +19,7 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.run.logs import RunLog
 from fctncalling.cli.score.score_files import ScoreFile
 from fctncalling.data.types import Task
-from fctncalling.data.unsafe_text import encodable, encodable_value, joined, json_text
+from fctncalling.data.unsafe_text import encodable_text, encodable_value, join_surrogates, json_text
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.tool_text.env import ToolTextEnv
 from fctncalling.evaluation.agents.endpoint import EndpointAgent, EndpointSettings
@@ -30,13 +30,13 @@ PAIR, LONE = "\ud83d\ude00", "\ud83d"
 
 def test_pairs_are_joined_and_lone_halves_replaced_or_escaped() -> None:
     text = f"a{PAIR}b{LONE}c\ude00\ud83d"
-    assert joined(text) == "a😀b\ud83dc\ude00\ud83d"
-    assert encodable(text) == "a😀b\ufffdc\ufffd\ufffd"
+    assert join_surrogates(text) == "a😀b\ud83dc\ude00\ud83d"
+    assert encodable_text(text) == "a😀b\ufffdc\ufffd\ufffd"
     assert encodable_value({LONE: (PAIR, 1, [LONE])}) == {"\ufffd": ["😀", 1, ["\ufffd"]]}
     written = json_text({"é": text})
     assert "é" in written
     assert written.encode()
-    assert json.loads(written) == {"é": joined(text)}
+    assert json.loads(written) == {"é": join_surrogates(text)}
     assert json.loads(json_text(LONE)) == LONE
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from fctncalling.data.timing import listening, timed
+from fctncalling.data.timing import listen_to_timings, timed
 
 
 @timed("nap")
@@ -21,7 +21,7 @@ def nap(seconds: float, *, fails: bool = False) -> str:
 def test_each_call_of_a_part_is_reported_while_somebody_listens() -> None:
     found: list[tuple[str, float, float]] = []
     assert nap(0.0) == "slept"
-    with listening(lambda *call: found.append(call)):
+    with listen_to_timings(lambda *call: found.append(call)):
         nap(0.02)
         with pytest.raises(OSError, match="disturbed"):
             nap(0.0, fails=True)

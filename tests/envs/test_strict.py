@@ -11,7 +11,7 @@ import pytest
 from players import DONE, Replay, doc, shop_env, shop_task, simple_task, user
 
 from fctncalling.checkers.agentic import answer_fault
-from fctncalling.cli.score.extra_metrics import steps_of
+from fctncalling.cli.score.extra_metrics import steps_of_messages
 from fctncalling.cli.shared.jsonl_records import read_records
 from fctncalling.cli.shared.task_finder import TaskIndex
 from fctncalling.data.types import StepRecord, Task, Verdict
@@ -313,7 +313,7 @@ def test_right_answers_of_official_tables_are_strictly_right(shared: Path, name:
     for line in lines[::3]:
         record = line.record
         task = folder.task_of(line)
-        steps = steps_of(task, record["response"], record["form"])
+        steps = steps_of_messages(task, record["response"], record["form"])
         verdict = strict_verdict(task, steps, Verdict(True, 1.0))
         fallen += [] if verdict.valid else [(record["id"], verdict)]
     assert len(lines) > 15

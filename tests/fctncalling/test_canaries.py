@@ -16,7 +16,7 @@ import evaluate_fctncalling
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs.judging.oracle import oracle_calls, written_call
 from fctncalling.envs.prompting.task_prompt import openai_tool
-from fctncalling.evaluation.scripted_policies import PolicyInput, noop, oracle, placeholder
+from fctncalling.evaluation.scripted_policies import PolicyInput, noop, oracle, placeholder_value
 from fctncalling.lab.canaries.canary_policies import (
     HistoryBlind,
     _occurs,
@@ -164,7 +164,7 @@ def test_degenerate_policies_say_what_they_are_named_for() -> None:
     ],
 )
 def test_placeholder_fits_its_schema(schema: dict[str, object], value: object) -> None:
-    assert placeholder(schema) == value
+    assert placeholder_value(schema) == value
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from fctncalling.algorithms.config import SettingError
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.lab.doctor import HealthCheck, exit_code, logprob_findings, server_findings
-from fctncalling.lab.doctor.command import markdown, terminal_text
+from fctncalling.lab.doctor.command import issue_markdown, terminal_text
 from fctncalling.lab.doctor.examine import Examination, examine
 from fctncalling.lab.doctor.template_findings import template_findings
 from fctncalling.training.start_checks import check_template
@@ -139,7 +139,7 @@ def test_a_sound_model_with_its_trained_adapter_served_passes_every_check(
     )
     for text in (
         terminal_text("m", found, coloured=True),
-        markdown("m", found),
+        issue_markdown("m", found),
     ):
         assert all(check in text for check in by_check)
 

@@ -25,7 +25,7 @@ from fctncalling.envs.users.rule_user import REGISTERS
 from fctncalling.evaluation.accepted_answers import render_calls
 from fctncalling.evaluation.agents.agent import PolicyPlayer
 from fctncalling.evaluation.episode_log import play_episode
-from fctncalling.evaluation.scripted_policies import DONE, placeholder
+from fctncalling.evaluation.scripted_policies import DONE, placeholder_value
 from fctncalling.lab.canaries.canary_policies import policies
 from fctncalling.lab.canaries.command import play_all
 from fctncalling.lab.forge import command as forge_command
@@ -204,7 +204,7 @@ def assert_no_prompt_tells_a_missing_value(tasks: list[Task]) -> None:
             offered.append((task, listed))
             told -= {repr(each) for each in listed}
         assert not told & right, task.id
-        assert not guess(task, placeholder({**schema_of(task), "enum": None})), task.id
+        assert not guess(task, placeholder_value({**schema_of(task), "enum": None})), task.id
         assert "default" not in schema_of(task)
     for place in (0, -1):
         hits = sum(guess(task, listed[place]) for task, listed in offered)

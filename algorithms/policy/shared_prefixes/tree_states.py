@@ -31,7 +31,7 @@ from fctncalling.algorithms.policy.shared_prefixes.tree_attention import (
 from fctncalling.algorithms.policy.sparse_forward import (
     keys_and_values,
     layer_output,
-    queries_of,
+    rotated_queries,
     supports_sparse_forward,
 )
 
@@ -114,7 +114,7 @@ def _segment_states_at(
     at = selected - fixed
     with compute_dtype_context(half, hidden.device):
         states = last.input_layernorm(hidden)
-        queries = queries_of(last, states[at], cos[at], sin[at])
+        queries = rotated_queries(last, states[at], cos[at], sin[at])
         keys, values = _behind(known, keys_and_values(last, states, cos, sin))
         attended = tree_attention(queries, keys, values, parts)
         outputs: Tensor = decoder.norm(layer_output(last, hidden[at], attended))
@@ -141,7 +141,7 @@ def _fixed_keys_and_values(decoder: Any, tree: PrefixTree) -> list[KeysAndValues
         with compute_dtype_context(half, hidden.device):
             states = layer.input_layernorm(hidden)
             known = keys_and_values(layer, states, cos, sin)
-            attended = tree_attention(queries_of(layer, states, cos, sin), *known, parts)
+            attended = tree_attention(rotated_queries(layer, states, cos, sin), *known, parts)
             hidden = layer_output(layer, hidden, attended)
         found.append(known)
     return found
@@ -170,7 +170,7 @@ def _layer(
     with compute_dtype_context(half, hidden.device):
         states = layer.input_layernorm(hidden)
         keys, values = _behind(known, keys_and_values(layer, states, cos, sin))
-        attended = tree_attention(queries_of(layer, states, cos, sin), keys, values, parts)
+        attended = tree_attention(rotated_queries(layer, states, cos, sin), keys, values, parts)
         return layer_output(layer, hidden, attended)
 
 

@@ -20,7 +20,7 @@ from fctncalling.envs.handlers.bfcl_formats.json_and_tagged import ReturnFormat
 from fctncalling.envs.handlers.call_format import Record
 from fctncalling.envs.handlers.handler import DecodeError, require_shallow
 from fctncalling.envs.python_source.parse import SourceTooLarge, parse_expression, require_small
-from fctncalling.envs.python_source.render import literal
+from fctncalling.envs.python_source.render import python_literal
 
 _OPEN, _CLOSE = "<functions>", "</functions>"
 _CONTAINERS = {list: "array", tuple: "tuple", dict: "dict"}
@@ -198,8 +198,8 @@ def _typed(value: Any) -> tuple[str, str]:
         case str() if value == value.strip() and value.replace("\n", "").isprintable():
             return value, "string"
         case list() | tuple() | dict():
-            return literal(value), _CONTAINERS[type(value)]
-    return literal(value), "object"
+            return python_literal(value), _CONTAINERS[type(value)]
+    return python_literal(value), "object"
 
 
 def _escaped(text: str) -> str:

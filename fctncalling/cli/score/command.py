@@ -40,7 +40,7 @@ from fctncalling.cli.score.results import (
     Results,
     official_results,
     pair_answers,
-    response_of,
+    response_of_line,
     split_lines,
 )
 from fctncalling.cli.score.score_files import NOT_SHOWN, ModelScores, ScoreFile, failure, write_csv
@@ -315,7 +315,7 @@ def _judged(
             )
         task = tools.with_docs(bare, origin) if tools else bare
         try:
-            response = response_of(results, task, line)
+            response = response_of_line(results, task, line)
             user_classes = tools.classes_for((task,), origin) if tools else None
             verdict = judge(task, response, results.form, extra_tools=user_classes)
             broke_off = bool(line.record.get(CONTEXT_OVERFLOW))

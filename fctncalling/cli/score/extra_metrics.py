@@ -68,10 +68,10 @@ class ExtraMetrics:
 def _is_strictly_valid(task: Task, response: Any, form: str, verdict: Verdict) -> bool:
     from fctncalling.envs.judging.strict import strict_verdict
 
-    return strict_verdict(task, steps_of(task, response, form), verdict).valid
+    return strict_verdict(task, steps_of_messages(task, response, form), verdict).valid
 
 
-def steps_of(task: Task, response: Any, form: str) -> list[StepRecord]:
+def steps_of_messages(task: Task, response: Any, form: str) -> list[StepRecord]:
     """Return an answer's messages as the steps of an episode."""
     from fctncalling.envs.episode.parsing import parse_message
     from fctncalling.envs.handlers.registry import handler_for

@@ -217,7 +217,7 @@ def official_id(entry_id: str) -> str:
     return f"{ALIASES[name]}_{rest}" if name in ALIASES else entry_id
 
 
-def response_of(results: Results, task: Task, line: Line) -> Any:
+def response_of_line(results: Results, task: Task, line: Line) -> Any:
     """Return the answer of a line in the format of `judge`."""
     answer, kind, is_jsonl = line.record["result"], task.kind, results.origin is not None
     if results.form == "decoded_calls" or (is_jsonl and kind != "multi_turn"):

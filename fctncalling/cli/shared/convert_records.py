@@ -68,7 +68,7 @@ def convert_file(
     return 1 if tally.invalid else 0
 
 
-def as_invalid(record: Record, reason: str) -> Record:
+def mark_invalid(record: Record, reason: str) -> Record:
     """Mark a record invalid: an infrastructure failure says nothing about the model."""
     return {**record, "invalid": True, "invalid_reason": reason}
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fctncalling.cli.shared.jsonl_records import InputError, Line
 from fctncalling.data import format_sensitivity
-from fctncalling.data.agentic_tasks import MEMORY, WEB_SEARCH, variant_of
+from fctncalling.data.agentic_tasks import MEMORY, WEB_SEARCH, variant_of_file
 from fctncalling.data.bfcl import embedded_path, iter_tasks, resolve_task_path
 from fctncalling.data.categories import category_of
 from fctncalling.data.errors import TaskError
@@ -56,7 +56,7 @@ def tasks_of(path: Path, category: str, self_documented: Collection[str] = ()) -
 def category_file(folder: Path, category: str) -> Path | None:
     """Return the file (or the variant of one) with a category's tasks; None if there is none."""
     path = folder / f"BFCL_v4_{category}.json"
-    if path.is_file() or variant_of(path) is not None:
+    if path.is_file() or variant_of_file(path) is not None:
         return path
     name = re.compile(rf"(BFCL_v\d+_)?{re.escape(category)}\.jsonl?")
     others = sorted(file for file in folder.glob("*.json*") if name.fullmatch(file.name))

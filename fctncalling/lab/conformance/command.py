@@ -149,13 +149,13 @@ def _agreement(args: argparse.Namespace, folder: Path, categories: Sequence[str]
 
 def _parsed(args: argparse.Namespace, folder: Path, categories: list[str]) -> Agreement:
     """Return how far the parser agrees; leave the categories whose calls are JSON."""
-    from fctncalling.lab.conformance.rendered_truths import WRITTEN, template_of
+    from fctncalling.lab.conformance.rendered_truths import WRITTEN, load_chat_template
 
     categories[:] = [name for name in categories if name in WRITTEN]
     if not categories:
         raise InputError(f"--category: --parser expects some of {', '.join(WRITTEN)}")
     limits = ScorerLimits(args.idle_limit, args.time_limit)
-    render = template_of(args.model_name_or_path, args.chat_template)
+    render = load_chat_template(args.model_name_or_path, args.chat_template)
     return parser_agreement(args.parser, limits, folder, categories, render)
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.judging.judge import judge
 from fctncalling.envs.judging.oracle import oracle_calls
-from fctncalling.envs.python_source.render import literal
+from fctncalling.envs.python_source.render import python_literal
 from fctncalling.evaluation.accepted_answers import STYLES, render_calls, source_of
 
 Literal = Callable[[Any], str]
@@ -96,7 +96,7 @@ class CallDraft:
         equals: str = "=",
         comma: str = ", ",
         opening: str = "(",
-        write: Literal = literal,
+        write: Literal = python_literal,
         around: str = "[{}]",
     ) -> str:
         """Return the calls as a prompted model writes them; ValueError for what has no literal."""
@@ -110,7 +110,7 @@ class CallDraft:
     def positional_text(self) -> str:
         """Return the calls with arguments that have no names."""
         written = (
-            f"{call.name}({', '.join(self._sources(call, literal).values())})"
+            f"{call.name}({', '.join(self._sources(call, python_literal).values())})"
             for call in self.calls
         )
         return f"[{', '.join(written)}]"
@@ -155,10 +155,10 @@ def right_answer_draft(task: Task) -> CallDraft | None:
 def double_quoted(value: Any) -> str:
     """Return a Python literal with double quotes around its strings."""
     if isinstance(value, str):
-        return json.dumps(value) if value.isascii() else literal(value)
+        return json.dumps(value) if value.isascii() else python_literal(value)
     if isinstance(value, list):
         return f"[{', '.join(map(double_quoted, value))}]"
     if isinstance(value, dict):
         pairs = (f"{double_quoted(key)}: {double_quoted(each)}" for key, each in value.items())
         return "{" + ", ".join(pairs) + "}"
-    return literal(value)
+    return python_literal(value)

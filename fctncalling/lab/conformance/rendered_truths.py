@@ -33,7 +33,7 @@ class RenderedTruth(NamedTuple):
     tools: list[dict[str, Any]]
 
 
-def template_of(model: str, source: Path | None) -> Render:
+def load_chat_template(model: str, source: Path | None) -> Render:
     """Return the chat template of a model or a file; raises InputError where there is none."""
     from transformers import AutoTokenizer
 

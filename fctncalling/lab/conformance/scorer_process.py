@@ -61,7 +61,7 @@ PARSER = LineProtocol(
 )
 
 
-def command_of(command: str, protocol: LineProtocol = SCORER) -> list[str]:
+def scorer_command(command: str, protocol: LineProtocol = SCORER) -> list[str]:
     """Return the words of a command; for `module:function` one that calls it.
 
     Raises InputError where there are none.
@@ -91,7 +91,7 @@ class ScorerProcess:
         self._limits = limits
         try:
             self._process = subprocess.Popen(
-                command_of(scorer, protocol),
+                scorer_command(scorer, protocol),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fctncalling.data.types import Message, Task, Verdict
-from fctncalling.data.unsafe_text import encodable
+from fctncalling.data.unsafe_text import encodable_text
 from fctncalling.envs.conversations import CONVERSATIONS, task_for_form
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.function_calling import FunctionCallingEnv
@@ -201,11 +201,11 @@ def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {encodable(str(key)): _plain(each) for key, each in value.items()}
+        return {encodable_text(str(key)): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(each) for each in value]
     if isinstance(value, str):
-        return encodable(value)
+        return encodable_text(value)
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float) and math.isfinite(value):

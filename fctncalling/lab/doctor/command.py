@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(as_json(args.model, found), indent=2))
     elif args.markdown:
-        print(markdown(args.model, found))
+        print(issue_markdown(args.model, found))
     else:
         coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         print(terminal_text(args.model, found, coloured=coloured))
@@ -117,7 +117,7 @@ MAX_CONTEXT_CHARS = 320
 
 def terminal_text(model: str, found: ExaminationResult, *, coloured: bool) -> str:
     """Return one screen: a line a check, then an episode with the trained tokens marked."""
-    lines = [f"{model}: {summary(found.findings)}"]
+    lines = [f"{model}: {outcome_summary(found.findings)}"]
     for each in found.findings:
         label = _paint(f"{LABELS[each.level]:5}", _COLOURS[each.level], coloured=coloured)
         lines.append(f"  {label} {each.check:17} {each.line}")
@@ -126,9 +126,9 @@ def terminal_text(model: str, found: ExaminationResult, *, coloured: bool) -> st
     return "\n".join(lines)
 
 
-def markdown(model: str, found: ExaminationResult) -> str:
+def issue_markdown(model: str, found: ExaminationResult) -> str:
     """Return a block to paste into an issue, versions included."""
-    lines = [f"**doctor** of `{model}`: {summary(found.findings)}", ""]
+    lines = [f"**doctor** of `{model}`: {outcome_summary(found.findings)}", ""]
     lines += ["| | check | |", "|---|---|---|"]
     lines += [
         f"| {LABELS[each.level]} | {each.check} | {_cell(each.line)} |" for each in found.findings
@@ -161,7 +161,7 @@ def as_json(model: str, found: ExaminationResult) -> dict[str, Any]:
     }
 
 
-def summary(findings: Sequence[HealthCheck]) -> str:
+def outcome_summary(findings: Sequence[HealthCheck]) -> str:
     """Return the outcome in a few words."""
     counts = {level: sum(each.level == level for each in findings) for level in LABELS}
     notes = f"{counts[NOTE]} note{'s' * (counts[NOTE] != 1)}"

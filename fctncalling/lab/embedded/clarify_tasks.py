@@ -14,7 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.lab.embedded.make_tasks import write_all
-from fctncalling.lab.embedded.single_turn_tasks import entry, ground_truth_of_call, request
+from fctncalling.lab.embedded.single_turn_tasks import (
+    draw_request,
+    ground_truth_of_call,
+    single_turn_entry,
+)
 from fctncalling.lab.embedded.vocabulary import NoSuchDraw, VocabularyDraw, wording
 
 Entry = dict[str, Any]
@@ -51,14 +55,14 @@ def clarify_entries(split: str, num_tasks: int, *, seed: int = 0, first_id: int 
 def clarify_entry(draw: VocabularyDraw, category: str) -> Entry:
     """Return an entry without id: its request leaves no value open, or one."""
     name = draw.rng.choice(sorted(wording()["functions"]))
-    text, call = request(draw, name, opens=True)
+    text, call = draw_request(draw, name, opens=True)
     missing: list[str] = []
     if category != "clarify_complete":
         missing = [draw.rng.choice(sorted(call[1]))]
         phrase = _ambiguous if category == "clarify_ambiguous" else _incomplete
         text = phrase(draw, name, call[1], missing[0])
     return {
-        **entry(text, [name]),
+        **single_turn_entry(text, [name]),
         "ground_truth": [ground_truth_of_call(call)],
         "user_knows": call[1],
         "missing_parameters": missing,

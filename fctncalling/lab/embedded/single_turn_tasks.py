@@ -23,7 +23,7 @@ def function_doc(name: str) -> Entry:
     return {"name": name, "description": function["description"], "parameters": parameters}
 
 
-def request(draw: VocabularyDraw, name: str, *, opens: bool) -> tuple[str, BFCL_CALL]:
+def draw_request(draw: VocabularyDraw, name: str, *, opens: bool) -> tuple[str, BFCL_CALL]:
     """Return (text, call): one request to one function, in words."""
     function = wording()["functions"][name]
     kinds = {key: vocabulary for key, (_, vocabulary, _) in function["parameters"].items()}
@@ -48,7 +48,7 @@ def single_turn_task(draw: VocabularyDraw, category: str) -> tuple[Entry, list[E
         raise NoSuchDraw(category)  # several calls, but not of several functions
     texts, calls = [], []
     for position, name in enumerate(chosen):
-        text, call = request(draw, name, opens=position == 0)
+        text, call = draw_request(draw, name, opens=position == 0)
         texts.append(text)
         calls.append(call)
     if len({repr(call) for call in calls}) < num_calls:
@@ -56,7 +56,7 @@ def single_turn_task(draw: VocabularyDraw, category: str) -> tuple[Entry, list[E
     question = texts[0] + "".join(
         draw.rng.choice(wording()["joiners"]) + text for text in texts[1:]
     )
-    return entry(question, offered), [ground_truth_of_call(call) for call in calls]
+    return single_turn_entry(question, offered), [ground_truth_of_call(call) for call in calls]
 
 
 def irrelevance_task(draw: VocabularyDraw) -> Entry:
@@ -66,10 +66,12 @@ def irrelevance_task(draw: VocabularyDraw) -> Entry:
     question = draw.phrase(wording()["chatter"]["irrelevance"], slots)
     if is_reserved(question) != draw.held_out:
         raise NoSuchDraw("irrelevance")
-    return entry(question, draw.rng.sample(sorted(wording()["functions"]), draw.rng.randint(1, 3)))
+    return single_turn_entry(
+        question, draw.rng.sample(sorted(wording()["functions"]), draw.rng.randint(1, 3))
+    )
 
 
-def entry(question: str, offered: Sequence[str]) -> Entry:
+def single_turn_entry(question: str, offered: Sequence[str]) -> Entry:
     """Return a BFCL single-turn entry, its id still missing."""
     return {
         "question": [[{"role": "user", "content": question}]],

@@ -21,14 +21,14 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fctncalling.cli.score.extra_metrics import steps_of
+from fctncalling.cli.score.extra_metrics import steps_of_messages
 from fctncalling.cli.score.results import (
     GROUPS,
     Results,
     model_category_form,
     official_id,
     official_results,
-    response_of,
+    response_of_line,
 )
 from fctncalling.cli.shared.jsonl_records import InputError, Line, read_records, with_progress_bar
 from fctncalling.cli.shared.task_finder import TaskFinder
@@ -198,7 +198,7 @@ def recorded_answers(
         if "result" not in line.record:
             raise results.fault(line, "expected the answer, but there is no such field")
         try:
-            response = response_of(results, task, line)
+            response = response_of_line(results, task, line)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise results.fault(line, f"cannot be read: {error}") from None
         overflowed = bool(line.record.get(CONTEXT_OVERFLOW))
@@ -316,7 +316,7 @@ def _add(report: CategoryReport, answer: RecordedAnswer, tools: TaskTools, origi
         )
         strict = None
         if found.verdict.valid:
-            steps = steps_of(task, answer.response, results.form)
+            steps = steps_of_messages(task, answer.response, results.form)
             strict = strict_verdict(task, steps, found.verdict).error_type
     except (
         UnsupportedCategory,

@@ -18,7 +18,7 @@ from fctncalling.evaluation.accepted_answers import accepted_answer, render_call
 from fctncalling.lab.error_analysis.diagnosis import Diagnosis
 from fctncalling.lab.error_analysis.form_repairs import (
     FormRepair,
-    decoded,
+    decode_or_error,
     name_positional_arguments,
     repair_form,
 )
@@ -243,7 +243,7 @@ def _single_turn(task: Task, response: Any, form: str, verdict: Verdict) -> Diag
         return _diagnosis(response, verdict, repair, causes or ["call order"], text, form=True)
     if task.kind == "relevance":
         return _diagnosis(response, verdict, repair, causes, None)
-    calls = decoded(handler_for(task, form), text) if text else []
+    calls = decode_or_error(handler_for(task, form), text) if text else []
     compared = _compared(task, [] if isinstance(calls, DecodeError) else calls, form)
     if compared is None:
         return _diagnosis(response, verdict, repair, causes, accepted_answer(task, form))

@@ -139,7 +139,7 @@ def repair_form(task: Task, form: str, text: Any) -> FormRepair:
     No cause: the decoder found calls in it already. Names and values are never changed.
     """
     handler = handler_for(task, form)
-    outcome = decoded(handler, text)
+    outcome = decode_or_error(handler, text)
     complaint = outcome.message if isinstance(outcome, DecodeError) else ""
     if not isinstance(text, str):
         return FormRepair(("unreadable call",), None, complaint)
@@ -184,7 +184,7 @@ def name_positional_arguments(task: Task, text: str) -> str | None:
     return f"[{', '.join(map(ast.unparse, calls))}]"
 
 
-def decoded(handler: Handler, text: Any) -> list[Call] | DecodeError:
+def decode_or_error(handler: Handler, text: Any) -> list[Call] | DecodeError:
     """Return the calls of a text, or what the decoder says against it."""
     try:
         if not isinstance(text, str):
@@ -214,7 +214,7 @@ def _calls_within(task: Task, form: str, text: str, calls: Sequence[Call]) -> st
 
 
 def _has_calls(handler: Handler, text: str) -> bool:
-    outcome = decoded(handler, text)
+    outcome = decode_or_error(handler, text)
     return bool(outcome) and not isinstance(outcome, DecodeError)
 
 
@@ -238,18 +238,18 @@ def _rewritten(task: Task, form: str, handler: Handler, text: str) -> Iterator[t
     names = documented_names(task)
     if isinstance(task.extra.get("prompt_variant"), PromptVariant):
         lenient = LenientCalls(handler, repair_json=False)
-        if decoded(handler, text) != decoded(lenient, text):
-            calls = decoded(lenient, text)
+        if decode_or_error(handler, text) != decode_or_error(lenient, text):
+            calls = decode_or_error(lenient, text)
             if not isinstance(calls, DecodeError):
                 yield "tags missing", _written(task, form, handler, calls) or ""
     if form != "tool_call":
         yield from _joined(text, names, task.language)
-    calls = decoded(HANDLERS["auto"], text)
+    calls = decode_or_error(HANDLERS["auto"], text)
     if isinstance(calls, DecodeError) or not calls:
         calls = json_calls(text, names)
     if form == "tool_call" and not calls:
         spans = [text[start:end] for start, end in call_spans(text, names)]
-        found = decoded(HANDLERS["python_calls"], f"[{', '.join(spans)}]")
+        found = decode_or_error(HANDLERS["python_calls"], f"[{', '.join(spans)}]")
         calls = [] if isinstance(found, DecodeError) else found
     if calls and task.language != "python" and form != "tool_call":
         yield "wrong form", f"[{', '.join(map(_as_source, calls))}]"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fctncalling.data.types import Call, Message
-from fctncalling.data.unsafe_text import encodable
+from fctncalling.data.unsafe_text import encodable_text
 from fctncalling.envs.handlers.handler import DecodeError, Handler
 from fctncalling.envs.handlers.registry import HANDLERS_BY_MARK
 from fctncalling.lab.gateway.chat_messages import canonical_arguments, message_key
@@ -39,10 +39,10 @@ def answer_message(
     shown = text[: text.index(stop)] if stop and stop in text else text
     read, calls = _calls(shown, handler) if handler is not None else ((), [])
     if not calls:
-        message: dict[str, Any] = {"role": "assistant", "content": encodable(shown)}
+        message: dict[str, Any] = {"role": "assistant", "content": encodable_text(shown)}
         return AnswerMessage(message, message_key({**message, "tool_calls": ()}), (), ())
     mark = _MARK.search(shown)
-    before = encodable(shown[: mark.start()].strip()) if mark else ""
+    before = encodable_text(shown[: mark.start()].strip()) if mark else ""
     ids = tuple(_call_id(session, number, index) for index in range(len(calls)))
     listed = [
         {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
@@ -72,7 +72,7 @@ def _calls(text: str, handler: Handler) -> tuple[tuple[Call, ...], list[tuple[st
 
 def _as_json(call: Call) -> tuple[str, str]:
     arguments = json.dumps(dict(call.arguments), allow_nan=False)
-    return encodable(call.name), arguments
+    return encodable_text(call.name), arguments
 
 
 def _call_id(session: str, number: int, index: int) -> str:
@@ -89,9 +89,9 @@ def token_logprobs(texts: Sequence[str], logprobs: Sequence[float]) -> dict[str,
     """Return log-probabilities of an action in the form of chat completions."""
     content = [
         {
-            "token": encodable(text),
+            "token": encodable_text(text),
             "logprob": logprob,
-            "bytes": list(encodable(text).encode()),
+            "bytes": list(encodable_text(text).encode()),
             "top_logprobs": [],
         }
         for text, logprob in zip(texts, logprobs, strict=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fctncalling.data.types import Message
-from fctncalling.data.unsafe_text import encodable
+from fctncalling.data.unsafe_text import encodable_text
 from fctncalling.lab.gateway.gateway_error import GatewayError
 
 ROLES = {"developer": "system", "function": "tool"}
@@ -59,7 +59,7 @@ def _checked(value: Any, where: str) -> Message:
         )
     message: Message = {"role": role, "content": _text(value.get("content"), f"{where}.content")}
     if isinstance(value.get("name"), str):
-        message["name"] = encodable(value["name"])
+        message["name"] = encodable_text(value["name"])
     if role == "assistant" and value.get("tool_calls"):
         message["tool_calls"] = _calls(value["tool_calls"], f"{where}.tool_calls")
     if role == "tool" and isinstance(value.get("tool_call_id"), str):
@@ -99,7 +99,7 @@ def _text(value: Any, where: str) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        return encodable(value)
+        return encodable_text(value)
     if not isinstance(value, list):
         raise GatewayError(400, f"{where}: expected a text or a list of parts", param=where)
     texts = []
@@ -112,7 +112,7 @@ def _text(value: Any, where: str) -> str:
                 param=where,
             )
         texts.append(text)
-    return encodable("".join(texts))
+    return encodable_text("".join(texts))
 
 
 def _calls(value: Any, where: str) -> list[dict[str, str]]:
@@ -132,7 +132,7 @@ def _calls(value: Any, where: str) -> list[dict[str, str]]:
         found.append(
             {
                 "id": str(each.get("id", "")),
-                "name": encodable(function["name"]),
+                "name": encodable_text(function["name"]),
                 "arguments": canonical_arguments(text),
             }
         )

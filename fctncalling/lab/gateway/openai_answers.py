@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.data.unsafe_text import encodable
+from fctncalling.data.unsafe_text import encodable_text
 from fctncalling.lab.gateway.action_forest import SampledAction
 from fctncalling.lab.gateway.answer_message import AnswerMessage, token_logprobs
 from fctncalling.lab.gateway.completion_request import CompletionRequest
@@ -162,5 +162,5 @@ def _text_logprobs(
 ) -> dict[str, Any] | None:
     if not answered.request.logprobs:
         return None
-    tokens = [encodable(template.spell([token])) for token in action.ids]
+    tokens = [encodable_text(template.spell([token])) for token in action.ids]
     return {"tokens": tokens, "token_logprobs": list(action.logprobs), "top_logprobs": None}

@@ -21,7 +21,7 @@ from pathlib import Path
 from fctncalling.cli.shared.jsonl_records import with_progress_bar
 from fctncalling.cli.shared.parser import add_flag, add_json_switch, add_switch
 from fctncalling.data.paths import official_data_folder
-from fctncalling.lab.import_bfcl.official_import import Written, manifest, package, write_files
+from fctncalling.lab.import_bfcl.official_import import Written, manifest, open_package, write_files
 from fctncalling.model_folder import ImportFailure
 
 
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     """
     target = args.data_dir or official_data_folder()
     try:
-        with package(args.source) as read:
+        with open_package(args.source) as read:
             files = write_files(read, target, accept_changed=args.accept_changed)
             written = list(with_progress_bar(files, "writing", "file", len(manifest()["files"])))
     except (ImportFailure, OSError) as error:

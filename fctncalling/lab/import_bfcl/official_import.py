@@ -42,7 +42,7 @@ def manifest() -> dict[str, Any]:
 
 
 @contextmanager
-def package(source: Path | None) -> Iterator[Read]:
+def open_package(source: Path | None) -> Iterator[Read]:
     """Give the reader of the official package: a wheel, a folder, or (None) the pinned wheel."""
     if source is None:
         pinned = manifest()
@@ -84,7 +84,11 @@ def write_files(read: Read, target: Path, *, accept_changed: bool = False) -> It
                 "differ from the recorded ones."
             )
         contents.append(
-            (target / name, tables_of(raw, entry["source"]) if name == TABLES else raw, changed)
+            (
+                target / name,
+                constants_of_module(raw, entry["source"]) if name == TABLES else raw,
+                changed,
+            )
         )
     for path, content, changed in contents:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,7 +99,7 @@ def write_files(read: Read, target: Path, *, accept_changed: bool = False) -> It
     (target / "SOURCE.json").write_text(json.dumps(_origin(), indent=1) + "\n", "utf-8")
 
 
-def tables_of(source: bytes, name: str) -> bytes:
+def constants_of_module(source: bytes, name: str) -> bytes:
     """Return a module's upper-case constants as JSON, Ellipsis as {"__ellipsis__": true}.
 
     The module is parsed and its literals are read; none of it is run. Raises ImportFailure for what

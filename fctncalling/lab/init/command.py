@@ -132,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
         if folder.exists() and any(folder.iterdir()):
             raise OSError("the folder is not empty: name a new one")
         folder.mkdir(parents=True, exist_ok=True)
-        lines = "".join(json.dumps(entry) + "\n" for entry in tasks())
+        lines = "".join(json.dumps(entry) + "\n" for entry in example_tasks())
         for name, text in {"tasks.jsonl": lines, **FILES}.items():
             (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:
@@ -148,7 +148,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def tasks() -> Iterator[dict[str, Any]]:
+def example_tasks() -> Iterator[dict[str, Any]]:
     """Yield 40 tasks of one or two turns, as entries of BFCL's form with their ground truth."""
     for number in range(40):
         room, percent = ROOMS[number % 8], LEVELS[(number + number // 8) % 4]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from fctncalling.checkers.agentic import standardised
+from fctncalling.checkers.agentic import standardize_string
 from fctncalling.checkers.clarify import missing_parameters
 from fctncalling.data.categories import WITHOUT_ANSWER
 from fctncalling.data.types import Task, Verdict
@@ -264,7 +264,7 @@ def _is_no_call(call: str, result: str) -> bool:
 
 def _agentic_truth(task: Task) -> Found:
     accepted = [str(answer) for answer in task.ground_truth or ()]
-    blank = [answer for answer in accepted if not standardised(answer).strip()]
+    blank = [answer for answer in accepted if not standardize_string(answer).strip()]
     if blank:
         yield (
             "suspicious",

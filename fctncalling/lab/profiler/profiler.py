@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fctncalling.data.timing import listening
+from fctncalling.data.timing import listen_to_timings
 
 if TYPE_CHECKING:
     from fctncalling.training.training_run import TrainingRun
@@ -18,7 +18,7 @@ TRACED = 2  # the update whose trace is written, where there are as many: the fi
 
 
 @contextmanager
-def profiling(run: TrainingRun) -> Iterator[Profiler]:
+def run_profiler(run: TrainingRun) -> Iterator[Profiler]:
     """Yield the profiler for the loop of a run.
 
     At the end write profile/trace.json.gz and profile/table.txt, and print the table.
@@ -29,7 +29,7 @@ def profiling(run: TrainingRun) -> Iterator[Profiler]:
     folder = run.log.folder / "profile"
     folder.mkdir(exist_ok=True)
     profiler = Profiler(run, folder)
-    with listening(profiler.add_time):
+    with listen_to_timings(profiler.add_time):
         yield profiler
     table = profiler.table()
     (folder / "table.txt").write_text(table, encoding="utf-8")

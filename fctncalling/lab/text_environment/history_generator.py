@@ -15,7 +15,7 @@ from fctncalling.algorithms.generation.engine import GenerationEngine
 from fctncalling.algorithms.generation.engine_api import Request
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate, bos_ids
-from fctncalling.data.unsafe_text import encodable
+from fctncalling.data.unsafe_text import encodable_text
 from fctncalling.lab.text_environment.text_history import TextHistory
 
 DEFAULT_NEW_TOKENS = 128
@@ -114,7 +114,7 @@ class RawTextTemplate(ChatTemplate):
         backend = self._backend
         if backend is None or backend.truncation is not None or backend.padding is not None:
             return super().encode(text)  # which takes back what a call of the tokenizer left set
-        ids: list[int] = backend.encode(encodable(text), add_special_tokens=False).ids
+        ids: list[int] = backend.encode(encodable_text(text), add_special_tokens=False).ids
         return ids
 
     def query(self, text: str) -> list[int]:
@@ -130,7 +130,7 @@ class RawTextTemplate(ChatTemplate):
 
     def continuation(self, text: str) -> list[int]:
         """Return ids that decode to exactly the text after any other ids, if there are such."""
-        text = encodable(text)  # what is compared is what can be encoded
+        text = encodable_text(text)  # what is compared is what can be encoded
         ids = self.encode(text)
         for anchor, head, before in self._heads:
             if self.spell([*head, *ids]) == before + text:

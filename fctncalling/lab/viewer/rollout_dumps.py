@@ -21,8 +21,8 @@ from fctncalling.lab.viewer.run_files import (
     LoadedRun,
     Record,
     ViewError,
+    is_list_of,
     is_number,
-    list_of,
     read_lines,
 )
 
@@ -35,7 +35,7 @@ _BETWEEN = re.compile(r"\n(?:user|tool|ipython)\n(.*?)\n(?:assistant\n|$)", re.D
 _TEXT = ExpectedType("a text", lambda value: isinstance(value, str), required=True)
 _SAID = ExpectedType(
     "a text or a list of messages",
-    lambda value: isinstance(value, str) or list_of(lambda each: isinstance(each, dict))(value),
+    lambda value: isinstance(value, str) or is_list_of(lambda each: isinstance(each, dict))(value),
     required=True,
 )
 _NUMBER = ExpectedType("a number", is_number)

@@ -43,18 +43,18 @@ def is_number(value: Any) -> bool:
     return isinstance(value, float) or (isinstance(value, int) and abs(value) < 1e15)
 
 
-def list_of(test: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def is_list_of(test: Callable[[Any], bool]) -> Callable[[Any], bool]:
     """Return the test of a list by that of its members."""
     return lambda value: isinstance(value, list) and all(map(test, value))
 
 
 def _is_span(value: Any) -> bool:
-    return list_of(lambda each: isinstance(each, int))(value) and len(value) == 2
+    return is_list_of(lambda each: isinstance(each, int))(value) and len(value) == 2
 
 
 def _is_verdict(value: Any) -> bool:
     turns = value.get("per_turn") or [] if isinstance(value, dict) else None
-    return list_of(lambda each: isinstance(each, bool))(turns) and isinstance(
+    return is_list_of(lambda each: isinstance(each, bool))(turns) and isinstance(
         value.get("error_type"), str | None
     )
 
@@ -67,9 +67,9 @@ _NUMBERS = ExpectedType(
 )
 _INDEX = ExpectedType("a number from 0", lambda value: type(value) is int and 0 <= value < 1e6)
 _LIST = ExpectedType("a list", lambda value: isinstance(value, list))
-_OBJECTS = ExpectedType("a list of objects", list_of(lambda each: isinstance(each, dict)))
-_CALLS = ExpectedType("a list of calls", list_of(lambda each: isinstance(each, str | dict)))
-_INTEGERS = ExpectedType("a list of integers", list_of(lambda each: type(each) is int))
+_OBJECTS = ExpectedType("a list of objects", is_list_of(lambda each: isinstance(each, dict)))
+_CALLS = ExpectedType("a list of calls", is_list_of(lambda each: isinstance(each, str | dict)))
+_INTEGERS = ExpectedType("a list of integers", is_list_of(lambda each: type(each) is int))
 _STEP_TYPES = {
     "turn": _INDEX,
     "calls": _CALLS,
@@ -93,7 +93,7 @@ EPISODE_TYPES = {
 }
 """Fields of an episode that a page takes apart."""
 HISTORY_TYPES = {
-    "text_spans": ExpectedType("a list of (first, end)", list_of(_is_span), required=True),
+    "text_spans": ExpectedType("a list of (first, end)", is_list_of(_is_span), required=True),
     "system_spans": _LIST,
     "reward": _NUMBER,
 }

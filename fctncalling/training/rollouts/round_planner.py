@@ -77,7 +77,7 @@ def evaluation_rounds(
     )
 
 
-def as_tensors(weights: Weights) -> dict[str, torch.Tensor]:
+def weights_to_tensors(weights: Weights) -> dict[str, torch.Tensor]:
     """Return weights as a checkpoint holds them."""
     return {name: torch.tensor(weight) for name, weight in weights.items()}
 
@@ -120,7 +120,7 @@ class RoundsAhead:
     def state(self) -> list[dict[str, Any]]:
         """Return the rounds and the weights they are played with, as a checkpoint holds them."""
         weights = {each.version: self._rollout.weights_of(each) or {} for each in self._rounds}
-        tensors = {version: as_tensors(weights[version]) for version in weights}
+        tensors = {version: weights_to_tensors(weights[version]) for version in weights}
         return [
             {"round": [list(each.task_ids), *each[1:]], "weights": tensors[each.version]}
             for each in self._rounds

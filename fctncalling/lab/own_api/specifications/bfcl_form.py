@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fctncalling.data.types import FunctionDoc
-from fctncalling.data.unsafe_text import encodable
+from fctncalling.data.unsafe_text import encodable_text
 
 MAX_DESCRIPTION = 2_000
 TYPES = {"object": "dict", "number": "float"}
@@ -54,7 +54,7 @@ def _without_empty_description(doc: dict[str, Any]) -> dict[str, Any]:
 
 def short(text: str) -> str:
     """Return a description on one line, cut where it is long."""
-    line = " ".join(encodable(text[: 4 * MAX_DESCRIPTION]).split())
+    line = " ".join(encodable_text(text[: 4 * MAX_DESCRIPTION]).split())
     return line if len(line) <= MAX_DESCRIPTION else f"{line[: MAX_DESCRIPTION - 4]} ..."
 
 
