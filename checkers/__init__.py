@@ -96,11 +96,11 @@ def calls_fault(
     )
     try:
         if kind == "simple":
-            return checker.simple(record, truth)
+            return checker.simple_fault(record, truth)
         return (
-            checker.multiple(record, truth)
+            checker.multiple_fault(record, truth)
             if kind == "multiple" or (kind == "clarify" and len(truth) == 1)
-            else checker.parallel(record, truth)
+            else checker.parallel_fault(record, truth)
         )
     except ValueError as error:
         raise ValueError(f'task "{task.id}": {error}') from None

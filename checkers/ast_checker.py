@@ -57,7 +57,7 @@ class CallChecker:
         self._argument_fault = argument_fault
         self._underscore_to_dot = underscore_to_dot
 
-    def simple(self, record: Sequence[Mapping[str, Any]], truth: Truth) -> Fault | None:
+    def simple_fault(self, record: Sequence[Mapping[str, Any]], truth: Truth) -> Fault | None:
         """Return why the record is not the one expected call; its function is the entry's first."""
         if len(record) != 1:
             return Fault(
@@ -65,14 +65,14 @@ class CallChecker:
             )
         return self._call_fault(self._functions[0], record[0], truth[0])
 
-    def multiple(self, record: Sequence[Mapping[str, Any]], truth: Truth) -> Fault | None:
+    def multiple_fault(self, record: Sequence[Mapping[str, Any]], truth: Truth) -> Fault | None:
         """Return why the record is not the one expected call, chosen among several functions."""
         if len(record) != len(truth):
             message = f"expected {len(truth)} calls, got {len(record)}"
             return Fault("multiple_function_checker:wrong_count", message)
         return self._call_fault(self._doc_of(truth[0]), record[0], truth[0])
 
-    def parallel(self, record: Sequence[Mapping[str, Any]], truth: Truth) -> Fault | None:
+    def parallel_fault(self, record: Sequence[Mapping[str, Any]], truth: Truth) -> Fault | None:
         """Return why the expected calls are not all found, in any order.
 
         Greedy as in BFCL: each expected call takes the first call left that passes, even where

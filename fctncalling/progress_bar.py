@@ -31,7 +31,7 @@ class Progress:
                 total=num_updates, initial=done, dynamic_ncols=True, bar_format=BAR_FORMAT
             )
 
-    def episode(self, _: object) -> None:
+    def count_episode(self, _: object) -> None:
         """Count a collected episode."""
         self._episodes += 1
         if self._bar is not None:
@@ -39,7 +39,7 @@ class Progress:
                 f"{self._episodes} episodes", refresh=self._episodes % 16 == 0
             )
 
-    def update(self, metrics: dict[str, float | None], run: Any) -> None:
+    def show_update(self, metrics: dict[str, float | None], run: Any) -> None:
         """Show an update: success rate, return, KL, tokens a second, names of alarms."""
         number = run.counters.updates
         shown = {
@@ -57,11 +57,11 @@ class Progress:
         elif self._shown:
             print(f"update {number}/{self._num_updates}  {text}", flush=True)
 
-    def evaluating(self, num_tasks: int, what: str = "before the first update") -> None:
+    def show_evaluation_start(self, num_tasks: int, what: str = "before the first update") -> None:
         """Say that held-out tasks are being played, which may take minutes without a line."""
         self._write(f"playing {num_tasks} held-out tasks twice, greedily and sampled, {what} ...")
 
-    def supervised(self, metrics: dict[str, float], steps: int, num_steps: int) -> None:
+    def show_supervised_step(self, metrics: dict[str, float], steps: int, num_steps: int) -> None:
         """Show a supervised step: on a terminal each, else some twenty of them."""
         shown = f"loss {metrics['loss']:.3f}  sure of {metrics['confident_token_share']:.0%}"
         if self._bar is not None:
@@ -78,7 +78,7 @@ class Progress:
         elif self._shown and (steps % max(1, num_steps // 20) == 0 or steps in (1, num_steps)):
             print(f"supervised step {steps}/{num_steps}  {shown}", flush=True)
 
-    def evaluation(self, rates: dict[str, Any], what: str = "held-out tasks") -> None:
+    def show_evaluation(self, rates: dict[str, Any], what: str = "held-out tasks") -> None:
         """Show success on held-out tasks."""
         shown = (
             f"{kind.replace('_', ' ')} {_shown(rates[kind])}"

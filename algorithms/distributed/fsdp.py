@@ -81,7 +81,7 @@ class FSDP:
             register_fsdp_forward_method(policy, name)
 
     @contextlib.contextmanager
-    def gathered(self, policy: ActorCritic, device: torch.device) -> Iterator[ActorCritic]:
+    def unsharded_copy(self, policy: ActorCritic, device: torch.device) -> Iterator[ActorCritic]:
         """Context manager: a copy of the policy with its full current weights, freed at the end."""
         if self._copy is None:
             yield policy  # not sharded yet

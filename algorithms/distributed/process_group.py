@@ -183,7 +183,7 @@ class ProcessGroup:
         if self.sharding is None:
             yield policy
             return
-        with self.sharding.gathered(policy, self.device) as gathered:
+        with self.sharding.unsharded_copy(policy, self.device) as gathered:
             yield gathered
 
     def __str__(self) -> str:

@@ -40,10 +40,10 @@ class Decoder(Protocol):
         """Return how many tokens a row holds."""
         ...
 
-    def empty(self, row: int) -> None:
+    def clear_row(self, row: int) -> None:
         """Forget a row's tokens."""
 
-    def swap(self, one: int, other: int) -> None:
+    def swap_rows(self, one: int, other: int) -> None:
         """Let two rows change places."""
 
     def open(self, rows: Sequence[int], prompt: Sequence[int], known: States | None = None) -> None:
@@ -52,10 +52,10 @@ class Decoder(Protocol):
         `known`: keys and values of its first tokens, which do not.
         """
 
-    def share(self, source: int, rows: Sequence[int], count: int) -> None:
+    def share_prefix(self, source: int, rows: Sequence[int], count: int) -> None:
         """Start empty rows with the first `count` tokens of another."""
 
-    def states(self, row: int, start: int, end: int) -> States:
+    def cached_states(self, row: int, start: int, end: int) -> States:
         """Return the keys and values of tokens [start, end) of a row; they may be views."""
         ...
 
@@ -101,13 +101,13 @@ class TransformersDecoder:
         """Return how many tokens a row holds."""
         return self.cache.lengths[row]
 
-    def empty(self, row: int) -> None:
+    def clear_row(self, row: int) -> None:
         """Forget a row's tokens."""
         self.cache.lengths[row] = 0
 
-    def swap(self, one: int, other: int) -> None:
+    def swap_rows(self, one: int, other: int) -> None:
         """Let two rows change places."""
-        self.cache.swap(one, other)
+        self.cache.swap_rows(one, other)
 
     def open(self, rows: Sequence[int], prompt: Sequence[int], known: States | None = None) -> None:
         """Start empty rows with the same prompt, which passes once and is copied."""
@@ -115,16 +115,16 @@ class TransformersDecoder:
             self.load(rows[0], known)
         if rest := prompt[self.length(rows[0]) :]:
             self.prefill(rows[:1], [rest])
-        self.share(rows[0], rows[1:], len(prompt))
+        self.share_prefix(rows[0], rows[1:], len(prompt))
 
-    def share(self, source: int, rows: Sequence[int], count: int) -> None:
+    def share_prefix(self, source: int, rows: Sequence[int], count: int) -> None:
         """Start empty rows with a copy of the first `count` tokens of another."""
         for row in rows:
-            self.cache.share(source, row, count)
+            self.cache.share_prefix(source, row, count)
 
-    def states(self, row: int, start: int, end: int) -> States:
+    def cached_states(self, row: int, start: int, end: int) -> States:
         """Return the keys and values (heads, tokens, size) of tokens [start, end) of a row."""
-        return self.cache.states(row, start, end)
+        return self.cache.cached_states(row, start, end)
 
     def load(self, row: int, states: States) -> None:
         """Append tokens to a row whose keys and values are known."""

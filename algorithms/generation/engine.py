@@ -175,7 +175,7 @@ class GenerationEngine(Engine):
         self._busy.discard(slot)
         self._prefilling.discard(slot)
         self._finished = [(number, action) for number, action in self._finished if number != slot]
-        self._decoder.empty(self._row[slot])
+        self._decoder.clear_row(self._row[slot])
 
     def submit(self, request: Request) -> None:
         """Take a request; its slot must have none that waits for an answer."""
@@ -285,7 +285,7 @@ class GenerationEngine(Engine):
         return rows[-1] + 1
 
     def _swap(self, one: int, other: int) -> None:
-        self._decoder.swap(one, other)
+        self._decoder.swap_rows(one, other)
         self._slot[one], self._slot[other] = self._slot[other], self._slot[one]
         self._row[self._slot[one]], self._row[self._slot[other]] = one, other
 

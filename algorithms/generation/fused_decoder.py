@@ -171,13 +171,13 @@ class FusedDecoder:
         """Return how many tokens a row holds."""
         return self._cache.begins[row] + self._cache.lengths[row]
 
-    def empty(self, row: int) -> None:
+    def clear_row(self, row: int) -> None:
         """Forget a row's tokens."""
-        self._cache.empty(row)
+        self._cache.clear_row(row)
 
-    def swap(self, one: int, other: int) -> None:
+    def swap_rows(self, one: int, other: int) -> None:
         """Let two rows change places."""
-        self._cache.swap(one, other)
+        self._cache.swap_rows(one, other)
 
     def open(self, rows: Sequence[int], prompt: Sequence[int], known: States | None = None) -> None:
         """Start empty rows with the same prompt, which is computed and cached once."""
@@ -187,13 +187,13 @@ class FusedDecoder:
                 self._prefill_chunk(self._cache.prompts, [number], [rest])
         self._cache.begin(rows, number)
 
-    def share(self, source: int, rows: Sequence[int], count: int) -> None:
+    def share_prefix(self, source: int, rows: Sequence[int], count: int) -> None:
         """Start empty rows with the first `count` tokens of another, cached once."""
-        self._cache.share(source, rows, count)
+        self._cache.share_prefix(source, rows, count)
 
-    def states(self, row: int, start: int, end: int) -> States:
+    def cached_states(self, row: int, start: int, end: int) -> States:
         """Return keys and values (layers, heads, tokens, size) of tokens [start, end) of a row."""
-        return self._cache.states(row, start, end)
+        return self._cache.cached_states(row, start, end)
 
     def load(self, row: int, states: States) -> None:
         """Append tokens to a row whose keys and values are known."""

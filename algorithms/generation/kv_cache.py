@@ -116,7 +116,7 @@ class KVCache:
         self._ramp = like[:0]
         self._numbers = torch.arange(num_rows, device=like.device)
 
-    def swap(self, one: int, other: int) -> None:
+    def swap_rows(self, one: int, other: int) -> None:
         """Let two rows change places; what an empty one holds is not kept."""
         here, there = self.lengths[one], self.lengths[other]
         for buffer in (self.keys, self.values.transpose(-1, -2)):

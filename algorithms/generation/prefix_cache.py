@@ -77,7 +77,7 @@ class PrefixKVCache(KVCache):
         self._grouped_prompts: list[int | None] = []  # prompt of each row that `_groups` is made of
         self._groups: PrefixGroups | None = None
 
-    def empty(self, row: int) -> None:
+    def clear_row(self, row: int) -> None:
         """Forget a row's tokens, and its prompt if no other row follows it."""
         left = self._prompt_of[row]
         held = self.lengths[row] + 1  # a step over others may have written one more
@@ -97,16 +97,16 @@ class PrefixKVCache(KVCache):
         ]
         self._grouped_prompts = []
 
-    def swap(self, one: int, other: int) -> None:
+    def swap_rows(self, one: int, other: int) -> None:
         """Let two rows change places; what an empty one holds is not kept."""
-        super().swap(one, other)
+        super().swap_rows(one, other)
         prompts = self._prompt_of
         prompts[one], prompts[other] = prompts[other], prompts[one]
 
     def new_prompt(self, count: int, states: States | None = None) -> int:
         """Return the number of a prompt that there is room for, of `count` tokens.
 
-        `states`: keys and values of the first of them.
+        `cached_states`: keys and values of the first of them.
         """
         self.prompts.resize(round_up_columns(max([count, *self.prompts.lengths])), new_rows=1)
         self._grouped_prompts = []
@@ -120,14 +120,14 @@ class PrefixKVCache(KVCache):
         for row in rows:
             self._prompt_of[row], self.begins[row] = prompt, self.prompts.lengths[prompt]
 
-    def share(self, source: int, rows: Sequence[int], count: int) -> None:
+    def share_prefix(self, source: int, rows: Sequence[int], count: int) -> None:
         """Start empty rows with the first `count` tokens of another, as a prompt they share."""
         prompt = self._prompt_of[source]
         if prompt is None or self.prompts.lengths[prompt] != count:
-            prompt = self.new_prompt(count, self.states(source, 0, count))
+            prompt = self.new_prompt(count, self.cached_states(source, 0, count))
         self.begin(rows, prompt)
 
-    def states(self, row: int, start: int, end: int) -> States:
+    def cached_states(self, row: int, start: int, end: int) -> States:
         """Return keys and values (layers, heads, tokens, size) of tokens [start, end) of a row."""
         prompt, begin = self._prompt_of[row], self.begins[row]
         own = cached_states(self, row, max(start, begin) - begin, end - begin)

@@ -107,7 +107,7 @@ class SlotPrefixes:
         holders = [self._rows[number] for number in self._holders.get(prefix, ())]
         # The last to come shares what it began with, if any does; some have computed nothing yet.
         if ready := [row for row in holders if self._decoder.length(row) >= len(shared)]:
-            self._decoder.share(ready[-1], rows, len(shared))
+            self._decoder.share_prefix(ready[-1], rows, len(shared))
         else:
             blocks = self.tree.find(shared) if self._is_long(shared) else []
             self._decoder.open(rows, shared, concatenate_blocks(blocks) if blocks else None)

@@ -81,7 +81,7 @@ class RaggedCache(Cache):
             self._values[layer_idx], value_states
         )
 
-    def swap(self, one: int, other: int) -> None:
+    def swap_rows(self, one: int, other: int) -> None:
         """Let two rows change places; what an empty one holds is not kept."""
         here, there = self.lengths[one], self.lengths[other]
         for buffer in (*self._keys, *self._values):
@@ -90,13 +90,13 @@ class RaggedCache(Cache):
             buffer[other, :, :here] = held
         self.lengths[one], self.lengths[other] = there, here
 
-    def share(self, source: int, row: int, count: int) -> None:
+    def share_prefix(self, source: int, row: int, count: int) -> None:
         """Copy the first `count` tokens of a row to the begin of an empty one."""
         for buffer in (*self._keys, *self._values):
             buffer[row, :, :count] = buffer[source, :, :count]
         self.lengths[row] = count
 
-    def states(self, row: int, start: int, end: int) -> States:
+    def cached_states(self, row: int, start: int, end: int) -> States:
         """Return the keys and values (heads, tokens, size) of tokens [start, end) of a row."""
         return tuple(buffer[row, :, start:end] for buffer in (*self._keys, *self._values))
 

@@ -14,7 +14,7 @@ SIGNALS = (*ENDING, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
 
 
 class Interruption:
-    """Deferral of SIGINT, SIGTERM and SIGHUP to the next `allowed` block.
+    """Deferral of SIGINT, SIGTERM and SIGHUP to the next `allow_interrupts` block.
 
     There they raise KeyboardInterrupt.
 
@@ -41,7 +41,7 @@ class Interruption:
             signal.signal(number, handler)
 
     @contextlib.contextmanager
-    def allowed(self) -> Iterator[None]:
+    def allow_interrupts(self) -> Iterator[None]:
         """Context manager: raise KeyboardInterrupt for a signal inside, or for a deferred one.
 
         No other process may depend on this block's completion.

@@ -86,7 +86,7 @@ class Trackers:
         self.first_update = 0
         self._open: list[Tracker] | None = None
 
-    def scalars(self, update: int, values: Mapping[str, float | None]) -> None:
+    def log_scalars(self, update: int, values: Mapping[str, float | None]) -> None:
         """Show the numbers that exist."""
         if self._open is None:
             self._open = self._opened()
@@ -197,7 +197,7 @@ class RunLog:
         self._sft_trackers = Trackers(folder / "sft", config, tensorboard=tensorboard, wandb="off")
         self._sft_steps = 0
 
-    def position(self) -> dict[str, int]:
+    def file_positions(self) -> dict[str, int]:
         """Return how far the files are written, for a checkpoint to remember."""
         for file in (self._metrics, self._timings):
             file.flush()
@@ -223,19 +223,19 @@ class RunLog:
         self._sft_steps = position.get("sft_steps", 0)
         self._sft_trackers.first_update = self._sft_steps + 1
 
-    def metrics(self, update: int, values: Mapping[str, float | None]) -> None:
+    def write_metrics(self, update: int, values: Mapping[str, float | None]) -> None:
         """Write one line of deterministic numbers; NaN becomes null."""
         self._metrics.write(_line({"update": update, **values}))
         self._metrics.flush()
-        self._trackers.scalars(update, values)
+        self._trackers.log_scalars(update, values)
 
-    def timings(self, update: int, values: Mapping[str, float | None]) -> None:
+    def write_timings(self, update: int, values: Mapping[str, float | None]) -> None:
         """Write one line of numbers that depend on the clock or the machine."""
         self._timings.write(_line({"update": update, **values}))
         self._timings.flush()
-        self._trackers.scalars(update, values)
+        self._trackers.log_scalars(update, values)
 
-    def supervised(
+    def write_supervised(
         self, step: int, values: Mapping[str, float | None], timings: Mapping[str, float | None]
     ) -> None:
         """Write the lines of a supervised step before the first update."""
@@ -243,9 +243,9 @@ class RunLog:
         for file, part in ((self._metrics, values), (self._timings, timings)):
             file.write(_line({"update": 0, "sft/step": step, **part}))
             file.flush()
-            self._sft_trackers.scalars(step, part)
+            self._sft_trackers.log_scalars(step, part)
 
-    def episodes(
+    def write_episodes(
         self,
         name: str,
         records: Sequence[EpisodeRecord],
@@ -282,25 +282,25 @@ class NoLog(RunLog):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def position(self) -> dict[str, int]:
+    def file_positions(self) -> dict[str, int]:
         """Return nothing to remember."""
         return {}
 
     def rewind(self, position: Mapping[str, int], update: int = 0) -> None:
         """Do nothing."""
 
-    def metrics(self, update: int, values: Mapping[str, float | None]) -> None:
+    def write_metrics(self, update: int, values: Mapping[str, float | None]) -> None:
         """Do nothing."""
 
-    def timings(self, update: int, values: Mapping[str, float | None]) -> None:
+    def write_timings(self, update: int, values: Mapping[str, float | None]) -> None:
         """Do nothing."""
 
-    def supervised(
+    def write_supervised(
         self, step: int, values: Mapping[str, float | None], timings: Mapping[str, float | None]
     ) -> None:
         """Do nothing."""
 
-    def episodes(
+    def write_episodes(
         self,
         name: str,
         records: Sequence[EpisodeRecord],

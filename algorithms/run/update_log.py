@@ -197,18 +197,18 @@ class UpdateLog:
         trace: TokenDiagnostics | None,
     ) -> None:
         """Write an update's files; `trace`: as `trace` returned it, after the update."""
-        self._log.metrics(update, metrics)
+        self._log.write_metrics(update, metrics)
         seconds: dict[str, float] = {}
         reasons = exclusion_reasons(episodes, usable, self._config)
         alarmed = self._log.writes and self._alarms.check(update, metrics, episodes)
         if alarmed or trace is not None or self._is_due(update, self._episodes_interval):
             name = f"train_{update:06d}"
-            self._log.episodes(name, episodes, self._template.spell, reasons)
+            self._log.write_episodes(name, episodes, self._template.spell, reasons)
         if trace is not None:
             started = time.perf_counter()
             self._tokens.write(update, episodes, reasons, trace)
             seconds = {"perf/time_s/token_file": time.perf_counter() - started}
-        self._log.timings(update, {**timings, **seconds, **peak_memory()})
+        self._log.write_timings(update, {**timings, **seconds, **peak_memory()})
 
     def _is_due(self, update: int, interval: int) -> bool:
         last = update >= self._config.num_updates

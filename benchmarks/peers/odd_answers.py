@@ -123,7 +123,9 @@ def compare(official: str, data_dir: Path, category: str, number: int, seed: int
             command, check=True, stdout=subprocess.PIPE, text=True, encoding="utf-8"
         ).stdout
     theirs, judge = [json.loads(line) for line in told.splitlines()], RecordJudge(data_dir)
-    ours = [judge.judged(Line(Path(category), index, each)) for index, each in enumerate(answers)]
+    ours = [
+        judge.judge_record(Line(Path(category), index, each)) for index, each in enumerate(answers)
+    ]
     other = [i for i, each in enumerate(ours) if each["valid"] is not theirs[i][0]]
     told_otherwise = [
         i for i, each in enumerate(ours) if [each["valid"], each["error_type"]] != theirs[i]

@@ -29,7 +29,7 @@ SEED = 0
 def bits_of(scorer: str, records: list[dict[str, object]]) -> list[bool]:
     """Return the scorer's verdict on each record, in their order."""
     with ScorerProcess(scorer, ScorerLimits()) as process:
-        given = {each.answer_id: each.told for each in process.judged(iter(records))}
+        given = {each.answer_id: each.told for each in process.judge_records(iter(records))}
     bits = [given[str(record["id"])] for record in records]
     if None in bits:
         raise SystemExit("error: an answer got no verdict")

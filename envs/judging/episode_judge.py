@@ -52,7 +52,7 @@ class EpisodeJudge:
                 else check(task, record)
             )
 
-    def passed(self, state: EpisodeState, turn: int) -> bool:
+    def turn_passes(self, state: EpisodeState, turn: int) -> bool:
         """Whether BFCL checks a finished turn and passes it by itself, whatever came before."""
         if not any(scored_turns(state.task)[turn : turn + 1]):
             return False
@@ -67,7 +67,7 @@ class EpisodeJudge:
         return Outcome(
             step,
             state.verdict,
-            lambda: turn_ends and self.passed(state, step.turn),
+            lambda: turn_ends and self.turn_passes(state, step.turn),
             lambda: forgiven_in_turn(state.task, steps, step.turn) is None,
             state.strict_verdict,
             shares=max(1, sum(scored_turns(state.task))),

@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     Return 0, 1 if some are invalid, 2 if a record or a task cannot be used.
     """
     return convert_file(
-        args, "executing", lambda paths, tools: RecordExecutor(paths, tools).executed
+        args, "executing", lambda paths, tools: RecordExecutor(paths, tools).execute_record
     )
 
 
@@ -56,7 +56,7 @@ class RecordExecutor:
         self._sessions: dict[tuple[str, str], ToolSession] = {}
         self._lost: dict[tuple[str, str], str] = {}  # why later calls of a task cannot be executed
 
-    def executed(self, line: Line) -> Record:
+    def execute_record(self, line: Line) -> Record:
         """Return the record with our results; InputError if it cannot be executed."""
         try:
             if "calls" in line.record:

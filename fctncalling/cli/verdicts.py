@@ -38,7 +38,9 @@ def run(args: argparse.Namespace) -> int:
 
     Return 0, 1 if some are invalid, 2 if a record or a task cannot be used.
     """
-    return convert_file(args, "judging", lambda paths, tools: RecordJudge(paths, tools).judged)
+    return convert_file(
+        args, "judging", lambda paths, tools: RecordJudge(paths, tools).judge_record
+    )
 
 
 class RecordJudge:
@@ -52,7 +54,7 @@ class RecordJudge:
         self._tools = tools
         self._truth: tuple[str, Sequence[TurnRecord]] | None = None
 
-    def judged(self, line: Line) -> Record:
+    def judge_record(self, line: Line) -> Record:
         """Return the record with our verdict; InputError if it cannot be judged."""
         if line.record.get("invalid") is True:
             return {**line.record, "valid": None, "error_type": None}

@@ -34,7 +34,7 @@ class Counters:
     successes: Successes = field(default_factory=dict)  # what drawing tasks by success goes by
 
     @classmethod
-    def restored(cls, saved: Any) -> Counters:
+    def from_state(cls, saved: Any) -> Counters:
         """Return saved counters; ValueError, TypeError if they are none."""
         counters = cls(**{name: saved[name] for name in saved if name not in FORMER_COUNTERS})
         for each in fields(cls):

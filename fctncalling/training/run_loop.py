@@ -27,19 +27,19 @@ def run_loop(run: TrainingRun, progress: Progress, profiler: Any = None) -> None
     while True:
         if run.evaluation_is_due():
             if run.counters.updates == 0:
-                progress.evaluating(len(run.held_out_ids))
-            progress.evaluation(run.evaluate())
+                progress.show_evaluation_start(len(run.held_out_ids))
+            progress.show_evaluation(run.evaluate())
         if run.save_is_due():
             run.save()
         if run.is_over():
             return
         if run.critic_warm_up_is_due():
-            run.warm_up_critic(progress.episode)
-        with nullcontext() if profiler is None else profiler.collecting():
-            episodes = run.collect(progress.episode)
-        with nullcontext() if profiler is None else profiler.learning():
+            run.warm_up_critic(progress.count_episode)
+        with nullcontext() if profiler is None else profiler.time_collection():
+            episodes = run.collect(progress.count_episode)
+        with nullcontext() if profiler is None else profiler.time_learning():
             metrics = run.learn(episodes)
-        progress.update(metrics, run)
+        progress.show_update(metrics, run)
 
 
 def report(run: TrainingRun, prompt_style: str) -> None:

@@ -27,12 +27,12 @@ def learn_demonstrations(run: TrainingRun, progress: Progress) -> None:
     if learner is None:
         return
     if not run.counters.base:
-        progress.evaluating(len(run.held_out_ids), "by the base model")
-        progress.evaluation(_evaluate_base(run), "held-out tasks, base model")
+        progress.show_evaluation_start(len(run.held_out_ids), "by the base model")
+        progress.show_evaluation(_evaluate_base(run), "held-out tasks, base model")
     interval = run.config.sft_save_interval
     while not learner.is_over:
         metrics = _take_step(run, learner)
-        progress.supervised(metrics, learner.steps, learner.num_steps)
+        progress.show_supervised_step(metrics, learner.steps, learner.num_steps)
         if interval and learner.steps % interval == 0 and not learner.is_over:
             run.save()
     if run.policy.critic_model is not None and run.config.init_critic_from is None:
@@ -45,9 +45,9 @@ def _evaluate_base(run: TrainingRun) -> dict[str, Any]:
     """Play the held-out tasks, log and return the success rates."""
     started = time.perf_counter()
     evaluation = run.play_held_out(BASE_VERSION)
-    run.log.timings(0, {"perf/time_s/base_evaluation": time.perf_counter() - started})
+    run.log.write_timings(0, {"perf/time_s/base_evaluation": time.perf_counter() - started})
     rates = evaluation.metrics().items()
-    run.log.metrics(0, {name.replace("eval/", "base/"): value for name, value in rates})
+    run.log.write_metrics(0, {name.replace("eval/", "base/"): value for name, value in rates})
     run.counters.base = run.log_evaluation(evaluation, "base")
     return run.counters.base
 
@@ -57,7 +57,7 @@ def _take_step(run: TrainingRun, learner: SupervisedLearner) -> dict[str, float]
     started, cpu = time.perf_counter(), time.process_time()
     alone, interrupted, metrics = run.processes.count == 1, False, dict[str, float]()
     try:
-        with run.interruption.allowed():
+        with run.interruption.allow_interrupts():
             if alone:  # nobody waits for these passes
                 metrics = learner.compute_gradient()
     except KeyboardInterrupt:
@@ -73,7 +73,7 @@ def _take_step(run: TrainingRun, learner: SupervisedLearner) -> dict[str, float]
     counters.sft_cpu_seconds += run.processes.sum(time.process_time() - cpu)
     timings = {"sft/tokens_per_s": metrics["tokens"] / seconds, "sft/time_s": seconds}
     named = {f"sft/{name}": value for name, value in metrics.items()}
-    run.log.supervised(learner.steps, named, {**timings, **peak_memory()})
+    run.log.write_supervised(learner.steps, named, {**timings, **peak_memory()})
     return metrics
 
 

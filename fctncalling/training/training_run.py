@@ -122,7 +122,7 @@ class TrainingRun:
             results.append(self._play(self._planner.next_round(self.counters, extra), on_episode))
             episodes = [*episodes, *results[-1].episodes]
         self._staleness = self.counters.updates - first.version
-        self._ahead.collected(self.counters)
+        self._ahead.finish_round(self.counters)
         seconds = time.perf_counter() - started
         steps = sum(episode.num_steps for episode in episodes)
         self._timings = rollout_timings(results, steps, seconds)
@@ -145,7 +145,7 @@ class TrainingRun:
         figures = self._fit_critic([self._critic_samples(self._learnable(result.episodes))])
         self.counters.critic_episodes = len(result.episodes)
         self._count([result], cpu)
-        self.log.metrics(0, {**figures})
+        self.log.write_metrics(0, {**figures})
 
     def _count(self, results: Sequence[RolloutResult], cpu: float) -> None:
         """Count what was collected, and the CPU time since `cpu`."""
@@ -153,7 +153,7 @@ class TrainingRun:
         self.counters.env_steps += sum(episode.num_steps for episode in episodes)
         self.counters.episodes += len(episodes)
         self.counters.invalid_episodes += sum(episode.invalid for episode in episodes)
-        every = RolloutResult.summed(results)
+        every = RolloutResult.combine(results)
         self.counters.sampled_tokens += int(every.sampled_tokens)
         self.counters.train_cpu_seconds += every.cpu_seconds
         self.counters.train_cpu_seconds += self.processes.sum(time.process_time() - cpu)
@@ -249,8 +249,8 @@ class TrainingRun:
         if self.counters.evaluated_at == number:
             return self.counters.latest
         evaluation = self.play_held_out(number)
-        self.log.metrics(number, evaluation.metrics())
-        self.log.timings(number, {"perf/time_s/evaluation": time.perf_counter() - started})
+        self.log.write_metrics(number, evaluation.metrics())
+        self.log.write_timings(number, {"perf/time_s/evaluation": time.perf_counter() - started})
         latest = self.log_evaluation(evaluation, f"{number:06d}")
         self.counters.add_evaluation(latest, strict=self.config.reward.startswith("strict"))
         return latest
@@ -262,8 +262,8 @@ class TrainingRun:
 
     def log_evaluation(self, evaluation: Evaluation, name: str) -> dict[str, Any]:
         """Write the episodes of an evaluation; return its success rates with their uncertainty."""
-        self.log.episodes(f"greedy_{name}", evaluation.greedy, self.template.spell)
-        self.log.episodes(f"sampled_{name}", evaluation.sampled, self.template.spell)
+        self.log.write_episodes(f"greedy_{name}", evaluation.greedy, self.template.spell)
+        self.log.write_episodes(f"sampled_{name}", evaluation.sampled, self.template.spell)
         return {**evaluation.as_json(), **evaluation_uncertainty(evaluation)}
 
     @property
@@ -299,7 +299,7 @@ class TrainingRun:
         number, folder = self.counters.updates, self.log.folder / "checkpoints"
         state: dict[str, Any] = {
             "counters": asdict(self.counters),
-            "position": self.log.position(),
+            "position": self.log.file_positions(),
             "optimisers": {
                 name: full_state_dict(optimiser)
                 for name, optimiser in self.optimisers._asdict().items()
@@ -329,7 +329,7 @@ class TrainingRun:
         state = load_state(checkpoint)
         try:
             self.supervised = restored_learner(self.supervised, state)
-            self.counters = Counters.restored(state["counters"])
+            self.counters = Counters.from_state(state["counters"])
             for name, optimiser in self.optimisers._asdict().items():
                 load_full_state_dict(optimiser, state["optimisers"][name])
             self.log.rewind(state["position"], self.counters.updates)

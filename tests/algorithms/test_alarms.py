@@ -220,7 +220,7 @@ def test_an_alarms_episodes_are_written_and_its_name_stands_on_the_progress_line
             counters=SimpleNamespace(updates=at),
             config=TrainConfig(),
         )
-        progress.update(line, run)
+        progress.show_update(line, run)
     log.close()
     (alarm,) = map(json.loads, (tmp_path / "alarms.jsonl").read_text().splitlines())
     assert [path.stem for path in (tmp_path / "episodes").iterdir()] == [

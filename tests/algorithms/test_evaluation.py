@@ -116,7 +116,9 @@ def test_the_curve_is_drawn_from_the_log_alone(tmp_path: Path) -> None:
     log = RunLog(tmp_path, {}, tensorboard=False)
     assert plot_curve(tmp_path) is None
     for update in range(3):
-        log.metrics(update, {"env/success_rate": update / 3, "eval/greedy_success_rate": None})
+        log.write_metrics(
+            update, {"env/success_rate": update / 3, "eval/greedy_success_rate": None}
+        )
     log.close()
     path = plot_curve(tmp_path)
     assert path is not None

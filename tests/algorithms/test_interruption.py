@@ -16,10 +16,10 @@ NUMBERS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 def test_an_interrupt_ends_an_allowed_block_at_once(number: int) -> None:
     done = []
     with Interruption() as interruption:
-        with contextlib.suppress(KeyboardInterrupt), interruption.allowed():
+        with contextlib.suppress(KeyboardInterrupt), interruption.allow_interrupts():
             signal.raise_signal(number)
             done.append(1)
-        with interruption.allowed():  # it is forgotten
+        with interruption.allow_interrupts():  # it is forgotten
             done.append(2)
     assert done == [2]
 
@@ -30,7 +30,7 @@ def test_elsewhere_it_waits_for_the_next_allowed_block(number: int, alone: bool)
     done = []
 
     def allowed(interruption: Interruption) -> None:
-        with interruption.allowed():
+        with interruption.allow_interrupts():
             done.append(2)
 
     with Interruption(alone=alone) as interruption:
@@ -58,7 +58,7 @@ def test_a_second_one_does_not_cut_off_what_the_first_one_starts() -> None:
     done = []
     with Interruption(alone=False) as interruption:
         try:
-            with interruption.allowed():
+            with interruption.allow_interrupts():
                 signal.raise_signal(signal.SIGINT)
         except KeyboardInterrupt:
             signal.raise_signal(signal.SIGINT)  # while a checkpoint is written
@@ -76,7 +76,7 @@ def test_the_signal_handlers_of_before_come_back() -> None:
 def test_a_closed_terminal_interrupts_nothing_under_nohup() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with Interruption() as interruption, interruption.allowed():
+        with Interruption() as interruption, interruption.allow_interrupts():
             signal.raise_signal(signal.SIGHUP)
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     finally:

@@ -136,7 +136,7 @@ def test_where_no_episode_is_valid_no_rate_is_made_up() -> None:
 
 def test_a_number_that_does_not_exist_is_null_and_every_line_is_json(tmp_path: Path) -> None:
     log = RunLog(tmp_path, {"inf": math.inf}, tensorboard=False)
-    log.metrics(1, {"a": math.nan, "b": 1 / 3, "c": None})
+    log.write_metrics(1, {"a": math.nan, "b": 1 / 3, "c": None})
     log.close()
     (line,) = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert json.loads(line) == {"update": 1, "a": None, "b": 1 / 3, "c": None}
@@ -146,7 +146,7 @@ def test_a_number_that_does_not_exist_is_null_and_every_line_is_json(tmp_path: P
 def test_a_run_is_never_overwritten(tmp_path: Path) -> None:
     RunLog(tmp_path, {}, tensorboard=False).close()  # ended before its first line: it bars nothing
     log = RunLog(tmp_path, {}, tensorboard=False)
-    log.metrics(1, {"a": 1.0})
+    log.write_metrics(1, {"a": 1.0})
     log.close()
     with pytest.raises(RunExistsError, match="--resume"):
         RunLog(tmp_path, {}, tensorboard=False)
@@ -155,13 +155,13 @@ def test_a_run_is_never_overwritten(tmp_path: Path) -> None:
 
 def test_rewinding_drops_what_came_after_and_goes_on_there(tmp_path: Path) -> None:
     log = RunLog(tmp_path, {}, tensorboard=False)
-    log.metrics(1, {"a": 1.0})
-    position = log.position()
-    log.metrics(2, {"a": 2.0})
+    log.write_metrics(1, {"a": 1.0})
+    position = log.file_positions()
+    log.write_metrics(2, {"a": 2.0})
     log.close()
     log = RunLog(tmp_path, {}, resume=True, tensorboard=False)
     log.rewind(position)
-    log.metrics(3, {"a": 3.0})
+    log.write_metrics(3, {"a": 3.0})
     log.close()
     assert [
         json.loads(line)["update"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()
@@ -172,7 +172,7 @@ def test_an_episode_line_holds_what_a_replay_needs_even_where_arguments_are_no_j
     tmp_path: Path,
 ) -> None:
     log = RunLog(tmp_path, {}, tensorboard=False)
-    path = log.episodes("some", [record()])
+    path = log.write_episodes("some", [record()])
     log.close()
     line = json.loads(path.read_text())
     assert (line["task_id"], line["seed"], line["success"]) == ("t", 4, True)
@@ -217,7 +217,7 @@ def test_the_results_folder_names_experiment_model_dataset_and_algorithm() -> No
 def test_tensorboard_is_optional(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     log = RunLog(tmp_path, {})
-    log.metrics(1, {"a": 1.0})
+    log.write_metrics(1, {"a": 1.0})
     log.close()
     assert not list(tmp_path.glob("events*"))
 
@@ -225,8 +225,8 @@ def test_tensorboard_is_optional(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_tensorboard_gets_metrics_and_timings(tmp_path: Path) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     log = RunLog(tmp_path, {})
-    log.metrics(1, {"env/success_rate": 0.5})
-    log.timings(1, {"charts/SPS": 10.0})
+    log.write_metrics(1, {"env/success_rate": 0.5})
+    log.write_timings(1, {"charts/SPS": 10.0})
     log.close()
     events = accumulator.EventAccumulator(str(tmp_path)).Reload()
     assert set(events.Tags()["scalars"]) == {"env/success_rate", "charts/SPS"}

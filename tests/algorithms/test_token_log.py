@@ -332,7 +332,9 @@ def test_the_episode_log_names_lines_and_reasons_as_the_token_file_does(tmp_path
     episodes = grouped_episodes(policy)
     file, _ = traced(policy, episodes, config)
     log = RunLog(tmp_path, {}, tensorboard=False)
-    log.episodes("train_000007", episodes, None, exclusion_reasons(episodes, episodes, config))
+    log.write_episodes(
+        "train_000007", episodes, None, exclusion_reasons(episodes, episodes, config)
+    )
     log.close()
     lines = [
         json.loads(line)

@@ -52,7 +52,7 @@ def test_wandb_gets_finite_numbers_by_update_and_a_resumed_run_its_own_curves(
     ids = []
     for _ in range(2):
         trackers = Trackers(tmp_path / "a" / "run", {"lr": 0.1}, tensorboard=False, wandb="offline")
-        trackers.scalars(3, {"x": 1.5, "absent": None, "nan": math.nan})
+        trackers.log_scalars(3, {"x": 1.5, "absent": None, "nan": math.nan})
         trackers.close()
         told = sys.modules["wandb"].told
         assert [kind for kind, _ in told] == ["init", "axis", "log", "finish"]

@@ -63,7 +63,7 @@ def test_verdicts_of_format_sensitivity_are_the_official_ones(
 ) -> None:
     judge = RecordJudge(shared / "bfcl/data")
     lines = list(read_records(shared / "bfcl/verdicts/format_sensitivity.jsonl.gz"))
-    assert [line.number for line in lines if judge.judged(line) != line.record] == []
+    assert [line.number for line in lines if judge.judge_record(line) != line.record] == []
     verdict_counter.add(len(lines))
 
 
@@ -164,7 +164,7 @@ def test_records_of_format_sensitivity_are_prompted(shared: Path) -> None:
         "response": "",
     }
     with pytest.raises(InputError, match=r'a line 1: field "form".*prompting'):
-        RecordJudge(shared / "bfcl/data").judged(Line(Path("a"), 1, record))
+        RecordJudge(shared / "bfcl/data").judge_record(Line(Path("a"), 1, record))
     prompted = Line(Path("a"), 1, {**record, "form": "prompting"})
     with pytest.raises(InputError, match=r'field "id".*multiple_9999'):
-        RecordJudge(shared / "bfcl/data").judged(prompted)
+        RecordJudge(shared / "bfcl/data").judge_record(prompted)

@@ -87,7 +87,7 @@ def test_an_episode_with_surrogates_is_shown_encoded_logged_and_replayed(
         template.render_delta(info["messages"])
     log = RunLog(tmp_path / "run", {}, tensorboard=False)
     row = TokenRecord([1], [True], [True], [0.0], [0.0])
-    path = log.episodes("one", [EpisodeRecord("t", "c", [row], episode=env.episode)])
+    path = log.write_episodes("one", [EpisodeRecord("t", "c", [row], episode=env.episode)])
     log.close()
     logged = json.loads(path.read_text(encoding="utf-8"))
     again, *_ = played([step["text"] for step in logged["steps"]])

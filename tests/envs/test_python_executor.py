@@ -273,7 +273,7 @@ def test_a_self_test_that_did_not_end_well_is_a_shortcoming() -> None:
     greeting = {"layers": LAYERS, "missing": {}, "user": "the caller's user"}
     assert Report.of(ToolResult("ok", "{}"), greeting).shortcomings == []
     for result in (ToolResult("killed", "{}"), ToolResult("timeout", "{}"), ToolResult("ok", "")):
-        assert "self-test did not run" in Report.of(result, greeting).refusal()
+        assert "self-test did not run" in Report.of(result, greeting).refusal_message()
 
 
 def test_sets_of_texts_print_in_the_same_order_each_time() -> None:

@@ -265,7 +265,9 @@ def test_a_task_whose_tools_were_let_go_is_told_never_begun_anew(
 
     def executed(number: int, index: int) -> dict[str, Any]:
         record = {"category": "multi_turn_base", "id": f"multi_turn_base_{number}", "call": "ls()"}
-        return executor.executed(Line(Path("in"), 1, {**record, "turn": 0, "call_index": index}))
+        return executor.execute_record(
+            Line(Path("in"), 1, {**record, "turn": 0, "call_index": index})
+        )
 
     assert [executed(number, 0).get("invalid") for number in (0, 2)] == [None, None]
     assert "more than 1 tasks" in executed(0, 1)["invalid_reason"]

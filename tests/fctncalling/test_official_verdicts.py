@@ -31,7 +31,7 @@ def test_verdicts_recorded_from_the_official_package_are_ours(
 ) -> None:
     judge = RecordJudge(shared / "bfcl/data")
     lines = list(read_records(recorded()))
-    different = [line for line in lines if judge.judged(line) != line.record]
+    different = [line for line in lines if judge.judge_record(line) != line.record]
     assert {line.record["valid"] for line in lines} == {True, False}
     assert different == []
     verdict_counter.add(len(lines))

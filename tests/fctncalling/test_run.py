@@ -590,7 +590,7 @@ def test_the_trainer_s_episode_logs_replay_with_their_own_settings(
     log = RunLog(
         tmp_path / "run", {"reward": "progress", "max_steps_per_turn": 2}, tensorboard=False
     )
-    path = log.episodes("train_000001", records)
+    path = log.write_episodes("train_000001", records)
     log.close()
     assert main(["replay", "--input", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["identical"] == len(chosen)

@@ -97,10 +97,10 @@ def shown_on(columns: int) -> str:
     with os.fdopen(terminal, "w") as stream:
         with contextlib.redirect_stderr(stream), contextlib.redirect_stdout(stream):
             progress = Progress(40, 2)
-            progress.evaluating(148)
+            progress.show_evaluation_start(148)
             for _ in range(256):
-                progress.episode(None)
-            progress.update(metrics, run)
+                progress.count_episode(None)
+            progress.show_update(metrics, run)
             progress.close()
             stream.flush()
         text = b""

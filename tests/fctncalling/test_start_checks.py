@@ -152,5 +152,5 @@ def test_a_folder_that_another_process_works_in_is_refused_by_naming_it(tmp_path
 )
 def test_counters_made_by_hand_are_refused(saved: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
-        Counters.restored(saved)
-    assert Counters.restored({"updates": 3, "entropy_coef": 0.5}).updates == 3
+        Counters.from_state(saved)
+    assert Counters.from_state({"updates": 3, "entropy_coef": 0.5}).updates == 3

@@ -66,11 +66,11 @@ def table(official: Path, name: str) -> Path:
 def compare(official: Path, name: str, stride: int, counter: VerdictCounter) -> None:
     judge = RecordJudge(official / "data")
     lines = list(read_records(table(official, name)))[::stride]
-    different = [line for line in lines if judge.judged(line) != line.record]
+    different = [line for line in lines if judge.judge_record(line) != line.record]
     counter.add(len(lines))
     assert lines
     assert not different, [
-        (line.number, line.record["mutation"], judge.judged(line)) for line in different[:5]
+        (line.number, line.record["mutation"], judge.judge_record(line)) for line in different[:5]
     ]
 
 
@@ -96,7 +96,7 @@ def test_results_of_calls_are_the_official_texts(
     executor = RecordExecutor(official / "data")
     num_results = 0
     for line in read_records(table(official, name)):
-        assert executor.executed(line) == line.record, line.number
+        assert executor.execute_record(line) == line.record, line.number
         num_results += len(line.record.get("calls", [0]))
     verdict_counter.add(num_results)
 
@@ -128,8 +128,8 @@ def decoded(decode: Any, text: str) -> str | None:
 def test_the_order_of_records_does_not_change_verdicts(official: Path) -> None:
     lines = list(read_records(table(official, "multi_turn_base")))[:60]
     judge = RecordJudge(official / "data")
-    forwards = [judge.judged(line) for line in lines]
-    backwards = [judge.judged(line) for line in reversed(lines)]
+    forwards = [judge.judge_record(line) for line in lines]
+    backwards = [judge.judge_record(line) for line in reversed(lines)]
     assert forwards == backwards[::-1]
 
 
@@ -141,4 +141,4 @@ def test_a_record_of_an_unknown_category_is_told_by_file_line_and_field(official
         "response": "Paris",
     }
     with pytest.raises(Exception, match=r'answers.jsonl line 7: field "category".*exec_simple'):
-        RecordJudge(official / "data").judged(Line(Path("answers.jsonl"), 7, record))
+        RecordJudge(official / "data").judge_record(Line(Path("answers.jsonl"), 7, record))

@@ -357,7 +357,7 @@ def test_moves_learned_by_probing_name_what_every_driver_knows() -> None:
     refusal = '{"error": "Brake pedal needs to be pressed when starting the engine."}'
     assert moves().cures("startEngine", refusal) == ["pressBrakePedal"]
     assert moves().produced_kinds("book_flight")["booking_id"] == "booking_id"
-    assert "view_messages_sent" in moves().seen_by("send_message")
+    assert "view_messages_sent" in moves().reads_affected_by("send_message")
     assert not moves().changes_state("cat")
 
 

@@ -86,7 +86,7 @@ class _Probe:
             with suppress(NoDraft):
                 if self._known.changes_state(name):
                     continue
-                arguments = walk.drafted(name)
+                arguments = walk.draft_arguments(name)
                 text = walk.execute(name, arguments)
                 if not is_refusal(text) and text == walk.execute(name, arguments):
                     shown[name] = arguments, text
@@ -102,7 +102,7 @@ class _Probe:
     def _call(self, walk: Walk, name: str) -> str | None:
         before = walk.session.public_state()
         try:
-            text = walk.execute(name, walk.drafted(name))
+            text = walk.execute(name, walk.draft_arguments(name))
         except NoDraft:
             return None
         if not is_refusal(text):

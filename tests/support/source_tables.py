@@ -88,11 +88,11 @@ def compare_verdicts(shared: Path, name: str, counter: VerdictCounter) -> None:
     """Assert that every record of a table gets its recorded `valid` and `error_type`."""
     judge = RecordJudge(shared / "bfcl" / "data")
     lines = list(read_records(shared / "bfcl" / "verdicts" / f"{name}.jsonl.gz"))
-    different = [line for line in lines if judge.judged(line) != line.record]
+    different = [line for line in lines if judge.judge_record(line) != line.record]
     counter.add(len(lines))
     assert lines
     assert not different, [
-        (line.number, line.record["mutation"], judge.judged(line)) for line in different[:5]
+        (line.number, line.record["mutation"], judge.judge_record(line)) for line in different[:5]
     ]
 
 

@@ -33,14 +33,14 @@ class XmlReturn(ReturnFormat):
 
     def opens(self, text: str) -> bool:
         """Whether the root opens in the text, and the arguments as this format writes them."""
-        return _OPEN in text and self.writes(text)
+        return _OPEN in text and self.has_arguments(text)
 
     def begins(self, text: str) -> bool:
         """Whether an element begins."""
         return text.startswith("<")
 
     @abstractmethod
-    def writes(self, text: str) -> bool:
+    def has_arguments(self, text: str) -> bool:
         """Whether the text has arguments as this format writes them."""
 
     @abstractmethod
@@ -48,11 +48,11 @@ class XmlReturn(ReturnFormat):
         """Yield (name, text, type) of each argument; KeyError where BFCL misses an attribute."""
 
     @abstractmethod
-    def written(self, name: str, text: str, kind: str) -> str:
+    def write_argument(self, name: str, text: str, kind: str) -> str:
         """Return the element of one argument from texts that are escaped."""
 
     @abstractmethod
-    def grouped(self, arguments: str) -> str:
+    def wrap_arguments(self, arguments: str) -> str:
         """Return a function's arguments with the element around them, if any."""
 
     def calls_in(self, text: str) -> Record:
@@ -96,7 +96,7 @@ class XmlReturn(ReturnFormat):
         """Yield the one text of calls; strings that XML would not keep are written as literals."""
         functions = (
             f'<function name="{_escaped(call.name)}">'
-            + self.grouped(
+            + self.wrap_arguments(
                 "".join(self._argument(key, value) for key, value in call.arguments.items())
             )
             + "</function>"
@@ -106,7 +106,7 @@ class XmlReturn(ReturnFormat):
 
     def _argument(self, key: str, value: Any) -> str:
         text, kind = _typed(value)
-        return self.written(_escaped(key), _escaped(text), kind)
+        return self.write_argument(_escaped(key), _escaped(text), kind)
 
 
 class VerboseXml(XmlReturn):
@@ -114,7 +114,7 @@ class VerboseXml(XmlReturn):
 
     format = "verbose_xml"
 
-    def writes(self, text: str) -> bool:
+    def has_arguments(self, text: str) -> bool:
         """Whether the text has values in attributes."""
         return "<params" in text or " value=" in text or "<param" not in text
 
@@ -131,11 +131,11 @@ class VerboseXml(XmlReturn):
                 param.attrib.get("type", "string"),
             )
 
-    def written(self, name: str, text: str, kind: str) -> str:
+    def write_argument(self, name: str, text: str, kind: str) -> str:
         """Return one <param/>."""
         return f'<param name="{name}" value="{text}" type="{kind}"/>'
 
-    def grouped(self, arguments: str) -> str:
+    def wrap_arguments(self, arguments: str) -> str:
         """Return the arguments inside <params>."""
         return f"<params>{arguments}</params>"
 
@@ -145,7 +145,7 @@ class ConciseXml(XmlReturn):
 
     format = "concise_xml"
 
-    def writes(self, text: str) -> bool:
+    def has_arguments(self, text: str) -> bool:
         """Whether the text has values between tags."""
         return "<params" not in text and " value=" not in text
 
@@ -158,11 +158,11 @@ class ConciseXml(XmlReturn):
                 param.attrib.get("type", "string"),
             )
 
-    def written(self, name: str, text: str, kind: str) -> str:
+    def write_argument(self, name: str, text: str, kind: str) -> str:
         """Return one <param>."""
         return f'<param name="{name}" type="{kind}">{text}</param>'
 
-    def grouped(self, arguments: str) -> str:
+    def wrap_arguments(self, arguments: str) -> str:
         """Return the arguments as they are."""
         return arguments
 

@@ -116,7 +116,7 @@ class CallLauncher:
                 link.kill()
         raise NotStarted(ToolResult("setup_error", reason=f"The executor failed: {failure}"))
 
-    def mend(self, call: CallInFlight) -> None:
+    def repair_zygote(self, call: CallInFlight) -> None:
         """Kill or reap a zygote that failed a call; the next call boots another."""
         if self.link is not None and call.gave_up:
             self.link.kill()
@@ -137,7 +137,7 @@ class CallLauncher:
         if result.status == "setup_error":  # no call would run, whatever was accepted
             raise SandboxUnavailable(f"Python snippets cannot run here: {report.failure}")
         if report.shortcomings and not self._config.allow_degraded:
-            raise SandboxUnavailable(report.refusal())
+            raise SandboxUnavailable(report.refusal_message())
         return report
 
 
@@ -337,7 +337,7 @@ class PythonExecutor:
     def _finish(self, call: CallInFlight) -> ToolResult:
         result = call.result()
         self.places.release()
-        self._launcher.mend(call)
+        self._launcher.repair_zygote(call)
         return result
 
 

@@ -122,7 +122,7 @@ class Report:
         ]
         return sentences + ([f"calls run as {self.user}"] if self.user.startswith("root") else [])
 
-    def refusal(self) -> str:
+    def refusal_message(self) -> str:
         """Return the message of an executor that will not start like this."""
         return (
             "Python snippets cannot be confined here: "

@@ -58,7 +58,7 @@ class Agreement:
         if not agrees and not stratum.counterexample:
             stratum.counterexample = words
 
-    def sorted(self) -> list[tuple[str, Stratum]]:
+    def sorted_strata(self) -> list[tuple[str, Stratum]]:
         """Return the strata, group by group."""
         order = {group: index for index, group in enumerate(GROUPS)}
         return sorted(
@@ -89,7 +89,7 @@ class Agreement:
                 "valid": each.valid,
                 **({"counterexample": each.counterexample} if each.counterexample else {}),
             }
-            for name, each in self.sorted()
+            for name, each in self.sorted_strata()
         }
 
 

@@ -142,7 +142,7 @@ def _agreement(args: argparse.Namespace, folder: Path, categories: Sequence[str]
             agreement.add(awaited.pop(record["id"]), own.valid(line))
         return agreement
     with ScorerProcess(args.scorer, ScorerLimits(args.idle_limit, args.time_limit)) as scorer:
-        for given in with_progress_bar(scorer.judged(records), "judging", "answer"):
+        for given in with_progress_bar(scorer.judge_records(records), "judging", "answer"):
             agreement.add(awaited.pop(given.answer_id), given.told, given.why)
     return agreement
 
@@ -214,9 +214,9 @@ def _write(path: Path | None, report: dict[str, Any]) -> None:
 
 def _print_report(agreement: Agreement, badge: str) -> None:
     rows = [["stratum", "answers", "agreement"]]
-    rows += [[name, str(each.count), rate_of(each)] for name, each in agreement.sorted()]
+    rows += [[name, str(each.count), rate_of(each)] for name, each in agreement.sorted_strata()]
     print(align_rows(rows))
-    for name, each in agreement.sorted():
+    for name, each in agreement.sorted_strata():
         if each.counterexample:
             print(f"\n{name}: {each.counterexample}")
     print(f"\n{badge}")

@@ -30,7 +30,7 @@ def parser_agreement(
             _count(agreement, awaited.pop(record["id"]), _own_calls(record["text"]), "")
         return agreement
     with ScorerProcess(parser, limits, PARSER) as process:
-        for given in with_progress_bar(process.judged(records), "parsing", "text"):
+        for given in with_progress_bar(process.judge_records(records), "parsing", "text"):
             _count(agreement, awaited.pop(given.answer_id), given.told, given.why)
     return agreement
 

@@ -118,7 +118,7 @@ class ScorerProcess:
                 assert pipe is not None
                 pipe.close()
 
-    def judged(self, records: Iterator[dict[str, Any]]) -> Iterator[ScorerReply]:
+    def judge_records(self, records: Iterator[dict[str, Any]]) -> Iterator[ScorerReply]:
         """Yield a verdict for each record, in the scorer's own order.
 
         Records are made as fast as the scorer reads them. Raises InputError for a scorer that does

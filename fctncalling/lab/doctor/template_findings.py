@@ -185,7 +185,7 @@ class TemplateProbe(NamedTuple):
     tokenizer: Any
     template: ChatTemplate
 
-    def rendered(self, messages: Sequence[Message], *, prompt: bool = False) -> str:
+    def render_messages(self, messages: Sequence[Message], *, prompt: bool = False) -> str:
         """Return what the template writes for messages of user and assistant."""
         text: str = self.tokenizer.apply_chat_template(
             list(messages),
@@ -200,7 +200,7 @@ def template_findings(tokenizer: Any, source: str | None = None) -> list[HealthC
     """Return what there is to say of a tokenizer's chat template, or of `source` in its place."""
     try:
         template = ChatTemplate(tokenizer, source)
-        TemplateProbe(tokenizer, template).rendered(
+        TemplateProbe(tokenizer, template).render_messages(
             [user_message("q"), assistant_message("a"), user_message("r")]
         )
     except Exception as error:  # templates raise what Jinja does, and what they like
@@ -234,9 +234,9 @@ def findings_on(template: ChatTemplate) -> list[HealthCheck]:
 
 
 def _generation_prompt(probe: TemplateProbe) -> Iterator[HealthCheck]:
-    without = probe.rendered([user_message("q")])
-    prompt = probe.rendered([user_message("q")], prompt=True)
-    history = probe.rendered([user_message("q"), assistant_message(ANSWER)])
+    without = probe.render_messages([user_message("q")])
+    prompt = probe.render_messages([user_message("q")], prompt=True)
+    history = probe.render_messages([user_message("q"), assistant_message(ANSWER)])
     header = history.partition(ANSWER)[0]
     if prompt == without and header != prompt:
         message = (
@@ -283,8 +283,9 @@ def _changed_words(tokenizer: Any, source: Any) -> str:
 
 def _end_of_turn(probe: TemplateProbe) -> Iterator[HealthCheck]:
     template = probe.template
-    last = probe.rendered([user_message("q"), assistant_message(ANSWER)]).partition(ANSWER)[2]
-    between = probe.rendered(
+    answered = probe.render_messages([user_message("q"), assistant_message(ANSWER)])
+    last = answered.partition(ANSWER)[2]
+    between = probe.render_messages(
         [user_message("q"), assistant_message(ANSWER), user_message("fctnprobenext")]
     )
     between = between.partition(ANSWER)[2].partition("fctnprobenext")[0]

@@ -57,7 +57,7 @@ class AnsweredMessages:
         self.keys[number] = answer.key
         self.by_call |= dict.fromkeys(answer.call_ids, number)
 
-    def echoed(self, message: Message) -> list[int]:
+    def echoed_actions(self, message: Message) -> list[int]:
         """Return the actions that a message may be, the likeliest last."""
         found = self.by_key.get(message_key(message), [])
         named = [number for number in self.referred_by_call(message) if number in found]
@@ -154,7 +154,9 @@ class _Walk:
     def _read(self) -> Iterator[tuple[int, Message, list[int]]]:
         """Yield each message with the actions that it may be; note what was not sampled so."""
         for index, message in enumerate(self.messages):
-            candidates = self.answered.echoed(message) if message["role"] == "assistant" else []
+            candidates = (
+                self.answered.echoed_actions(message) if message["role"] == "assistant" else []
+            )
             if message["role"] == "assistant" and not candidates and self.forest.actions:
                 self._note_unknown(index, message)
             yield index, message, candidates

@@ -66,29 +66,29 @@ class MemoryPlan(NamedTuple):
     remedies: tuple[str, ...] = ()
 
     @property
-    def peak(self) -> Phase:
+    def peak_phase(self) -> Phase:
         """The phase that holds most."""
         return max(self.phases, key=lambda phase: phase.num_bytes)
 
     @property
-    def needed(self) -> int:
+    def needed_bytes(self) -> int:
         """Bytes that all processes of this machine hold at their highest, libraries included."""
-        return self.num_processes * (self.libraries + self.peak.num_bytes)
+        return self.num_processes * (self.libraries + self.peak_phase.num_bytes)
 
     @property
     def fits(self) -> bool:
         """Whether the memory suffices; where nothing is known of it, it is taken to."""
-        return self.available is None or self.needed <= self.available
+        return self.available is None or self.needed_bytes <= self.available
 
     def as_json(self) -> dict[str, Any]:
         """Return the plan as JSON has it; sizes in bytes."""
         return {
             "fits": self.fits,
             "device": self.device,
-            "needed_bytes": self.needed,
+            "needed_bytes": self.needed_bytes,
             "available_bytes": self.available,
-            "peak_bytes": self.peak.num_bytes,
-            "peak_phase": self.peak.name,
+            "peak_bytes": self.peak_phase.num_bytes,
+            "peak_phase": self.peak_phase.name,
             "libraries_bytes": self.libraries,
             "num_processes": self.num_processes,
             "num_weights": self.sizes.num_weights,

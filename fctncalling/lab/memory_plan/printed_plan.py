@@ -22,11 +22,13 @@ def remedies(plan: MemoryPlan, config: TrainConfig, roles: Sequence[str] = ()) -
     if plan.fits:
         return ()
     tried = list(_tried(plan, config, roles))
-    enough = [f"{words}: {size_text(it.needed)}" for words, it in tried if it.fits]
+    enough = [f"{words}: {size_text(it.needed_bytes)}" for words, it in tried if it.fits]
     if enough or not tried:
         return tuple(enough)
-    words, best = min(tried, key=lambda one: one[1].needed)
-    return (f"{words}: {size_text(best.needed)}, which does not fit either; take a smaller model",)
+    words, best = min(tried, key=lambda one: one[1].needed_bytes)
+    return (
+        f"{words}: {size_text(best.needed_bytes)}, which does not fit either; take a smaller model",
+    )
 
 
 def _tried(
@@ -40,7 +42,7 @@ def _tried(
 
 
 def _changes(plan: MemoryPlan, config: TrainConfig) -> Iterator[dict[str, Any]]:
-    if plan.peak.name == "rollout":
+    if plan.peak_phase.name == "rollout":
         for threads in (config.n_rollout_threads // 2, config.n_rollout_threads // 8, 1):
             if threads:
                 yield {"n_rollout_threads": threads}
@@ -82,7 +84,7 @@ def plan_text(plan: MemoryPlan) -> str:
         "",
     ]
     for phase in plan.phases:
-        mark = "  <- peak" if phase is plan.peak else ""
+        mark = "  <- peak" if phase is plan.peak_phase else ""
         lines.append(f"{phase.name:24} {size_text(phase.num_bytes):>9}{mark}")
         for term in phase.terms:
             if term.num_bytes:
@@ -98,7 +100,7 @@ def plan_text(plan: MemoryPlan) -> str:
 
 def _verdict(plan: MemoryPlan) -> str:
     several = f" in {plan.num_processes} processes" if plan.num_processes > 1 else ""
-    needed = f"Needed on {plan.device}{several}: {size_text(plan.needed)}"
+    needed = f"Needed on {plan.device}{several}: {size_text(plan.needed_bytes)}"
     if plan.available is None:
         return f"{needed}; how much there is, this system does not tell."
     outcome = "fits" if plan.fits else "DOES NOT FIT"

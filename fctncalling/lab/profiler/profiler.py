@@ -66,7 +66,7 @@ class Profiler:
             self._count("tools' time", wall_s)
 
     @contextmanager
-    def collecting(self) -> Iterator[None]:
+    def time_collection(self) -> Iterator[None]:
         """Time the collection of one update; begins the trace where this is the traced one."""
         import torch
 
@@ -80,7 +80,7 @@ class Profiler:
         self._total += self._counts * (time.perf_counter() - started)
 
     @contextmanager
-    def learning(self) -> Iterator[None]:
+    def time_learning(self) -> Iterator[None]:
         """Time the learning of one update; ends the trace."""
         started = time.perf_counter()
         yield

@@ -47,7 +47,7 @@ class RolloutResult(NamedTuple):
     cpu_seconds: float = 0.0  # of processes other than those that learn
 
     @classmethod
-    def summed(
+    def combine(
         cls, parts: Sequence[RolloutResult], episodes: Sequence[EpisodeRecord] = ()
     ) -> RolloutResult:
         """Return the episodes with the sums of all parts' counts."""
@@ -58,7 +58,7 @@ def rollout_timings(
     results: Sequence[RolloutResult], num_steps: int, seconds: float
 ) -> dict[str, float | None]:
     """Return throughput and time of rounds, and the share of prompt tokens in shared prefixes."""
-    every = RolloutResult.summed(results)
+    every = RolloutResult.combine(results)
     return {
         "charts/SPS": num_steps / seconds,
         "perf/rollout_tokens_per_s": every.sampled_tokens / seconds,
@@ -163,7 +163,7 @@ class LocalRollout:
         numbers = range(len(rollout_round.task_ids))[self.processes.rank :: self.processes.count]
         local_part: list[EpisodeRecord] | None = None
         with self._engine_running(rollout_round) as engine:
-            with contextlib.suppress(KeyboardInterrupt), interruption.allowed():
+            with contextlib.suppress(KeyboardInterrupt), interruption.allow_interrupts():
                 local_part = self._collect(engine, rollout_round, numbers, on_episode)
             parts = [part for part in self.processes.gather(local_part) if part is not None]
         if len(parts) < self.processes.count:

@@ -103,10 +103,10 @@ class RoundsAhead:
         self._rounds: deque[RolloutRound] = deque()  # of the next updates, in order
 
     def first(self, counters: Counters) -> RolloutRound:
-        """Return the round of the next update; it stays until `collected`."""
+        """Return the round of the next update; it stays until `finish_round`."""
         return self._rounds[0] if self._rounds else self._planner.next_round(counters)
 
-    def collected(self, counters: Counters) -> None:
+    def finish_round(self, counters: Counters) -> None:
         """Drop the round that was played for the next update, and begin those after it."""
         if self._rounds:
             self._rounds.popleft()

@@ -104,7 +104,7 @@ class Moves:
             set(self._produces[function].values()) & (REFERENCE_KINDS - {"access_token"})
         )
 
-    def seen_by(self, function: str) -> list[str]:
+    def reads_affected_by(self, function: str) -> list[str]:
         """Return the reads whose results a call of the function may change."""
         found: list[str] = self._learned.get(function, {}).get("seen_by", [])
         return found

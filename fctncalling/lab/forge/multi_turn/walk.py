@@ -137,7 +137,7 @@ class Walk:
             return False
         try:
             room -= self._supply(function, room) if purpose == "asked" else 0
-            arguments = self.drafted(function)
+            arguments = self.draft_arguments(function)
             text = self.execute(function, arguments)
             if is_refusal(text) and room > 1:
                 arguments, text = self._cured(function, text, room, arguments)
@@ -187,7 +187,7 @@ class Walk:
             else:
                 break
             room -= len(self.turns[-1]) - before
-            arguments = self.drafted(function)
+            arguments = self.draft_arguments(function)
             text = self.execute(function, arguments)
         return arguments, text
 
@@ -204,7 +204,7 @@ class Walk:
                 break
         return len(self.turns[-1]) - before
 
-    def drafted(self, function: str) -> dict[str, Value]:
+    def draft_arguments(self, function: str) -> dict[str, Value]:
         """Return arguments for a call. Raises NoDraft where the world holds none."""
         draft = ARGUMENT_DRAFTS.get(function)
         try:
@@ -291,7 +291,7 @@ class Walk:
         calls = [call for turn in self.turns for call in turn if call.class_name == owner]
         last = [call.function for call in calls[-3:]]
         usual = FOLLOW_UPS.get(last[-1], {}) if last else {}
-        shows = {name for function in last for name in self.moves.seen_by(function)}
+        shows = {name for function in last for name in self.moves.reads_affected_by(function)}
         made = {
             kind
             for function in last

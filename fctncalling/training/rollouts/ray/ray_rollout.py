@@ -175,14 +175,14 @@ class RayRollout:
                 on_episode(episode)
 
         if job is not None:
-            with contextlib.suppress(KeyboardInterrupt), interruption.allowed():
+            with contextlib.suppress(KeyboardInterrupt), interruption.allow_interrupts():
                 parts = self.pool.finish(job, report_part)
         parts = self.processes.gather(parts)[0]
         if parts is None:
             raise KeyboardInterrupt  # its weights stay, for a checkpoint
         del self._round_weights[rollout_round]
         episodes = [part.episodes for part in parts]
-        return RolloutResult.summed(
+        return RolloutResult.combine(
             parts, interleave_episodes(episodes, len(rollout_round.task_ids))
         )
 
