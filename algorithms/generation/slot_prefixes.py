@@ -121,7 +121,7 @@ class SlotPrefixes:
         row = self._rows[slot.number]
 
         def states(start: int, end: int) -> States:
-            return self._decoder.states(row, start, end)
+            return self._decoder.cached_states(row, start, end)
 
         self.tree.add(ids, states)
 

@@ -82,7 +82,7 @@ def oracle(situation: PolicyInput) -> str:
     if (accepted := _accepted(situation)) is not None:
         return accepted
     turns = oracle_calls(task)
-    return message_text(situation, turns[situation.turn]) if situation.turn < len(turns) else DONE
+    return render(situation, turns[situation.turn]) if situation.turn < len(turns) else DONE
 
 
 def question_about(parameter: str) -> str:
@@ -112,12 +112,12 @@ class RandomCalls:
         if not situation.tools or self._draw.random() < 0.5:
             return DONE
         try:
-            return message_text(situation, [placeholder_call(self._draw.choice(situation.tools))])
+            return render(situation, [placeholder_call(self._draw.choice(situation.tools))])
         except ValueError:
             return DONE
 
 
-def message_text(situation: PolicyInput, calls: Sequence[Call]) -> str:
+def render(situation: PolicyInput, calls: Sequence[Call]) -> str:
     """Return calls as the handler writes them, or as the task's language does."""
     if not calls:
         return DONE

@@ -30,7 +30,7 @@ def mcp_server(address: str, timeout_s: float) -> ToolServer:
     return server
 
 
-def add_scheme(text: str) -> str:
+def with_scheme(text: str) -> str:
     """Return an address of the command line, where "mcp:" may be left out, as tools= takes it."""
     return text if text.startswith(SCHEME) else f"{SCHEME}{text}"
 

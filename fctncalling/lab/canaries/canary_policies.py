@@ -24,7 +24,7 @@ from fctncalling.evaluation.scripted_policies import (
     oracle,
     placeholder_call,
     question_about,
-    render_calls,
+    render,
 )
 
 _WORD = re.compile(r"\w+")
@@ -44,7 +44,7 @@ def always_call(situation: PolicyInput) -> str:
     """Call the first offered function in every message."""
     if not situation.tools:
         return DONE
-    return render_calls(situation, [placeholder_call(situation.tools[0])])
+    return render(situation, [placeholder_call(situation.tools[0])])
 
 
 def always_ask(situation: PolicyInput) -> str:
@@ -53,12 +53,12 @@ def always_ask(situation: PolicyInput) -> str:
     parameters = [name for doc in situation.task.functions for name in doc.parameters["properties"]]
     if situation.step_in_turn == 0:
         return question_about((*missing, *parameters)[0])
-    return render_calls(situation, oracle_calls(situation.task)[0])
+    return render(situation, oracle_calls(situation.task)[0])
 
 
 def never_ask(situation: PolicyInput) -> str:
     """Play the ground truth at once, its missing values guessed right; a clarify task's canary."""
-    return render_calls(situation, oracle_calls(situation.task)[0])
+    return render(situation, oracle_calls(situation.task)[0])
 
 
 class HistoryBlind:
@@ -95,7 +95,7 @@ class HistoryBlind:
             self._guess_unknown_values(call, situation, words, draw)
             for call in _calls_of_turn(situation)
         ]
-        return render_calls(situation, guessed)
+        return render(situation, guessed)
 
     def _guess_unknown_values(
         self, call: Call, situation: PolicyInput, words: set[str], draw: random.Random

@@ -20,7 +20,7 @@ class Comparison(NamedTuple):
     """Comparison of one category's verdicts."""
 
     category: str
-    compare_category: int
+    compared: int
     different: list[str]  # answers in words
 
 
