@@ -26,7 +26,7 @@ from fctncalling.lab.forge.forged_entry import user_texts
 from fctncalling.lab.forge.multi_turn_entry import mentions_in_a_default_list
 from fctncalling.lab.forge.official_guard import OfficialGuard
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
-from fctncalling.lab.forge.report.diversity import distinct
+from fctncalling.lab.forge.report.diversity import distinct_ngram_share
 from fctncalling.lab.forge.single_turn.measures import measure_single_turn
 from fctncalling.lab.lint.lint_rules import lint_task
 
@@ -185,7 +185,10 @@ def test_figures_are_near_the_official_ones(category: str, tmp_path: Path) -> No
         for file in (tmp_path / "tasks.jsonl", OFFICIAL / f"BFCL_v4_{category}.json")
     )
     for length in (1, 2, 3):
-        assert distinct(mine, length, 2000) > distinct(other, length, 2000) - 0.06, length
+        assert (
+            distinct_ngram_share(mine, length, 2000)
+            > distinct_ngram_share(other, length, 2000) - 0.06
+        ), length
 
 
 @pytest.mark.prove

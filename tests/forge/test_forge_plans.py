@@ -27,7 +27,7 @@ from fctncalling.lab.forge.multi_turn import (
 from fctncalling.lab.forge.multi_turn.criticality import traps
 from fctncalling.lab.forge.multi_turn.dials import CRITICAL_DIALS
 from fctncalling.lab.forge.multi_turn.entries import call_text, plain
-from fctncalling.lab.forge.multi_turn.fidelity import dependencies, divergence, measure
+from fctncalling.lab.forge.multi_turn.fidelity import dependencies, divergence, measure_fidelity
 from fctncalling.lab.forge.multi_turn.knowledge import is_refusal
 from fctncalling.lab.forge.multi_turn.make_plans import difficulty
 from fctncalling.lab.forge.multi_turn.moves import TABLE, moves
@@ -219,7 +219,7 @@ def test_categories_are_those_of_the_face() -> None:
 
 @pytest.mark.skipif(not OFFICIAL.is_dir(), reason="official data is not here")
 def test_measures_of_the_official_tasks_are_the_known_ones() -> None:
-    figures = measure(load_tasks(OFFICIAL / "BFCL_v4_multi_turn_base.json")).figures()
+    figures = measure_fidelity(load_tasks(OFFICIAL / "BFCL_v4_multi_turn_base.json")).figures()
     assert (figures["tasks"], figures["edges"], figures["pairs"]) == (200, 63, 116)
     assert (figures["functions"], figures["class_combinations"]) == (81, 20)
     assert figures["effects"] == {"later_result": 30.8, "final_state": 51.8, "neither": 45.9}
@@ -369,9 +369,9 @@ def test_moves_are_what_probing_gives() -> None:
 @pytest.mark.prove
 @pytest.mark.skipif(not OFFICIAL.is_dir(), reason="official data is not here")
 def test_forged_plans_measure_like_official_tasks() -> None:
-    official = measure(load_tasks(OFFICIAL / "BFCL_v4_multi_turn_base.json"))
+    official = measure_fidelity(load_tasks(OFFICIAL / "BFCL_v4_multi_turn_base.json"))
     plans = (multi_turn_plan("multi_turn_base", 1, index) for index in range(12000))
-    forged = measure(bare_task(plan) for plan in plans)
+    forged = measure_fidelity(bare_task(plan) for plan in plans)
     figures, reference = forged.figures(), official.figures()
     for name in ("later_result", "final_state", "neither"):
         assert figures["effects"][name] == pytest.approx(reference["effects"][name], abs=5)

@@ -14,13 +14,13 @@ import pytest
 from evaluate_fctncalling import main
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import FunctionDoc, Task
-from fctncalling.lab.forge.report.category_report import bars, tell_apart
+from fctncalling.lab.forge.report.category_report import bars, measure_discrimination
 from fctncalling.lab.forge.report.discriminator import auc, discriminate
 from fctncalling.lab.forge.report.diversity import (
     Recurrence,
     argument_entropy,
     bare_sentences,
-    distinct,
+    distinct_ngram_share,
     openings,
     self_bleu,
 )
@@ -29,10 +29,10 @@ from fctncalling.lab.forge.single_turn.measures import measure_single_turn
 
 def test_distinct_is_the_share_of_ngrams_that_are_distinct() -> None:
     texts = ["a b a b", "a b c d"]
-    assert distinct(texts, 1, 100) == pytest.approx(4 / 8)
-    assert distinct(texts, 2, 100) == pytest.approx(4 / 6)  # ab ba (ab) (ab) bc cd
-    assert distinct(texts, 1, 4) == pytest.approx(2 / 4)
-    assert distinct([], 1, 10) == 0.0
+    assert distinct_ngram_share(texts, 1, 100) == pytest.approx(4 / 8)
+    assert distinct_ngram_share(texts, 2, 100) == pytest.approx(4 / 6)  # ab ba (ab) (ab) bc cd
+    assert distinct_ngram_share(texts, 1, 4) == pytest.approx(2 / 4)
+    assert distinct_ngram_share([], 1, 10) == 0.0
 
 
 def test_self_bleu_is_one_for_the_same_text_and_small_for_others() -> None:
@@ -86,12 +86,12 @@ def test_tasks_are_told_apart_by_texts_and_by_docs_that_only_one_side_has() -> N
 
     forged = [task(n, "Kindly tell", "Compute it.") for n in range(20)]
     official = [task(n, "Find", "Compute it.") for n in range(20)]
-    assert {name: found.auc for name, found in tell_apart(forged, official).items()} == {
-        "texts": 1.0
-    }
+    assert {
+        name: found.auc for name, found in measure_discrimination(forged, official).items()
+    } == {"texts": 1.0}
     described = [task(n, "Find", "Returns it.") for n in range(20)]
-    assert set(tell_apart(forged, described)) == {"texts", "function docs"}
-    assert tell_apart(forged, []) == {}
+    assert set(measure_discrimination(forged, described)) == {"texts", "function docs"}
+    assert measure_discrimination(forged, []) == {}
 
 
 @pytest.mark.parametrize(

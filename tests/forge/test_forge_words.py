@@ -31,10 +31,10 @@ from fctncalling.lab.forge.words.grammar import (
     gerund,
     sentence,
 )
-from fctncalling.lab.forge.words.literals import date_text, literal, parsed_date
-from fctncalling.lab.forge.words.sentences import Persona, echoes, with_aim
+from fctncalling.lab.forge.words.literals import date_text, mark_literal, parsed_date
+from fctncalling.lab.forge.words.sentences import Persona, repeats_words, with_aim
 from fctncalling.lab.forge.words.tables import frames, patterns
-from fctncalling.lab.forge.words.turn_check import says
+from fctncalling.lab.forge.words.turn_check import text_mentions
 
 REQUEST_FORMS = SENTENCE_MOODS[:6]
 REQUESTS = random_requests(80)
@@ -168,7 +168,7 @@ def test_the_check_sees_a_value_left_out_and_one_said_too_much() -> None:
     ],
 )  # fmt: skip
 def test_the_check_reads_numbers_dates_and_texts(text: str, said: object, expected: bool) -> None:
-    assert says(text, said) is expected
+    assert text_mentions(text, said) is expected
 
 
 def test_every_spoken_date_is_read_back() -> None:
@@ -177,14 +177,17 @@ def test_every_spoken_date_is_read_back() -> None:
     assert day is not None
     texts = {date_text(day, draw) for _ in range(200)}
     assert len(texts) >= 9
-    assert all(says(f"on {text}, please", "2026-05-03") for text in texts)
+    assert all(text_mentions(f"on {text}, please", "2026-05-03") for text in texts)
 
 
 def test_gerunds_and_articles() -> None:
     verbs = ["list", "make", "get", "see", "cancel", "open", "run", "tie", "show", "compare"]
     expected = "listing making getting seeing cancelling opening running tying showing comparing"
     assert [gerund(verb) for verb in verbs] == expected.split()
-    assert sentence(f"book a {literal('economy')} seat.") == f"Book an {literal('economy')} seat."
+    assert (
+        sentence(f"book a {mark_literal('economy')} seat.")
+        == f"Book an {mark_literal('economy')} seat."
+    )
     assert sentence("a user with a European card?") == "A user with a European card?"
 
 
@@ -193,7 +196,7 @@ def test_gerunds_and_articles() -> None:
     [
         ("as part of my plan to ", "plan my stops", True),
         ("this time I mean to ", "save time", True),
-        ("it would be good to ", f"reply to {literal('good news')}", False),
+        ("it would be good to ", f"reply to {mark_literal('good news')}", False),
         ("<colleague> told me to ", "ask a colleague", False),
         ("what I need is for you to @.", "tell me what there is", False),
     ],
@@ -201,7 +204,7 @@ def test_gerunds_and_articles() -> None:
 def test_a_pattern_that_says_a_word_of_its_text_again_is_seen(
     pattern: str, text: str, expected: bool
 ) -> None:
-    assert echoes(pattern, text) is expected
+    assert repeats_words(pattern, text) is expected
 
 
 def test_no_aim_is_put_into_a_pattern_that_says_a_word_of_it() -> None:

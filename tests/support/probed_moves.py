@@ -13,8 +13,8 @@ from typing import Any
 
 from fctncalling.lab.forge.multi_turn.dials import Dials
 from fctncalling.lab.forge.multi_turn.kinds import PARAMETER_KINDS
-from fctncalling.lab.forge.multi_turn.knowledge import is_refusal, leaves, parsed, pattern
-from fctncalling.lab.forge.multi_turn.moves import TABLE, Moves, headline, shape
+from fctncalling.lab.forge.multi_turn.knowledge import is_refusal, leaf_paths, parse_result, pattern
+from fctncalling.lab.forge.multi_turn.moves import TABLE, Moves, refusal_headline, result_shape
 from fctncalling.lab.forge.multi_turn.walk import DeadEnd, NoDraft, Walk
 from fctncalling.lab.forge.multi_turn.worlds import inventory
 from fctncalling.lab.forge.multi_turn.worlds.make_world import make_world
@@ -75,7 +75,7 @@ class _Probe:
             if text is not None and not is_refusal(text):
                 self._compare(walk, name, before)
             walk.rewind(start)
-            if text is not None and is_refusal(text) and headline(text):
+            if text is not None and is_refusal(text) and refusal_headline(text):
                 self._cure(walk, name, text)
             walk.rewind(start)
 
@@ -113,8 +113,8 @@ class _Probe:
 
     def _note(self, walk: Walk, name: str, text: str) -> None:
         state = walk.session.live_state()
-        self.shapes[name].add(shape(text))
-        for path, value in leaves(parsed(text)):
+        self.shapes[name].add(result_shape(text))
+        for path, value in leaf_paths(parse_result(text)):
             kinds = [
                 kind
                 for kind in inventory.REFERENCE_KINDS
@@ -134,17 +134,19 @@ class _Probe:
         helped = dict[str, int]()  # what helps -> calls that it took
         for other in self.names:
             made = other != name and walk._attempt(other, "needed_step", _ROOM - 1)
-            if made and self._helped(walk, name, headline(refusal)):
+            if made and self._helped(walk, name, refusal_headline(refusal)):
                 helped[other] = len(walk.turns[-1]) - calls
             walk.rewind(start)
         fewest = min(helped.values(), default=0)
-        self.cured[name, headline(refusal)].update(o for o, n in helped.items() if n == fewest)
+        self.cured[name, refusal_headline(refusal)].update(
+            o for o, n in helped.items() if n == fewest
+        )
 
     def _helped(self, walk: Walk, name: str, refusal: str) -> bool:
         after = walk.mark()
         text = self._call(walk, name)
         walk.rewind(after)
-        if text is None or headline(text) == refusal:
+        if text is None or refusal_headline(text) == refusal:
             return False
         return not is_refusal(text) or self._succeeds(walk, name, cured=True)
 

@@ -21,7 +21,7 @@ from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.python_source.plain_calls import PlainCall
 from fctncalling.lab.forge.multi_turn.entries import plain
 from fctncalling.lab.forge.multi_turn.kinds import PARAMETER_KINDS
-from fctncalling.lab.forge.multi_turn.moves import CLASS_OF, Moves, moves, shape
+from fctncalling.lab.forge.multi_turn.moves import CLASS_OF, Moves, moves, result_shape
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn
 
 MOST_CALLS = 3  # neighbours that one call may stand for
@@ -110,7 +110,7 @@ def _may_stand_for(function: str, calls: Sequence[PlannedCall], known: Moves) ->
         owners = {call.class_name for call in calls}
         return known.changes_state(function) and owners == {CLASS_OF[function]}
     same_effect = known.changes_state(function) == known.changes_state(calls[0].function)
-    return same_effect and shape(calls[0].result) in known.shapes(function)
+    return same_effect and result_shape(calls[0].result) in known.shapes(function)
 
 
 def _calls(function: str, calls: Sequence[PlannedCall]) -> Iterator[PlainCall]:

@@ -122,7 +122,7 @@ class Fidelity:
         }
 
 
-def measure(tasks: Iterable[Task]) -> Fidelity:
+def measure_fidelity(tasks: Iterable[Task]) -> Fidelity:
     """Return the counts over multi-turn tasks."""
     fidelity = Fidelity()
     for task in tasks:

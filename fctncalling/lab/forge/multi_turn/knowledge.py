@@ -40,7 +40,7 @@ class Knowledge:
 
     def seen(self, result: Any, kinds: Mapping[str, str], turn: int, call: int) -> None:
         """Note what a result tells; `kinds` maps patterns of paths ("history.*") to kinds."""
-        for path, value in leaves(result, ()):
+        for path, value in leaf_paths(result, ()):
             kind = kinds.get(pattern(path))
             if kind is not None:
                 self.facts.append(Fact(kind, value, turn, call, path))
@@ -79,7 +79,7 @@ def pattern(path: tuple[str | int, ...]) -> str:
     )
 
 
-def leaves(
+def leaf_paths(
     value: Any, path: tuple[str | int, ...] = ()
 ) -> Iterator[tuple[tuple[str | int, ...], Any]]:
     """Yield (path, value) of every atom below, and of every key that is an id."""
@@ -87,15 +87,15 @@ def leaves(
         for key, item in value.items():
             if isinstance(item, dict) and pattern((key,)) == "*":
                 yield (*path, key), key  # a table by id: its keys are values, too
-            yield from leaves(item, (*path, key))
+            yield from leaf_paths(item, (*path, key))
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from leaves(item, (*path, index))
+            yield from leaf_paths(item, (*path, index))
     else:
         yield path, value
 
 
-def parsed(text: str) -> Any:
+def parse_result(text: str) -> Any:
     """Return a result text as data; what is none stays a text."""
     try:
         return json.loads(text)

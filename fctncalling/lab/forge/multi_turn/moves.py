@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.lab.forge.multi_turn.kinds import PARAMETER_KINDS
-from fctncalling.lab.forge.multi_turn.knowledge import parsed
+from fctncalling.lab.forge.multi_turn.knowledge import parse_result
 from fctncalling.lab.forge.multi_turn.worlds.inventory import REFERENCE_KINDS
 
 TABLE = Path(__file__).with_name("moves.json")
@@ -91,7 +91,7 @@ class Moves:
     def cures(self, function: str, refusal: str) -> list[str]:
         """Return the functions that a refused call may succeed after, the likeliest first."""
         entry = self._learned.get(function, {})
-        found: list[str] = entry.get("cures", {}).get(headline(refusal), [])
+        found: list[str] = entry.get("cures", {}).get(refusal_headline(refusal), [])
         return found
 
     def changes_state(self, function: str) -> bool:
@@ -110,21 +110,21 @@ class Moves:
         return found
 
 
-def headline(refusal: str) -> str:
+def refusal_headline(refusal: str) -> str:
     """Return an error without the values in it, cut short: the same for all of its sort.
 
     "" for a result that is no error.
     """
-    data = parsed(refusal)
+    data = parse_result(refusal)
     data = data[0] if isinstance(data, list) and data else data
     text = str(data.get("error", "")) if isinstance(data, dict) else str(data)
     text = re.sub(r"'[^']*'|\S*\d\S*", "_", text.split("Here ", 1)[0])
     return " ".join(text.replace(".", "").replace(":", "").split()[:7])
 
 
-def shape(result: str) -> str:
+def result_shape(result: str) -> str:
     """Return the keys of a result, or its type: texts of two shapes are never the same."""
-    data = parsed(result)
+    data = parse_result(result)
     return " ".join(map(str, data)) if isinstance(data, dict) else type(data).__name__
 
 

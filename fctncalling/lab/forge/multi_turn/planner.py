@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from fctncalling.envs.tools.bfcl.directory_tree import File
-from fctncalling.lab.forge.multi_turn.arguments import inferred, said
+from fctncalling.lab.forge.multi_turn.arguments import inferred_value, said_value
 from fctncalling.lab.forge.multi_turn.dials import ANCHOR_ROOM, ANCHORS, CLASS_WEIGHTS, Dials
 from fctncalling.lab.forge.multi_turn.knowledge import is_refusal
 from fctncalling.lab.forge.multi_turn.proof import AMBIGUOUS, prove
@@ -27,7 +27,9 @@ def go_elsewhere(walk: Walk) -> bool:
     if not filled:
         return _go_up(walk)
     known = walk.drafter.known("folder")
-    folder = known if known and known.value in filled else said("folder", walk.draw.choice(filled))
+    folder = (
+        known if known and known.value in filled else said_value("folder", walk.draw.choice(filled))
+    )
     return _made(walk, "cd", {"folder": folder}, "needed_step")
 
 
@@ -44,15 +46,17 @@ def clear_folder(walk: Walk) -> bool:
         return False
     name = walk.draw.choice(names)
     return (
-        _made(walk, "cd", {"folder": said("folder", name)}, "needed_step")
-        and _made(walk, "rm", {"file_name": said("entry_name", files[name][0])}, "asked")
+        _made(walk, "cd", {"folder": said_value("folder", name)}, "needed_step")
+        and _made(walk, "rm", {"file_name": said_value("entry_name", files[name][0])}, "asked")
         and _go_up(walk)
-        and _made(walk, "rmdir", {"dir_name": said("folder", name)}, "asked")
+        and _made(walk, "rmdir", {"dir_name": said_value("folder", name)}, "asked")
     )
 
 
 def _go_up(walk: Walk) -> bool:
-    return _made(walk, "cd", {"folder": inferred("folder", "..", "parent_folder")}, "needed_step")
+    return _made(
+        walk, "cd", {"folder": inferred_value("folder", "..", "parent_folder")}, "needed_step"
+    )
 
 
 def _made(walk: Walk, function: str, arguments: dict[str, Value], purpose: Purpose) -> bool:

@@ -16,7 +16,7 @@ from fctncalling.data.types import TurnRecord
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.lab.forge.multi_turn.another_way import other_ways
 from fctncalling.lab.forge.multi_turn.entries import plain
-from fctncalling.lab.forge.multi_turn.knowledge import is_refusal, leaves, parsed
+from fctncalling.lab.forge.multi_turn.knowledge import is_refusal, leaf_paths, parse_result
 from fctncalling.lab.forge.plan import Plan, PlannedTurn, Value
 
 AMBIGUOUS = "another way leads to the same end"
@@ -174,7 +174,7 @@ def still_shown(value: Value, shown: Mapping[tuple[int, int], str]) -> bool:
     """Whether a value that comes from a result stands there, at its path."""
     if value.provenance != "result" or value.source is None:
         return True
-    found: Any = parsed(shown[value.source.turn, value.source.call])
+    found: Any = parse_result(shown[value.source.turn, value.source.call])
     key: Any = None
     for key in value.source.path:
         if key == "*":
@@ -188,7 +188,7 @@ def still_shown(value: Value, shown: Mapping[tuple[int, int], str]) -> bool:
 
 def leaf_values(data: Any) -> list[Any]:
     """Return every atom of a result."""
-    return [value for _, value in leaves(data)]
+    return [value for _, value in leaf_paths(data)]
 
 
 def _changed(

@@ -16,7 +16,7 @@ from fctncalling.lab.forge.multi_turn.knowledge import (
     Fact,
     Knowledge,
     is_refusal,
-    parsed,
+    parse_result,
     shows_nothing,
 )
 from fctncalling.lab.forge.multi_turn.moves import CLASS_OF, Moves, moves
@@ -245,7 +245,7 @@ class Walk:
             flight = {name: arguments[name] for name in names}
             self.knowledge.facts.append(Fact("flight", (turn, flight), turn))
         kinds = self.moves.kinds_in_result(function, {n: v.value for n, v in arguments.items()})
-        self.knowledge.seen(parsed(text), kinds, turn, index)
+        self.knowledge.seen(parse_result(text), kinds, turn, index)
         owner = CLASS_OF[function]
         self.turns[-1].append(PlannedCall(owner, function, arguments, purpose, (), text))
 

@@ -13,7 +13,7 @@ from fctncalling.lab.forge.report.diversity import (
     BLEU_TEXTS,
     Recurrence,
     argument_entropy,
-    distinct,
+    distinct_ngram_share,
     openings,
     self_bleu,
 )
@@ -106,12 +106,14 @@ def category_report(
         len(official),
         rows,
         figures,
-        tell_apart(forged, official),
-        tell_apart(others, official),
+        measure_discrimination(forged, official),
+        measure_discrimination(others, official),
     )
 
 
-def tell_apart(tasks: Sequence[Task], official: Sequence[Task]) -> dict[str, Discrimination]:
+def measure_discrimination(
+    tasks: Sequence[Task], official: Sequence[Task]
+) -> dict[str, Discrimination]:
     """Return how well tasks are told from official ones: by the user's texts, by function docs.
 
     A text or doc that both sides have is left out; what has too few left is not judged.
@@ -126,7 +128,7 @@ def tell_apart(tasks: Sequence[Task], official: Sequence[Task]) -> dict[str, Dis
     return found
 
 
-def html_of(report: ForgedCategoryReport) -> str:
+def report_html(report: ForgedCategoryReport) -> str:
     """Return the section of the page."""
     cells = "".join(
         f"<tr><td>{escape(name)}</td><td>{escape(forged)}</td><td>{escape(official)}</td></tr>"
@@ -156,7 +158,7 @@ def share_figure(
 def _diversity_rows(texts: Sequence[str], official: Sequence[str]) -> list[Row]:
     count = min(_num_words(texts), _num_words(official) or NGRAM_WORDS, NGRAM_WORDS)
     rows = [
-        _row(f"distinct-{n} of {count} words", distinct, texts, official, n, count)
+        _row(f"distinct-{n} of {count} words", distinct_ngram_share, texts, official, n, count)
         for n in (1, 2, 3)
     ]
     num_texts = min(len(texts), len(official) or len(texts))

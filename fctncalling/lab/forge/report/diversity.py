@@ -25,7 +25,7 @@ def words_of(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
 
-def distinct(texts: Sequence[str], length: int, num_words: int) -> float:
+def distinct_ngram_share(texts: Sequence[str], length: int, num_words: int) -> float:
     """Return the share of n-grams that are distinct, over texts of `num_words` words together.
 
     Corpora are compared at the same number of words, for the share falls as a corpus grows.

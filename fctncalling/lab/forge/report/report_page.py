@@ -15,7 +15,7 @@ from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import replaced_file
 from fctncalling.data.types import Task
 from fctncalling.lab.forge.forged_entry import user_texts
-from fctncalling.lab.forge.multi_turn.fidelity import Fidelity, divergence, measure
+from fctncalling.lab.forge.multi_turn.fidelity import Fidelity, divergence, measure_fidelity
 from fctncalling.lab.forge.official_guard import call_sequence
 from fctncalling.lab.forge.report.category_report import (
     FORGED_COLOR,
@@ -25,7 +25,7 @@ from fctncalling.lab.forge.report.category_report import (
     Measurer,
     Row,
     category_report,
-    html_of,
+    report_html,
     share_figure,
 )
 from fctncalling.lab.forge.report.diversity import Recurrence, openings, words_of
@@ -39,7 +39,7 @@ def multi_turn_figures(forged: Sequence[Task], official: Sequence[Task]) -> Figu
     """Return the rows and figures of one multi-turn category."""
     # A few official truths cannot be written as calls.
     official = [task for task in official if call_sequence(task) is not None]
-    ours, theirs = measure(forged), measure(official)
+    ours, theirs = measure_fidelity(forged), measure_fidelity(official)
     beside = theirs if official else Fidelity()
     figures = [
         _figure("turns of a task", ours.turns, beside.turns),
@@ -238,7 +238,7 @@ def _page(name: str, reports: list[ForgedCategoryReport], ledger: Mapping[str, A
             "<th>control: texts</th><th>control: function docs</th></tr>",
             *map(_told_apart, reports),
             "</table>",
-            *map(html_of, reports),
+            *map(report_html, reports),
             "</html>\n",
         )
     )

@@ -15,7 +15,7 @@ from fctncalling.lab.forge.single_turn.category_profiles import draw_number, rea
 from fctncalling.lab.forge.single_turn.frames import FunctionFrame, ParameterFrame, code_domains
 from fctncalling.lab.forge.single_turn.made_calls import MadeArgument
 from fctncalling.lab.forge.single_turn.made_functions import MadeParameter
-from fctncalling.lab.forge.single_turn.requests import clauses
+from fctncalling.lab.forge.single_turn.requests import argument_clauses
 from fctncalling.lab.forge.single_turn.value_kinds import (
     DrawnValue,
     ValueKind,
@@ -153,7 +153,7 @@ def _question(
     frame: FunctionFrame, verb: str, owner: str, arguments: list[MadeArgument], rng: random.Random
 ) -> str:
     said = [_reworded(each, frame, rng) for each in arguments if each.value is not None]
-    wish = f"{verb} {rng.choice(frame.phrases)}{clauses(said, rng)}"
+    wish = f"{verb} {rng.choice(frame.phrases)}{argument_clauses(said, rng)}"
     if rng.random() < PURPOSE_SHARE:
         wish += f" {_phrase('purpose', rng)}"
     of_class = owner and rng.random() < OF_CLASS_SHARE

@@ -126,7 +126,7 @@ class Domain:
     frames: tuple[FunctionFrame, ...] = field(repr=False)
 
 
-def filled(phrase: str, texts: dict[str, str]) -> str:
+def fill_phrase(phrase: str, texts: dict[str, str]) -> str:
     """Return a noun phrase with the texts of its slots."""
     return _SLOT.sub(lambda found: texts[found[1]], phrase)
 

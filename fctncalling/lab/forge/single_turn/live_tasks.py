@@ -28,7 +28,7 @@ from fctncalling.lab.forge.single_turn.python_tasks import (
     with_context,
     with_drawn_words,
 )
-from fctncalling.lab.forge.single_turn.requests import body, request
+from fctncalling.lab.forge.single_turn.requests import request, request_body
 from fctncalling.lab.forge.single_turn.value_kinds import ValueKind, draw_value, enum_words
 
 LIVE = ("live_simple", "live_multiple", "live_relevance")
@@ -178,7 +178,7 @@ def _examples(kind: ValueKind, rng: random.Random) -> str:
 def _typed(call: MadeCall, profile: CategoryProfile, rng: random.Random) -> str:
     """Return a request as people type it: bare, in haste, greeted, thanked for."""
     if rng.random() < TERSE_SHARE and call.function.frame.mode != "act":
-        said = body(call, rng).removeprefix("are:")
+        said = request_body(call, rng).removeprefix("are:")
         return said if rng.random() < 0.7 else f"{said[0].upper()}{said[1:]}?"
     said = request(call, rng, question_share=profile.question_share)
     if rng.random() < CARELESS_SHARE:

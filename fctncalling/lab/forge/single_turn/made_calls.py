@@ -19,7 +19,7 @@ from fctncalling.lab.forge.single_turn.value_kinds import (
     DrawnValue,
     ValueKind,
     draw_value,
-    joined,
+    enumerate_words,
 )
 
 MOST_REORDERED = 3  # words in a list whose order does not matter
@@ -129,7 +129,9 @@ def draw_argument(parameter: MadeParameter, rng: random.Random) -> DrawnValue:
         rng.choice(member.clauses).replace("{}", drawn[member.name].text)
         for member in frame.members
     ]
-    return DrawnValue({name: value.accepted for name, value in drawn.items()}, joined(texts))
+    return DrawnValue(
+        {name: value.accepted for name, value in drawn.items()}, enumerate_words(texts)
+    )
 
 
 def _dicts(frame: ParameterFrame, rng: random.Random) -> DrawnValue:
@@ -144,7 +146,7 @@ def _dicts(frame: ParameterFrame, rng: random.Random) -> DrawnValue:
         clauses = (rng.choice(member.clauses) for member in frame.members)
         said = zip(clauses, drawn.values(), strict=True)
         texts.append(" ".join(clause.replace("{}", value.text) for clause, value in said))
-    return DrawnValue(values, joined(texts))
+    return DrawnValue(values, enumerate_words(texts))
 
 
 def derived_values(parameter: MadeParameter) -> tuple[DrawnValue, ...]:

@@ -30,14 +30,14 @@ from fctncalling.lab.forge.single_turn.made_calls import (
 )
 from fctncalling.lab.forge.single_turn.made_functions import MadeFunction, make_function
 from fctncalling.lab.forge.single_turn.requests import (
-    body,
-    clauses,
-    order,
+    argument_clauses,
     request,
-    sentence,
+    request_as_order,
+    request_body,
+    request_sentence,
     with_articles,
 )
-from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue, joined, word_list
+from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue, enumerate_words, word_list
 
 _NEXT = ("Also, ", "Then ", "After that, ", "Next, ", "In addition, ", "And ")
 _LAST = ("Finally, ", "Last, ", "And lastly, ", "At the end, ")
@@ -101,7 +101,7 @@ def separate_requests(calls: Sequence[MadeCall], question_share: float, rng: ran
 
 def _one_sentence(calls: Sequence[MadeCall], question_share: float, rng: random.Random) -> str:
     """Return one sentence of orders: "Archive the file, then find ... and show me ..."."""
-    orders = [_lower(order(call, body(call, rng), rng)) for call in calls]
+    orders = [_lower(request_as_order(call, request_body(call, rng), rng)) for call in calls]
     said = orders[0]
     for index, text in enumerate(orders[1:], 1):
         last = _LAST_JOINTS if index > 1 else _BOTH
@@ -133,21 +133,21 @@ def _listed(
     calls = [_with(first, varied, value) for value in values]
     if not all(call.is_sensible() for call in calls):
         raise NoSuchTask("two arguments that name the same")
-    shown = DrawnValue(None, joined([value.text for value in values]))
+    shown = DrawnValue(None, enumerate_words([value.text for value in values]))
     return calls, request(_with(first, varied, shown), rng, question_share=question_share)
 
 
 def _elliptic(calls: Sequence[MadeCall], question_share: float, rng: random.Random) -> str:
     """Return one whole request, and of the other calls only what differs from it."""
     first, *others = calls
-    said = body(first, rng)
+    said = request_body(first, rng)
     further = [_difference(first, call, rng) for call in others]
     if rng.random() < ONE_SENTENCE_SHARE:
         for index, text in enumerate(further):
             is_last = index == len(further) - 1
             said += rng.choice(_LAST_JOINTS if is_last and index else _FURTHER) + text
-        return sentence(first, said, rng, question_share=question_share)
-    whole = sentence(first, said, rng, question_share=question_share)
+        return request_sentence(first, said, rng, question_share=question_share)
+    whole = request_sentence(first, said, rng, question_share=question_share)
     return " ".join([whole, *(rng.choice(_AGAIN).format(text) for text in further)])
 
 
@@ -155,7 +155,7 @@ def _difference(first: MadeCall, call: MadeCall, rng: random.Random) -> str:
     """Return the clauses of the arguments that differ between two calls."""
     before = first.said()
     differing = [each for name, each in call.said().items() if each.value != before[name].value]
-    said = clauses(differing, rng).strip(" ,")
+    said = argument_clauses(differing, rng).strip(" ,")
     return f"for {said[3:]}" if said[:3] == "of " else said
 
 
@@ -243,15 +243,15 @@ def with_context(
         if rng.random() < DOMAIN_CONTEXT_SHARE:
             question = f"{rng.choice(domain.contexts)} {question}"
         else:
-            question = f"{aside('before', rng)} {question}"
+            question = f"{draw_aside('before', rng)} {question}"
         if rng.random() < profile.closing_share * SECOND_SHARE:
-            question = f"{aside('before', rng)} {question}"
+            question = f"{draw_aside('before', rng)} {question}"
     if rng.random() < profile.closing_share:
-        question = f"{question} {aside('after', rng)}"
+        question = f"{question} {draw_aside('after', rng)}"
     return question
 
 
-def aside(place: str, rng: random.Random) -> str:
+def draw_aside(place: str, rng: random.Random) -> str:
     """Return a sentence that asks for nothing, to stand before or after a request."""
     text = rng.choice(read_word_lists("asides")[place])
     return f"{with_drawn_words(text, rng)}."

@@ -6,7 +6,7 @@ import random
 import re
 from collections.abc import Sequence
 
-from fctncalling.lab.forge.single_turn.frames import filled
+from fctncalling.lab.forge.single_turn.frames import fill_phrase
 from fctncalling.lab.forge.single_turn.made_calls import MadeArgument, MadeCall
 
 _ORDERS = {
@@ -44,10 +44,12 @@ WISHED_SHARE = 0.14  # of the others put as a wish
 
 def request(call: MadeCall, rng: random.Random, *, question_share: float = 0.25) -> str:
     """Return one sentence that asks for a call."""
-    return sentence(call, body(call, rng), rng, question_share=question_share)
+    return request_sentence(call, request_body(call, rng), rng, question_share=question_share)
 
 
-def sentence(call: MadeCall, body: str, rng: random.Random, *, question_share: float) -> str:
+def request_sentence(
+    call: MadeCall, body: str, rng: random.Random, *, question_share: float
+) -> str:
     """Return a body (a noun phrase with its clauses) as an order, a wish or a question."""
     mode = call.function.frame.mode
     is_question = rng.random() < question_share
@@ -58,7 +60,7 @@ def sentence(call: MadeCall, body: str, rng: random.Random, *, question_share: f
         return f"Are there any {_bare(body)}?"
     if mode == "find" and rng.random() < 0.2:
         return rng.choice(_FIND_WISHES).format(_bare(body))
-    ordered = order(call, body, rng)
+    ordered = request_as_order(call, body, rng)
     if is_question or rng.random() < ASKED_SHARE:
         return rng.choice(_ASKS).format(_lower(ordered))
     if rng.random() < WISHED_SHARE:
@@ -69,14 +71,14 @@ def sentence(call: MadeCall, body: str, rng: random.Random, *, question_share: f
     return f"{ordered}."
 
 
-def body(call: MadeCall, rng: random.Random) -> str:
+def request_body(call: MadeCall, rng: random.Random) -> str:
     """Return the noun phrase with all that is said of the arguments."""
     said = call.said()
     frame = call.function.frame
     texts = {name: each.value.text for name, each in said.items() if each.value is not None}
-    phrase = filled(rng.choice(frame.phrases), texts)
+    phrase = fill_phrase(rng.choice(frame.phrases), texts)
     rest = [each for name, each in said.items() if name not in frame.slots]
-    return with_articles(_singular(phrase + clauses(rest, rng)))
+    return with_articles(_singular(phrase + argument_clauses(rest, rng)))
 
 
 def with_articles(text: str) -> str:
@@ -84,9 +86,9 @@ def with_articles(text: str) -> str:
     return _AN.sub(r"\1n ", text)
 
 
-def clauses(arguments: Sequence[MadeArgument], rng: random.Random) -> str:
+def argument_clauses(arguments: Sequence[MadeArgument], rng: random.Random) -> str:
     """Return the clauses of arguments, joined as one writes them, with a blank before each."""
-    texts = [clause(each, rng) for each in arguments]
+    texts = [argument_clause(each, rng) for each in arguments]
     texts.sort(key=lambda text: text.startswith(","))  # what hangs behind a comma comes last
     said = ""
     for index, text in enumerate(texts):
@@ -100,7 +102,7 @@ def clauses(arguments: Sequence[MadeArgument], rng: random.Random) -> str:
     return said
 
 
-def clause(argument: MadeArgument, rng: random.Random) -> str:
+def argument_clause(argument: MadeArgument, rng: random.Random) -> str:
     """Return how an argument is said; of a truth value the clause for true or for false."""
     assert argument.value is not None
     if argument.value.clause:
@@ -117,7 +119,7 @@ def _singular(text: str) -> str:
     return _ONE.sub(lambda found: f"{found[1]} {_SINGULAR.get(found[2], found[2][:-1])}", text)
 
 
-def order(call: MadeCall, body: str, rng: random.Random) -> str:
+def request_as_order(call: MadeCall, body: str, rng: random.Random) -> str:
     """Return a body as an order, without a full stop: `Find me hotels in Porto`."""
     frame = call.function.frame
     if frame.mode == "act":

@@ -126,7 +126,7 @@ def unsaid_forms(name: str, word: str) -> list[str]:
     return [_PART.sub(lambda found: parts.get(found[1], word), form) for form in listed]
 
 
-def joined(texts: list[str], last: str = "and") -> str:
+def enumerate_words(texts: list[str], last: str = "and") -> str:
     """Return an enumeration: `a, b and c`."""
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} {last} {texts[-1]}"
 
@@ -151,7 +151,7 @@ def _several(kind: ValueKind, rng: random.Random) -> DrawnValue:
         words = [entry.split("=")[0] for entry in word_list(kind.words)]
         fewest, most = (int(kind.args[0]), int(kind.args[1])) if kind.args else (2, 3)
         values: list[Any] = rng.sample(words, rng.randint(fewest, min(most, len(words))))
-        return DrawnValue(values, joined(values))
+        return DrawnValue(values, enumerate_words(values))
     low, high = float(kind.args[0]), float(kind.args[1])
     count = rng.randint(int(kind.args[2]), int(kind.args[3]))
     if kind.words == "shares":
@@ -163,7 +163,7 @@ def _several(kind: ValueKind, rng: random.Random) -> DrawnValue:
         wholes = rng.random() < WHOLE_SHARE  # then some or all of them are whole numbers
         values = [_tenths(rng.uniform(low, high), wholes, rng) for _ in range(count)]
     texts = [f"{value:g}" for value in values]
-    text = rng.choice([joined(texts), f"[{', '.join(texts)}]", ", ".join(texts)])
+    text = rng.choice([enumerate_words(texts), f"[{', '.join(texts)}]", ", ".join(texts)])
     return DrawnValue(values, text)
 
 

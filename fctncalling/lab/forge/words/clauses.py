@@ -14,13 +14,13 @@ from fctncalling.lab.forge.words.grammar import (
     FrameSlot,
     Phrase,
     Sequence,
-    allowed,
-    expanded,
+    expand_choices,
+    guards_allow,
     parse,
 )
-from fctncalling.lab.forge.words.literals import unmarked
+from fctncalling.lab.forge.words.literals import strip_marks
 from fctncalling.lab.forge.words.noun_phrases import NounPhrases
-from fctncalling.lab.forge.words.tables import frames, patterns, table
+from fctncalling.lab.forge.words.tables import frames, patterns, read_table
 from fctncalling.lab.forge.words.turn_check import arguments_of, says_value
 from fctncalling.lab.forge.words.views import slot_text
 
@@ -62,7 +62,7 @@ def _in_order(
     """Yield frames to try, form by form; those for a request without its value mostly first."""
     values, kinds = arguments_of(call), _kinds(call, nouns)
     fitting = {
-        form: [each for each in frames()[call.function][form] if allowed(each, values, kinds)]
+        form: [each for each in frames()[call.function][form] if guards_allow(each, values, kinds)]
         for form in forms
     }
     if any(kind == "blank" for kind in kinds.values()) and nouns.draw.random() < 0.8:
@@ -75,11 +75,11 @@ def _in_order(
         yield from options[:_TRIES]
 
 
-def aim(call: PlannedCall, nouns: NounPhrases) -> str | None:
+def aim_clause(call: PlannedCall, nouns: NounPhrases) -> str | None:
     """Return what the user may be after with a call, None where nothing is listed."""
     values, kinds = arguments_of(call), _kinds(call, nouns)
-    options = [each for each in frames()[call.function]["aim"] if allowed(each, values, kinds)]
-    return filled(nouns.draw.choice(options).parts, call, nouns) if options else None
+    options = [each for each in frames()[call.function]["aim"] if guards_allow(each, values, kinds)]
+    return fill_frame(nouns.draw.choice(options).parts, call, nouns) if options else None
 
 
 def _kinds(call: PlannedCall, nouns: NounPhrases) -> dict[str, str]:
@@ -92,7 +92,7 @@ def _kinds(call: PlannedCall, nouns: NounPhrases) -> dict[str, str]:
 
 def _worded(frame: Frame, call: PlannedCall, nouns: NounPhrases) -> Clause | None:
     covered = {guard.argument for guard in frame.guards if guard.test == "="}
-    text = filled(frame.parts, call, nouns, covered)
+    text = fill_frame(frame.parts, call, nouns, covered)
     if text is None:
         return None
     guarded = [guard.argument for guard in frame.guards if guard.test == "="]
@@ -121,7 +121,7 @@ def _said_by(text: str, argument: str, call: PlannedCall) -> bool:
     value = call.arguments.get(argument)
     if value is None or value.provenance != "said_now":
         return True
-    return says_value(unmarked(text), value)
+    return says_value(strip_marks(text), value)
 
 
 def _unsaid(name: str, value: Value, nouns: NounPhrases) -> bool:
@@ -152,7 +152,7 @@ def _extra(
     if entry is None:
         return None
     how = "sentence" if sentence or nouns.draw.random() < 0.4 else "phrase"
-    text = filled(nouns.draw.choice(entry[how]), call, nouns)
+    text = fill_frame(nouns.draw.choice(entry[how]), call, nouns)
     return None if text is None else (how, text)
 
 
@@ -161,17 +161,17 @@ def _extras() -> dict[str, dict[str, tuple[Sequence, ...]]]:
     return {
         name: {how: tuple(parse(line.strip()) for line in text.strip().splitlines())
                for how, text in entry.items()}
-        for name, entry in table("extras").items()
+        for name, entry in read_table("extras").items()
     }  # fmt: skip
 
 
-def filled(
+def fill_frame(
     parts: Sequence, call: PlannedCall, nouns: NounPhrases, covered: set[str] | None = None
 ) -> str | None:
     """Return a frame's text with its slots filled, None where one cannot be."""
     covered = set() if covered is None else covered
     texts = []
-    for part in expanded(parts, nouns.draw):
+    for part in expand_choices(parts, nouns.draw):
         if isinstance(part, str):
             texts.append(part)
             continue
@@ -198,16 +198,16 @@ def lexical(phrase: Phrase, draw: Random) -> str:
     """Return one wording of a phrase of the lexicon; of the task's setting its mark, "<event>"."""
     if phrase.name in SETTING:
         return f"<{phrase.name}>"
-    return worded(draw.choice(patterns("lexicon")[phrase.name]), draw)
+    return pattern_text(draw.choice(patterns("lexicon")[phrase.name]), draw)
 
 
-def worded(parts: Sequence, draw: Random) -> str:
+def pattern_text(parts: Sequence, draw: Random) -> str:
     """Return a pattern of the lexicon as a text."""
     return "".join(_texts(parts, draw)).replace("  ", " ").strip()
 
 
 def _texts(parts: Sequence, draw: Random) -> Iterator[str]:
-    for part in expanded(parts, draw):
+    for part in expand_choices(parts, draw):
         if isinstance(part, FrameSlot):
             raise ValueError(f"the lexicon has no argument {part.argument!r}; write it in a frame")
         yield lexical(part, draw) if isinstance(part, Phrase) else part

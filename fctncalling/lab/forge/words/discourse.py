@@ -116,6 +116,6 @@ def _key(value: Any) -> str:
     return repr(value)
 
 
-def drawn(ways: list[str], draw: Random) -> str | None:
+def draw_one(ways: list[str], draw: Random) -> str | None:
     """Return one of the ways, None where there is none."""
     return draw.choice(ways) if ways else None

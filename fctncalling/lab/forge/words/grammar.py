@@ -87,14 +87,14 @@ class Frame:
 
     def expanded(self, rng: Random) -> Iterator[str | FrameSlot | Phrase]:
         """Yield the parts with one option drawn of each choice."""
-        return expanded(self.parts, rng)
+        return expand_choices(self.parts, rng)
 
 
-def expanded(parts: Sequence, rng: Random) -> Iterator[str | FrameSlot | Phrase]:
+def expand_choices(parts: Sequence, rng: Random) -> Iterator[str | FrameSlot | Phrase]:
     """Yield the parts with one option drawn of each choice."""
     for part in parts:
         if isinstance(part, Choice):
-            yield from expanded(part.options[int(rng.random() * len(part.options))], rng)
+            yield from expand_choices(part.options[int(rng.random() * len(part.options))], rng)
         else:
             yield part
 
@@ -182,7 +182,7 @@ def _same_number(value: Any, text: str) -> bool:
         return False
 
 
-def allowed(frame: Frame, values: Mapping[str, Any], kinds: Mapping[str, str]) -> bool:
+def guards_allow(frame: Frame, values: Mapping[str, Any], kinds: Mapping[str, str]) -> bool:
     """Tell whether every guard of the frame holds for a call's plain values and their kinds."""
     return all(
         _matches(guard, values.get(guard.argument), kinds.get(guard.argument, ""))

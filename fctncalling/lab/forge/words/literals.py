@@ -22,21 +22,21 @@ _YEAR = re.compile(r"(?<!\d)\d{4}(?!\d)")
 _ORDINAL_SUFFIX = re.compile(r"(?<=\d)(?:st|nd|rd|th)\b")
 
 
-def literal(text: str) -> str:
+def mark_literal(text: str) -> str:
     """Return a text marked as a value."""
     return f"{OPEN}{text}{CLOSE}"
 
 
-def unmarked(text: str) -> str:
+def strip_marks(text: str) -> str:
     """Return a text without the marks of its values."""
     return text.replace(OPEN, "").replace(CLOSE, "")
 
 
-def quoted(text: str, mark: str) -> str:
+def quote_text(text: str, mark: str) -> str:
     """Return a text in the quotation mark, or in another that it does not contain."""
     if re.search(r"[\"“”]", text) if mark == '"' else re.search(r"'", text):
         mark = '"' if mark == "'" and '"' not in text else "“"
-    return literal(f"“{text}”" if mark == "“" else f"{mark}{text}{mark}")
+    return mark_literal(f"“{text}”" if mark == "“" else f"{mark}{text}{mark}")
 
 
 def number_text(value: Any) -> str:

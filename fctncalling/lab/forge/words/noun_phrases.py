@@ -14,11 +14,11 @@ from fctncalling.lab.forge.words.grammar import FrameSlot, Sequence
 from fctncalling.lab.forge.words.literals import (
     date_text,
     list_text,
-    literal,
+    mark_literal,
     money_text,
     number_text,
     parsed_date,
-    quoted,
+    quote_text,
 )
 from fctncalling.lab.forge.words.tables import KindWords, ResultWords, kind_words, result_words
 from fctncalling.lab.forge.words.turn_check import PlanFacts, place_in_result, result_key
@@ -156,7 +156,7 @@ class NounPhrases:
             return None
         said, kind = spoken
         words = kind_words(kind)
-        text = self._listed(said, words) if not words.money else literal(number_text(said))
+        text = self._listed(said, words) if not words.money else mark_literal(number_text(said))
         return self._mentioned(value, text)
 
     def spoken(self, value: Value) -> tuple[Any, str] | None:
@@ -298,12 +298,12 @@ class NounPhrases:
 
     def _literal(self, said: Any, words: KindWords) -> str:
         if words.money and isinstance(said, int | float):
-            return literal(money_text(said, self.draw))
+            return mark_literal(money_text(said, self.draw))
         if words.date and isinstance(said, str) and (day := parsed_date(said)) is not None:
             iso = day.isoformat() == said
-            return literal(said if iso else date_text(day, self.draw))
+            return mark_literal(said if iso else date_text(day, self.draw))
         text = number_text(said) if isinstance(said, int | float) else str(said)
-        return quoted(text, self.mark) if words.quoted else literal(text)
+        return quote_text(text, self.mark) if words.quoted else mark_literal(text)
 
     def _template(self, said: Any, words: KindWords) -> str:
         if isinstance(said, list | tuple):

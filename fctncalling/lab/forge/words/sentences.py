@@ -8,8 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
 
-from fctncalling.lab.forge.words.clauses import SETTING, Clause, lexical, worded
-from fctncalling.lab.forge.words.grammar import Phrase, Sequence, carriers, expanded, gerund_phrase
+from fctncalling.lab.forge.words.clauses import SETTING, Clause, lexical, pattern_text
+from fctncalling.lab.forge.words.grammar import (
+    Phrase,
+    Sequence,
+    carriers,
+    expand_choices,
+    gerund_phrase,
+)
 from fctncalling.lab.forge.words.tables import patterns
 
 _FORMS = {"do": 5.0, "want": 2.0, "wish": 1.5, "know": 2.0, "ask": 2.0, "say": 2.0}
@@ -41,7 +47,7 @@ class Persona:
         setting: dict[str, tuple[str, ...]] = {}
         for name in SETTING:
             drawn = draw.sample(patterns("lexicon")[name], 2)
-            setting[name] = tuple(_placed(worded(each, draw), setting) for each in drawn)
+            setting[name] = tuple(_placed(pattern_text(each, draw), setting) for each in drawn)
         return cls(manner, mark, setting)
 
     def told(self, sentence: str) -> str:
@@ -115,7 +121,7 @@ def mood(
     """
     options = patterns("sentences")[_MOODS[form][register]]
     for _ in range(6):
-        found = worded(draw.choice(options), draw)
+        found = pattern_text(draw.choice(options), draw)
         if plain and not _PLAIN.match(found):
             continue
         if found not in avoid and (first or not _GREETING.match(found)):
@@ -125,7 +131,7 @@ def mood(
     return Mood(found)
 
 
-def echoes(pattern: str, text: str) -> bool:
+def repeats_words(pattern: str, text: str) -> bool:
     """Tell whether a pattern says a word of the text that it is put around: "plan to plan"."""
     return not _stems(pattern).isdisjoint(_stems(text))
 
@@ -139,12 +145,12 @@ _WORD = re.compile(r"(?<![<\w])[a-z]{4,}(?![\w>])")
 _SMALL = frozenset("that this then them they what when which with from have once after".split())
 
 
-def drawn(name: str, draw: Random) -> str:
+def draw_pattern(name: str, draw: Random) -> str:
     """Return a wording of a list of sentence patterns."""
-    return worded(draw.choice(patterns("sentences")[name]), draw)
+    return pattern_text(draw.choice(patterns("sentences")[name]), draw)
 
 
-def story(class_names: tuple[str, ...], told: set[str], draw: Random) -> str:
+def draw_story(class_names: tuple[str, ...], told: set[str], draw: Random) -> str:
     """Return something that the user tells about their day, or about this kind of work.
 
     What was `told` in the task is not told again while there is anything else.
@@ -158,14 +164,14 @@ def story(class_names: tuple[str, ...], told: set[str], draw: Random) -> str:
         if f"{name}/{index}" not in told:
             break
     told.add(f"{name}/{index}")
-    return worded(stories[name][index], draw)
+    return pattern_text(stories[name][index], draw)
 
 
 def joined(clauses: list[Clause], draw: Random) -> str:
     """Return verb phrases as one."""
     if len(clauses) == 1:
         return clauses[0].text
-    places = drawn("pair" if len(clauses) == 2 else "triple", draw).split("@")
+    places = draw_pattern("pair" if len(clauses) == 2 else "triple", draw).split("@")
     texts = [each.text for each in clauses]
     return "".join(f"{before}{text}" for before, text in zip(places, [*texts, ""], strict=True))
 
@@ -177,7 +183,7 @@ def with_aim(name: str, aim: str, request: str, draw: Random) -> str | None:
     """
     for _ in range(4):
         pattern = "".join(_aims(draw.choice(patterns("sentences")[name]), draw))
-        if not echoes(pattern.replace(_AIM, ""), f"{aim} {request}"):
+        if not repeats_words(pattern.replace(_AIM, ""), f"{aim} {request}"):
             return pattern.replace(_AIM, aim)
     return None
 
@@ -190,10 +196,10 @@ def _aims(parts: Sequence, draw: Random) -> list[str]:
         (_AIM if part.name == "aim" else lexical(part, draw))
         if isinstance(part, Phrase)
         else str(part)
-        for part in expanded(parts, draw)
+        for part in expand_choices(parts, draw)
     ]
 
 
-def linked(text: str, link: str) -> str:
+def add_connective(text: str, link: str) -> str:
     """Return a sentence behind a connective."""
     return f"{link}{'' if link.endswith(',') else ','} {text}"

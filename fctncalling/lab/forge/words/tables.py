@@ -43,7 +43,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 @cache
-def table(name: str) -> dict[str, Any]:
+def read_table(name: str) -> dict[str, Any]:
     """Return the table of a name as it is written."""
     return _read(_FOLDER / f"{name}.toml")
 
@@ -68,14 +68,14 @@ def frames() -> dict[str, Frames]:
 @cache
 def patterns(name: str) -> dict[str, tuple[Sequence, ...]]:
     """Return list name -> its wordings, of the table of that name."""
-    return {key: tuple(map(parse, _lines(text))) for key, text in table(name).items()}
+    return {key: tuple(map(parse, _lines(text))) for key, text in read_table(name).items()}
 
 
 @cache
 def kind_words(kind: str) -> KindWords:
     """Return how values of a kind are named; of an unknown kind by its own name."""
-    entry = table("kinds").get(kind, {})
-    entry = table("kinds")[entry["like"]] if "like" in entry else entry
+    entry = read_table("kinds").get(kind, {})
+    entry = read_table("kinds")[entry["like"]] if "like" in entry else entry
     noun = entry.get("noun", kind.replace("_", " "))
     return KindWords(
         noun,
@@ -96,5 +96,5 @@ def result_words() -> dict[str, ResultWords]:
     """Return "function.path" -> how that part of the result is named."""
     return {
         place: ResultWords(entry.get("main", ""), tuple(map(parse, _lines(entry["ways"]))))
-        for place, entry in table("results").items()
+        for place, entry in read_table("results").items()
     }

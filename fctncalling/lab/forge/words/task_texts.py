@@ -8,18 +8,18 @@ from itertools import pairwise
 from random import Random
 
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
-from fctncalling.lab.forge.words.clauses import filled, lexical
+from fctncalling.lab.forge.words.clauses import fill_frame, lexical
 from fctncalling.lab.forge.words.discourse import Discourse
 from fctncalling.lab.forge.words.grammar import (
     Frame,
     Phrase,
     carriers,
-    expanded,
+    expand_choices,
     sentence,
     with_correction,
     with_slip,
 )
-from fctncalling.lab.forge.words.literals import unmarked
+from fctncalling.lab.forge.words.literals import strip_marks
 from fctncalling.lab.forge.words.noun_phrases import NounPhrases
 from fctncalling.lab.forge.words.sentences import Persona
 from fctncalling.lab.forge.words.tables import kind_words, patterns
@@ -30,7 +30,7 @@ from fctncalling.lab.forge.words.views import value_phrase
 
 def supplement(value: Value, call: PlannedCall, nouns: NounPhrases) -> str | None:
     """Return a sentence that says the value and what it is."""
-    parts = list(expanded(nouns.draw.choice(patterns("sentences")["missing"]), nouns.draw))
+    parts = list(expand_choices(nouns.draw.choice(patterns("sentences")["missing"]), nouns.draw))
     named = any(isinstance(part, Phrase) and part.name == "noun" for part in parts)
     in_dollars = "base_currency" not in call.arguments and value.kind in ("amount", "price")
     said = value_phrase(value, nouns, with_unit=in_dollars or not (named or value.kind == "amount"))
@@ -119,13 +119,13 @@ class _TaskWriter:
         wording = TurnWording(
             turn, nouns, self.persona, self.draw, self.frames, self.patterns, set(self.told)
         )
-        if not wording.word(length) or faults_of(unmarked(wording.text), turn):
+        if not wording.word(length) or faults_of(strip_marks(wording.text), turn):
             return None
         return wording
 
     def _nouns(self, index: int, turn: PlannedTurn) -> NounPhrases:
         nouns = NounPhrases(
-            self.facts, index, self.discourse.branch(), self.draw, self.persona.mark, filled
+            self.facts, index, self.discourse.branch(), self.draw, self.persona.mark, fill_frame
         )
         if turn.role == "request_without_value":
             nouns.blank = _blank(turn)
@@ -146,17 +146,17 @@ class _TaskWriter:
         for chance, change in ((CORRECTIONS, with_correction), (SLIPS, with_slip)):
             if self.draw.random() < chance:
                 changed = change(text, self.draw)
-                text = text if faults_of(unmarked(changed), wording.turn) else changed
-        return unmarked(text)
+                text = text if faults_of(strip_marks(changed), wording.turn) else changed
+        return strip_marks(text)
 
     def _supplement(self, index: int, turn: PlannedTurn) -> str:
         """Return the words that give the value which the turn before left out."""
         nouns = self._nouns(index, turn)
         for _ in range(TRIES):
             text = supplement(_blank(turn), _blank_call(turn), nouns)
-            if text is not None and not faults_of(unmarked(text), turn):
+            if text is not None and not faults_of(strip_marks(text), turn):
                 self.discourse = nouns.discourse
-                return unmarked(text)
+                return strip_marks(text)
         raise CannotSay(f"plan {self.plan.seed}: no words for turn {index}: {turn}")
 
 

@@ -93,30 +93,30 @@ def says_value(text: str, value: Value) -> bool:
     said = value.value if value.provenance == "said_now" else value.said
     if value.kind == "travel_class" and said == "first":  # not "the first city"
         return _FIRST_CLASS.search(text) is not None
-    return says(text, said)
+    return text_mentions(text, said)
 
 
-def says(text: str, said: Any) -> bool:
+def text_mentions(text: str, said: Any) -> bool:
     """Tell whether a text says a literal.
 
     A number as a number, a date as a date, a list item by item, anything else letter by letter.
     """
     if isinstance(said, dict):
-        return all(says(text, each) for each in said.values())
+        return all(text_mentions(text, each) for each in said.values())
     if isinstance(said, list | tuple):
-        return all(says(text, each) for each in said)
+        return all(text_mentions(text, each) for each in said)
     if isinstance(said, bool):
         return True
     if isinstance(said, int | float):
-        return any(number == said for number in numbers(text))
+        return any(number == said for number in numbers_in_text(text))
     day = parsed_date(str(said))
-    if day is not None and any(day == parsed_date(found) for found in dates(text)):
+    if day is not None and any(day == parsed_date(found) for found in dates_in_text(text)):
         return True
     word = str(said)
     return any(_contains(text, form) for form in (word, word.replace("_", " "), word.capitalize()))
 
 
-def numbers(text: str) -> Iterator[float]:
+def numbers_in_text(text: str) -> Iterator[float]:
     """Yield the numbers that a text writes in digits."""
     for found in _NUMBER.finditer(text):
         yield float(found[0].replace("$", "").replace(",", ""))
@@ -124,7 +124,7 @@ def numbers(text: str) -> Iterator[float]:
         yield 1.0
 
 
-def dates(text: str) -> Iterator[str]:
+def dates_in_text(text: str) -> Iterator[str]:
     """Yield the dates that a text writes, without what `parsed_date` does not read."""
     for found in _DATES.finditer(text):
         plain = re.sub(r"\b(?:the|of) |(?<=[A-Za-z]{3}),(?= \d{4})", "", found[0])
@@ -175,7 +175,7 @@ def _names(text: str, value: Any) -> bool:
         if isinstance(each, bool | None) or len(str(each)) < _UNSAID_LENGTH:
             continue
         if isinstance(each, int | float):
-            if any(number == each for number in numbers(text)):
+            if any(number == each for number in numbers_in_text(text)):
                 return True
         elif _contains(text, each):
             return True

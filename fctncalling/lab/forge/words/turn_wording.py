@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from random import Random
 
 from fctncalling.lab.forge.plan import PlannedCall, PlannedTurn
-from fctncalling.lab.forge.words.clauses import Clause, aim, clause, token_sentence
+from fctncalling.lab.forge.words.clauses import Clause, aim_clause, clause, token_sentence
 from fctncalling.lab.forge.words.grammar import Frame, sentence
 from fctncalling.lab.forge.words.noun_phrases import NounPhrases
 from fctncalling.lab.forge.words.sentences import (
     Persona,
-    drawn,
-    echoes,
+    add_connective,
+    draw_pattern,
+    draw_story,
     joined,
-    linked,
     mood,
-    story,
+    repeats_words,
     with_aim,
 )
 
@@ -69,8 +69,12 @@ class TurnWording:
                 return False
             if index:
                 final = index == len(groups) - 1
-                link = drawn("earlier", self.draw) if swapped else self._link(group, final=final)
-                made.text = linked(made.text, link)
+                link = (
+                    draw_pattern("earlier", self.draw)
+                    if swapped
+                    else self._link(group, final=final)
+                )
+                made.text = add_connective(made.text, link)
             self.requests.append(made)
         for step in self.turn.requested:
             token = token_sentence(step, self.nouns) if step.purpose == "needed_step" else None
@@ -134,7 +138,7 @@ class TurnWording:
             greet = first and self.nouns.turn == 0
             avoid = self.avoid | self.patterns
             pattern = mood(form, register, self.draw, avoid, first=greet, plain=plain)
-            made = None if echoes(pattern.pattern, text) else pattern.around(text)
+            made = None if repeats_words(pattern.pattern, text) else pattern.around(text)
             if made is not None and not (len(clauses) > 1 and "@ing" in pattern.pattern):
                 self.patterns.add(pattern.pattern)
                 return made, pattern.is_plain and (form != "say" or pattern.pattern == "@.")
@@ -147,13 +151,13 @@ class TurnWording:
 
     def _link(self, group: list[PlannedCall], *, final: bool) -> str:
         if final and self.draw.random() < 0.25:
-            return drawn("last", self.draw)
+            return draw_pattern("last", self.draw)
         here = any(
             turn in (self.nouns.turn, self.nouns.call_turn)
             for call in group
             for turn, _ in call.depends_on
         )
-        return drawn("link" if here or self.draw.random() < 0.55 else "add", self.draw)
+        return draw_pattern("link" if here or self.draw.random() < 0.55 else "add", self.draw)
 
     def _surrounded(self, length: int) -> list[str]:
         """Return all sentences: a story, the requests, and aims about them up to the length."""
@@ -165,7 +169,7 @@ class TurnWording:
         while (room := length - self._words([*before, *after])) >= 5 and (aims or stories):
             if stories and (not aims or (room >= 11 and self.draw.random() < 0.6)):
                 classes = tuple(call.class_name for call in calls)
-                told = f"{story(classes, self.told, self.draw)}."
+                told = f"{draw_story(classes, self.told, self.draw)}."
                 before.insert(0, told) if self.draw.random() < 0.9 else after.append(told)
                 stories -= 1
             else:
@@ -173,13 +177,13 @@ class TurnWording:
                 self._explain(calls.pop(), before, after)
         self._address(before)
         if self.draw.random() < 0.05:
-            after.append(drawn("close", self.draw))
+            after.append(draw_pattern("close", self.draw))
         requests = [text for each in self.requests for text in (each.text, *each.rest)]
         return [*before, *requests, *after]
 
     def _explain(self, call: PlannedCall, before: list[str], after: list[str]) -> None:
         """Tell what a call is for, in its sentence or in one of its own."""
-        purpose = aim(call, self.nouns)
+        purpose = aim_clause(call, self.nouns)
         if purpose is None:
             return
         request = next(each for each in self.requests if any(call is one for one in each.calls))
@@ -195,7 +199,11 @@ class TurnWording:
         else:
             how = "aim_sentence_after"
         same = request.text if how in ("aim_first", "aim_after") else ""
-        why = None if same and echoes(purpose, same) else with_aim(how, purpose, same, self.draw)
+        why = (
+            None
+            if same and repeats_words(purpose, same)
+            else with_aim(how, purpose, same, self.draw)
+        )
         if why is None:
             return
         if how == "aim_first":
@@ -219,9 +227,11 @@ class TurnWording:
         if not self.requests or self.draw.random() >= (0.14 if self.nouns.turn else 0.03):
             return
         if before:
-            before[0] = linked(before[0], drawn(name, self.draw))
+            before[0] = add_connective(before[0], draw_pattern(name, self.draw))
         elif self.requests[0].is_plain:
-            self.requests[0].text = linked(self.requests[0].text, drawn(name, self.draw))
+            self.requests[0].text = add_connective(
+                self.requests[0].text, draw_pattern(name, self.draw)
+            )
 
     def _words(self, around: list[str]) -> int:
         texts = [text for each in self.requests for text in (each.text, *each.rest)]

@@ -8,7 +8,7 @@ from typing import Any
 
 from fctncalling.lab.forge.plan import PlannedCall, Value
 from fctncalling.lab.forge.words.grammar import FrameSlot
-from fctncalling.lab.forge.words.literals import list_text, literal, number_text, quoted
+from fctncalling.lab.forge.words.literals import list_text, mark_literal, number_text, quote_text
 from fctncalling.lab.forge.words.noun_phrases import NounPhrases
 from fctncalling.lab.forge.words.tables import kind_words
 
@@ -57,7 +57,7 @@ def slot_text(slot: FrameSlot, call: PlannedCall, nouns: NounPhrases) -> Viewed:
     if slot.view == ":":
         return _alone(_worded(value, slot, nouns))
     if slot.view[0] == "+":
-        return _alone(counted(value, slot.view[1:], nouns))
+        return _alone(quantity_text(value, slot.view[1:], nouns))
     return _VIEWS[slot.view[1:]](value, call, nouns)
 
 
@@ -79,10 +79,10 @@ def _worded(value: Value, slot: FrameSlot, nouns: NounPhrases) -> str | None:
     word = dict(slot.words).get(str(value.value))
     if word is None or (value.provenance == "said_now" and str(value.value) not in word.lower()):
         return None
-    return literal(word)
+    return mark_literal(word)
 
 
-def counted(value: Value, unit: str, nouns: NounPhrases) -> str | None:
+def quantity_text(value: Value, unit: str, nouns: NounPhrases) -> str | None:
     """Return a number with its unit, in the unit in which the user knows it."""
     if nouns.left_out(value) is not None:
         vague = nouns.phrase(value)
@@ -189,8 +189,8 @@ def _updates(joint: str) -> Callable[[Value, PlannedCall, NounPhrases], Viewed]:
 
 def _field_text(content: Any, nouns: NounPhrases) -> str:
     if isinstance(content, str):
-        return quoted(content, nouns.mark)
-    return literal(number_text(content))
+        return quote_text(content, nouns.mark)
+    return mark_literal(number_text(content))
 
 
 def _degrees(value: Value, call: PlannedCall, nouns: NounPhrases) -> Viewed:
@@ -204,7 +204,7 @@ def _degrees(value: Value, call: PlannedCall, nouns: NounPhrases) -> Viewed:
         return f"{number} degrees{nouns.draw.choice(('', ' Celsius'))}", ()
     if nouns.is_blank(unit) or nouns.spoken(unit) is None:
         return f"{number} degrees", ()
-    return f"{number} degrees {literal(str(unit.value).capitalize())}", ("unit",)
+    return f"{number} degrees {mark_literal(str(unit.value).capitalize())}", ("unit",)
 
 
 def _doors(value: Value, nouns: NounPhrases) -> str | None:
@@ -218,7 +218,7 @@ def _doors(value: Value, nouns: NounPhrases) -> str | None:
     if value.provenance == "state":
         return None
     names = [str(_DOORS.get(door, door)) for door in value.value]
-    return list_text([f"the {literal(name)}" for name in names], nouns.draw)
+    return list_text([f"the {mark_literal(name)}" for name in names], nouns.draw)
 
 
 def value_phrase(value: Value, nouns: NounPhrases, *, with_unit: bool) -> str | None:
@@ -227,7 +227,7 @@ def value_phrase(value: Value, nouns: NounPhrases, *, with_unit: bool) -> str | 
         found = _updates("is")(value, PlannedCall("", ""), nouns)
         return found and found[0]
     if with_unit and value.kind in _UNITS and not isinstance(value.said, str):
-        return counted(value, _UNITS[value.kind], nouns)
+        return quantity_text(value, _UNITS[value.kind], nouns)
     if value.kind == "travel_class":
         return f"{nouns.bare(value)} class"
     doors = _doors(value, nouns)

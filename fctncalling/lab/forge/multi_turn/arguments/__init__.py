@@ -2,6 +2,6 @@
 
 from fctncalling.lab.forge.multi_turn.arguments.argument_drafts import ARGUMENT_DRAFTS
 from fctncalling.lab.forge.multi_turn.arguments.car_couplings import many_numbers
-from fctncalling.lab.forge.multi_turn.arguments.drafter import Drafter, inferred, said
+from fctncalling.lab.forge.multi_turn.arguments.drafter import Drafter, inferred_value, said_value
 
-__all__ = ["ARGUMENT_DRAFTS", "Drafter", "inferred", "many_numbers", "said"]
+__all__ = ["ARGUMENT_DRAFTS", "Drafter", "inferred_value", "many_numbers", "said_value"]

@@ -11,11 +11,11 @@ from fctncalling.lab.forge.multi_turn.arguments.drafter import (
     Arguments,
     Draft,
     Drafter,
-    flag,
-    from_fact,
-    inferred,
-    looked_up,
-    said,
+    flag_value,
+    inferred_value,
+    looked_up_value,
+    said_value,
+    value_from_fact,
 )
 from fctncalling.lab.forge.multi_turn.knowledge import Fact, Knowledge
 from fctncalling.lab.forge.multi_turn.worlds import inventory
@@ -25,11 +25,11 @@ from fctncalling.lab.forge.plan import Source, Value
 def draft_lock_doors(drafter: Drafter) -> Arguments:
     doors = drafter.state["VehicleControlAPI"]["doorStatus"]
     unlock = all(status == "locked" for status in doors.values())
-    every = looked_up("door", list(doors), drafter.state)
+    every = looked_up_value("door", list(doors), drafter.state)
     if not unlock and drafter.draw.random() < 0.12:
         some = [door for door, status in doors.items() if status == "unlocked"]
-        return {"unlock": flag("switch", False), "door": said("door", some[:2])}
-    return {"unlock": flag("switch", unlock), "door": every}
+        return {"unlock": flag_value("switch", False), "door": said_value("door", some[:2])}
+    return {"unlock": flag_value("switch", unlock), "door": every}
 
 
 def draft_car_status(drafter: Drafter) -> Arguments:
@@ -37,30 +37,32 @@ def draft_car_status(drafter: Drafter) -> Arguments:
 
 
 def draft_press_brake(drafter: Drafter) -> Arguments:
-    return {"pedalPosition": inferred("pedal_position", 1.0, "full_pedal")}
+    return {"pedalPosition": inferred_value("pedal_position", 1.0, "full_pedal")}
 
 
 def draft_start_engine(drafter: Drafter) -> Arguments:
-    return {"ignitionMode": flag("ignition_mode", "START")}
+    return {"ignitionMode": flag_value("ignition_mode", "START")}
 
 
 def draft_fill_tank(drafter: Drafter) -> Arguments:
     shown = drafter.knowledge.results("gallon")[-1:]
     if shown and drafter.draw.random() < 0.5:
-        return {"fuelAmount": from_fact(shown[0], "result")}
+        return {"fuelAmount": value_from_fact(shown[0], "result")}
     if shown:
         whole = float(round(shown[0].value))
-        return {"fuelAmount": inferred("gallons", whole, "whole_gallons", "whole", "rounding")}
+        return {
+            "fuelAmount": inferred_value("gallons", whole, "whole_gallons", "whole", "rounding")
+        }
     if drafter.draw.random() < 0.8 * drafter.dials.inferred:
         room = 50.0 - drafter.state["VehicleControlAPI"]["fuelLevel"]
-        return {"fuelAmount": inferred("gallons", room, "fill_up", "full", "fill_level")}
+        return {"fuelAmount": inferred_value("gallons", room, "fill_up", "full", "fill_level")}
     return {"fuelAmount": drafter.fresh("gallons")}
 
 
 def draft_cruise_control(drafter: Drafter) -> Arguments:
     return {
         "speed": drafter.fresh("speed"),
-        "activate": flag("switch", True),
+        "activate": flag_value("switch", True),
         "distanceToNextVehicle": drafter.fresh("meters"),
     }
 
@@ -69,8 +71,8 @@ def draft_climate_control(drafter: Drafter) -> Arguments:
     arguments = {"temperature": drafter.fresh("temperature")}
     if drafter.draw.random() < 0.4:
         degrees = float(drafter.draw.randint(60, 80))
-        arguments["temperature"] = said("temperature", degrees)
-        arguments["unit"] = said("temperature_unit", "fahrenheit")
+        arguments["temperature"] = said_value("temperature", degrees)
+        arguments["unit"] = said_value("temperature_unit", "fahrenheit")
     if drafter.draw.random() < 0.5:
         arguments["fanSpeed"] = drafter.fresh("fan_speed")
     if drafter.draw.random() < 0.6:
@@ -83,9 +85,9 @@ def draft_distance(drafter: Drafter) -> Arguments:
     pairs = [p for p in inventory.DISTANCES if p[0] in shown and p[1] in shown]
     if pairs:
         first, second = drafter.draw.choice(pairs)
-        ends = [from_fact(shown[code], "result") for code in (first, second)]
+        ends = [value_from_fact(shown[code], "result") for code in (first, second)]
     else:
-        ends = [said("zipcode", code) for code in drafter.draw.choice(inventory.DISTANCES)]
+        ends = [said_value("zipcode", code) for code in drafter.draw.choice(inventory.DISTANCES)]
     if drafter.draw.random() < 0.5:
         ends.reverse()
     return {"cityA": ends[0], "cityB": ends[1]}
@@ -100,12 +102,12 @@ def draft_zipcode(drafter: Drafter) -> Arguments:
         pairs = [p for p in inventory.DISTANCES if code in p and set(p) <= set(codes)]
         codes = [c for pair in pairs for c in pair if c != code] or codes
     city = inventory.CITY_OF_ZIPCODE[drafter.draw.choice(codes)]
-    return {"city": said("city", city)}
+    return {"city": said_value("city", city)}
 
 
 def draft_drive_feasibility(drafter: Drafter) -> Arguments:
     known = drafter.knowledge.results("miles")[-1:]  # kilometers are none
-    value = from_fact(known[0], "result") if known else drafter.fresh("miles")
+    value = value_from_fact(known[0], "result") if known else drafter.fresh("miles")
     return {"distance": value}
 
 
@@ -135,7 +137,7 @@ def draft_number_list(drafter: Drafter) -> Arguments:
     if drafter.draw.random() < 0.4:
         raise LookupError("numbers")  # those of a result are the more usual ones
     drawn = [drafter.fresh("number").value for _ in range(drafter.draw.randint(2, 4))]
-    return {"numbers": said("number", drawn)}
+    return {"numbers": said_value("number", drawn)}
 
 
 _LARGEST = 1e7  # nobody goes on from a number beyond
@@ -150,7 +152,7 @@ def draft_number(drafter: Drafter) -> Value:
     ]
     last = [f for f in facts if (f.turn, f.call) == (facts[-1].turn, facts[-1].call)]
     if len(last) == 1 and drafter.draw.random() < 0.9:
-        return from_fact(last[0], "result")
+        return value_from_fact(last[0], "result")
     return drafter.fresh("number")
 
 
@@ -161,7 +163,7 @@ def two_number_draft(first: str, second: str, choose: Callable[[Random, float], 
         value = draft_number(drafter)
         other = choose(drafter.draw, value.value)
         kind = "precision" if second == "precision" else "number"
-        return {first: value, second: said(kind, other)}
+        return {first: value, second: said_value(kind, other)}
 
     return draft
 
@@ -186,23 +188,28 @@ def draft_absolute_value(drafter: Drafter) -> Arguments:
     shown = draft_number(drafter)
     if shown.value < 0:
         return {"number": shown}
-    return {"number": said("number", -abs(drafter.fresh("number").value))}
+    return {"number": said_value("number", -abs(drafter.fresh("number").value))}
 
 
 def draft_round_number(drafter: Drafter) -> Arguments:
     """Return a number with more decimals than are wanted."""
     value = draft_number(drafter)
     if round(value.value, 2) == value.value and value.provenance != "result":
-        value = said("number", round(drafter.draw.uniform(1, 500), drafter.draw.randint(3, 6)))
+        value = said_value(
+            "number", round(drafter.draw.uniform(1, 500), drafter.draw.randint(3, 6))
+        )
     places = range(1, len(str(value.value).partition(".")[2]))
-    return {"number": value, "decimal_places": said("precision", drafter.draw.choice(places[:4]))}
+    return {
+        "number": value,
+        "decimal_places": said_value("precision", drafter.draw.choice(places[:4])),
+    }
 
 
 def draft_logarithm(drafter: Drafter) -> Arguments:
     base: Any = drafter.draw.choice((2, 10, 5))
     return {
         "value": draft_number(drafter),
-        "base": said("number", base),
+        "base": said_value("number", base),
         "precision": drafter.fresh("precision"),
     }
 
@@ -222,8 +229,8 @@ def unit_conversion_draft(pairs: tuple[tuple[str, str], ...]) -> Draft:
         unit_in, unit_out = drafter.draw.choice(fitting)
         return {
             "value": value,
-            "unit_in": said("unit", unit_in),
-            "unit_out": said("unit", unit_out),
+            "unit_in": said_value("unit", unit_in),
+            "unit_out": said_value("unit", unit_out),
         }
 
     return draft

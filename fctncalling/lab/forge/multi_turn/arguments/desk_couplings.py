@@ -12,9 +12,9 @@ from fctncalling.lab.forge.multi_turn.arguments.drafter import (
     Arguments,
     Draft,
     Drafter,
-    from_fact,
-    inferred,
-    said,
+    inferred_value,
+    said_value,
+    value_from_fact,
 )
 from fctncalling.lab.forge.multi_turn.worlds import inventory
 from fctncalling.lab.forge.plan import Value
@@ -24,8 +24,8 @@ def draft_text(drafter: Drafter, make: Callable[[Any], str]) -> Value:
     """Return a text of the user's own, now and then one that a result shows."""
     shown = [f for f in drafter.knowledge.results("text")[-1:] if _short(f.value)]
     if shown and drafter.draw.random() < 0.2 * drafter.dials.result:
-        return from_fact(shown[0], "result")
-    return said("text", make(drafter.draw))
+        return value_from_fact(shown[0], "result")
+    return said_value("text", make(drafter.draw))
 
 
 def _short(text: Any) -> bool:
@@ -35,7 +35,7 @@ def _short(text: Any) -> bool:
 def draft_send_message(drafter: Drafter) -> Arguments:
     return {
         "receiver_id": _receiver(drafter),
-        "message": draft_text(drafter, inventory.short_message),
+        "message": draft_text(drafter, inventory.draw_short_message),
     }
 
 
@@ -45,7 +45,7 @@ def _receiver(drafter: Drafter) -> Value:
         return known
     users = drafter.state["MessageAPI"]["user_map"]
     others = [u for u in users.values() if u != me]
-    return said("user_id", drafter.draw.choice(others))
+    return said_value("user_id", drafter.draw.choice(others))
 
 
 def draft_delete_message(drafter: Drafter) -> Arguments:
@@ -53,12 +53,14 @@ def draft_delete_message(drafter: Drafter) -> Arguments:
     known = drafter.known("user_id")
     if known is not None and known.value in receivers:
         return {"receiver_id": known}
-    return {"receiver_id": said("user_id", drafter.draw.choice(receivers or [""]))}
+    return {"receiver_id": said_value("user_id", drafter.draw.choice(receivers or [""]))}
 
 
 def draft_message_login(drafter: Drafter) -> Arguments:
     return {
-        "user_id": said("user_id", next(iter(drafter.state["MessageAPI"]["user_map"].values())))
+        "user_id": said_value(
+            "user_id", next(iter(drafter.state["MessageAPI"]["user_map"].values()))
+        )
     }
 
 
@@ -80,74 +82,77 @@ def _keyword(drafter: Drafter, texts: list[str]) -> Value:
     words = [word.strip(".!?,") for text in texts for word in text.split() if len(word) > 5]
     if not words:
         raise LookupError("keyword")
-    return said("keyword", drafter.draw.choice(words))
+    return said_value("keyword", drafter.draw.choice(words))
 
 
 def draft_post_tweet(drafter: Drafter) -> Arguments:
     draw = drafter.draw
-    arguments = {"content": draft_text(drafter, inventory.tweet)}
+    arguments = {"content": draft_text(drafter, inventory.draw_tweet)}
     if draw.random() < 0.6:
         topics = draw.sample(inventory.TOPICS, draw.choice((1, 1, 2)))
         tags = [f"#{topic}" for topic in topics]
         if draw.random() < 0.2 * drafter.dials.inferred:
-            arguments["tags"] = inferred("hashtag", tags, "hashtag", topics, "topic")
+            arguments["tags"] = inferred_value("hashtag", tags, "hashtag", topics, "topic")
         else:
-            arguments["tags"] = said("hashtag", tags)
+            arguments["tags"] = said_value("hashtag", tags)
     if draw.random() < 0.3:
-        names = [inventory.account(draw) for _ in range(draw.choice((1, 1, 2)))]
+        names = [inventory.draw_account(draw) for _ in range(draw.choice((1, 1, 2)))]
         mentions = [f"@{name}" for name in names]
         if draw.random() < 0.5:
-            arguments["mentions"] = said("mention", mentions)
+            arguments["mentions"] = said_value("mention", mentions)
         else:
-            arguments["mentions"] = inferred("mention", mentions, "mention", names, "account")
+            arguments["mentions"] = inferred_value("mention", mentions, "mention", names, "account")
     return arguments
 
 
 def draft_mention(drafter: Drafter) -> Arguments:
-    names = [inventory.account(drafter.draw) for _ in range(drafter.draw.choice((1, 1, 2)))]
-    return {"tweet_id": drafter.value("tweet_id"), "mentioned_usernames": said("account", names)}
+    names = [inventory.draw_account(drafter.draw) for _ in range(drafter.draw.choice((1, 1, 2)))]
+    return {
+        "tweet_id": drafter.value("tweet_id"),
+        "mentioned_usernames": said_value("account", names),
+    }
 
 
 def draft_comment(drafter: Drafter) -> Arguments:
-    text = said("text", f"{drafter.draw.choice(('Great news', 'Well done', 'Good to know'))}! "
-                f"{inventory.sentence(drafter.draw)}")  # fmt: skip
+    opening = drafter.draw.choice(("Great news", "Well done", "Good to know"))
+    text = said_value("text", f"{opening}! {inventory.draw_sentence(drafter.draw)}")
     return {"tweet_id": drafter.value("tweet_id"), "comment_content": text}
 
 
 def draft_authenticate_twitter(drafter: Drafter) -> Arguments:
     posts = drafter.state["TwitterAPI"]
     return {
-        "username": said("username", posts["username"]),
-        "password": said("password", posts["password"]),
+        "username": said_value("username", posts["username"]),
+        "password": said_value("password", posts["password"]),
     }
 
 
 def draft_twitter_account(drafter: Drafter) -> Arguments:
     if drafter.draw.random() < 0.5:
-        return {"username": said("account", drafter.state["TwitterAPI"]["username"])}
+        return {"username": said_value("account", drafter.state["TwitterAPI"]["username"])}
     return {"username": drafter.value("account")}
 
 
 def draft_follow_user(drafter: Drafter) -> Arguments:
-    return {"username_to_follow": said("account", inventory.account(drafter.draw))}
+    return {"username_to_follow": said_value("account", inventory.draw_account(drafter.draw))}
 
 
 def draft_unfollow_user(drafter: Drafter) -> Arguments:
     following = drafter.state["TwitterAPI"]["following_list"]
-    return {"username_to_unfollow": said("account", drafter.draw.choice(following or [""]))}
+    return {"username_to_unfollow": said_value("account", drafter.draw.choice(following or [""]))}
 
 
 def draft_create_ticket(drafter: Drafter) -> Arguments:
     draw = drafter.draw
-    arguments = {"title": said("title", inventory.title(draw))}
+    arguments = {"title": said_value("title", inventory.draw_title(draw))}
     if draw.random() < 0.85:
-        arguments["description"] = draft_text(drafter, inventory.complaint)
+        arguments["description"] = draft_text(drafter, inventory.draw_complaint)
     if draw.random() < 0.75:
         priority = draw.randint(1, 5)
         arguments["priority"] = (
-            inferred("priority", 5, "highest_priority", "highest", "priority_word")
+            inferred_value("priority", 5, "highest_priority", "highest", "priority_word")
             if priority == 5 and draw.random() < 0.6
-            else said("priority", priority)
+            else said_value("priority", priority)
         )
     return arguments
 
@@ -157,7 +162,7 @@ def draft_resolve_ticket(drafter: Drafter) -> Arguments:
     text = known if known and drafter.draw.random() < 0.35 else None
     return {
         "ticket_id": drafter.value("ticket_id"),
-        "resolution": text or said("text", inventory.resolution(drafter.draw)),
+        "resolution": text or said_value("text", inventory.draw_resolution(drafter.draw)),
     }
 
 
@@ -171,16 +176,16 @@ def draft_edit_ticket(drafter: Drafter) -> Arguments:
     values: dict[str, Any] = {
         "priority": draw.randint(1, 5),
         "status": draw.choice(("In Progress", "Pending", "On Hold")),
-        "title": inventory.title(draw),
+        "title": inventory.draw_title(draw),
     }
     return {
         "ticket_id": drafter.value("ticket_id"),
-        "updates": said("ticket_updates", {name: values[name]}),
+        "updates": said_value("ticket_updates", {name: values[name]}),
     }
 
 
 def draft_user_tickets(drafter: Drafter) -> Arguments:
-    return {} if drafter.draw.random() < 0.6 else {"status": said("ticket_status", "Open")}
+    return {} if drafter.draw.random() < 0.6 else {"status": said_value("ticket_status", "Open")}
 
 
 DRAFTS: dict[str, Draft] = {

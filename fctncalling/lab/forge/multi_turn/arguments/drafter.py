@@ -21,29 +21,29 @@ NUMERIC_KINDS = tuple(
 )
 _FRESH: dict[str, Callable[[random.Random], Any]] = {
     "new_folder": lambda draw: draw.choice(inventory.FOLDERS),
-    "new_file": inventory.file_name,
-    "text": inventory.sentence,
-    "title": inventory.title,
+    "new_file": inventory.draw_file_name,
+    "text": inventory.draw_sentence,
+    "title": inventory.draw_title,
     "keyword": lambda draw: draw.choice(inventory.TOPICS),
     "new_contact": lambda draw: draw.choice(inventory.FIRST_NAMES),
-    "account": inventory.account,
-    "username": inventory.account,
-    "password": inventory.password,
+    "account": inventory.draw_account,
+    "username": inventory.draw_account,
+    "password": inventory.draw_password,
     "priority": lambda draw: draw.randint(1, 5),
     "amount": lambda draw: float(draw.randint(4, 240) * 25),
     "price": lambda draw: float(draw.randint(10, 400)),
     "share_count": lambda draw: draw.choice((5, 10, 15, 20, 25, 30, 40, 50, 60, 75, 100)),
     "percent": lambda draw: draw.choice((0.5, 1.0, 1.5, 2.0, 2.5, 3.0)),
-    "date": make_world.date,
+    "date": make_world.draw_date,
     "travel_class": lambda draw: draw.choice(("economy", "business", "first")),
     "insurance_type": lambda draw: draw.choice(("comprehensive", "basic", "travel", "medical")),
     "client_id": lambda draw: f"client_{draw.randint(100, 9999)}",
-    "client_secret": lambda draw: f"secret_{inventory.code(draw, 6)}",
-    "refresh_token": lambda draw: f"refresh_{inventory.code(draw, 6)}",
+    "client_secret": lambda draw: f"secret_{inventory.draw_code(draw, 6)}",
+    "refresh_token": lambda draw: f"refresh_{inventory.draw_code(draw, 6)}",
     "grant_type": lambda draw: draw.choice(("read_write", "read", "booking")),
     "card_number": lambda draw: str(draw.randint(4 * 10**15, 5 * 10**15)),
     "expiry_date": lambda draw: f"{draw.randint(1, 12):02d}/{draw.randint(2027, 2033)}",
-    "person_name": inventory.full_name,
+    "person_name": inventory.draw_full_name,
     "card_verification_number": lambda draw: draw.randint(100, 999),
     "birth_date": lambda draw: (
         f"{draw.randint(1950, 2002)}-{draw.randint(1, 12):02d}-{draw.randint(1, 28):02d}"
@@ -55,7 +55,7 @@ _FRESH: dict[str, Callable[[random.Random], Any]] = {
     "miles": lambda draw: float(draw.randint(4, 160) * 5),
     "gallons": lambda draw: float(draw.randint(4, 24)),
     "liters": lambda draw: draw.randint(3, 16) * 5,
-    "place": inventory.address,
+    "place": inventory.draw_address,
     "number": lambda draw: draw.choice((draw.randint(2, 900), round(draw.uniform(1, 500), 2))),
     "precision": lambda draw: draw.randint(1, 5),
     "first_name": lambda draw: draw.choice(inventory.FIRST_NAMES),
@@ -102,7 +102,7 @@ class Drafter:
 
     def fresh(self, kind: str) -> Value:
         """Return a value that this turn's words say for the first time."""
-        return said(kind, _FRESH[kind](self.draw))
+        return said_value(kind, _FRESH[kind](self.draw))
 
     def known(self, kind: str) -> Value | None:
         """Return a value met before, none where nothing of the kind was."""
@@ -124,7 +124,7 @@ class Drafter:
             for fact in facts[-1:]:
                 lives = (exist is None or fact.value in exist) and fact.value != ""
                 if lives and fact.value not in exclude and weight:
-                    found.append((weight, from_fact(fact, provenance)))
+                    found.append((weight, value_from_fact(fact, provenance)))
         return found
 
     def _fresh_options(self, kind: str, exclude: Collection[Any]) -> list[tuple[float, Value]]:
@@ -136,40 +136,42 @@ class Drafter:
         rarely = 0.6 if kind in _NUMBERED else 1.0
         options = [(rarely * self.dials.said_now, self._spoken(kind, self.draw.choice(exist)))]
         if len(exist) == 1 and kind in inventory.LOOK_UPS:
-            options.append((self.dials.state, looked_up(kind, exist[0], self.state)))
+            options.append((self.dials.state, looked_up_value(kind, exist[0], self.state)))
         return options
 
     def _spoken(self, kind: str, value: Any) -> Value:
         """Return a value as words say it: now and then in a form that it is inferred from."""
         if self.draw.random() < self.dials.inferred:
             if kind == "airport":
-                return inferred(
+                return inferred_value(
                     kind, value, "airport_of_city", inventory.CITY_OF_AIRPORT[value], "city"
                 )
             if kind == "date":
-                return inferred(kind, value, "iso_date", spoken_date(value), "spoken_date")
+                return inferred_value(kind, value, "iso_date", spoken_date(value), "spoken_date")
             if kind == "symbol" and value in inventory.COMPANY_OF_SYMBOL:
                 company = inventory.COMPANY_OF_SYMBOL[value]
-                return inferred(kind, value, "symbol_of_company", company, "company")
-        return said(kind, value)
+                return inferred_value(kind, value, "symbol_of_company", company, "company")
+        return said_value(kind, value)
 
 
-def said(kind: str, value: Any) -> Value:
+def said_value(kind: str, value: Any) -> Value:
     """Return a value that this turn's words say as it is."""
     return Value(kind, value, "said_now", said=value, said_kind=kind)
 
 
-def flag(kind: str, value: Any) -> Value:
+def flag_value(kind: str, value: Any) -> Value:
     """Return a switch that the verb decides."""
     return Value(kind, value, "flag")
 
 
-def inferred(kind: str, value: Any, rule: str, origin: Any = None, said_kind: str = "") -> Value:
+def inferred_value(
+    kind: str, value: Any, rule: str, origin: Any = None, said_kind: str = ""
+) -> Value:
     """Return a value that follows from what the words say, or from the docs alone."""
     return Value(kind, value, "inferred", said=origin, said_kind=said_kind, rule=rule)
 
 
-def looked_up(kind: str, value: Any, state: inventory.State) -> Value:
+def looked_up_value(kind: str, value: Any, state: inventory.State) -> Value:
     """Return a value that a look-up shows and the words describe: the only one there is."""
     function, attribute = inventory.LOOK_UPS[kind]
     owner = next(name for name, attributes in state.items() if attribute in attributes)
@@ -177,10 +179,10 @@ def looked_up(kind: str, value: Any, state: inventory.State) -> Value:
     return Value(kind, value, "state", rule=f"look_up:{function}", source=source)
 
 
-def from_fact(fact: Fact, provenance: str) -> Value:
+def value_from_fact(fact: Fact, provenance: str) -> Value:
     """Return a known fact as an argument."""
     if provenance == "said_now":
-        return fact.origin or said(fact.kind, fact.value)
+        return fact.origin or said_value(fact.kind, fact.value)
     return Value(fact.kind, fact.value, provenance, source=source_of(fact))  # type: ignore[arg-type]
 
 

@@ -9,9 +9,9 @@ from fctncalling.lab.forge.multi_turn.arguments.drafter import (
     Arguments,
     Draft,
     Drafter,
-    flag,
-    inferred,
-    said,
+    flag_value,
+    inferred_value,
+    said_value,
 )
 from fctncalling.lab.forge.multi_turn.worlds import inventory
 from fctncalling.lab.forge.plan import Value
@@ -30,13 +30,13 @@ def draft_grep(drafter: Drafter) -> Arguments:
     words = [word.strip(".!?,") for word in content.split() if len(word) > 4]
     if not words:
         raise LookupError("pattern")
-    return {"file_name": name, "pattern": said("pattern", drafter.draw.choice(words))}
+    return {"file_name": name, "pattern": said_value("pattern", drafter.draw.choice(words))}
 
 
 def draft_tail(drafter: Drafter) -> Arguments:
     name, content = _file(drafter)
     most = max(1, len(content.splitlines()) - 1)
-    return {"file_name": name, "lines": said("line_count", drafter.draw.randint(1, most))}
+    return {"file_name": name, "lines": said_value("line_count", drafter.draw.randint(1, most))}
 
 
 def draft_wc(drafter: Drafter) -> Arguments:
@@ -47,7 +47,7 @@ def draft_wc(drafter: Drafter) -> Arguments:
         return {"file_name": name}
     return {
         "file_name": name,
-        "mode": inferred("count_mode", mode, "count_mode", modes[mode], "counted"),
+        "mode": inferred_value("count_mode", mode, "count_mode", modes[mode], "counted"),
     }
 
 
@@ -57,17 +57,17 @@ def draft_find(drafter: Drafter) -> Arguments:
     if not names + below:
         raise LookupError("name_part")
     part = drafter.draw.choice(names + below).split(".")[0].split("_")[0]
-    path = flag("folder_path", ".")
-    return {"path": path, "name": said("name_part", part or ".")}
+    path = flag_value("folder_path", ".")
+    return {"path": path, "name": said_value("name_part", part or ".")}
 
 
 def draft_ls(drafter: Drafter) -> Arguments:
     hidden = drafter.draw.random() < 0.4
-    return {"a": flag("switch", True)} if hidden else {}
+    return {"a": flag_value("switch", True)} if hidden else {}
 
 
 def draft_du(drafter: Drafter) -> Arguments:
-    return {"human_readable": flag("switch", True)} if drafter.draw.random() < 0.7 else {}
+    return {"human_readable": flag_value("switch", True)} if drafter.draw.random() < 0.7 else {}
 
 
 def draft_move_or_copy(drafter: Drafter) -> Arguments:
@@ -84,7 +84,7 @@ def draft_move_or_copy(drafter: Drafter) -> Arguments:
     new_name = f"{new}.{ending}" if stem and dot else new
     if new_name in {*inventory.files(drafter.state), *places}:
         raise LookupError("destination")
-    return {"source": source, "destination": said("destination", new_name)}
+    return {"source": source, "destination": said_value("destination", new_name)}
 
 
 def draft_diff(drafter: Drafter) -> Arguments:
@@ -102,7 +102,7 @@ def draft_echo(drafter: Drafter) -> Arguments:
             "file_name", [n for n in inventory.files(drafter.state) if n not in empty]
         )
     )
-    content = draft_text(drafter, inventory.sentence)
+    content = draft_text(drafter, inventory.draw_sentence)
     if content.value == inventory.files(drafter.state)[name.value].content:
         raise LookupError("text")  # it says so already
     return {"content": content, "file_name": name}

@@ -6,11 +6,11 @@ from fctncalling.lab.forge.multi_turn.arguments.drafter import (
     Arguments,
     Draft,
     Drafter,
-    flag,
-    from_fact,
-    inferred,
-    said,
+    flag_value,
+    inferred_value,
+    said_value,
     spoken_date,
+    value_from_fact,
 )
 from fctncalling.lab.forge.multi_turn.worlds import inventory, make_world
 from fctncalling.lab.forge.plan import Source, Value
@@ -22,13 +22,13 @@ def draft_place_order(drafter: Drafter) -> Arguments:
     stock = drafter.state["TradingBot"]["stocks"].get(symbol.value, {"price": 100.0})
     shown = [f for f in drafter.knowledge.results("price") if f.value == stock["price"]]
     price = (
-        from_fact(shown[-1], "result")
+        value_from_fact(shown[-1], "result")
         if shown and (shown[-1].turn == drafter.turn or draw.random() < 0.88)
-        else said("price", round(stock["price"] * draw.uniform(0.9, 1.1)) * 1.0)
+        else said_value("price", round(stock["price"] * draw.uniform(0.9, 1.1)) * 1.0)
     )
     order_type = draw.choice(("Buy", "Buy", "Buy", "Sell"))
     return {
-        "order_type": flag("order_type", order_type),
+        "order_type": flag_value("order_type", order_type),
         "symbol": symbol,
         "price": price,
         "amount": drafter.fresh("share_count"),
@@ -47,8 +47,8 @@ def _priced(drafter: Drafter) -> Value | None:
         return None
     fact = named[-1]
     if fact.call >= 0:
-        return from_fact(fact, "result")
-    return from_fact(fact, "said_now" if fact.turn == drafter.turn else "said_before")
+        return value_from_fact(fact, "result")
+    return value_from_fact(fact, "said_now" if fact.turn == drafter.turn else "said_before")
 
 
 def draft_remove_stock(drafter: Drafter) -> Arguments:
@@ -75,7 +75,7 @@ def draft_stock_list(drafter: Drafter) -> Value:
     if drafter.draw.random() < 0.6:
         raise LookupError("symbol")
     traded = inventory.entities("symbol", drafter.state)
-    return said("symbol", drafter.draw.sample(traded, drafter.draw.randint(2, 4)))
+    return said_value("symbol", drafter.draw.sample(traded, drafter.draw.randint(2, 4)))
 
 
 def draft_filter_stocks(drafter: Drafter) -> Arguments:
@@ -83,8 +83,8 @@ def draft_filter_stocks(drafter: Drafter) -> Arguments:
     high = low + drafter.draw.randrange(100, 900, 50)
     return {
         "stocks": draft_stock_list(drafter),
-        "min_price": said("price", float(low)),
-        "max_price": said("price", float(high)),
+        "min_price": said_value("price", float(low)),
+        "max_price": said_value("price", float(high)),
     }
 
 
@@ -113,7 +113,7 @@ def draft_flight(drafter: Drafter) -> Arguments:
     return {
         "travel_from": ends[0],
         "travel_to": ends[1],
-        "travel_date": drafter._spoken("date", make_world.date(draw)),
+        "travel_date": drafter._spoken("date", make_world.draw_date(draw)),
         "travel_class": drafter.fresh("travel_class"),
     }
 
@@ -134,11 +134,11 @@ def draft_access_token(drafter: Drafter) -> Value:
     facts = [f for f in drafter.knowledge.facts if f.kind == "access_token" and f.value == current]
     shown = [f for f in facts if f.call >= 0]
     if shown:
-        return from_fact(shown[-1], "result")
+        return value_from_fact(shown[-1], "result")
     now = [f for f in facts if f.turn == drafter.turn]
     if facts and not now and drafter.draw.random() < 0.7 + 0.3 * drafter.dials.said_before:
-        return from_fact(facts[0], "said_before")
-    return said("access_token", current)
+        return value_from_fact(facts[0], "said_before")
+    return said_value("access_token", current)
 
 
 def draft_book_flight(drafter: Drafter) -> Arguments:
@@ -165,7 +165,7 @@ def draft_purchase_insurance(drafter: Drafter) -> Arguments:
     return {
         "access_token": draft_access_token(drafter),
         "insurance_type": drafter.fresh("insurance_type"),
-        "insurance_cost": said("amount", float(drafter.draw.randint(4, 60) * 10)),
+        "insurance_cost": said_value("amount", float(drafter.draw.randint(4, 60) * 10)),
         "booking_id": drafter.value("booking_id"),
         "card_id": drafter.value("card_id"),
     }
@@ -173,7 +173,7 @@ def draft_purchase_insurance(drafter: Drafter) -> Arguments:
 
 def draft_budget_limit(drafter: Drafter) -> Arguments:
     amount = drafter.knowledge.results("exchanged")[-1:]
-    value = from_fact(amount[0], "result") if amount else drafter.fresh("amount")
+    value = value_from_fact(amount[0], "result") if amount else drafter.fresh("amount")
     return {"access_token": draft_access_token(drafter), "budget_limit": value}
 
 
@@ -190,9 +190,9 @@ def draft_exchange_rate(drafter: Drafter) -> Arguments:
     for each in pair:
         name = names.get(each)
         if name and drafter.draw.random() < 0.6 * drafter.dials.inferred * 2:
-            kinds.append(inferred("currency", each, "currency_code", name, "currency_name"))
+            kinds.append(inferred_value("currency", each, "currency_code", name, "currency_name"))
         else:
-            kinds.append(said("currency", each))
+            kinds.append(said_value("currency", each))
     return {
         "base_currency": kinds[0],
         "target_currency": kinds[1],
@@ -203,15 +203,15 @@ def draft_exchange_rate(drafter: Drafter) -> Arguments:
 def draft_contact_support(drafter: Drafter) -> Arguments:
     return {
         "booking_id": drafter.value("booking_id"),
-        "message": said("text", inventory.inquiry(drafter.draw)),
+        "message": said_value("text", inventory.draw_inquiry(drafter.draw)),
     }
 
 
 def draft_verify_traveler(drafter: Drafter) -> Arguments:
     travel = drafter.state["TravelAPI"]
     return {
-        "first_name": said("first_name", travel["user_first_name"]),
-        "last_name": said("last_name", travel["user_last_name"]),
+        "first_name": said_value("first_name", travel["user_first_name"]),
+        "last_name": said_value("last_name", travel["user_last_name"]),
         "date_of_birth": _birth_date(drafter),
         "passport_number": drafter.fresh("passport_number"),
     }
@@ -220,7 +220,7 @@ def draft_verify_traveler(drafter: Drafter) -> Arguments:
 def _birth_date(drafter: Drafter) -> Value:
     value = drafter.fresh("birth_date")
     if drafter.draw.random() < drafter.dials.inferred:
-        return inferred(
+        return inferred_value(
             "birth_date", value.value, "iso_date", spoken_date(value.value), "spoken_date"
         )
     return value
@@ -231,8 +231,8 @@ def draft_authenticate_travel(drafter: Drafter) -> Arguments:
     kinds = ("client_id", "client_secret", "refresh_token", "grant_type")
     return {
         **{kind: drafter.fresh(kind) for kind in kinds},
-        "user_first_name": said("first_name", travel["user_first_name"]),
-        "user_last_name": said("last_name", travel["user_last_name"]),
+        "user_first_name": said_value("first_name", travel["user_first_name"]),
+        "user_last_name": said_value("last_name", travel["user_last_name"]),
     }
 
 
@@ -243,7 +243,7 @@ def draft_register_card(drafter: Drafter) -> Arguments:
         "access_token": draft_access_token(drafter),
         "card_number": drafter.fresh("card_number"),
         "expiration_date": drafter.fresh("expiry_date"),
-        "cardholder_name": said("person_name", owner),
+        "cardholder_name": said_value("person_name", owner),
         "card_verification_number": drafter.fresh("card_verification_number"),
     }
 

@@ -143,7 +143,7 @@ EXTENSIONS = [
 ]  # fmt: skip
 
 
-def sentence(draw: random.Random) -> str:
+def draw_sentence(draw: random.Random) -> str:
     """Return one of some 80 million plain sentences."""
     actor, act = _one(draw, _ACTORS), _one(draw, _ACTS)
     thing, when = _one(draw, _THINGS), _one(draw, _TIMES)
@@ -160,21 +160,21 @@ def _small(words: str) -> str:
     return words[:1].lower() + words[1:]
 
 
-def text(draw: random.Random, sentences: int) -> str:
+def draw_text(draw: random.Random, sentences: int) -> str:
     """Return so many sentences, each on a line of its own."""
-    return "\n".join(sentence(draw) for _ in range(sentences))
+    return "\n".join(draw_sentence(draw) for _ in range(sentences))
 
 
-def title(draw: random.Random) -> str:
+def draw_title(draw: random.Random) -> str:
     """Return a ticket's title."""
     return f"{_one(draw, _TROUBLES)} {_one(draw, _SUBJECTS)}"
 
 
-def tweet(draw: random.Random) -> str:
+def draw_tweet(draw: random.Random) -> str:
     """Return what somebody posts."""
     if draw.random() < 0.5:
         return f"{_one(draw, _MOODS)} {_one(draw, TOPICS)}!"
-    return f"{_one(draw, _MOODS)} {_one(draw, TOPICS)}. {sentence(draw)}"
+    return f"{_one(draw, _MOODS)} {_one(draw, TOPICS)}. {draw_sentence(draw)}"
 
 
 _MESSAGES = (
@@ -187,33 +187,33 @@ _MESSAGES = (
 )  # fmt: skip
 
 
-def short_message(draw: random.Random) -> str:
+def draw_short_message(draw: random.Random) -> str:
     """Return what somebody writes to a colleague."""
     if draw.random() < 0.25:
-        return sentence(draw)
+        return draw_sentence(draw)
     return draw.choice(_MESSAGES).format(_one(draw, _THINGS))
 
 
-def complaint(draw: random.Random) -> str:
+def draw_complaint(draw: random.Random) -> str:
     """Return what is wrong with something, as a ticket describes it."""
     if draw.random() < 0.3:
-        return sentence(draw)
+        return draw_sentence(draw)
     return f"{_one(draw, _SYMPTOMS)} {_one(draw, _CIRCUMSTANCES)}."
 
 
-def resolution(draw: random.Random) -> str:
+def draw_resolution(draw: random.Random) -> str:
     """Return how the trouble behind a ticket was solved."""
     if draw.random() < 0.15:
-        return sentence(draw)
+        return draw_sentence(draw)
     return f"{_one(draw, _FIXES)} and {_one(draw, _AFTERWARDS)}."
 
 
-def inquiry(draw: random.Random) -> str:
+def draw_inquiry(draw: random.Random) -> str:
     """Return what a traveller asks customer support."""
     return _one(draw, _INQUIRIES).format(_one(draw, _LUGGAGE))
 
 
-def file_name(draw: random.Random) -> str:
+def draw_file_name(draw: random.Random) -> str:
     """Return the name of a file."""
     stem = _one(draw, FILE_STEMS)
     if draw.random() < 0.3:
@@ -223,7 +223,7 @@ def file_name(draw: random.Random) -> str:
     return f"{stem}.{_one(draw, EXTENSIONS)}"
 
 
-def account(draw: random.Random) -> str:
+def draw_account(draw: random.Random) -> str:
     """Return a user name as social networks have them."""
     form = draw.randrange(3)
     first, last = _one(draw, FIRST_NAMES).lower(), _one(draw, LAST_NAMES).lower()
@@ -234,23 +234,23 @@ def account(draw: random.Random) -> str:
     return f"{first}{last[:1]}{draw.randint(2, 99)}"
 
 
-def full_name(draw: random.Random) -> str:
+def draw_full_name(draw: random.Random) -> str:
     """Return a first and a last name."""
     return f"{_one(draw, FIRST_NAMES)} {_one(draw, LAST_NAMES)}"
 
 
-def password(draw: random.Random) -> str:
+def draw_password(draw: random.Random) -> str:
     """Return a password that occurs in no other text."""
     return f"{_one(draw, STREETS)}{draw.choice('#!$@-')}{draw.randint(100, 9999)}"
 
 
-def code(draw: random.Random, length: int) -> str:
+def draw_code(draw: random.Random, length: int) -> str:
     """Return small letters and digits, a letter first."""
     rest = "".join(draw.choices(string.ascii_lowercase + string.digits, k=length - 1))
     return draw.choice(string.ascii_lowercase) + rest
 
 
-def address(draw: random.Random) -> str:
+def draw_address(draw: random.Random) -> str:
     """Return a street address or a well-known spot."""
     if draw.random() < 0.2:
         return _one(draw, PLACES)

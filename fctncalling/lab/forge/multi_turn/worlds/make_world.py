@@ -36,7 +36,7 @@ def _files(draw: random.Random, owner: tuple[str, str]) -> World:
         if draw.random() < 0.35:
             folder["contents"][names.pop()] = _folder(draw, draw.choice((0, 0, 1, 2)))
     for _ in range(draw.randint(1, 4)):
-        contents[inventory.file_name(draw)] = _file(draw)
+        contents[inventory.draw_file_name(draw)] = _file(draw)
     if draw.random() < 0.15:
         contents[f".{draw.choice(inventory.FILE_STEMS)}"] = _file(draw)
     home = draw.choice((owner[0].lower(), "workspace", "home", "projects", "desk"))
@@ -44,12 +44,15 @@ def _files(draw: random.Random, owner: tuple[str, str]) -> World:
 
 
 def _folder(draw: random.Random, files: int) -> World:
-    entries = {inventory.file_name(draw): _file(draw) for _ in range(files)}
+    entries = {inventory.draw_file_name(draw): _file(draw) for _ in range(files)}
     return {"type": "directory", "contents": entries}
 
 
 def _file(draw: random.Random) -> World:
-    return {"type": "file", "content": inventory.text(draw, draw.choice((1, 2, 3, 3, 4, 6, 12)))}
+    return {
+        "type": "file",
+        "content": inventory.draw_text(draw, draw.choice((1, 2, 3, 3, 4, 6, 12))),
+    }
 
 
 def _mathematics(draw: random.Random, owner: tuple[str, str]) -> World:
@@ -62,7 +65,7 @@ def _messages(draw: random.Random, owner: tuple[str, str]) -> World:
     users = {name: f"USR{number:03d}" for number, name in enumerate(names, 1)}
     others = list(users.values())[1:]
     inbox = [
-        {draw.choice(others): inventory.short_message(draw)} for _ in range(draw.randint(0, 4))
+        {draw.choice(others): inventory.draw_short_message(draw)} for _ in range(draw.randint(0, 4))
     ]
     return {
         "random_seed": draw.randrange(_SEEDS),
@@ -76,7 +79,7 @@ def _messages(draw: random.Random, owner: tuple[str, str]) -> World:
 
 def _posts(draw: random.Random, owner: tuple[str, str]) -> World:
     me = f"{owner[0].lower()}_{draw.choice((owner[1].lower(), draw.choice(inventory.TOPICS)))}"
-    friends = [inventory.account(draw) for _ in range(draw.randint(1, 4))]
+    friends = [inventory.draw_account(draw) for _ in range(draw.randint(1, 4))]
     first = draw.randint(0, 60)
     tweets = {}
     for number in range(first, first + draw.randint(1, 4)):
@@ -85,13 +88,13 @@ def _posts(draw: random.Random, owner: tuple[str, str]) -> World:
         tweets[str(number)] = {
             "id": number,
             "username": author,
-            "content": inventory.tweet(draw),
+            "content": inventory.draw_tweet(draw),
             "tags": tags,
             "mentions": [],
         }
     return {
         "username": me,
-        "password": inventory.password(draw),
+        "password": inventory.draw_password(draw),
         "authenticated": draw.random() < 0.72,
         "tweets": tweets,
         "comments": {},
@@ -109,11 +112,11 @@ def _tickets(draw: random.Random, owner: tuple[str, str]) -> World:
         queue.append(
             {
                 "id": number,
-                "title": inventory.title(draw),
-                "description": inventory.complaint(draw),
+                "title": inventory.draw_title(draw),
+                "description": inventory.draw_complaint(draw),
                 "status": "Open",
                 "priority": draw.randint(1, 5),
-                "created_by": me if draw.random() < 0.7 else inventory.full_name(draw),
+                "created_by": me if draw.random() < 0.7 else inventory.draw_full_name(draw),
             }
         )
         number += draw.choice((1, 1, 2, 7))
@@ -175,7 +178,7 @@ def _travel(draw: random.Random, owner: tuple[str, str]) -> World:
         start, end = draw.choice(_ROUTES)
         bookings[str(draw.randint(10**6, 10**7 - 1))] = {
             "card_id": draw.choice(list(cards)),
-            "travel_date": date(draw),
+            "travel_date": draw_date(draw),
             "travel_from": start,
             "travel_to": end,
             "travel_class": draw.choice(("economy", "business", "first")),
@@ -187,7 +190,7 @@ def _travel(draw: random.Random, owner: tuple[str, str]) -> World:
         "random_seed": draw.randrange(_SEEDS),
         "credit_card_list": cards,
         "booking_record": bookings,
-        "access_token": inventory.code(draw, draw.choice((8, 10, 12))),
+        "access_token": inventory.draw_code(draw, draw.choice((8, 10, 12))),
         "token_type": "Bearer",
         "token_expires_in": 0 if expired else draw.choice((1800, 3600, 7200)),
         "token_scope": draw.choice(("read_write", "booking")),
@@ -213,7 +216,7 @@ def _card(draw: random.Random, owner: tuple[str, str]) -> World:
     }
 
 
-def date(draw: random.Random) -> str:
+def draw_date(draw: random.Random) -> str:
     """Return a day of the coming years as "YYYY-MM-DD"."""
     return f"{draw.choice((2026, 2027))}-{draw.randint(1, 12):02d}-{draw.randint(1, 28):02d}"
 
