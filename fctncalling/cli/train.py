@@ -243,7 +243,7 @@ def train(config: TrainConfig, run_config: RunConfig, words: Sequence[str] = ())
     progress = Progress(config.num_updates, run.counters.updates, shown=run.processes.is_first)
     profiling: Any = nullcontext()
     if run_config.profile and run.processes.is_first:
-        profiling = laboratory_part("profiler").profiling(run)
+        profiling = laboratory_part("profiler").run_profiler(run)
     with run.interruption, profiling as profiler:
         try:
             run_loop(run, progress, profiler)
