@@ -11,7 +11,7 @@ from fctncalling.lab.credit.grades import (
     advantage_grades,
     explained_variance,
     interval,
-    rank_values,
+    ranked,
     ranking,
     spearman,
     value_grades,
@@ -59,7 +59,7 @@ def test_ties_of_the_truth_are_told_apart_in_rankings() -> None:
 
 
 def test_ranks_of_ties_are_their_mean() -> None:
-    assert rank_values(np.asarray([3.0, 1.0, 3.0, 2.0])).tolist() == [2.5, 0, 2.5, 1]
+    assert ranked(np.asarray([3.0, 1.0, 3.0, 2.0])).tolist() == [2.5, 0, 2.5, 1]
 
 
 @given(st.lists(st.floats(-5, 5, width=16), min_size=3, max_size=12))

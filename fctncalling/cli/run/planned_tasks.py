@@ -95,7 +95,7 @@ class RunTasks:
             handler=handler,
             max_steps_per_turn=self._args.max_steps_per_turn,
             prompt_style=self._args.prompt_style,
-            tools=self._tools.offered_tools(tasks),
+            tools=self._tools.tools_of_tasks(tasks),
             user=self._user,
         )
 

@@ -74,7 +74,7 @@ class TaskTools:
         own.import_task_tools(naming, str(origin), allowed=self._allowed)
         return own.classes
 
-    def offered_tools(self, tasks: Iterable[Task]) -> Any:
+    def tools_of_tasks(self, tasks: Iterable[Task]) -> Any:
         """Return the `tools` of an environment: the classes, and the tools of MCP servers."""
         classes = self.classes_for(tasks, "tasks")
         return classes if self.box is None else [classes, self.box]

@@ -84,7 +84,7 @@ def ranking(truth: Vector, errors: Vector, estimate: Vector, group: Index) -> di
 
 def spearman(first: Vector, second: Vector) -> float:
     """Return the rank correlation, ties by their mean rank; 0 where one does not vary."""
-    ranks = rank_values(first), rank_values(second)
+    ranks = ranked(first), ranked(second)
     spread = float(np.std(ranks[0]) * np.std(ranks[1]))
     if spread < SILENT:
         return 0.0
@@ -92,7 +92,7 @@ def spearman(first: Vector, second: Vector) -> float:
     return float(np.mean(centred[0] * centred[1]) / spread)
 
 
-def rank_values(values: Vector) -> Vector:
+def ranked(values: Vector) -> Vector:
     """Return ranks from 0, tied values sharing the mean of theirs."""
     _, index, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
