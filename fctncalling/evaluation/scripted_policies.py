@@ -27,6 +27,7 @@ class PolicyInput(NamedTuple):
     tools: Sequence[Mapping[str, Any]]  # OpenAI schemas offered now
     instructions: str  # the system text
     handler: str = ""  # how calls are written; none: as the task's language does
+    heard: str = ""  # all that users said and tools returned so far
 
 
 Policy = Callable[[PolicyInput], str]

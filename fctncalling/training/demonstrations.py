@@ -20,8 +20,9 @@ from fctncalling.algorithms.rollout.collect import collect
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
 from fctncalling.evaluation.agents.agent import PolicyPlayer
-from fctncalling.evaluation.scripted_policies import DONE, PolicyInput, oracle
+from fctncalling.evaluation.scripted_policies import DONE
 from fctncalling.training.announce import announce, is_first_process
+from fctncalling.training.demonstrator import Demonstrator
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_setup import TaskSetup, check_tasks
 from fctncalling.training.user_code import parse_tool_classes
@@ -122,10 +123,6 @@ def _rows(tokens: Any) -> list[TokenRecord]:
 
 DATASET = "dataset"
 """What --sft_tasks calls the training tasks of --dataset_path."""
-NO_CALL = "I call no function: none of them fits."
-"""What the demonstrator answers to a request that no function serves."""
-MISSING_VALUE = "I call no function yet: something that it needs is missing."
-"""What it answers in a task whose user tells the missing value in a later turn, unasked."""
 _NUM_ENVS = 16
 
 
@@ -211,7 +208,7 @@ def play_ground_truths(
             f"--sft_tasks: {unknown[0]}: {len(unknown)} of {len(tasks)} tasks do not say which "
             "calls solve them (agentic and relevance tasks); leave them out"
         )
-    players = {task.id: PolicyPlayer(demonstrate, task, handler, DONE) for task in tasks}
+    players = {task.id: PolicyPlayer(Demonstrator(), task, handler, DONE) for task in tasks}
 
     def script(task_id: str, turn: int, step_in_turn: int, info: Mapping[str, Any]) -> str:
         return players[task_id].answer("", info)
@@ -248,14 +245,6 @@ def _require_played(played: Sequence[EpisodeRecord], errors: Mapping[str, str]) 
             f"--sft_tasks: {failed[0]}: the ground truth cannot be played ({cause}); "
             f"{len(failed)} of {len(played)} tasks: leave them out"
         )
-
-
-def demonstrate(situation: PolicyInput) -> str:
-    """Return the ground truth's next message; in words where a request is answered by no call."""
-    text = oracle(situation)
-    if text != DONE or situation.step_in_turn:
-        return text
-    return MISSING_VALUE if situation.task.category.endswith("miss_param") else NO_CALL
 
 
 def _has_known_calls(task: Task) -> bool:

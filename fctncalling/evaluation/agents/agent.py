@@ -151,6 +151,8 @@ class PolicyPlayer:
 def _next_situation(before: PolicyInput, info: Mapping[str, Any]) -> PolicyInput:
     """Return what the policy sees now; user text and step are counted anew in every turn."""
     turn, tools = int(info.get("turn", 0)), info.get("tools", ())
+    new = [str(message.get("content") or "") for message in info.get("messages", ())]
+    before = before._replace(heard="\n".join((before.heard, *new)))
     if turn == before.turn:
         return before._replace(step_in_turn=before.step_in_turn + 1, tools=tools)
     is_first = before.turn < 0

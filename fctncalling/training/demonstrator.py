@@ -1,0 +1,86 @@
+"""Demonstrator: how the ground truth of a task is shown, one message after the other."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from fctncalling.data.types import Call, Task
+from fctncalling.envs.judging.oracle import oracle_calls
+from fctncalling.evaluation.scripted_policies import (
+    DONE,
+    ONE_CALL_A_STEP,
+    PolicyInput,
+    oracle,
+    render,
+)
+
+NO_CALL = "I call no function: none of them fits."
+"""What the demonstrator answers to a request that no function serves."""
+MISSING_VALUE = "I call no function yet: something that it needs is missing."
+"""What it answers in a task whose user tells the missing value in a later turn, unasked."""
+
+
+class Demonstrator:
+    """Policy that plays the ground truth as one who does not know it could.
+
+    A call of a turn waits for the results of those before it where it takes a value that was
+    neither said nor shown so far and stands in no function's documentation. In one message with
+    them it would teach to guess what a result is about to tell.
+    """
+
+    def __init__(self) -> None:
+        self._left: list[Call] = []  # calls of this turn that are still to be made
+
+    def __call__(self, situation: PolicyInput) -> str:
+        """Return the next message; in words where a request is answered by no call.
+
+        ValueError if the calls cannot be written.
+        """
+        if not _takes_turns(situation.task):
+            return _shown(situation, oracle(situation))
+        if situation.step_in_turn == 0:
+            turns = oracle_calls(situation.task)
+            self._left = list(turns[situation.turn]) if situation.turn < len(turns) else []
+        if not self._left:
+            return _shown(situation, DONE)
+        known = situation.heard + json.dumps(list(situation.tools), ensure_ascii=False)
+        number = 1
+        while number < len(self._left) and _is_known(self._left[number], known):
+            number += 1
+        calls, self._left = self._left[:number], self._left[number:]
+        return render(situation, calls)
+
+
+def _takes_turns(task: Task) -> bool:
+    return task.is_multi_turn and task.kind != "clarify" and not task.extra.get(ONE_CALL_A_STEP)
+
+
+def _shown(situation: PolicyInput, text: str) -> str:
+    if text != DONE or situation.step_in_turn:
+        return text
+    return MISSING_VALUE if situation.task.category.endswith("miss_param") else NO_CALL
+
+
+def _is_known(call: Call, known: str) -> bool:
+    """Return whether each value of a call stands in the text, as a word of its own."""
+    return all(
+        re.search(rf"(?<![\w.]){re.escape(word)}(?!\w|\.\d)", known)
+        for value in call.arguments.values()
+        for word in _words(value)
+    )
+
+
+def _words(value: Any) -> Iterator[str]:
+    """Yield how the parts of a value are written; none for what can be guessed: true, false."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for each in value:
+            yield from _words(each)
+    elif isinstance(value, float) and value.is_integer():
+        yield str(int(value))
+    elif value is not None and not isinstance(value, bool):
+        yield str(value)
