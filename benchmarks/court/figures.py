@@ -17,10 +17,11 @@ DOSES = (
 
 
 def draw_forest(sets: Mapping[str, Sequence[CriticalRun]]) -> None:
-    """Draw each comparison on each task set with its interval, hollow where it is not judged; grey:
+    """Draw each comparison of several seeds with its interval, hollow where it is not judged; grey:
     what does not count.
     """
-    found = [(tasks, effect) for tasks, runs in sets.items() for effect in effects(runs)][::-1]
+    every = [(tasks, effect) for tasks, runs in sets.items() for effect in effects(runs)]
+    found = [(tasks, effect) for tasks, effect in every[::-1] if len(effect.gains) > 1]
     figure, axes = _figure(7.5, 1.2 + 0.27 * len(found))
     names = []
     for place, (tasks, effect) in enumerate(found):

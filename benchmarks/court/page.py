@@ -29,7 +29,7 @@ from verdicts import (
 )
 
 PAGE = ROOT / "docs" / "court.md"
-FEW = 5  # arms: no rank correlation is told of them
+FEW = 5  # arms: no table and no rank correlation is made of them
 BEGIN, END = "<!-- written by benchmarks/court/court.py -->", "<!-- to here -->"
 CLAIMS = {
     1: ("critics rank alternatives by chance", "VinePPO, GenAC", "pairs that were visited"),
@@ -105,8 +105,9 @@ def kept_evidence() -> list[Evidence]:
 
 def tables(evidence: Sequence[Evidence]) -> str:
     """Return what the page has between its marks."""
-    parts = [claim_table(evidence), *map(room, evidence), run_counts(), arm_table(evidence)]
-    parts += [told_correlation(each) for each in evidence if len({r.arm for r in each.runs}) > FEW]
+    whole = [each for each in evidence if len({run.arm for run in each.runs}) > FEW]
+    parts = [claim_table(evidence), *map(room, evidence), run_counts(), arm_table(whole)]
+    parts += map(told_correlation, whole)
     parts.append("![Differences between arms, with intervals](court_forest.png)")
     if any(each.grades for each in evidence):
         parts.append("![Area against the cosine of credit with the truth](court_grades.png)")
@@ -155,9 +156,9 @@ def told_ranking(evidence: Evidence) -> str:
         ranking_of_critic([line for line in evidence.grades if line["seed"] == seed])[0]
         for seed in seeds
     ]
-    between = f"[{min(shares):.0%},{max(shares):.0%}]"
+    between = f"[{min(shares):.0%},{max(shares):.0%}] " if len(seeds) > 1 else ""
     return (
-        f"{evidence.tasks}: right in {share:.0%} {between} of {pairs:,} pairs n={len(seeds)} "
+        f"{evidence.tasks}: right in {share:.0%} {between}of {pairs:,} pairs n={len(seeds)} "
         "**effect size**"
     )
 
@@ -177,11 +178,7 @@ def told(effect: Effect, verdict: str) -> str:
 def room(evidence: Evidence) -> str:
     """Return how far the ceiling is above GRPO."""
     for effect in effects(evidence.runs, [CEILING]):
-        low, high = effect.interval
-        return (
-            f"{evidence.tasks}: the ceiling gains {mean(effect.gains):+.1f} points on GRPO "
-            f"({low:+.1f} to {high:+.1f}, {len(effect.gains)} seeds)."
-        )
+        return f"{evidence.tasks}: {told(effect, 'room')}."
     return f"{evidence.tasks}: the ceiling has not been measured."
 
 
@@ -202,10 +199,10 @@ def told_correlation(evidence: Evidence) -> str:
 def run_counts() -> str:
     """Return how many runs are kept, and how many the claims still want."""
     counts = [
-        f"{tasks} {len(judged_runs(tasks))} and {len(list(jobs(tasks, list(ARMS), range(1, 13))))}"
+        f"{tasks} {len(judged_runs(tasks))}/{len(list(jobs(tasks, list(ARMS), range(1, 13))))}"
         for tasks in TASK_SETS
     ]
-    return f"Runs kept and still wanted: {', '.join(counts)}."
+    return f"Runs kept/still wanted: {', '.join(counts)}."
 
 
 def arm_table(evidence: Sequence[Evidence]) -> str:

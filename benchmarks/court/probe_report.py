@@ -94,7 +94,10 @@ def teacher_reads(probes: Sequence[Probe]) -> bool | None:
 def told_teacher(probes: Sequence[Probe]) -> list[str]:
     """Return how well it does."""
     start = list(_of_arm(probes, "start").values())
-    return [f"its teacher ranks {_told(start, 'teacher')} of pairs right"] if start else []
+    if not start:
+        return []
+    void = "" if teacher_reads(probes) else " **void**"
+    return [f"its teacher ranks {_told(start, 'teacher')} of pairs right n={len(start)}{void}"]
 
 
 def _of_arm(probes: Sequence[Probe], arm: str) -> dict[int, Probe]:
@@ -104,4 +107,6 @@ def _of_arm(probes: Sequence[Probe], arm: str) -> dict[int, Probe]:
 
 def _told(probes: Sequence[Probe], name: str) -> str:
     figures = [each[name] for each in probes]
+    if len(figures) == 1:
+        return f"{figures[0]:.2f}"
     return f"{mean(figures):.2f} [{min(figures):.2f},{max(figures):.2f}]"

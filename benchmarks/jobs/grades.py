@@ -31,7 +31,7 @@ VALUES = {
 }
 ESTIMATORS = (
     *("TPPO", "TPPO_lambda_0", "TPPO_leave_one_out", "TPPO_state", "POAD", "NTPO", "APPO", "GRPO"),
-    *("state_else_return", "shuffled"),
+    "shuffled",
 )
 GRADES = {
     "values": ("explained_variance", "between", "within"),
