@@ -22,7 +22,7 @@ from fctncalling.data.types import Task
 from fctncalling.evaluation.agents.agent import PolicyPlayer
 from fctncalling.evaluation.scripted_policies import DONE
 from fctncalling.training.announce import announce, is_first_process
-from fctncalling.training.demonstrator import Demonstrator
+from fctncalling.training.ground_truth_policy import GroundTruthPolicy
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_setup import TaskSetup, check_tasks
 from fctncalling.training.user_code import parse_tool_classes
@@ -208,7 +208,7 @@ def play_ground_truths(
             f"--sft_tasks: {unknown[0]}: {len(unknown)} of {len(tasks)} tasks do not say which "
             "calls solve them (agentic and relevance tasks); leave them out"
         )
-    players = {task.id: PolicyPlayer(Demonstrator(), task, handler, DONE) for task in tasks}
+    players = {task.id: PolicyPlayer(GroundTruthPolicy(), task, handler, DONE) for task in tasks}
 
     def script(task_id: str, turn: int, step_in_turn: int, info: Mapping[str, Any]) -> str:
         return players[task_id].answer("", info)

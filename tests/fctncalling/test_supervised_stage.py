@@ -23,7 +23,7 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.evaluation.scripted_policies import PolicyInput
 from fctncalling.training.demonstrations import play_ground_truths
-from fctncalling.training.demonstrator import Demonstrator
+from fctncalling.training.ground_truth_policy import GroundTruthPolicy
 
 FLAGS = {
     "num_updates": 1,
@@ -109,7 +109,7 @@ def test_a_request_that_nothing_serves_is_declined_without_a_word_of_missing_val
         empty = next((at for at, calls in enumerate(truth or [[]]) if not calls), None)
         if empty is not None:
             situation = PolicyInput(task, empty, 0, "", [], "")
-            answers[task.category] = Demonstrator()(situation)
+            answers[task.category] = GroundTruthPolicy()(situation)
     assert "missing" not in answers["irrelevance"]
     assert "missing" in answers["multi_turn_miss_param"]
 

@@ -48,7 +48,7 @@ from fctncalling.lab.forge.single_turn.frames import ParameterFrame
 from fctncalling.lab.forge.single_turn.made_functions import MadeParameter
 from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue, ValueKind
 from fctncalling.lab.lint.lint_rules import lint_task
-from fctncalling.training.demonstrator import Demonstrator
+from fctncalling.training.ground_truth_policy import GroundTruthPolicy
 
 NUM_TASKS = 100
 
@@ -340,7 +340,7 @@ def test_a_question_in_natural_words_brings_the_value_and_a_guess_counts_as_one(
 def test_demonstrations_ask_where_a_value_is_open_and_nowhere_else(tasks: list[Task]) -> None:
     env = FunctionCallingEnv(tasks=tasks)
     for task in tasks[:40]:
-        played = play_episode(env, task.id, PolicyPlayer(Demonstrator(), task, "", DONE))
+        played = play_episode(env, task.id, PolicyPlayer(GroundTruthPolicy(), task, "", DONE))
         texts = [step.text for step in played.episode.steps]
         questions = []
         if opens(task):

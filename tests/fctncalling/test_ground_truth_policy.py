@@ -14,7 +14,7 @@ from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.evaluation.agents.agent import PolicyPlayer
 from fctncalling.evaluation.episode_log import play_episode
 from fctncalling.evaluation.scripted_policies import DONE, PolicyInput
-from fctncalling.training.demonstrator import Demonstrator
+from fctncalling.training.ground_truth_policy import GroundTruthPolicy
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def test_no_message_takes_a_price_or_number_that_its_own_calls_show(tasks: list[
     env = FunctionCallingEnv(tasks=tasks)
     waited = 0
     for task in tasks:
-        played = play_episode(env, task.id, PolicyPlayer(Demonstrator(), task, "", DONE))
+        played = play_episode(env, task.id, PolicyPlayer(GroundTruthPolicy(), task, "", DONE))
         assert played.episode.verdict is not None
         assert played.episode.verdict.valid
         called = [list(step.calls) for step in played.episode.steps if step.calls]
@@ -77,8 +77,8 @@ def test_messages_break_where_a_value_is_not_known_yet(heard: str, expected: lis
         [[{"role": "user", "content": heard}]],
         ground_truth=[["a(x=5)", "b(y=7.5)", "c(z='GOOG')"]],
     )
-    demonstrator = Demonstrator()
-    found = [demonstrator(situation(task, heard, 0))]
+    policy = GroundTruthPolicy()
+    found = [policy(situation(task, heard, 0))]
     while found[-1] != DONE:
-        found.append(demonstrator(situation(task, f"{heard} 7.5", len(found))))
+        found.append(policy(situation(task, f"{heard} 7.5", len(found))))
     assert found == expected

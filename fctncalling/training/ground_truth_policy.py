@@ -1,4 +1,4 @@
-"""Demonstrator: how the ground truth of a task is shown, one message after the other."""
+"""GroundTruthPolicy: how the ground truth of a task is demonstrated, message by message."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from fctncalling.evaluation.scripted_policies import (
 )
 
 NO_CALL = "I call no function: none of them fits."
-"""What the demonstrator answers to a request that no function serves."""
+"""What it answers to a request that no function serves."""
 MISSING_VALUE = "I call no function yet: something that it needs is missing."
-"""What it answers in a task whose user tells the missing value in a later turn, unasked."""
+"""What it answers where a user tells the missing value in a later turn, unasked."""
 
 
-class Demonstrator:
+class GroundTruthPolicy:
     """Policy that plays the ground truth as one who does not know it could.
 
     A call of a turn waits for the results of those before it where it takes a value that was
