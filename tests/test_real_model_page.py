@@ -70,3 +70,12 @@ def test_stored_runs_have_the_explained_variance_that_the_page_tells() -> None:
     ]
     assert (f"{min(values):.2f}", f"{max(values):.2f}") == (low, high)
     assert sum(value <= 0 for value in values) > 0.75 * len(values)
+
+
+def test_the_model_of_whole_turns_solved_as_many_official_tasks_as_the_page_tells() -> None:
+    valid, number = re.search(
+        r"solved (\d+) of (\d+) official base tasks", PAGE.read_text("utf-8").replace("\n", " ")
+    ).groups()
+    found = TABLES["stored_answers"]()["multi_turn_whole_turns"].values()
+    assert {each["id"].rsplit("_", 1)[0] for each in found} == {"multi_turn_base"}
+    assert (sum(each["valid"] for each in found), len(found)) == (int(valid), int(number))
