@@ -47,7 +47,7 @@ CLAIMS = {
     9: (
         "RL enlarges what can be solved, supervised learning shrinks it",
         "2604.14877",
-        "demonstrations of the truth; longer tasks than were trained",
+        "tasks as long as trained",
     ),
     10: (
         "PPO needs a pretrained critic, a lambda of its own",
