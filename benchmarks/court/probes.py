@@ -130,7 +130,7 @@ class ForcingEnv(BranchingEnv):
         return float(reward), None if terminated or truncated else self._now
 
 
-class Choice(NamedTuple):
+class ForcedState(NamedTuple):
     """A state, the entropy of the action taken there, and the actions to force."""
 
     state: Snapshot
@@ -152,7 +152,7 @@ def forced_grades(run: GradedRun, truth: BranchedTruth) -> dict[str, Any]:
     }
 
 
-def choose_states(truth: BranchedTruth, entropies: Vector, seed: int) -> list[Choice]:
+def choose_states(truth: BranchedTruth, entropies: Vector, seed: int) -> list[ForcedState]:
     """Return NUM_STATES states, each with the actions taken there and others of its group."""
     visits: dict[Any, list[tuple[Snapshot, float, str]]] = defaultdict(list)
     taken: dict[str, dict[str, None]] = defaultdict(dict)
@@ -169,11 +169,11 @@ def choose_states(truth: BranchedTruth, entropies: Vector, seed: int) -> list[Ch
         actions = (own + generator.sample(others, len(others)))[:NUM_ACTIONS]
         if len(actions) > 1:
             entropy = float(np.mean([each for _, each, _ in visits[key]]))
-            choices.append(Choice(visits[key][0][0], entropy, actions))
+            choices.append(ForcedState(visits[key][0][0], entropy, actions))
     return choices
 
 
-def forced_returns(run: GradedRun, choices: Sequence[Choice]) -> list[Vector]:
+def forced_returns(run: GradedRun, choices: Sequence[ForcedState]) -> list[Vector]:
     """Return of each choice the returns after each action, (actions, BRANCHES)."""
     env = ForcingEnv(run.player._make_env(), {}, {})
     returns, origins = [np.zeros((len(each.actions), BRANCHES)) for each in choices], {}
