@@ -18,6 +18,7 @@ from probe_report import (
 )
 from verdicts import (
     CEILING,
+    ROOM,
     SEEDS,
     Effect,
     effects,
@@ -32,30 +33,30 @@ PAGE = ROOT / "docs" / "court.md"
 FEW = 5  # arms: no table and no rank correlation is made of them
 BEGIN, END = "<!-- written by benchmarks/court/court.py -->", "<!-- to here -->"
 CLAIMS = {
-    1: ("critics rank alternatives by chance", "VinePPO, GenAC", "pairs that were visited"),
+    1: ("critics rank alternatives by chance", "VinePPO, GenAC", "other than visited actions"),
     2: ("a gate on explained variance never loses", "EVPO", "one critic, one size"),
     3: (
         "a critic of turns beats one of tokens, that beats GRPO",
         "Turn-PPO",
         "actions of one length",
     ),
-    4: ("a bonus a call hurts, progress helps", "IRC; PROVE", "one size of bonus"),
+    4: ("a bonus a call hurts, progress helps", "IRC; PROVE", "progress: not run"),
     5: ("groups of equal states replace the critic", "GiGPO, RTMC", "tools without chance"),
-    6: ("few actions matter, entropy finds them", "CARL", "half are masked; four are forced"),
+    6: ("few actions matter, entropy finds them", "CARL", "random mask: not run"),
     7: ("predicting tool output is free supervision", "ECHO", "results repeat their calls"),
-    8: ("filter by variance of rewards", "RAGEN-2", "mutual information"),
+    8: ("filter by variance of rewards", "RAGEN-2", "more than one seed"),
     9: (
         "RL enlarges what can be solved, supervised learning shrinks it",
         "2604.14877",
-        "tasks as long as trained",
+        "supervised: not run",
     ),
     10: (
         "PPO needs a pretrained critic, a lambda of its own",
         "VC-PPO, VAPO",
-        "groups of one task",
+        "training not charged for",
     ),
     11: ("a critic that sees the truth helps", "SWEET-RL", "its body reads one row"),
-    12: ("self-distillation beats RL", "SDPO", "a model that reads what it is told"),
+    12: ("self-distillation beats RL", "SDPO", "more than one seed"),
 }
 """Number -> what is said, who says it, what the figures do not say."""
 
@@ -178,7 +179,8 @@ def told(effect: Effect, verdict: str) -> str:
 def room(evidence: Evidence) -> str:
     """Return how far the ceiling is above GRPO."""
     for effect in effects(evidence.runs, [CEILING]):
-        return f"{evidence.tasks}: {told(effect, 'room')}."
+        verdict = "room" if mean(effect.gains) >= ROOM else "no room"
+        return f"{evidence.tasks}: {told(effect, verdict)}."
     return f"{evidence.tasks}: the ceiling has not been measured."
 
 

@@ -187,6 +187,7 @@ def grade_and_area(
     """Return arm -> (cosine, area less GRPO's on the same seeds), of arms that have both."""
     areas, found = areas_of(runs), dict[str, tuple[float, float]]()
     graded = {"shuffled": 0.0, **cosines(grades)}
+    graded.pop("APPO", None)  # its advantages are the critic's: it differs in its ratio
     for size in (1, 3, 10):
         graded[f"GRPO_noise_{size}"] = graded.get("GRPO", 0.0) / (1 + size**2) ** 0.5
     for name, cosine in graded.items():
