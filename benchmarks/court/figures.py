@@ -7,7 +7,16 @@ from typing import Any
 
 from critical import ROOT, CriticalRun, mean
 from pictures import GREY, save
-from verdicts import MARGIN, SEEDS, areas_of, effects, grade_and_area, interval
+from verdicts import (
+    MARGIN,
+    SEEDS,
+    SIGNS,
+    areas_of,
+    effects,
+    grade_and_area,
+    interval,
+    standing,
+)
 
 DOCS = ROOT / "docs"
 DOSES = (
@@ -17,8 +26,9 @@ DOSES = (
 
 
 def draw_forest(sets: Mapping[str, Sequence[CriticalRun]]) -> None:
-    """Draw each comparison of several seeds with its interval, hollow where it is not judged; grey:
-    what does not count.
+    """Draw each comparison of several seeds with its interval and its verdict.
+
+    Hollow where it is not judged; the grey band is what does not count.
     """
     every = [(tasks, effect) for tasks, runs in sets.items() for effect in effects(runs)]
     found = [(tasks, effect) for tasks, effect in every[::-1] if len(effect.gains) > 1]
@@ -29,12 +39,13 @@ def draw_forest(sets: Mapping[str, Sequence[CriticalRun]]) -> None:
         axes.plot([low, high], [place, place], color="C0", linewidth=2)
         inside = "C0" if len(effect.gains) >= SEEDS else "white"
         axes.plot(mean(effect.gains), place, "o", color="C0", markerfacecolor=inside)
-        each = effect.comparison
-        names.append(f"{each.claim}, {tasks}: {each.first} - {each.second} ({len(effect.gains)})")
+        each, verdict = effect.comparison, standing(sets[tasks], effect)
+        arms = f"{each.first} {SIGNS[each.says]} {each.second} ({len(effect.gains)})"
+        names.append(f"{each.claim}, {tasks}: {arms}: {verdict}")
     axes.set_yticks(range(len(found)), names)
     axes.axvspan(-MARGIN, MARGIN, color="0.9", zorder=0)
     axes.axvline(0, color=GREY, linewidth=0.8)
-    axes.set_xlabel("difference in points of area (claim, tasks: arms, seeds)")
+    axes.set_xlabel("first arm less second, points of area")
     save(figure, DOCS / "court_forest.png")
 
 

@@ -20,6 +20,7 @@ from verdicts import (
     CEILING,
     ROOM,
     SEEDS,
+    SIGNS,
     Effect,
     effects,
     grade_and_area,
@@ -61,7 +62,6 @@ CLAIMS = {
 """Number -> what is said, who says it, what the figures do not say."""
 
 
-SIGNS = {"gain": ">", "harm": "<", "equal": "="}
 PROBED = {6: told_forced, 7: told_results, 9: told_solvable, 12: told_teacher}
 """Number -> what probes say of it, in words."""
 NEEDED = {7: results_are_known, 12: teacher_reads}

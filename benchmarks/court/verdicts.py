@@ -20,6 +20,7 @@ MARGIN = 2.0  # points of area that count
 ROOM = 3.0  # points by which the ceiling must beat an arm, that a gain over it is possible
 SEEDS = 12  # of what is judged, so that nothing is stopped when it pleases
 LEAST_SEEDS = 6  # with fewer no p is below .05, and the range stands for an interval
+SIGNS = {"gain": ">", "harm": "<", "equal": "="}
 
 
 class Comparison(NamedTuple):
