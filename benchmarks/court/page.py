@@ -41,9 +41,9 @@ CLAIMS = {
         "Turn-PPO",
         "actions of one length",
     ),
-    4: ("a bonus a call hurts, progress helps", "IRC; PROVE", "progress: not run"),
+    4: ("a bonus a call hurts, progress helps", "IRC; PROVE", "one size of bonus"),
     5: ("groups of equal states replace the critic", "GiGPO, RTMC", "tools without chance"),
-    6: ("few actions matter, entropy finds them", "CARL", "random mask: not run"),
+    6: ("few actions matter, entropy finds them", "CARL", "half are masked"),
     7: ("predicting tool output is free supervision", "ECHO", "results repeat their calls"),
     8: ("filter by variance of rewards", "RAGEN-2", "more than one seed"),
     9: (
