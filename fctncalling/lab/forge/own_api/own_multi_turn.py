@@ -158,14 +158,14 @@ def _looked_up(talk: Talk, function: str) -> list[RequestTurn]:
             continue
         [(looked_up, thing)] = wanted.items()
         call = talk.drawn(function, wanted)
-        if _is_refused(talk.results(call)[0]) or re.search(rf"(?<!\w){thing}(?!\w)", talk.told):
+        if _is_refused(talk.results(call)[0]) or _stands_in(thing, talk.told):
             continue
         frame = drawn_frame(talk.api, call, rng)
         if looked_up not in frame.parameters:
             continue
         said = (
             name
-            if rng.random() < 0.8 or talk.api.words[finder].kinds[parameter].kind == ("person_name")
+            if rng.random() < 0.8 or talk.api.words[finder].kinds[parameter].kind == "person_name"
             else f'"{name}"'
         )
         frame = replace(frame, text=frame.text.replace(f"{{{looked_up}}}", said))
@@ -173,6 +173,11 @@ def _looked_up(talk: Talk, function: str) -> list[RequestTurn]:
         turn = _turn(talk, call, frame, rest)
         return [turn._replace(calls=(look_up, call), frames=(frame, frame))]
     raise NoSuchTask("no name leads to one thing")
+
+
+def _stands_in(thing: object, text: str) -> bool:
+    """Return whether a thing's number or code stands in a text, as a word of its own."""
+    return re.search(rf"(?<!\w){re.escape(str(thing))}(?!\w)", text) is not None
 
 
 def _second_choice(talk: Talk, function: str) -> list[RequestTurn]:
