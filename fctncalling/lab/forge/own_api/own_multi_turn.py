@@ -378,7 +378,7 @@ def _things(name: str, kind: ArgumentKind, told: Any) -> list[Any]:
     if kind.kind != "identifier" or not pattern:
         return []
     loose = re.sub(r"(\\d)+", r"\\d+", pattern.strip("^$"))
-    shape = rf"(?<!\w){loose}(?![\w-])"
+    shape = rf"(?<!\w)(?:{loose})(?![\w-])"
     return list(dict.fromkeys(found[0] for found in re.finditer(shape, str(told))))
 
 
