@@ -18,13 +18,13 @@ from fctncalling.checkers.clarify import question_fault
 from fctncalling.checkers.java_values import JAVA_ARGUMENTS
 from fctncalling.checkers.javascript_values import JAVASCRIPT_ARGUMENTS
 from fctncalling.checkers.multi_turn import check_turns
-from fctncalling.checkers.python_values import Fault, python_fault
+from fctncalling.checkers.python_values import Fault, python_argument_fault
 from fctncalling.data.types import Task, Verdict
 
 __all__ = ["ARGUMENT_CHECKERS", "calls_fault", "check"]
 
 ARGUMENT_CHECKERS: dict[str, ArgumentChecker] = {
-    "python": python_fault,
+    "python": python_argument_fault,
     "java": JAVA_ARGUMENTS.fault,
     "javascript": JAVASCRIPT_ARGUMENTS.fault,
 }
@@ -84,7 +84,7 @@ def calls_fault(
     underscore_to_dot: bool = False,
     argument_fault: ArgumentChecker | None = None,
 ) -> Fault | None:
-    """Return why a well-formed record of calls is wrong, None if it is right.
+    """Return what is wrong with a well-formed record of calls, None if nothing is.
 
     The rule is BFCL's for arguments, or another one.
     """

@@ -17,12 +17,12 @@ _IGNORED = re.compile(r"[,./\-_*^()]")
 
 
 def standardize_string(text: str) -> str:
-    """Return a text without , . / - _ * ^ ( ), in lower case and double quotes; blanks stay."""
+    """Return a text as BFCL compares agentic answers: without , . / - _ * ^ ( ), in lower case."""
     return _IGNORED.sub("", text).lower().replace("'", '"')
 
 
 def answer_fault(record: Any, accepted: Sequence[Any]) -> Fault | None:
-    """Return why the last message without calls gives none of the accepted answers.
+    """Return what is wrong with the final answer: it contains none of the accepted ones.
 
     A mention between word borders is enough, a negated one too. `record` is that message (a
     one-element list of it counts as well), None or empty where there is none, NOT_ONE_TURN where

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fctncalling.checkers.python_values import Accepted, Fault, python_fault
+from fctncalling.checkers.python_values import Accepted, Fault, python_argument_fault
 from fctncalling.data.types import FunctionDoc
 
 ArgumentChecker = Callable[[str, Any, Mapping[str, Any], Accepted], "Fault | None"]
@@ -29,7 +29,7 @@ WRONG_FORMAT = Fault(
 
 
 def format_fault(record: Any) -> Fault | None:
-    """Return why a decoder's output is no list of one-key dicts of arguments.
+    """Return what is wrong with the format of decoded calls: no list of one-key dicts.
 
     An empty list is valid.
     """
@@ -44,13 +44,13 @@ def format_fault(record: Any) -> Fault | None:
 
 
 class CallChecker:
-    """Comparison of one task's calls, by its function docs, language and spelling of names."""
+    """Checker of one task's calls, by its function docs, language and spelling of names."""
 
     def __init__(
         self,
         functions: Sequence[FunctionDoc],
         *,
-        argument_fault: ArgumentChecker = python_fault,
+        argument_fault: ArgumentChecker = python_argument_fault,
         underscore_to_dot: bool = False,
     ) -> None:
         self._functions = functions
@@ -58,7 +58,7 @@ class CallChecker:
         self._underscore_to_dot = underscore_to_dot
 
     def simple_fault(self, record: Sequence[Mapping[str, Any]], truth: Truth) -> Fault | None:
-        """Return why the record is not the one expected call; its function is the entry's first."""
+        """Return what is wrong in a simple category: the record is not the one expected call."""
         if len(record) != 1:
             return Fault(
                 "simple_function_checker:wrong_count", f"expected 1 call, got {len(record)}"
@@ -66,14 +66,14 @@ class CallChecker:
         return self._call_fault(self._functions[0], record[0], truth[0])
 
     def multiple_fault(self, record: Sequence[Mapping[str, Any]], truth: Truth) -> Fault | None:
-        """Return why the record is not the one expected call, chosen among several functions."""
+        """Return what is wrong in a category that offers several functions, one to be called."""
         if len(record) != len(truth):
             message = f"expected {len(truth)} calls, got {len(record)}"
             return Fault("multiple_function_checker:wrong_count", message)
         return self._call_fault(self._doc_of(truth[0]), record[0], truth[0])
 
     def parallel_fault(self, record: Sequence[Mapping[str, Any]], truth: Truth) -> Fault | None:
-        """Return why the expected calls are not all found, in any order.
+        """Return what is wrong in a parallel category: not all expected calls, in any order.
 
         Greedy as in BFCL: each expected call takes the first call left that passes, even where
         another would need it.
@@ -155,7 +155,7 @@ class CallChecker:
 
 
 def contains_call(record: Any) -> bool:
-    """Whether a decoded answer holds a well-formed call.
+    """Whether a decoded answer contains a well-formed call.
 
     Text that does not decode counts as none.
     """
@@ -163,7 +163,7 @@ def contains_call(record: Any) -> bool:
 
 
 def irrelevance_fault(record: Any) -> Fault | None:
-    """Return why an answer is wrong where no offered function is relevant: it calls one."""
+    """Return what is wrong in an irrelevance category: the answer calls a function."""
     return (
         Fault("irrelevance_error:decoder_success", "no call was expected")
         if contains_call(record)
@@ -172,7 +172,7 @@ def irrelevance_fault(record: Any) -> Fault | None:
 
 
 def missing_call_fault(record: Any) -> Fault | None:
-    """Return why an answer is wrong where an offered function is relevant: it calls none."""
+    """Return what is wrong in a relevance category: the answer calls no function."""
     return (
         None
         if contains_call(record)

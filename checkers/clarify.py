@@ -21,16 +21,16 @@ Value = Scalar | Sequence[Any] | Mapping[str, Any]
 
 
 def is_mentioned(value: Value, text: str) -> bool:
-    """Whether a value's words stand together in a text; of lists and objects each item's."""
+    """Whether a value is mentioned in a text: its words stand there together."""
     if not isinstance(value, Scalar):
         items = list(value.values() if isinstance(value, Mapping) else value)
         return bool(items) and all(is_mentioned(each, text) for each in items)
-    wanted = words_of(spoken_value(value))
-    return bool(wanted) and f" {' '.join(wanted)} " in f" {' '.join(words_of(text))} "
+    wanted = split_words(spoken_value(value))
+    return bool(wanted) and f" {' '.join(wanted)} " in f" {' '.join(split_words(text))} "
 
 
 def spoken_value(value: Value) -> str:
-    """Return a value as a user says it."""
+    """Return a value in the words in which a user says it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Scalar):
@@ -40,7 +40,7 @@ def spoken_value(value: Value) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def words_of(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Return the words of a text or of a parameter's name, in lower case."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text)  # camelCase
     return [word.casefold() for word in _WORD.findall(spaced)]
@@ -52,7 +52,7 @@ NEEDLESS_QUESTION = "clarify:needless_question"
 
 
 class ClarifyRecord(NamedTuple):
-    """The record of an episode: its last message, decoded, and the questions before it."""
+    """Record of a questioning episode: its last message, decoded, and the questions before it."""
 
     calls: Any  # as the single-turn checkers read it; None where decoding failed
     questions: int  # messages without a call that were answered
@@ -60,7 +60,7 @@ class ClarifyRecord(NamedTuple):
 
 
 def is_question(step: StepRecord) -> bool:
-    """Whether a step after which the episode went on was a question.
+    """Whether a step was a question to the user: the episode went on after it.
 
     One without a call, which the user answered.
 
@@ -70,12 +70,12 @@ def is_question(step: StepRecord) -> bool:
 
 
 def missing_parameters(task: Task) -> Sequence[str]:
-    """Return the parameters that the request of a task leaves open."""
+    """Return the parameters whose values are missing in a task's request."""
     return tuple(task.extra.get(MISSING) or ())
 
 
 def question_fault(task: Task, record: ClarifyRecord) -> Fault | None:
-    """Return what is wrong with the questions of an episode whose calls are right.
+    """Return what is wrong with an episode's questions, its calls being right.
 
     Without the user's answers, questions are counted and nothing more.
     """
@@ -117,5 +117,5 @@ def _values(task: Task, name: str) -> Iterator[Any]:
 
 
 def calls_are_right(verdict: Verdict) -> bool:
-    """Whether the calls of a judged episode are right, whatever was asked."""
+    """Whether a verdict says that the calls are right, whatever was asked."""
     return verdict.valid or verdict.error_type in (GUESSED, NEEDLESS_QUESTION)

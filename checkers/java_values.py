@@ -47,8 +47,8 @@ _MAP_BODY = re.compile(r">\s*\(\)\s*\{\s*\{?\s*")
 _BLANK = re.compile(r"\s*")
 
 
-def java_value(text: str, name: str, item: str | None = None) -> Any:
-    """Return the value of source text of a documented type (of items `item`), else the text."""
+def parse_java_value(text: str, name: str, item: str | None = None) -> Any:
+    """Return the value of Java source text of a documented type, else the text."""
     match name:
         case "byte" | "short" | "integer":
             return _integer(text, text) if _INTEGER.match(text) else text
@@ -95,7 +95,7 @@ def _array_list(text: str, item: str | None) -> Any:
 
 
 def _item(text: str, item: str | None) -> Any:
-    return guess_value(text) if item is None else java_value(text, item)
+    return guess_value(text) if item is None else parse_java_value(text, item)
 
 
 def _listed(text: str, item: str | None) -> Any:
@@ -209,7 +209,7 @@ def _line_end(text: str, start: int) -> int:
 
 
 def guess_value(text: str) -> Any:
-    """Return the value of source text of unknown type.
+    """Return the value of Java source text of unknown type.
 
     Numbers as Python reads them (`1_0`, `nan`).
     """
@@ -225,5 +225,5 @@ def guess_value(text: str) -> Any:
 
 
 JAVA_ARGUMENTS = SourceLanguage(
-    "Java", "type_error:java", JAVA_TYPES, ("Array", "ArrayList"), java_value
+    "Java", "type_error:java", JAVA_TYPES, ("Array", "ArrayList"), parse_java_value
 )

@@ -39,8 +39,8 @@ _EMPTY_KEY = re.compile(r":[^,:]*(?:,|\Z)")
 _BRACKETED = re.compile(r"\[(.*?)\]")
 
 
-def javascript_value(text: str, name: str, item: str | None = None) -> Any:
-    """Return the value of source text of a documented type (of items `item`), else the text."""
+def parse_javascript_value(text: str, name: str, item: str | None = None) -> Any:
+    """Return the value of JavaScript source text of a documented type, else the text."""
     try:
         return _value(text, name, item)
     except ValueError:  # more digits than the interpreter converts; BFCL stops there
@@ -72,7 +72,7 @@ def is_quoted(text: str) -> bool:
 
 
 def guess_value(text: str) -> Any:
-    """Return the value of source text of unknown type.
+    """Return the value of JavaScript source text of unknown type.
 
     Numbers as Python reads them (`1_0`, `nan`).
     """
@@ -199,5 +199,5 @@ def _pairs(content: str) -> Iterator[tuple[str, str]]:
 
 
 JAVASCRIPT_ARGUMENTS = SourceLanguage(
-    "JavaScript", "type_error:js", JAVASCRIPT_TYPES, ("array",), javascript_value
+    "JavaScript", "type_error:js", JAVASCRIPT_TYPES, ("array",), parse_javascript_value
 )

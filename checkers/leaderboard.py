@@ -60,12 +60,12 @@ Scores = Mapping[str, Score]
 
 
 def category_score(scores: Scores, category: str) -> Score:
-    """Return a category's score; without results 0 over all its entries, and not shown."""
+    """Return the score of a category; without results 0 over all its entries, and not shown."""
     return scores.get(category) or Score(0.0, SIZES[category], shown=False)
 
 
 def mean(parts: Sequence[Score], *, always_shown: bool = False) -> Score:
-    """Return the plain mean."""
+    """Return the unweighted mean of scores."""
     total = 0.0
     for part in parts:
         total += part.accuracy
@@ -77,7 +77,7 @@ def mean(parts: Sequence[Score], *, always_shown: bool = False) -> Score:
 
 
 def weighted_mean(parts: Sequence[Score], *, always_shown: bool = False) -> Score:
-    """Return the mean weighted by the numbers of entries."""
+    """Return the mean of scores weighted by their numbers of entries."""
     count, total = 0, 0.0
     for part in parts:
         count += part.entries
@@ -88,7 +88,7 @@ def weighted_mean(parts: Sequence[Score], *, always_shown: bool = False) -> Scor
 
 
 def version_4_scores(scores: Scores) -> dict[str, Score]:
-    """Return version 4's scores: its summaries, and "overall" (10, 10, 10, 30, 40 percent)."""
+    """Return the leaderboard scores of BFCL version 4: its summaries and "overall"."""
     part = {category: category_score(scores, category) for category in SIZES}
     simple = mean([part[category] for category in NON_LIVE[:3]])
     non_live_parts = [simple, *(part[category] for category in NON_LIVE[3:])]
@@ -118,7 +118,7 @@ def version_4_scores(scores: Scores) -> dict[str, Score]:
 
 
 def version_3_scores(scores: Scores) -> dict[str, Score]:
-    """Return the scores of version 3, in use before July 2025.
+    """Return the leaderboard scores of BFCL version 3, in use before July 2025.
 
     Irrelevance is part of its non-live and live means.
     """

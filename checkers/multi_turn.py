@@ -11,23 +11,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fctncalling.checkers.python_values import Fault, short_repr
-from fctncalling.data.types import TurnRecord, Verdict
+from fctncalling.data.types import TurnResults, Verdict
 
 States = Mapping[str, Mapping[str, Any]]
 
 
-class LiveTurn(NamedTuple):
-    """Results of one turn and the tools' own states, valid only until the next turn is played."""
+class LiveTurnResults(NamedTuple):
+    """Results of one turn and the tools' live states, valid until the next turn is played."""
 
     results: Sequence[str]
     states: States
 
 
-Turn = TurnRecord | LiveTurn
+Turn = TurnResults | LiveTurnResults
 
 
-def check_turns(record: Any, truth: Sequence[TurnRecord]) -> Verdict:
-    """Return the verdict on a model's turns; `per_turn` judges each turn by itself.
+def check_turns(record: Any, truth: Sequence[TurnResults]) -> Verdict:
+    """Return the multi-turn verdict on a model's turns against the truth's.
 
     `record` is a sequence of TurnRecords; anything else is an answer that broke off
     (multi_turn:inference_error).
@@ -35,11 +35,13 @@ def check_turns(record: Any, truth: Sequence[TurnRecord]) -> Verdict:
     if not isinstance(record, Sequence) or isinstance(record, str):
         fault = Fault("multi_turn:inference_error", "the answer is no list of turns")
         return Verdict(False, 0.0, *fault, (False,) * len(truth))
-    return check_pairs(zip(record, truth, strict=False), len(record), len(truth))
+    return check_turn_pairs(zip(record, truth, strict=False), len(record), len(truth))
 
 
-def check_pairs(pairs: Iterable[tuple[Turn, Turn]], num_turns: int, num_expected: int) -> Verdict:
-    """Return the verdict on pairs of turns (the model's, the truth's).
+def check_turn_pairs(
+    pairs: Iterable[tuple[Turn, Turn]], num_turns: int, num_expected: int
+) -> Verdict:
+    """Return the multi-turn verdict on pairs of turns: the model's and the truth's.
 
     Each pair is compared at once and dropped.
     """
@@ -60,7 +62,7 @@ def check_pairs(pairs: Iterable[tuple[Turn, Turn]], num_turns: int, num_expected
 
 
 def turn_fault(turn: Turn, truth: Turn, results_so_far: Mapping[str, int]) -> Fault | None:
-    """Return why a turn fails.
+    """Return what is wrong with a turn: its state or its results, None if nothing is.
 
     `results_so_far` counts the model's result texts of this and all earlier turns.
     """

@@ -44,24 +44,24 @@ class Fault(NamedTuple):
 
 
 class Argument(NamedTuple):
-    """One argument prepared for the rules."""
+    """One argument prepared for comparison: its value and the classes its type allows."""
 
     value: Any
     expected: type
     item: type | None = None  # the class of each item, where the declared type is a sequence
 
 
-def python_fault(
+def python_argument_fault(
     parameter: str, value: Any, declared: Mapping[str, Any], accepted: Accepted
 ) -> Fault | None:
-    """Return why a Python argument is wrong. Raises ValueError for an unknown documented type."""
+    """Return what is wrong with a Python argument. Raises ValueError for an unknown type."""
     if type(value) is _SCALARS.get(declared.get("type", "")) and value in accepted:
         return None  # whatever rule applies, it lets pass what stands among the accepted values
-    return argument_fault(parameter, python_argument(value, declared), accepted)
+    return argument_fault(parameter, prepare_python_argument(value, declared), accepted)
 
 
-def python_argument(value: Any, declared: Mapping[str, Any]) -> Argument:
-    """Return a Python argument with the classes that its documented type allows.
+def prepare_python_argument(value: Any, declared: Mapping[str, Any]) -> Argument:
+    """Return a Python argument prepared for comparison, with the classes its type allows.
 
     Two conversions are forgiven, at the top level only: a tuple where "tuple" is declared, an int
     where "float" is. Raises ValueError for a documented type that is none of ours.
@@ -85,7 +85,7 @@ def _python_class(name: Any) -> type:
 
 
 def argument_fault(parameter: str, argument: Argument, accepted: Accepted) -> Fault | None:
-    """Return why an argument is wrong: its type first, then its value."""
+    """Return what is wrong with a prepared argument: its type first, then its value."""
     fault = type_fault(parameter, argument, accepted)
     if fault:
         return fault
@@ -108,7 +108,7 @@ def argument_fault(parameter: str, argument: Argument, accepted: Accepted) -> Fa
 
 
 def type_fault(parameter: str, argument: Argument, accepted: Accepted) -> Fault | None:
-    """Return why an argument's class is wrong; classes are compared exactly (a bool is not an int).
+    """Return what is wrong with an argument's class; compared exactly (a bool is not an int).
 
     The class of the first accepted value is good as well: a ground truth may name a variable where
     the doc declares a number. Items are tried against each accepted list as a whole, one level
@@ -137,7 +137,7 @@ def _items_fit(parameter: str, items: Any, item: type, alternative: Any) -> bool
 
 
 def accepted_class(accepted: Accepted) -> type | None:
-    """Return the class of the first accepted value that is not the mark of omission.
+    """Return the class of the accepted values: of the first that is not the mark of omission.
 
     None without one.
     """
@@ -157,7 +157,7 @@ def _loose(value: Any) -> Any:
 
 
 def string_fault(parameter: str, value: str, accepted: Accepted) -> Fault | None:
-    """Return why a string is wrong.
+    """Return what is wrong with a string argument.
 
     The mark of omission is an accepted value too, so a string that reduces to "" passes.
     """
@@ -169,7 +169,7 @@ def string_fault(parameter: str, value: str, accepted: Accepted) -> Fault | None
 
 
 def list_fault(parameter: str, value: Sequence[Any], accepted: Accepted) -> Fault | None:
-    """Return why a list is wrong.
+    """Return what is wrong with a list argument.
 
     Order counts, top-level strings are standardised, deeper values compared raw.
 
@@ -185,7 +185,7 @@ def list_fault(parameter: str, value: Sequence[Any], accepted: Accepted) -> Faul
 
 
 def dict_fault(parameter: str, value: Any, accepted: Accepted) -> Fault | None:
-    """Return why a dict matches no alternative: the fault of the last one, as in BFCL."""
+    """Return what is wrong with a dict argument: the fault of the last alternative, as in BFCL."""
     fault: Fault | None = Fault(
         "dict_checker:unclear", f"parameter {parameter!r}: no dict is acceptable"
     )
@@ -222,7 +222,7 @@ def _alternative_fault(parameter: str, value: Any, alternative: Any) -> Fault | 
 
 
 def list_of_dict_fault(parameter: str, value: Sequence[Any], accepted: Accepted) -> Fault | None:
-    """Return why a list of dicts, compared pairwise, is wrong: the last alternative's fault."""
+    """Return what is wrong with a list of dicts: the fault of the last alternative, pairwise."""
     fault: Fault | None = Fault(
         "list_dict_checker:unclear", f"parameter {parameter!r}: no list is acceptable"
     )
@@ -250,7 +250,7 @@ def _refused(error_type: str, parameter: str, value: Any, accepted: Accepted) ->
 
 
 def short_repr(value: Any) -> str:
-    """Return a value as text for a message, cut to 200 characters.
+    """Return the repr of a value for a message, cut to 200 characters.
 
     Too long integers are described.
     """

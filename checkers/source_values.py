@@ -9,7 +9,7 @@ from fctncalling.checkers.python_values import Accepted, Argument, Fault, argume
 
 
 class SourceLanguage(NamedTuple):
-    """A language whose arguments BFCL reads from source text."""
+    """A language whose arguments BFCL reads from source text: Java or JavaScript."""
 
     name: str
     error_type: str  # of an argument that is no text
@@ -25,8 +25,8 @@ class SourceLanguage(NamedTuple):
             )
         return self.types[name]
 
-    def argument(self, value: Any, declared: Mapping[str, Any]) -> Argument | Fault:
-        """Return an argument as a Python value, or the fault of one that is no text.
+    def prepare_argument(self, value: Any, declared: Mapping[str, Any]) -> Argument | Fault:
+        """Return an argument prepared for comparison, or the fault of one that is no text.
 
         Raises ValueError for an unknown documented type.
         """
@@ -45,15 +45,15 @@ class SourceLanguage(NamedTuple):
     def fault(
         self, parameter: str, value: Any, declared: Mapping[str, Any], accepted: Accepted
     ) -> Fault | None:
-        """Return why an argument is wrong. Raises ValueError for an unknown documented type."""
-        argument = self.argument(value, declared)
+        """Return what is wrong with an argument. Raises ValueError for an unknown type."""
+        argument = self.prepare_argument(value, declared)
         if isinstance(argument, Fault):
             return argument
         return argument_fault(parameter, argument, accepted)
 
 
 def number_or_text(text: str) -> int | float | str:
-    """Return the int or float Python reads from a text, else the text."""
+    """Return the number that a text is, else the text itself."""
     for kind in (int, float):
         try:
             return kind(text)

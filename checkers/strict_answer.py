@@ -49,7 +49,7 @@ _IN_WORDS = frozenset(_NUMBER_WORDS.split())
 
 
 def strict_answer_fault(message: Any, accepted: Sequence[Any], question: str) -> Fault | None:
-    """Return why a final message that mentions an accepted answer does not strictly give it."""
+    """Return what is wrong, strictly, with a final answer that mentions an accepted one."""
     text = answer_field(str(message[0] if isinstance(message, list) and message else message))
     matching = [each for each in accepted if answer_fault(text, [each]) is None]
     if not matching:
@@ -74,7 +74,7 @@ def strict_answer_fault(message: Any, accepted: Sequence[Any], question: str) ->
 
 
 def answer_field(text: str) -> str:
-    """Return the answer of a message in the form {'answer': ..., 'context': ...}.
+    """Return the field "answer" of a message in the form {'answer': ..., 'context': ...}.
 
     Any other message whole.
     """

@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 def normalize_text(text: str) -> str:
-    """Return a text without meaningless differences.
+    """Return a text normalized for comparison: without meaningless differences.
 
     Letter case, kinds of quotes, blanks at punctuation and ends.
     """
@@ -31,7 +31,7 @@ def normalize_text(text: str) -> str:
 
 
 def strict_calls_fault(task: Task, record: Any, *, underscore_to_dot: bool = False) -> Fault | None:
-    """Return the first leniency that calls accepted by BFCL relied on.
+    """Return what is wrong, strictly, with calls that BFCL accepts: the first leniency.
 
     None if they relied on none.
     """
@@ -63,7 +63,7 @@ def _as_python(value: Any, declared: Mapping[str, Any], language: str) -> Any:
     if language == "python":
         return value
     source = JAVA_ARGUMENTS if language == "java" else JAVASCRIPT_ARGUMENTS
-    argument = source.argument(value, declared)
+    argument = source.prepare_argument(value, declared)
     return value if isinstance(argument, Fault) else argument.value
 
 

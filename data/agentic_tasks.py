@@ -24,14 +24,14 @@ CONVERSATIONS = "memory_prereq_conversation"
 """Folder of the conversations that fill the memory, one file for each scenario."""
 
 
-def is_prerequisite(task: Task) -> bool:
-    """Whether a task only fills a memory: a conversation without answer or verdict."""
+def is_memory_prerequisite(task: Task) -> bool:
+    """Whether a task only fills a memory, before the questions: it has no answer and no verdict."""
     return task.category.startswith("memory") and task.category.endswith("_prereq")
 
 
 @dataclass(frozen=True)
-class Variant:
-    """Files of one agentic category in a folder, and how each entry becomes a task."""
+class AgenticVariant:
+    """Variant of an agentic task file: a category, its files, and how its entries become tasks."""
 
     root: Path
     category: str
@@ -47,8 +47,8 @@ class Variant:
         return [self.root / f"{self.prefix}{self.base}{self.suffix}"]
 
     @cached_property
-    def conversations(self) -> dict[str, list[list[str]]]:
-        """The user's messages of every earlier conversation, by scenario and in order."""
+    def prerequisite_conversations(self) -> dict[str, list[list[str]]]:
+        """User messages of the conversations that fill a memory, by scenario and in order."""
         by_scenario: dict[str, list[list[str]]] = {}
         for file in sorted((self.root / CONVERSATIONS).glob("memory_*.json")):
             for _, entry in read_entries(file):
@@ -56,8 +56,8 @@ class Variant:
                 by_scenario.setdefault(entry["scenario"], []).append(texts)
         return by_scenario
 
-    def entry(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """Return an entry with the class and the scenario of the variant.
+    def with_settings(self, raw: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a raw entry with the variant's class and its initial settings.
 
         Nothing of `raw` is changed.
         """
@@ -67,18 +67,20 @@ class Variant:
         name = f"MemoryAPI_{self.category.removeprefix('memory_').removesuffix('_prereq')}"
         settings = {"scenario": raw.get("scenario", "")}
         if self.base == "memory":
-            settings["conversations"] = self.conversations.get(settings["scenario"], [])
+            settings["conversations"] = self.prerequisite_conversations.get(
+                settings["scenario"], []
+            )
         return {**raw, "involved_classes": [name], "initial_config": {name: settings}}
 
-    def task(self, task: Task) -> Task:
-        """Return the task under the id BFCL's result files have for the variant."""
+    def with_variant_id(self, task: Task) -> Task:
+        """Return the task under the variant's id and category, as in BFCL's result files."""
         return replace(
             task, id=task.id.replace(self.base, self.category, 1), category=self.category
         )
 
 
-def variant_of_file(path: Path) -> Variant | None:
-    """Return the variant that a file name means.
+def variant_of_file(path: Path) -> AgenticVariant | None:
+    """Return the agentic variant that a file name stands for.
 
     None for other names, and for a file that exists.
     """
@@ -86,7 +88,7 @@ def variant_of_file(path: Path) -> Variant | None:
         if path.stem == category or path.stem.endswith(f"_{category}"):
             base = "web_search" if category in WEB_SEARCH else "memory"
             base += "_prereq" if category in PREREQUISITES else ""
-            found = Variant(
+            found = AgenticVariant(
                 path.parent, category, base, path.stem.removesuffix(category), path.suffix
             )
             return (

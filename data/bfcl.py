@@ -22,11 +22,11 @@ from fctncalling.data.categories import (
     CLARIFY,
     LANGUAGE_VARIANTS,
     WITHOUT_ANSWER,
-    category_of,
-    named_category,
+    category_of_id,
+    v4_category_name,
 )
 from fctncalling.data.errors import Location, TaskError, TaskWarning
-from fctncalling.data.function_docs import DocSource, FunctionDocs, function_doc
+from fctncalling.data.function_docs import DocSource, FunctionDocs, parse_function_doc
 from fctncalling.data.json_stream import read_entries
 from fctncalling.data.paths import official_data_folder, user_data_folder
 from fctncalling.data.types import FunctionDoc, Task
@@ -34,11 +34,11 @@ from fctncalling.data.validation import (
     ACCEPT,
     check_accepted_calls,
     check_ground_truth_turns,
-    explain,
+    explain_invalid,
+    held_out_functions,
     is_answer,
     is_task,
-    missed_functions,
-    named_classes,
+    parse_involved_classes,
     with_accepted_values,
 )
 
@@ -64,7 +64,7 @@ class PossibleAnswers:
         self._warned_of_missing = False
 
     def find(self, place: Location) -> Mapping[str, Any] | None:
-        """Return a private copy of the answer to the entry at `place`.
+        """Return a private copy of the possible answer of the entry at `place`.
 
         None, with one warning, without an answer file.
 
@@ -98,7 +98,7 @@ class PossibleAnswers:
     def _read(self) -> Iterator[Mapping[str, Any]]:
         for line, answer in read_entries(self._path):
             if not is_answer(answer):
-                raise Location(self._path, line).error(explain(answer, "answer"))
+                raise Location(self._path, line).error(explain_invalid(answer, "answer"))
             yield answer
 
     def _warn_of_missing(self, place: Location) -> None:
@@ -201,7 +201,7 @@ def embedded_path(name: str) -> Path:
 
 
 def resolve_task_path(path: str | Path) -> Path:
-    """Return the path of a task file.
+    """Return the path of a task file, looking a bare BFCL name up in the official data.
 
     A bare BFCL name that is not found here is looked up in the official data.
 
@@ -283,20 +283,20 @@ def _identify(entry: Any, place: Location) -> tuple[Location, str]:
     if isinstance(entry, dict) and isinstance(entry.get("id"), str):
         place = Location(place.path, place.line, entry["id"])
     if not is_task(entry):
-        raise place.error(explain(entry, "task"))
+        raise place.error(explain_invalid(entry, "task"))
     try:
-        category = named_category(entry["category"]) if "category" in entry else ""
+        category = v4_category_name(entry["category"]) if "category" in entry else ""
     except TaskError as error:
         raise place.error(f"category: {error}") from None
     try:
-        category = category or category_of(entry["id"], place.path.name)
+        category = category or category_of_id(entry["id"], place.path.name)
     except TaskError as error:
         raise place.error(f"id: {error}") from None
     has_tools = category.startswith("multi_turn") or category in AGENTIC
     if has_tools and "involved_classes" not in entry and "invoked_classes" not in entry:
-        raise place.error(explain(entry, "tools"))
+        raise place.error(explain_invalid(entry, "tools"))
     if not has_tools and "function" not in entry and category != "chatable":
-        raise place.error(explain(entry, "single_turn"))
+        raise place.error(explain_invalid(entry, "single_turn"))
     return place, category
 
 
@@ -307,7 +307,7 @@ def _task(
     docs: FunctionDocs,
     answers: PossibleAnswers,
 ) -> Task:
-    classes, paths, scenarios = named_classes(entry, place)
+    classes, paths, scenarios = parse_involved_classes(entry, place)
     self_documented = docs.self_documented | paths.keys()
     functions = _functions(entry.get("function"), classes, place, docs, self_documented)
     answer: Mapping[str, Any] | None = entry
@@ -321,7 +321,7 @@ def _task(
         ground_truth=answer.get("ground_truth") if answer else None,
         initial_config=scenarios,
         involved_classes=classes,
-        missed_functions=missed_functions(
+        missed_functions=held_out_functions(
             entry, functions, place, more_later=not self_documented.isdisjoint(classes)
         ),
         extra={
@@ -352,6 +352,8 @@ def _functions(
     if listed is None:
         return docs.of_classes(classes, place, self_documented)
     return tuple(
-        docs.by_name(f, classes, place, self_documented) if isinstance(f, str) else function_doc(f)
+        docs.by_name(f, classes, place, self_documented)
+        if isinstance(f, str)
+        else parse_function_doc(f)
         for f in listed
     )

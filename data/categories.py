@@ -89,8 +89,8 @@ _ID = re.compile(r"(?P<name>[A-Za-z_-]+)[_-]\d.*", re.DOTALL)
 _FILE = re.compile(r"(?:BFCL_v\d+_)?(?P<name>[A-Za-z_-]+)\.jsonl?")
 
 
-def named_category(name: str) -> str:
-    """Return BFCL's v4 name of a category that an entry names itself.
+def v4_category_name(name: str) -> str:
+    """Return the name that BFCL v4 has for a category, given by any version's name.
 
     Raises TaskError for an unknown one.
     """
@@ -102,8 +102,8 @@ def named_category(name: str) -> str:
     return found
 
 
-def category_of(entry_id: str, file_name: str | None = None) -> str:
-    """Return BFCL's v4 category name of an entry's id, or else of its file's name.
+def category_of_id(entry_id: str, file_name: str | None = None) -> str:
+    """Return BFCL's v4 category of an entry, from its id or else its file's name.
 
     An id is a category, `_` and an index that begins with a digit: `simple_python_17`,
     `live_simple_19-3-15`, `memory_0-customer-0`. Version 3 names (`java_0`) and hyphens
@@ -128,8 +128,8 @@ class UnsupportedCategory(ValueError):
 
 
 @lru_cache(maxsize=256)
-def kind_of(category: str) -> str:
-    """Return the kind of check of a category.
+def category_kind(category: str) -> str:
+    """Return the kind of check of a category: which checker judges it.
 
     Simple, multiple, parallel, relevance, irrelevance, clarify, multi_turn or agentic.
 
@@ -147,7 +147,7 @@ def kind_of(category: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def language_of(category: str) -> str:
+def category_language(category: str) -> str:
     """Return the language of a category's arguments: python, java or javascript."""
     return next((language for language in ("javascript", "java") if language in category), "python")
 
@@ -157,4 +157,4 @@ def executes_calls(category: str) -> bool:
 
     Their results are shown to the agent. Raises UnsupportedCategory.
     """
-    return kind_of(category) in ("multi_turn", "agentic")
+    return category_kind(category) in ("multi_turn", "agentic")

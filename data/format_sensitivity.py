@@ -28,7 +28,7 @@ _CONFIGURATION = re.compile(
 
 @dataclass(frozen=True)
 class PromptVariant:
-    """One configuration of a system prompt.
+    """One configuration of the system prompt in BFCL's format sensitivity.
 
     The defaults are those of every category but format sensitivity.
     """
@@ -48,7 +48,7 @@ class PromptVariant:
 
     @classmethod
     def parse(cls, text: str) -> PromptVariant:
-        """Return the variant a configuration names. Raises ValueError, saying what was expected."""
+        """Return the variant of a configuration's text; raises ValueError."""
         found = _CONFIGURATION.fullmatch(text)
         if not found:
             raise ValueError(f'"{text}" is no prompt configuration: expected one like "{cls()}"')
@@ -69,8 +69,8 @@ VARIANTS = (
 """The 26 configurations BFCL asks under, in its order."""
 
 
-def parse_id(entry_id: str) -> tuple[PromptVariant, str]:
-    """Return the prompt variant and the id of the underlying entry.
+def parse_variant_id(entry_id: str) -> tuple[PromptVariant, str]:
+    """Return the prompt variant in a format-sensitivity id, and the id of the underlying entry.
 
     Raises ValueError for any other id.
     """
@@ -80,8 +80,8 @@ def parse_id(entry_id: str) -> tuple[PromptVariant, str]:
     return PromptVariant.parse(parts[1]), parts[2]
 
 
-def load_format_sensitivity(folder: str | Path) -> list[Task]:
-    """Return the tasks of format sensitivity: every entry under the 26 variants.
+def load_format_sensitivity_tasks(folder: str | Path) -> list[Task]:
+    """Return the format-sensitivity tasks: every entry under the 26 prompt variants.
 
     They are numbered in BFCL's order.
 

@@ -10,7 +10,7 @@ from typing import Any
 from fctncalling.data.errors import Location, TaskError
 from fctncalling.data.json_stream import read_entries
 from fctncalling.data.types import FunctionDoc
-from fctncalling.data.validation import explain, is_function_doc
+from fctncalling.data.validation import explain_invalid, is_function_doc
 
 DocSource = str | Path | Mapping[str, Iterable[Mapping[str, Any] | FunctionDoc]]
 """A folder of doc files, one doc file, or a mapping of class name to docs."""
@@ -64,7 +64,7 @@ class FunctionDocs:
     def of_classes(
         self, classes: Sequence[str], place: Location, self_documented: Collection[str] = ()
     ) -> tuple[FunctionDoc, ...]:
-        """Return the docs of the classes, in their order.
+        """Return the function docs of some classes, in their order.
 
         TaskError at `place` where a class without docs is not in `self_documented`.
         """
@@ -77,7 +77,7 @@ class FunctionDocs:
         place: Location,
         self_documented: Collection[str] = (),
     ) -> FunctionDoc:
-        """Return a function's doc: of the involved classes first, then of any of the source."""
+        """Return the doc of a function of a name: of the involved classes first, then of any."""
         for doc in self.of_classes(classes, place, self_documented):
             if doc.name == name:
                 return doc
@@ -157,16 +157,16 @@ class FunctionDocs:
         return "the function_docs given" if isinstance(self._source, Mapping) else str(self._source)
 
 
-def function_doc(raw: Mapping[str, Any]) -> FunctionDoc:
-    """Return the typed form of one checked doc; its `parameters` are shared, not copied."""
+def parse_function_doc(raw: Mapping[str, Any]) -> FunctionDoc:
+    """Return a raw function doc, already checked, as a FunctionDoc that shares its `parameters`."""
     return FunctionDoc(raw["name"], raw["description"], raw["parameters"], raw.get("response"))
 
 
 def _from_file(path: Path) -> Iterator[FunctionDoc]:
     for line, raw in read_entries(path):
         if not is_function_doc(raw):
-            raise Location(path, line).error(explain(raw, "function_doc"))
-        yield function_doc(raw)
+            raise Location(path, line).error(explain_invalid(raw, "function_doc"))
+        yield parse_function_doc(raw)
 
 
 def _from_mapping(
@@ -176,9 +176,9 @@ def _from_mapping(
         if isinstance(raw, FunctionDoc):
             yield raw
         elif is_function_doc(raw):
-            yield function_doc(raw)
+            yield parse_function_doc(raw)
         else:
-            raise TaskError(f"{where}: {explain(raw, 'function_doc')}")
+            raise TaskError(f"{where}: {explain_invalid(raw, 'function_doc')}")
 
 
 def _snake_case(name: str) -> str:

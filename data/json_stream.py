@@ -28,7 +28,7 @@ class LongLineError(ValueError):
 
 
 def bounded_lines(stream: IO[str]) -> Iterator[str]:
-    """Yield the lines of a stream; LongLineError, with its number, for one that has no end."""
+    """Yield the lines of a stream, each of bounded length; LongLineError, with its number, else."""
     number = 0
     while text := stream.readline(MAX_LINE_CHARS + 1):
         number += 1
@@ -41,7 +41,7 @@ def bounded_lines(stream: IO[str]) -> Iterator[str]:
 
 
 def read_entries(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield (line, value) of every entry of the file.
+    """Yield (line number, value) of every entry of a JSON array or JSON Lines file.
 
     Raises TaskError where it is missing, empty or broken.
     """

@@ -17,7 +17,7 @@ def is_source_checkout() -> bool:
 
 
 def official_data_folder() -> Path:
-    """Return the folder `import-bfcl` writes to unless told otherwise.
+    """Return the default folder of BFCL's official data, which `import-bfcl` writes to.
 
     Never one of installed packages.
     """
@@ -47,13 +47,13 @@ _STREAMS = tuple(map(Path, ("/dev", "/dev/fd", "/proc/self/fd")))
 
 
 def is_stream(path: Path) -> bool:
-    """Return whether a path is written through: a device, a pipe, a name of an open stream."""
+    """Whether a path is a stream: a device, a pipe, a name of an open one."""
     return path.absolute().parent in _STREAMS or (path.exists() and not path.is_file())
 
 
 @contextmanager
-def replaced_file(path: Path) -> Iterator[Path]:
-    """Yield where to write a file: a new one beside it, which takes its place when all is written.
+def atomic_write(path: Path) -> Iterator[Path]:
+    """Context manager: the path to write a file to, which takes its place when all is written.
 
     Nobody can guess the new one's name and plant a link there. A stream is yielded itself, for
     nothing may take its place; a link stays one. Raises OSError.

@@ -1,7 +1,7 @@
 """Timing hook for a profiler; by default nothing is measured.
 
 It lies on the ground floor because environments and algorithms, which know nothing of each other,
-both have parts that are timed.
+both have parts that are time_calls.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Listener = Callable[[str, float, float], None]
 _listener: Listener | None = None
 
 
-def timed(part: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorator: report each call's seconds under a name while a listener is set."""
+def time_calls(part: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorator: report the seconds of each call under a name, while a listener is set."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
@@ -42,7 +42,7 @@ def timed(part: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 @contextmanager
 def listen_to_timings(listener: Listener) -> Iterator[None]:
-    """Context manager: set the listener, for all threads of this process; one at a time."""
+    """Context manager: set the listener of timings, for all threads; one at a time."""
     global _listener
     before, _listener = _listener, listener
     try:

@@ -151,7 +151,7 @@ class TokenFile:
         return [f" {pieces[token]}" if space else pieces[token] for token, space in pairs]
 
     def rows(self, episode: int) -> list[slice]:
-        """Return the tokens of each row of an episode, in order of time, as slices."""
+        """Return the slices of the tokens, one for each row of an episode, in order of time."""
         numbers = np.flatnonzero(self.row_episode == episode)
         return [slice(int(self.row_offsets[n]), int(self.row_offsets[n + 1])) for n in numbers]
 

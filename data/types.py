@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,7 +34,7 @@ class Call:
 
 
 def tool_call(call_id: Any, name: str, arguments: Any) -> dict[str, Any]:
-    """Return a call as it stands in the `tool_calls` of a message in OpenAI's form."""
+    """Return a call in OpenAI's form, as it stands in the `tool_calls` of a message."""
     function = {"name": name, "arguments": arguments}
     return {"id": call_id, "type": "function", "function": function}
 
@@ -67,31 +68,31 @@ class Task:
 
     @property
     def kind(self) -> str:
-        """Kind of check.
+        """Kind of check of the task's category.
 
         Simple, multiple, parallel, relevance, irrelevance, clarify, multi_turn or agentic. Raises
         UnsupportedCategory where there is none.
         """
-        return categories.kind_of(self.category)
+        return categories.category_kind(self.category)
 
     @property
     def language(self) -> str:
-        """The language of its arguments: python, java or javascript."""
-        return categories.language_of(self.category)
+        """Language of the task's arguments: python, java or javascript."""
+        return categories.category_language(self.category)
 
     @property
     def executes_calls(self) -> bool:
-        """Whether its calls are executed and their results shown. Raises UnsupportedCategory."""
+        """Whether the task's calls are executed. Raises UnsupportedCategory."""
         return categories.executes_calls(self.category)
 
     @property
     def is_multi_turn(self) -> bool:
-        """Whether the task is scored by executing calls on stateful tools, turn by turn."""
+        """Whether the task has several turns, scored by executing calls on stateful tools."""
         return self.category.startswith("multi_turn")
 
     @property
     def long_context(self) -> bool:
-        """Whether BFCL loads the tools with its long-context tables."""
+        """Whether the task is of BFCL's long context: tools loaded with its large tables."""
         return "long_context" in self.category or "composite" in self.category
 
 
@@ -124,8 +125,8 @@ class StepRecord:
 
 
 @dataclass(frozen=True)
-class TurnRecord:
-    """Record of one turn: the results of all its calls, and the tools' public state at its end."""
+class TurnResults:
+    """Results of the calls of one turn, and the tools' public state at its end."""
 
     results: Sequence[str]
     # class name -> public attribute -> value, private copies
@@ -155,3 +156,11 @@ class Episode:
     truncated: bool = False
     invalid: bool = False  # infrastructure failed: drop it, never score it 0
     seed: int | None = None
+
+
+def __getattr__(name: str) -> Any:
+    if name != "TurnRecord":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    text = f"{__name__}.TurnRecord is now TurnResults; the former name goes with version 0.4"
+    warnings.warn(text, DeprecationWarning, stacklevel=2)
+    return TurnResults

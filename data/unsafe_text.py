@@ -21,14 +21,14 @@ def join_surrogates(text: str) -> str:
 
 
 def encodable_text(text: str) -> str:
-    """Return a text that every encoder takes: pairs joined, lone surrogates replaced by U+FFFD."""
+    """Return a text that every encoder takes: surrogates joined, or replaced by U+FFFD."""
     if text.isascii() or _SURROGATE.search(text) is None:
         return text
     return _SURROGATE.sub(REPLACEMENT, join_surrogates(text))
 
 
 def encodable_value(value: Any) -> Any:
-    """Return a copy of JSON-like data with `encodable_text` texts, keys included."""
+    """Return a copy of a JSON value whose texts, keys included, every encoder takes."""
     if isinstance(value, str):
         return encodable_text(value)
     if isinstance(value, Mapping):
@@ -39,7 +39,7 @@ def encodable_value(value: Any) -> Any:
 def json_text(
     value: Any, *, indent: int | None = None, default: Callable[[Any], Any] | None = None
 ) -> str:
-    """Return JSON with characters beyond ASCII unescaped and surrogates escaped."""
+    """Return a value as JSON text, characters beyond ASCII unescaped, surrogates escaped."""
     text = json.dumps(value, ensure_ascii=False, indent=indent, default=default)
     return text if text.isascii() else _SURROGATE.sub(lambda each: f"\\u{ord(each[0]):04x}", text)
 
@@ -52,6 +52,6 @@ WORD_JOINER = "\u2060"
 """No tag and no special token contains it, and no line breaks at it: the text reads the same."""
 
 
-def broken_mark(mark: str) -> str:
-    """Return a mark of two characters or more that no parser and no tokenizer takes for one."""
+def break_marker(mark: str) -> str:
+    """Return a marker, of two characters or more, broken so that nothing takes it for one."""
     return mark[0] + WORD_JOINER + mark[1:]

@@ -25,7 +25,7 @@ _SHOWN_CHARS = 60
 
 
 def is_task(entry: Any) -> bool:
-    """Whether the value is an entry of any category, as far as its fields tell."""
+    """Whether a value is a valid task entry of any category, by a fast check of its fields."""
     return (
         isinstance(entry, dict)
         and _is_name(entry.get("id"))
@@ -45,7 +45,7 @@ def is_task(entry: Any) -> bool:
 
 
 def is_function_doc(doc: Any) -> bool:
-    """Whether the value is a documented function as BFCL writes it."""
+    """Whether a value is a valid function doc as BFCL writes it."""
     return (
         isinstance(doc, dict)
         and _is_name(doc.get("name"))
@@ -67,7 +67,7 @@ def _is_parameter(parameter: Any) -> bool:
 
 
 def is_answer(answer: Any) -> bool:
-    """Whether the value is an entry of a possible-answer file."""
+    """Whether a value is a valid entry of a possible-answer file."""
     return (
         isinstance(answer, dict)
         and _is_name(answer.get("id"))
@@ -75,8 +75,8 @@ def is_answer(answer: Any) -> bool:
     )
 
 
-def explain(value: Any, kind: str) -> str:
-    """Return `field: expected ..., found ...` for a value that the fast check refused.
+def explain_invalid(value: Any, kind: str) -> str:
+    """Explain why a value is invalid, as `field: expected ..., found ...`.
 
     `kind` is a definition of the schema: task, single_turn, tools, answer or function_doc.
     """
@@ -212,7 +212,7 @@ LONGEST_IN_ANY_ORDER = 5  # items: 120 orders
 
 
 def with_accepted_values(task: Task, place: Location) -> Task:
-    """Return a task whose ground truth has, written out, what its field `accept` accepts.
+    """Return a task with the values that its field `accept` accepts added to its ground truth.
 
     `{"defaults": true}`: a parameter that the truth does not name, or whose documented default it
     accepts, may be left out or given that default. `{"any_order": true}` (or names of parameters):
@@ -289,10 +289,10 @@ def _is_same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def missed_functions(
+def held_out_functions(
     entry: Mapping[str, Any], functions: Sequence[FunctionDoc], place: Location, *, more_later: bool
 ) -> dict[int, tuple[str, ...]]:
-    """Return the functions held out until a turn.
+    """Return the functions that an entry holds out, by the turn in which they are offered.
 
     Raises TaskError for unknown turns, and for unknown names that `more_later` does not document.
     """
@@ -314,10 +314,10 @@ def missed_functions(
     return missed
 
 
-def named_classes(
+def parse_involved_classes(
     entry: Mapping[str, Any], place: Location
 ) -> tuple[tuple[str, ...], dict[str, str], Mapping[str, Mapping[str, Any]]]:
-    """Return an entry's classes by their bare names, name -> "module:Class", and name -> scenario.
+    """Return an entry's classes: bare names, name -> "module:Class", name -> scenario.
 
     A scenario stands under the class's path or its bare name. Raises TaskError at `place`.
     """

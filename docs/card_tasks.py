@@ -377,7 +377,7 @@ CARDS = (
     Card(
         "format_sensitivity",
         "200 entries of other categories under 26 prompts that ask for the calls in another form: Python, JSON or XML, with or "
-        "without a tag. `fctncalling.data.format_sensitivity.load_format_sensitivity` loads them.",
+        "without a tag. `fctncalling.data.format_sensitivity.load_format_sensitivity_tasks` loads them.",
         "as the entry's own category, if the calls are written in the form that was asked for.",
         replace(
             _SALT,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from fctncalling.data.agentic_tasks import is_prerequisite
+from fctncalling.data.agentic_tasks import is_memory_prerequisite
 from fctncalling.data.types import Message, StepRecord, Task
 from fctncalling.envs.episode.parsing import (
     ParsedMessage,
@@ -159,7 +159,7 @@ class EpisodeRunner:
         return step
 
     def _final_info(self, state: EpisodeState) -> dict[str, Any]:
-        if is_prerequisite(state.task):
+        if is_memory_prerequisite(state.task):
             # what a question's `snapshot` is: the notes its conversations left behind
             return {"verdict": None, "snapshot": copy.deepcopy(dict(state.turns[-1].states))}
         final = {"verdict": state.verdict, "ground_truth": copy.deepcopy(state.task.ground_truth)}

@@ -21,7 +21,7 @@ from fctncalling.algorithms.generation.sequence import Slot
 from fctncalling.algorithms.generation.slot_prefixes import SlotPrefixes, min_shared_tokens
 from fctncalling.algorithms.generation.transformers_cache import check_supported
 from fctncalling.algorithms.policy.sparse_forward import supports_fused_decoder
-from fctncalling.data.timing import timed
+from fctncalling.data.timing import time_calls
 
 # Largest uniform sample used: in fp32 one closer to 1 may round to 1, past the last likely token.
 BELOW_ONE = 1 - 2**-23
@@ -215,7 +215,7 @@ class GenerationEngine(Engine):
         finished, self._finished = self._finished, []
         return finished
 
-    @timed("prefill")
+    @time_calls("prefill")
     def _prefill(self) -> None:
         """Prefill the pending tokens of slots and sample a token for each."""
         joining = [
@@ -241,7 +241,7 @@ class GenerationEngine(Engine):
         self.num_prompt_tokens += asked
         self.num_shared_tokens += asked - (self._decoder.num_tokens - before)
 
-    @timed("decode")
+    @time_calls("decode")
     def _step(self) -> None:
         """Decode one token for each busy slot."""
         span = self._compact()

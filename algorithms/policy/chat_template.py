@@ -11,7 +11,7 @@ from typing import Any
 from jinja2.exceptions import TemplateError
 
 from fctncalling.data.types import Message
-from fctncalling.data.unsafe_text import broken_mark, encodable_text
+from fctncalling.data.unsafe_text import break_marker, encodable_text
 
 PLAIN_TEMPLATE = (
     "{% for message in messages %}{{ '<|' + message.role + '|>\n' + message.content }}"
@@ -73,7 +73,7 @@ _MARKER = re.compile(r"<\|?/?[\w:-]+\|?>|\[/?[A-Z_]{3,}\]")
 class MarkerEscaper:
     """Breaker of markers in untrusted text (tool results, user messages, function docs).
 
-    An invisible character after a marker's first character (`broken_mark`) leaves it readable, and
+    An invisible character after a marker's first character (`break_marker`) leaves it readable, and
     the tokenizer encodes it as ordinary text in place of a special token.
     """
 
@@ -115,7 +115,7 @@ def markers_in(rendered: str) -> list[str]:
 
 
 def _broken(match: re.Match[str]) -> str:
-    return broken_mark(match[0])
+    return break_marker(match[0])
 
 
 logger = logging.getLogger(__name__)

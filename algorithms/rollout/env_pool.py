@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import gymnasium
 
-from fctncalling.data.timing import timed
+from fctncalling.data.timing import time_calls
 
 logger = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ class InlineEnvPool(EnvPool):
             env.close()
 
 
-@timed("environment")
+@time_calls("environment")
 def call_env(slot: int, env: TextEnv, request: EnvRequest) -> EnvResponse:
     """Call `reset` or `step`; an exception is returned as part of the response."""
     started = time.perf_counter()

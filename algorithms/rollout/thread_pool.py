@@ -21,7 +21,7 @@ from fctncalling.algorithms.rollout.env_pool import (
     close_quietly,
     have_in_process_tools,
 )
-from fctncalling.data.timing import timed
+from fctncalling.data.timing import time_calls
 
 Inbox = queue.SimpleQueue[tuple[int, EnvResponse]]  # (ticket of the request, response)
 
@@ -114,7 +114,7 @@ class ThreadEnvPool(EnvPool):
         self._pending[slot] = _PendingRequest(self._ticket, time.monotonic() + within_s, within_s)
         self._threads[slot].send(self._ticket, request)
 
-    @timed("wait")
+    @time_calls("wait")
     def recv(self, *, wait: bool) -> list[EnvResponse]:
         """Return responses and failures, sorted by slot."""
         found: list[EnvResponse] = []

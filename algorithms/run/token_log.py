@@ -21,7 +21,7 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import ALGORITHMS, TokenDiagnostics
 from fctncalling.algorithms.reward_shaping import is_fully_truncated
 from fctncalling.algorithms.targets import Targets
-from fctncalling.data.timing import timed
+from fctncalling.data.timing import time_calls
 from fctncalling.data.token_file import (
     FLOAT_FIELDS,
     SCHEMA_VERSION,
@@ -110,7 +110,7 @@ class TokenLog:
         self._texts = texts
         self.failures = 0
 
-    @timed("token files")
+    @time_calls("token files")
     def write(
         self,
         update: int,

@@ -37,13 +37,13 @@ def check_answer(
     time_limit_s: float = 5.0,
     comparer: SymbolicComparer | None = None,
 ) -> Verdict:
-    """Return whether a response's final answer is one of the accepted ones.
+    """Return the verdict on a response's final answer: whether it is one of the accepted ones.
 
     The final answer is the last \\boxed{...}, else what follows the last "####", else the whole
     response. `tolerance` is relative, for numeric answers; `time_limit_s` bounds one symbolic
     comparison, in seconds; pass a `comparer` to keep one interpreter for many answers.
     """
-    answer = final_answer(response)
+    answer = extract_final_answer(response)
     judges: dict[Form, Callable[[str], bool | None]] = {
         "numeric": lambda truth: numeric_equal(answer, truth, tolerance=tolerance),
         "aime": lambda truth: aime_equal(answer, truth),
@@ -68,8 +68,8 @@ def check_answer(
     )
 
 
-def final_answer(response: str) -> str:
-    r"""Return a response's last \boxed{...}, or the text after its last "####", or all of it."""
+def extract_final_answer(response: str) -> str:
+    r"""Return a response's final answer: its last \boxed{...}, what follows "####", or all."""
     response = response[-MAX_RESPONSE_CHARACTERS:]
     start = max(response.rfind("\\boxed{"), response.rfind("\\fbox{"))
     if start >= 0:
@@ -92,24 +92,24 @@ def _balanced(text: str) -> str | None:
 
 
 def aime_equal(answer: str, truth: str) -> bool:
-    """Whether both are the same integer from 0 to 999, in at most three digits (AIME's form)."""
+    """Whether two answers are equal in AIME's form: the same integer from 0 to 999."""
     answer, truth = answer.strip().strip("$").strip(), truth.strip()
     return bool(_AIME.fullmatch(answer) and _AIME.fullmatch(truth)) and int(answer) == int(truth)
 
 
 def numeric_equal(answer: str, truth: str, *, tolerance: float = 0.0) -> bool:
-    """Whether an answer is the true number, written out, exactly or within a relative tolerance.
+    """Whether an answer is numerically equal to the truth, exactly or within a tolerance.
 
-    The truth may be an expression; the answer is a literal (see `literal_value`), a fraction or in
-    percent only where the truth is written so.
+    The truth may be an expression; the answer is a literal (see `parse_number_literal`), a fraction
+    or in percent only where the truth is written so.
     """
-    left, right = literal_value(answer, like=truth), exact_number(truth)
+    left, right = parse_number_literal(answer, like=truth), exact_number(truth)
     if left is None or right is None:
         return False
     return abs(left - right) <= Fraction(tolerance) * abs(right)
 
 
-def literal_value(text: str, *, like: str = "") -> Fraction | None:
+def parse_number_literal(text: str, *, like: str = "") -> Fraction | None:
     """Return the value of a number that is written out; None for what would have to be computed.
 
     A literal is a sign, digits, thousands separators, decimals, an exponent. Where the text that it
@@ -143,7 +143,7 @@ def _bare(text: str) -> str:
 
 
 def exact_number(text: str) -> Fraction | None:
-    """Return the exact rational value of a text without names, roots or functions.
+    """Return the exact rational number that a text is; None if it has names, roots or functions.
 
     None where it has none.
     """
@@ -177,7 +177,7 @@ def _rational(tree: Tree) -> Fraction:
 def symbolic_equal(
     answer: str, truth: str, *, time_limit_s: float = 5.0, comparer: SymbolicComparer | None = None
 ) -> bool | None:
-    """Whether two expressions are equal; None where that was not decided in time.
+    """Whether two expressions are symbolically equal; None where that was not decided in time.
 
     Rational numbers are compared here and exactly; the rest by SymPy, an optional extra, in a
     process of its own.

@@ -50,15 +50,15 @@ def canonical_form(tree: Tree) -> Form:
 
 
 def rational_value(form: Form) -> Fraction | None:
-    """Return the value of a form that is a rational number; None for any other."""
+    """Return the value of a canonical form that is a rational number; None for any other."""
     if not form:
         return Fraction(0)
     [(monomial, coefficient), *others] = form
     return None if monomial or others else coefficient
 
 
-def is_unfinished(tree: Tree) -> bool:
-    """Whether an expression leaves something to be computed that needs no idea.
+def is_unevaluated(tree: Tree) -> bool:
+    """Whether an expression leaves something unevaluated that can be computed without an idea.
 
     Numbers that meet, like terms or factors, a 0, 1 or sign that changes nothing, a root that is a
     number.
@@ -70,32 +70,32 @@ def is_unfinished(tree: Tree) -> bool:
         return False
     if kind in ("+", "-"):
         terms = list(_operands(tree, ("+", "-")))
-        return _meet(each for each, _ in terms) or any(is_unfinished(each) for each, _ in terms)
+        return _meet(each for each, _ in terms) or any(is_unevaluated(each) for each, _ in terms)
     if kind in ("*", "/", "negative"):
         factors = list(_operands(tree, ("*", "/", "negative")))
-        return _is_unfinished_product(factors) or any(is_unfinished(each) for each, _ in factors)
+        return _is_unfinished_product(factors) or any(is_unevaluated(each) for each, _ in factors)
     if power := _as_power(tree):
         base, exponent = map(canonical_form, power)
         trivial = rational_value(exponent) in (0, 1) or rational_value(base) in (0, 1)
         computable = None not in (rational_value(base), rational_value(_power(base, exponent)))
         nested = _as_power(power[0]) is not None or _undoes(tree, power[0], power[1])
-        return trivial or computable or nested or any(map(is_unfinished, power))
+        return trivial or computable or nested or any(map(is_unevaluated, power))
     arguments = [each for each in tree[1:] if isinstance(each, list)]
     of_numbers = all(rational_value(canonical_form(each)) is not None for each in arguments)
     if kind == "call" and ((tree[1] in _OF_NUMBERS and of_numbers) or _undoes(tree, *arguments)):
         return True
-    return any(map(is_unfinished, arguments))
+    return any(map(is_unevaluated, arguments))
 
 
-def parts(tree: Tree) -> list[Tree]:
-    """Return what a tuple, set or interval is made of; any other expression alone."""
+def tuple_elements(tree: Tree) -> list[Tree]:
+    """Return the elements of a tuple, set or interval; any other expression alone."""
     if tree[0] not in _PARTS:
         return [tree]
     return [each for each in tree[1:] if isinstance(each, list)]
 
 
 def subtrees(tree: Tree) -> Iterator[Tree]:
-    """Yield an expression and all within it."""
+    """Yield all subtrees of an expression, itself first."""
     yield tree
     for each in tree[1:]:
         if isinstance(each, list):

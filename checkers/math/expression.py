@@ -86,7 +86,7 @@ _CLOSING = {"(": (")", "]"), "[": (")", "]"), "{": ("}",)}  # an interval may be
 
 
 def parse(text: str) -> Tree:
-    """Return the tree of a mathematical text; raises ExpressionError for anything else."""
+    """Return the expression tree of a mathematical text; raises ExpressionError."""
     if len(text) > MAX_CHARACTERS:
         raise ExpressionError(f"longer than {MAX_CHARACTERS} characters")
     return _ExpressionParser(tokenize(text)).answer()

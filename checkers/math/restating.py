@@ -9,8 +9,13 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import combinations
 
-from fctncalling.checkers.math.answer import exact_number, literal_value
-from fctncalling.checkers.math.canonical import canonical_form, is_unfinished, parts, subtrees
+from fctncalling.checkers.math.answer import exact_number, parse_number_literal
+from fctncalling.checkers.math.canonical import (
+    canonical_form,
+    is_unevaluated,
+    subtrees,
+    tuple_elements,
+)
 from fctncalling.checkers.math.expression import (
     CONSTANTS,
     FUNCTIONS,
@@ -31,7 +36,7 @@ def restates_question(answer: str, question: str, truth: str = "") -> bool:
     r"""Whether an answer that is equal to the truth only repeats the question.
 
     A number has to be written out: digits, a fraction in lowest terms, or m * 10^n. Any other
-    expression must not be unfinished (`is_unfinished`), nor one of the question, however its sums
+    expression must not be unfinished (`is_unevaluated`), nor one of the question, however its sums
     and products are written; but it may be shorter than there, or written as the truth is.
     """
     tree = _tree(answer)
@@ -42,16 +47,16 @@ def restates_question(answer: str, question: str, truth: str = "") -> bool:
         return True
     if exact_number(truth) is not None:
         percent = "%" if truth.rstrip().endswith("%") else ""
-        return literal_value(answer, like=percent) is None and not _is_written_out(tree)
-    forms_of_truth = {canonical_form(each) for each in parts(wanted)} if wanted else set()
+        return parse_number_literal(answer, like=percent) is None and not _is_written_out(tree)
+    forms_of_truth = {canonical_form(each) for each in tuple_elements(wanted)} if wanted else set()
     trees = [each for each in map(_tree, asked) if each is not None]
     sizes = {
         form: _size(each) for each in trees if (form := canonical_form(each)) not in forms_of_truth
     }
     return any(
         not _is_written_out(each)
-        and (is_unfinished(each) or sizes.get(canonical_form(each), math.inf) <= _size(each))
-        for each in parts(tree)
+        and (is_unevaluated(each) or sizes.get(canonical_form(each), math.inf) <= _size(each))
+        for each in tuple_elements(tree)
     )
 
 

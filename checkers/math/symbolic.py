@@ -27,13 +27,13 @@ BOOT = (
 
 
 class SymbolicComparer:
-    """A subprocess with SymPy, reused for many comparisons; needs the extra `fctncalling[math]`."""
+    """Comparer of expressions by SymPy in a subprocess, reused; needs `fctncalling[math]`."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
     def equal(self, left: Tree, right: Tree, *, time_limit_s: float = 5.0) -> bool | None:
-        """Whether two trees are equal.
+        """Whether two expression trees are equal; None where that was not decided in time.
 
         None where that was not decided within the time limit (seconds).
         """
@@ -50,7 +50,7 @@ class SymbolicComparer:
         return {"equal": True, "different": False}.get(answer or "")
 
     def close(self) -> None:
-        """End the interpreter; the next comparison starts another."""
+        """Close the subprocess; the next comparison starts another."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
@@ -96,7 +96,7 @@ class SymbolicComparer:
 
 
 def serve_comparisons() -> None:
-    """Serve comparisons: pairs of trees in, one JSON line each.
+    """Serve comparisons in the subprocess: pairs of trees in, one JSON line each.
 
     `equal`, `different` or `unknown` out.
     """

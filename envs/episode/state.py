@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fctncalling.data.types import Episode, Message, StepRecord, Task, TurnRecord, Verdict
+from fctncalling.data.types import Episode, Message, StepRecord, Task, TurnResults, Verdict
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.user_tools import UserTools
@@ -89,7 +89,7 @@ class EpisodeState:
     turn: int = 0
     steps_in_turn: int = 0  # steps of this turn that did not end it
     results: list[str] = field(default_factory=list)  # of this turn
-    turns: list[TurnRecord] = field(default_factory=list)  # the turns that ended
+    turns: list[TurnResults] = field(default_factory=list)  # the turns that ended
     steps: list[StepRecord] = field(default_factory=list)
     conversation: list[Message] = field(default_factory=list)
     last_message: str | None = None  # the last one that called nothing: an agentic task's answer
@@ -152,7 +152,7 @@ class EpisodeState:
         """
         self.terminated = last
         if self.session is not None:
-            record = TurnRecord(tuple(self.results), self.session.public_state())
+            record = TurnResults(tuple(self.results), self.session.public_state())
             self.turns.append(record)
             results = sorted(set(self.results))
             self.past_hash = content_hash([self.past_hash, results, self._hash_of_tools()])

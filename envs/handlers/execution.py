@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from fctncalling.data.timing import timed
+from fctncalling.data.timing import time_calls
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.python_source.evaluator import Evaluator, pure_function
 from fctncalling.envs.python_source.parse import parse_call
@@ -192,7 +192,7 @@ class ToolSession:
         """Whether a function of this name can be called."""
         return name in self._class_of
 
-    @timed("tools")
+    @time_calls("tools")
     def execute(self, call: str | PlainCall) -> str:
         """Return the result text of one call string, as BFCL's executor words it.
 

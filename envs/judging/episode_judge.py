@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 from fctncalling.checkers import check
 from fctncalling.checkers.clarify import ClarifyRecord, is_question
-from fctncalling.data.agentic_tasks import is_prerequisite
+from fctncalling.data.agentic_tasks import is_memory_prerequisite
 from fctncalling.data.categories import WITHOUT_ANSWER
-from fctncalling.data.types import Message, StepRecord, Task, TurnRecord, Verdict
+from fctncalling.data.types import Message, StepRecord, Task, TurnResults, Verdict
 from fctncalling.envs.episode.state import EpisodeState, reraise_as_infrastructure
 from fctncalling.envs.judging.judge import judge_turns, replay_ground_truth
 from fctncalling.envs.judging.strict import forgiven_in_turn
@@ -28,7 +28,7 @@ class EpisodeJudge:
 
     def __init__(self, tools: Mapping[str, type]) -> None:
         self._tools = dict(tools)
-        self._truths: dict[str, tuple[TurnRecord, ...]] = {}
+        self._truths: dict[str, tuple[TurnResults, ...]] = {}
 
     def verdict(self, state: EpisodeState, record: Any) -> Verdict | None:
         """Return the official verdict on an episode that ended; None for a task without answers.
@@ -36,7 +36,7 @@ class EpisodeJudge:
         `record` is the last message as the single-turn checkers read it.
         """
         task = state.task
-        if is_prerequisite(task) or (
+        if is_memory_prerequisite(task) or (
             task.ground_truth is None and task.category not in WITHOUT_ANSWER
         ):
             return None
@@ -74,7 +74,7 @@ class EpisodeJudge:
             paid=state.paid,
         )
 
-    def _truth(self, task: Task) -> tuple[TurnRecord, ...]:
+    def _truth(self, task: Task) -> tuple[TurnResults, ...]:
         return bounded_memo(self._truths, task.id, lambda: replay_ground_truth(task, self._tools))
 
 

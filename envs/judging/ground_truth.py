@@ -13,8 +13,8 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fctncalling.checkers.multi_turn import LiveTurn, Turn
-from fctncalling.data.types import Task, TurnRecord
+from fctncalling.checkers.multi_turn import LiveTurnResults, Turn
+from fctncalling.data.types import Task, TurnResults
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.python_source.plain_calls import PlainCall
@@ -31,13 +31,13 @@ _REPEATABLE = frozenset(TOOL_CLASSES) - AGENTIC_TOOLS
 
 def replay_ground_truth(
     task: Task, extra_tools: ExtraTools | None = None
-) -> tuple[TurnRecord, ...]:
+) -> tuple[TurnResults, ...]:
     """Replay a task's ground truth on fresh tools; return its results and states, turn by turn.
 
     Raises ValueError for a task without ground truth, LookupError for a class without tool,
     InfrastructureError where a tool breaks or its state cannot be copied.
     """
-    turns: list[TurnRecord] = []
+    turns: list[TurnResults] = []
     before: States = {}
     for turn in iter_ground_truth(task, extra_tools):
         try:
@@ -46,11 +46,13 @@ def replay_ground_truth(
             raise InfrastructureError(
                 f'task "{task.id}": the state of the truth nests too deep to copy'
             ) from error
-        turns.append(TurnRecord(turn.results, before))
+        turns.append(TurnResults(turn.results, before))
     return tuple(turns)
 
 
-def iter_ground_truth(task: Task, extra_tools: ExtraTools | None = None) -> Iterator[LiveTurn]:
+def iter_ground_truth(
+    task: Task, extra_tools: ExtraTools | None = None
+) -> Iterator[LiveTurnResults]:
     """Replay a task's ground truth lazily; each turn must be compared before the next is requested.
 
     Raises as `replay_ground_truth`.
@@ -67,7 +69,7 @@ def replay_turns(
     turns: Sequence[Sequence[str | PlainCall]],
     extra_tools: ExtraTools | None,
     owner: str,
-) -> Iterator[LiveTurn]:
+) -> Iterator[LiveTurnResults]:
     """Replay turns of calls on fresh tools, yielding results and the tools' own states."""
     try:
         session = ToolSession(
@@ -80,7 +82,9 @@ def replay_turns(
     except LookupError as error:
         raise LookupError(f'task "{task.id}": {error}') from None
     for calls in turns:
-        yield LiveTurn(tuple([session.execute(call) for call in calls]), session.live_state())
+        yield LiveTurnResults(
+            tuple([session.execute(call) for call in calls]), session.live_state()
+        )
 
 
 def _copied(states: Mapping[str, Mapping[str, Any]], before: States) -> States:
@@ -109,7 +113,7 @@ class GroundTruthCache:
         self._max_truths = max_truths
         # By the identity of a task, which holds as long as the task lives; None for one that was
         # asked for once.
-        self._known: OrderedDict[int, tuple[weakref.ref[Task], tuple[TurnRecord, ...] | None]] = (
+        self._known: OrderedDict[int, tuple[weakref.ref[Task], tuple[TurnResults, ...] | None]] = (
             OrderedDict()
         )
         self._lock = threading.Lock()
@@ -146,7 +150,7 @@ class GroundTruthCache:
         with self._lock:
             self._known.clear()
 
-    def _keep(self, task: Task, turns: tuple[TurnRecord, ...] | None) -> None:
+    def _keep(self, task: Task, turns: tuple[TurnResults, ...] | None) -> None:
         self._known[id(task)] = weakref.ref(task), turns
         while len(self._known) > self._max_truths:
             self._known.popitem(last=False)

@@ -12,8 +12,8 @@ from typing import Any
 from fctncalling.checkers import check
 from fctncalling.checkers.agentic import NOT_ONE_TURN
 from fctncalling.checkers.clarify import ClarifyRecord
-from fctncalling.checkers.multi_turn import check_pairs
-from fctncalling.data.types import Task, TurnRecord, Verdict
+from fctncalling.checkers.multi_turn import check_turn_pairs
+from fctncalling.data.types import Task, TurnResults, Verdict
 from fctncalling.envs.handlers import DecodeError, Handler
 from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.envs.judging.ground_truth import (
@@ -37,7 +37,7 @@ def judge(
     form: str = "prompting",
     *,
     extra_tools: ExtraTools | None = None,
-    truth: Sequence[TurnRecord] | None = None,
+    truth: Sequence[TurnResults] | None = None,
 ) -> Verdict:
     """Return BFCL's verdict on one answer.
 
@@ -72,7 +72,7 @@ def _judge_multi_turn(
     response: Any,
     form: str,
     extra_tools: ExtraTools | None,
-    truth: Sequence[TurnRecord] | None,
+    truth: Sequence[TurnResults] | None,
 ) -> Verdict:
     if not isinstance(response, list):
         return check(task, None, replay_ground_truth(task, extra_tools) if truth is None else truth)
@@ -86,7 +86,7 @@ def _judge_multi_turn(
         extra_tools,
         "model",
     )
-    return check_pairs(zip(turns, expected, strict=False), len(response), num_expected)
+    return check_turn_pairs(zip(turns, expected, strict=False), len(response), num_expected)
 
 
 def _judge_clarify(task: Task, response: Any, form: str) -> Verdict:
@@ -99,7 +99,7 @@ def _judge_clarify(task: Task, response: Any, form: str) -> Verdict:
     return check(task, record, underscore_to_dot=form == "tool_call")
 
 
-def judge_turns(task: Task, turns: Sequence[TurnRecord], truth: Sequence[TurnRecord]) -> Verdict:
+def judge_turns(task: Task, turns: Sequence[TurnResults], truth: Sequence[TurnResults]) -> Verdict:
     """Return the verdict on recorded turns; `per_turn` judges each turn by itself."""
     return check(task, turns, truth)
 

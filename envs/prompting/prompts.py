@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fctncalling.data.categories import language_of
+from fctncalling.data.categories import category_language
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import FunctionDoc, Message, StepRecord
 from fctncalling.envs.handlers.lenient import PREFIX as LENIENT
@@ -68,7 +68,7 @@ def docs_for_prompt(functions: Sequence[FunctionDoc], category: str) -> list[Fun
     Each description names the syntax; for Java and JavaScript every parameter becomes a string that
     holds source text, its true type (and that of its items) told in words.
     """
-    language = language_of(category)
+    language = category_language(category)
     note = f" Note that the provided function is in {_SYNTAX[language]} syntax."
     return [
         FunctionDoc(

@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fctncalling.data.agentic_tasks import is_prerequisite
+from fctncalling.data.agentic_tasks import is_memory_prerequisite
 from fctncalling.data.types import FunctionDoc, Message, Task
 from fctncalling.envs.prompting import prompts
 
@@ -74,7 +74,7 @@ class TaskPrompt:
     def __init__(self, task: Task, handler: object, style: str = "bfcl") -> None:
         self._style = style
         self._question = task.question
-        is_agentic = task.kind == "agentic" and not is_prerequisite(task)
+        is_agentic = task.kind == "agentic" and not is_memory_prerequisite(task)
         self._answer_form = prompts.AGENTIC_ANSWER if is_agentic else ""
         self._missed = {turn: frozenset(names) for turn, names in task.missed_functions.items()}
         self._docs = prompts.docs_for_prompt(task.functions, task.category)

@@ -11,7 +11,7 @@ from typing import Any
 import gymnasium
 from gymnasium.error import ResetNeeded
 
-from fctncalling.checkers.math.answer import check_answer, final_answer
+from fctncalling.checkers.math.answer import check_answer, extract_final_answer
 from fctncalling.checkers.math.restating import restates_question
 from fctncalling.checkers.math.symbolic import SymbolicComparer
 from fctncalling.data.types import Call, Message, Verdict
@@ -202,7 +202,9 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         if form == "symbolic":
             with reraise_as_infrastructure("reward"):
                 verdict = check_answer(answer, [task.answer], form, comparer=self._comparer)
-            if verdict.valid and restates_question(final_answer(answer), task.prompt, task.answer):
+            if verdict.valid and restates_question(
+                extract_final_answer(answer), task.prompt, task.answer
+            ):
                 reason = f"{answer!r:.100} is the question, or has to be computed"
                 return Verdict(False, 0.0, "answer:restated", reason)
             return verdict

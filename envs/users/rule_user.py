@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fctncalling.checkers.clarify import Value, is_mentioned, spoken_value, words_of
+from fctncalling.checkers.clarify import Value, is_mentioned, split_words, spoken_value
 from fctncalling.data.types import Message, Task
 from fctncalling.envs.users.known_values import known_values
 
@@ -77,7 +77,7 @@ class RuleUser:
         task: Task = about["task"]
         turn = int(about["turn"])
         question = str(conversation[-1].get("content") or "")
-        speaks = task.kind == "clarify" and bool(words_of(question))
+        speaks = task.kind == "clarify" and bool(split_words(question))
         if _CALL_OPENS.match(question) or not (speaks or is_question(question)):
             return None
         known = known_values(task, turn)
@@ -97,18 +97,18 @@ class RuleUser:
             register = draw.choice(list(REGISTERS))
         wordings = REGISTERS[register][what]
         wording = wordings[(draw.randrange(len(wordings)) + length) % len(wordings)]
-        return wording.format(name=" ".join(words_of(name)), value=spoken_value(value))
+        return wording.format(name=" ".join(split_words(name)), value=spoken_value(value))
 
 
 def is_question(text: str) -> bool:
     """Whether a message asks something."""
-    words = words_of(text)
+    words = split_words(text)
     return "?" in text or (bool(words) and not _ASKING.isdisjoint(words[:4]))
 
 
 def _asked(question: str, known: Mapping[str, Value], task: Task) -> str | None:
     """Return the parameter that a question names; None where it names none that the user knows."""
-    if len(words_of(question)) < 2 and "?" not in question:
+    if len(split_words(question)) < 2 and "?" not in question:
         return None
     named = _named(question, {*known, *_descriptions(task)})
     if named:
@@ -116,7 +116,7 @@ def _asked(question: str, known: Mapping[str, Value], task: Task) -> str | None:
     if _is_of_the_agent(question, task):
         return None
     offered = [name for name, value in known.items() if is_mentioned(value, question)]
-    if len(offered) == 1 and OR in words_of(question):
+    if len(offered) == 1 and OR in split_words(question):
         return offered[0]
     return _described(question, known, task) if is_question(question) else None
 
@@ -127,10 +127,10 @@ def _named(question: str, names: Collection[str]) -> list[str]:
     A name within a longer one, as "city" in "departure city", is not meant. Names that are mere
     function words ("to") are meant only at the end.
     """
-    words = words_of(question)
+    words = split_words(question)
     found: dict[str, set[int]] = {}
     for name in names:
-        parts = words_of(name)
+        parts = split_words(name)
         places = range(len(words))
         if _FUNCTION_WORDS.issuperset(parts):
             places = places[-len(parts) :]
@@ -151,12 +151,12 @@ def _described(question: str, known: Mapping[str, Value], task: Task) -> str | N
     """
     request = [str(message.get("content", "")) for turn in task.question for message in turn]
     functions = [f"{doc.name} {doc.description}" for doc in task.functions]
-    told = {*_FUNCTION_WORDS, *words_of(" ".join([*request, *functions]))}
-    asked = [word for word in words_of(question) if word not in told]
+    told = {*_FUNCTION_WORDS, *split_words(" ".join([*request, *functions]))}
+    asked = [word for word in split_words(question) if word not in told]
     texts = dict.fromkeys(known, "") | _descriptions(task)
     matched = {
         name: {word for word in asked for each in words if _alike(word, each)}
-        for name, words in ((name, words_of(f"{name} {text}")) for name, text in texts.items())
+        for name, words in ((name, split_words(f"{name} {text}")) for name, text in texts.items())
     }
     shared = Counter(word for words in matched.values() for word in words)
     scores = {name: sum(1 / shared[word] for word in words) for name, words in matched.items()}
@@ -198,5 +198,5 @@ def _is_of_the_agent(text: str, task: Task) -> bool:
 def _why_not(question: str, task: Task) -> str:
     if _is_of_the_agent(question, task):
         return "refusal"
-    asks = is_question(question) and not _FUNCTION_WORDS.issuperset(words_of(question))
+    asks = is_question(question) and not _FUNCTION_WORDS.issuperset(split_words(question))
     return "unknown" if asks else "unclear"

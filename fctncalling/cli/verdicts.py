@@ -24,9 +24,9 @@ from fctncalling.cli.shared.jsonl_records import Line, Record
 from fctncalling.cli.shared.task_finder import TaskFinder
 from fctncalling.cli.shared.tool_flags import TaskTools
 from fctncalling.data import format_sensitivity
-from fctncalling.data.categories import UnsupportedCategory, kind_of
+from fctncalling.data.categories import UnsupportedCategory, category_kind
 from fctncalling.data.errors import TaskError
-from fctncalling.data.types import Task, TurnRecord
+from fctncalling.data.types import Task, TurnResults
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.judging.judge import ANSWER_FORMS, judge, replay_ground_truth
 
@@ -52,7 +52,7 @@ class RecordJudge:
     def __init__(self, tasks: Path | Sequence[Path], tools: TaskTools | None = None) -> None:
         self._finder = TaskFinder(tasks, tools.given if tools else ())
         self._tools = tools
-        self._truth: tuple[str, Sequence[TurnRecord]] | None = None
+        self._truth: tuple[str, Sequence[TurnResults]] | None = None
 
     def judge_record(self, line: Line) -> Record:
         """Return the record with our verdict; InputError if it cannot be judged."""
@@ -71,7 +71,7 @@ class RecordJudge:
             )
         try:
             if category != format_sensitivity.CATEGORY:
-                kind_of(category)
+                category_kind(category)
             task = self._finder.task_of(line)
             user_classes = (
                 self._tools.classes_for((task,), self._finder.path) if self._tools else None
@@ -90,7 +90,7 @@ class RecordJudge:
             raise line.error("id", f"cannot be judged: {error}") from None
         return {**line.record, "valid": verdict.valid, "error_type": verdict.error_type}
 
-    def _truth_of(self, task: Task, user_classes: dict[str, Any] | None) -> Sequence[TurnRecord]:
+    def _truth_of(self, task: Task, user_classes: dict[str, Any] | None) -> Sequence[TurnResults]:
         if self._truth is None or self._truth[0] != task.id:
             self._truth = (task.id, replay_ground_truth(task, user_classes))
         return self._truth[1]

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fctncalling.checkers.clarify import missing_parameters, words_of
+from fctncalling.checkers.clarify import missing_parameters, split_words
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers.registry import get_handler, handler_for
 from fctncalling.envs.judging.oracle import oracle_calls
@@ -88,7 +88,7 @@ def oracle(situation: PolicyInput) -> str:
 
 def question_about(parameter: str) -> str:
     """Return the question for the value of a parameter."""
-    return f"which {' '.join(words_of(parameter))}"
+    return f"which {' '.join(split_words(parameter))}"
 
 
 def _accepted(situation: PolicyInput) -> str | None:

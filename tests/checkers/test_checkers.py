@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fctncalling.checkers import check
-from fctncalling.data.categories import UnsupportedCategory, kind_of
-from fctncalling.data.types import FunctionDoc, Task, TurnRecord, Verdict
+from fctncalling.data.categories import UnsupportedCategory, category_kind
+from fctncalling.data.types import FunctionDoc, Task, TurnResults, Verdict
 
 
 def task(category: str = "simple_python", truth: Any = None, **parameters: dict[str, Any]) -> Task:
@@ -179,7 +179,7 @@ def test_what_is_no_list_of_calls_is_a_wrong_format(record: Any) -> None:
 @pytest.mark.parametrize("category", ["rest", "exec_simple", "sql"])
 def test_a_category_without_a_checker_is_named(category: str) -> None:
     with pytest.raises(UnsupportedCategory, match=rf'"{category}".*multi_turn.*python'):
-        kind_of(category)
+        category_kind(category)
 
 
 @pytest.mark.parametrize("declared", [{"type": "spaceship"}, {}])
@@ -188,8 +188,8 @@ def test_a_documented_type_we_do_not_know_is_named_with_its_place(declared: dict
         verdict_on(1, [1], **declared)
 
 
-def turn(*results: str, **state: Any) -> TurnRecord:
-    return TurnRecord(results, {"Tool": state})
+def turn(*results: str, **state: Any) -> TurnResults:
+    return TurnResults(results, {"Tool": state})
 
 
 TRUTH = (turn("a", "b", n=1), turn(n=1), turn("c", n=2))
@@ -245,7 +245,7 @@ def test_turns_are_judged_one_by_one(
 
 
 def test_only_the_truth_s_attributes_are_compared_and_all_that_differ_are_named() -> None:
-    truth = (TurnRecord(["a"], {"T": {"x": 1, "y": 2}, "U": {"z": float("nan")}}),)
-    record = (TurnRecord(["a"], {"T": {"x": 1, "extra": 9}, "U": {"z": float("nan")}}),)
+    truth = (TurnResults(["a"], {"T": {"x": 1, "y": 2}, "U": {"z": float("nan")}}),)
+    record = (TurnResults(["a"], {"T": {"x": 1, "extra": 9}, "U": {"z": float("nan")}}),)
     verdict = check(task("multi_turn_base", truth=[]), record, truth)
     assert "T.y, U.z" in verdict.message

@@ -22,7 +22,7 @@ from source_tables import (
 )
 
 from fctncalling.checkers import check
-from fctncalling.checkers.java_values import JAVA_ARGUMENTS, java_value
+from fctncalling.checkers.java_values import JAVA_ARGUMENTS, parse_java_value
 from fctncalling.checkers.python_values import Argument, Fault
 from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.episode.parsing import parse_message
@@ -290,29 +290,29 @@ def test_plain_calls_are_read_as_the_grammar_reads_them(
 def test_texts_become_values_as_bfcl_converts_them(
     text: str, name: str, item: str | None, value: Any
 ) -> None:
-    converted = java_value(text, name, item)
+    converted = parse_java_value(text, name, item)
     assert type(converted) is type(value)
     assert converted == value
 
 
 def test_only_text_is_converted_and_the_documented_type_must_be_known() -> None:
-    assert JAVA_ARGUMENTS.argument("5", {"type": "integer"}) == Argument(5, int)
-    assert JAVA_ARGUMENTS.argument(
+    assert JAVA_ARGUMENTS.prepare_argument("5", {"type": "integer"}) == Argument(5, int)
+    assert JAVA_ARGUMENTS.prepare_argument(
         "new int[]{}", {"type": "Array", "items": {"type": "char"}}
     ) == Argument([], list, str)
-    fault = JAVA_ARGUMENTS.argument(5, {"type": "integer"})
+    fault = JAVA_ARGUMENTS.prepare_argument(5, {"type": "integer"})
     assert isinstance(fault, Fault)
     assert fault.error_type == "type_error:java"
     for unknown in ("Set", "int", None):
         with pytest.raises(ValueError, match=r"documented Java type .*: expected one of byte"):
-            JAVA_ARGUMENTS.argument("5", {"type": unknown})
+            JAVA_ARGUMENTS.prepare_argument("5", {"type": unknown})
 
 
 @given(st.sampled_from(["Array", "ArrayList", "HashMap", "long", "double"]), st.text(max_size=40))
 @example("HashMap", "new HashMap<>() {{ " + 'put("' * 3_000)
 @example("ArrayList", "new ArrayList<>(Arrays.asList(\n" * 3_000)
 def test_any_text_has_a_value(name: str, text: str) -> None:
-    java_value(text, name, None)
+    parse_java_value(text, name, None)
 
 
 def test_a_missing_grammar_is_told_with_its_cure_and_is_no_answer_s_fault(

@@ -24,7 +24,7 @@ from source_tables import (
     seconds_to_decode,
 )
 
-from fctncalling.checkers.javascript_values import JAVASCRIPT_ARGUMENTS, javascript_value
+from fctncalling.checkers.javascript_values import JAVASCRIPT_ARGUMENTS, parse_javascript_value
 from fctncalling.checkers.python_values import Argument, Fault
 from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.errors import MissingExtra
@@ -290,23 +290,23 @@ def test_plain_calls_are_read_as_the_grammar_reads_them(
 def test_texts_become_values_as_bfcl_converts_them(
     text: str, name: str, item: str | None, value: Any
 ) -> None:
-    converted = javascript_value(text, name, item)
+    converted = parse_javascript_value(text, name, item)
     assert type(converted) is type(value)
     assert converted == value
 
 
 def test_only_text_is_converted_and_the_documented_type_must_be_known() -> None:
-    assert JAVASCRIPT_ARGUMENTS.argument("5", {"type": "float"}) == Argument(5.0, float)
-    assert JAVASCRIPT_ARGUMENTS.argument(
+    assert JAVASCRIPT_ARGUMENTS.prepare_argument("5", {"type": "float"}) == Argument(5.0, float)
+    assert JAVASCRIPT_ARGUMENTS.prepare_argument(
         "[]", {"type": "array", "items": {"type": "String"}}
     ) == Argument([], list, str)
-    fault = JAVASCRIPT_ARGUMENTS.argument(None, {"type": "String"})
+    fault = JAVASCRIPT_ARGUMENTS.prepare_argument(None, {"type": "String"})
     assert isinstance(fault, Fault)
     assert fault.error_type == "type_error:js"
     with pytest.raises(
         ValueError, match="documented JavaScript type 'string': expected one of String"
     ):
-        JAVASCRIPT_ARGUMENTS.argument("5", {"type": "string"})
+        JAVASCRIPT_ARGUMENTS.prepare_argument("5", {"type": "string"})
 
 
 pieces = st.sampled_from(
@@ -324,7 +324,7 @@ def test_arrays_of_arrays_end_where_the_backtracking_pattern_ends_them(
     rest = r"\[.*?\]\s*(,\s*\[.*?\]\s*)*"
     found = re.match(rf"\[\s*{rest}\]|new\s+Array\(\s*{rest}\)", text)
     expected = text if found is None else len(re.findall(r"\[(.*?)\]", found[0]))
-    converted = javascript_value(text, "array", "any")
+    converted = parse_javascript_value(text, "array", "any")
     if found:
         assert [type(inner) for inner in converted] == [list] * int(expected)
     else:
@@ -338,7 +338,7 @@ def test_arrays_of_arrays_end_where_the_backtracking_pattern_ends_them(
 def test_values_made_to_hang_are_converted_at_once(text: str) -> None:
     start = time.process_time()
     for name in ("array", "dict"):
-        javascript_value(text, name)
+        parse_javascript_value(text, name)
     assert time.process_time() - start < 1
 
 

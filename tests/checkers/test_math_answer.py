@@ -14,9 +14,9 @@ from fctncalling.checkers.math.answer import (
     aime_equal,
     check_answer,
     exact_number,
-    final_answer,
-    literal_value,
+    extract_final_answer,
     numeric_equal,
+    parse_number_literal,
     symbolic_equal,
 )
 from fctncalling.checkers.math.expression import ExpressionError, parse
@@ -107,7 +107,7 @@ def test_aime_answers_are_integers_of_three_digits(answer: str, truth: str, equa
     ],
 )
 def test_the_final_answer_is_the_last_one_marked(response: str, answer: str) -> None:
-    assert final_answer(response) == answer
+    assert extract_final_answer(response) == answer
 
 
 EQUAL = [
@@ -272,7 +272,7 @@ def test_what_is_no_expression_is_refused() -> None:
 def test_a_number_that_is_written_out_is_a_literal_and_nothing_else_is(
     text: str, like: str, value: str | None
 ) -> None:
-    assert literal_value(text, like=like) == (None if value is None else Fraction(value))
+    assert parse_number_literal(text, like=like) == (None if value is None else Fraction(value))
 
 
 def test_a_restated_question_is_told_from_a_number_and_from_another_expression() -> None:

@@ -21,8 +21,8 @@ from fctncalling.data.errors import TaskError
 from fctncalling.data.format_sensitivity import (
     VARIANTS,
     PromptVariant,
-    load_format_sensitivity,
-    parse_id,
+    load_format_sensitivity_tasks,
+    parse_variant_id,
 )
 from fctncalling.data.types import FunctionDoc
 from fctncalling.envs.function_calling import FunctionCallingEnv
@@ -46,7 +46,7 @@ def test_there_are_26_configurations_and_each_reads_back() -> None:
 
 
 def test_an_id_names_the_variant_and_the_entry() -> None:
-    variant, asked = parse_id(f"format_sensitivity_24:{VARIANTS[7]}:live_multiple_3-2-0")
+    variant, asked = parse_variant_id(f"format_sensitivity_24:{VARIANTS[7]}:live_multiple_3-2-0")
     assert (variant, asked) == (VARIANTS[7], "live_multiple_3-2-0")
 
 
@@ -55,7 +55,7 @@ def test_an_id_names_the_variant_and_the_entry() -> None:
 )
 def test_what_is_no_such_id_is_refused(entry_id: str) -> None:
     with pytest.raises(ValueError, match="expected"):
-        parse_id(entry_id)
+        parse_variant_id(entry_id)
 
 
 def test_verdicts_of_format_sensitivity_are_the_official_ones(
@@ -111,18 +111,18 @@ def test_long_texts_are_searched_at_once(text: str) -> None:
 
 
 def test_true_answers_pass_in_the_environment_under_every_variant(shared: Path) -> None:
-    tasks = load_format_sensitivity(shared / "bfcl/data")
+    tasks = load_format_sensitivity_tasks(shared / "bfcl/data")
     assert len(tasks) == 5200
     env, unwritable = FunctionCallingEnv(tasks=tasks), []
     for task in tasks[::37]:
         info = env.reset(options={"task_id": task.id})[1]
         handler = get_handler(str(task.extra["prompt_variant"]))
         docs = prompts.docs_for_prompt(task.functions, task.category)
-        assert info["instructions"] == instructions(parse_id(task.id)[0], docs)
+        assert info["instructions"] == instructions(parse_variant_id(task.id)[0], docs)
         try:
             text = handler.render(oracle_calls(task)[0])
         except ValueError:
-            unwritable.append(parse_id(task.id)[1])
+            unwritable.append(parse_variant_id(task.id)[1])
             continue
         assert env.step(text)[1] == 1.0, task.id
     assert set(unwritable) <= {"simple_python_96"}  # BFCL cuts its lists of objects
@@ -149,11 +149,11 @@ def test_all_26_prompts_differ() -> None:
 
 def test_a_folder_without_the_entries_is_told(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match="BFCL_v4_format_sensitivity"):
-        load_format_sensitivity(tmp_path)
+        load_format_sensitivity_tasks(tmp_path)
     (tmp_path / "BFCL_v4_format_sensitivity.json").write_text('{"multiple": ["multiple_0"]}')
     (tmp_path / "BFCL_v4_parallel_multiple.json").write_text("")
     with pytest.raises(TaskError, match="BFCL_v4_multiple"):
-        load_format_sensitivity(tmp_path)
+        load_format_sensitivity_tasks(tmp_path)
 
 
 def test_records_of_format_sensitivity_are_prompted(shared: Path) -> None:

@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fctncalling.data.bfcl import TaskError, TaskWarning, embedded_path, iter_tasks, load_tasks
-from fctncalling.data.categories import CATEGORIES, category_of
+from fctncalling.data.categories import CATEGORIES, category_of_id
 from fctncalling.data.json_stream import CHUNK_CHARS, read_entries
 from fctncalling.data.types import FunctionDoc, Task
-from fctncalling.data.validation import SCHEMA, explain, is_answer, is_function_doc, is_task
+from fctncalling.data.validation import SCHEMA, explain_invalid, is_answer, is_function_doc, is_task
 from fctncalling.envs.judging.judge import judge
 
 DOC = {
@@ -104,14 +104,14 @@ def refusal(path: Path, **sources: Any) -> str:
     ],
 )
 def test_an_id_names_its_category(entry_id: str, category: str) -> None:
-    assert category_of(entry_id) == category
+    assert category_of_id(entry_id) == category
 
 
 @pytest.mark.parametrize(
     "file_name", ["BFCL_v4_simple_java.json", "BFCL_v3_java.json", "java.jsonl"]
 )
 def test_the_file_name_names_the_category_where_the_id_does_not(file_name: str) -> None:
-    assert category_of("q17", file_name) == "simple_java"
+    assert category_of_id("q17", file_name) == "simple_java"
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_the_file_name_names_the_category_where_the_id_does_not(file_name: str) 
 )
 def test_an_unknown_category_is_told_with_the_known_ones(entry_id: str) -> None:
     with pytest.raises(TaskError, match=f'id "{entry_id}".*multi_turn_base') as caught:
-        category_of(entry_id, "train.json")
+        category_of_id(entry_id, "train.json")
     assert all(category in str(caught.value) for category in CATEGORIES)
 
 
@@ -614,7 +614,7 @@ def test_the_fast_check_and_the_schema_agree(
     schema = {**json.loads(SCHEMA.read_text()), "$ref": f"#/$defs/{kind}"}
     assert accepts(mutant) == jsonschema.Draft202012Validator(schema).is_valid(mutant)
     if not accepts(mutant):
-        assert "expected" in explain(mutant, kind)
+        assert "expected" in explain_invalid(mutant, kind)
 
 
 # --- streaming

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fctncalling.data.types import Task, TurnRecord
+from fctncalling.data.types import Task, TurnResults
 from fctncalling.envs.judging.judge import judge, judge_turns, replay_ground_truth
 
 SCENARIO = {"MessageAPI": {}, "MathAPI": {}}
@@ -84,7 +84,7 @@ def test_too_few_and_too_many_turns_keep_the_verdicts_of_the_turns_played() -> N
 
 def test_turns_that_were_played_are_judged_without_running_anything() -> None:
     truth = replay_ground_truth(task())
-    played = [TurnRecord(tuple(turn.results), turn.states) for turn in truth]
+    played = [TurnResults(tuple(turn.results), turn.states) for turn in truth]
     assert judge_turns(task(), played, truth).valid
     assert judge_turns(task(), played[:1], truth).per_turn == (True, False, False)
 

@@ -13,7 +13,7 @@ import pytest
 from evaluate_fctncalling import main
 from fctncalling.checkers import ARGUMENT_CHECKERS
 from fctncalling.data.bfcl import load_tasks
-from fctncalling.data.categories import language_of
+from fctncalling.data.categories import category_language
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.lab.lint.lint_rules import lint_task
 
@@ -93,8 +93,8 @@ def test_an_answer_that_is_found_everywhere_or_nowhere_is_found() -> None:
 def test_impossible_tasks_are_those_the_official_checker_rejects(
     shared: Path, category: str, impossible: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if language_of(category) not in ARGUMENT_CHECKERS:
-        pytest.skip(f"no converter of {language_of(category)} is registered")
+    if category_language(category) not in ARGUMENT_CHECKERS:
+        pytest.skip(f"no converter of {category_language(category)} is registered")
     monkeypatch.setenv("FCTNCALLING_LONG_CONTEXT", str(shared / "bfcl/data/long_context.json"))
     found = defaultdict(set)
     for task in load_tasks(shared / "bfcl/data" / f"BFCL_v4_{category}.json"):

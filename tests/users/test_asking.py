@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fctncalling.checkers.clarify import is_mentioned, words_of
+from fctncalling.checkers.clarify import is_mentioned, split_words
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs.users import RuleUser
@@ -123,6 +123,6 @@ def test_a_question_for_one_parameter_never_brings_another(tasks: list[Task]) ->
     for task in tasks:
         name, value = open_parameter(task)
         for other in task.extra["user_knows"].keys() - {name}:
-            words = " ".join(words_of(other))
+            words = " ".join(split_words(other))
             for question in (f"Which {words}?", f"Could you tell me the {words}, please?"):
                 assert not is_mentioned(value, answer(task, question)), (task.id, question)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fctncalling.data.unsafe_text import broken_mark
+from fctncalling.data.unsafe_text import break_marker
 from fctncalling.envs.tools.python_executor.result import truncate_text
 
 TAGS = tuple(
@@ -36,5 +36,5 @@ def neutralise(text: str, marks: Iterable[str]) -> str:
         raise ValueError("a mark of one character cannot be neutralised")
     for mark in marks:
         while mark in text:  # again where marks overlap
-            text = text.replace(mark, broken_mark(mark))
+            text = text.replace(mark, break_marker(mark))
     return text

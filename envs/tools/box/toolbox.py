@@ -15,7 +15,7 @@ from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]  # comes with gymnasium
 
-from fctncalling.data.timing import timed
+from fctncalling.data.timing import time_calls
 from fctncalling.data.types import Call, FunctionDoc
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.tools.box.calculator import DESCRIPTION, calculate
@@ -151,7 +151,7 @@ class ToolBox:
         """Return the names of a tool's parameters, in their order."""
         return tuple(self._tools[name].doc.parameters["properties"])
 
-    @timed("tools")
+    @time_calls("tools")
     def call(self, call: Call) -> str:
         """Return one call's result text.
 

@@ -13,10 +13,10 @@ from typing import IO, Any, Self
 from fctncalling.algorithms.run.run_lock import FileLock, RunLockedError, lock_of_file
 from fctncalling.cli.shared.jsonl_records import InputError, Record, read_records, write_records
 from fctncalling.cli.shared.task_finder import folder_name, folder_of
-from fctncalling.data.categories import kind_of
+from fctncalling.data.categories import category_kind
 from fctncalling.data.format_sensitivity import CATEGORY
 from fctncalling.data.json_stream import LongLineError, bounded_lines
-from fctncalling.data.paths import is_stream, replaced_file
+from fctncalling.data.paths import atomic_write, is_stream
 from fctncalling.envs.handlers import DecodeError, get_handler
 from fctncalling.evaluation.agents.agent import CONTEXT_OVERFLOW
 from fctncalling.evaluation.pass_at_k import SampledTasks
@@ -141,7 +141,7 @@ class OutputFile:
     def _take_up(self) -> None:
         try:
             with (
-                replaced_file(self._path) as kept,
+                atomic_write(self._path) as kept,
                 self._path.open(encoding="utf-8") as old,
                 kept.open("w", encoding="utf-8") as new,
             ):
@@ -212,7 +212,7 @@ def _result(line: Record) -> Any:
     response, category = line["response"], line["category"]
     if category == CATEGORY:
         return response
-    executes = kind_of(category) in ("multi_turn", "agentic")
+    executes = category_kind(category) in ("multi_turn", "agentic")
     if executes and isinstance(response, str) and not line.get("context_overflow"):
         response = [[response]]
     if line["form"] == "prompting":

@@ -28,7 +28,7 @@ from fctncalling.cli.score.extra_metrics import ExtraMetrics
 from fctncalling.cli.score.results import Results
 from fctncalling.cli.shared.task_finder import folder_name, folder_of
 from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
-from fctncalling.data.format_sensitivity import VARIANTS, parse_id
+from fctncalling.data.format_sensitivity import VARIANTS, parse_variant_id
 from fctncalling.data.types import Task, Verdict
 from fctncalling.data.unsafe_text import json_text
 
@@ -82,7 +82,11 @@ class ScoreFile:
 
     def add(self, entry_id: str, failed: Mapping[str, Any] | None) -> None:
         """Count one verdict; `failed` is its entry in the file, None if it is valid."""
-        keys = ["", str(parse_id(entry_id)[0])] if self._category == FORMAT_SENSITIVITY else [""]
+        keys = (
+            ["", str(parse_variant_id(entry_id)[0])]
+            if self._category == FORMAT_SENSITIVITY
+            else [""]
+        )
         for key in keys:
             self._counts[key][0] += failed is None
             self._counts[key][1] += 1

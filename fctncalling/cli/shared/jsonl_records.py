@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
 
 from fctncalling.data.json_stream import LongLineError, bounded_lines
-from fctncalling.data.paths import replaced_file
+from fctncalling.data.paths import atomic_write
 
 Record = dict[str, Any]
 Item = TypeVar("Item")
@@ -89,7 +89,7 @@ def write_records(path: Path, records: Iterable[Record]) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replaced_file(path) as partial, _opened(partial, "wt", path.suffix) as file:
+        with atomic_write(path) as partial, _opened(partial, "wt", path.suffix) as file:
             for record in records:
                 file.write(json.dumps(record) + "\n")
     except OSError as error:

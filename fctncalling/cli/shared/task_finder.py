@@ -16,10 +16,10 @@ from fctncalling.cli.shared.jsonl_records import InputError, Line
 from fctncalling.data import format_sensitivity
 from fctncalling.data.agentic_tasks import MEMORY, WEB_SEARCH, variant_of_file
 from fctncalling.data.bfcl import embedded_path, iter_tasks, resolve_task_path
-from fctncalling.data.categories import category_of
+from fctncalling.data.categories import category_of_id
 from fctncalling.data.errors import TaskError
 from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
-from fctncalling.data.format_sensitivity import load_format_sensitivity
+from fctncalling.data.format_sensitivity import load_format_sensitivity_tasks
 from fctncalling.data.paths import official_data_folder
 from fctncalling.data.types import Task
 
@@ -46,7 +46,7 @@ def tasks_of(path: Path, category: str, self_documented: Collection[str] = ()) -
                 f"{category}. {_instead(path)}"
             )
         if category == FORMAT_SENSITIVITY:
-            yield from load_format_sensitivity(path)
+            yield from load_format_sensitivity_tasks(path)
         else:
             yield from iter_tasks(file, self_documented=self_documented)
     except TaskError as error:
@@ -182,8 +182,8 @@ class TaskIndex:
         if category != format_sensitivity.CATEGORY:
             return self._named(line, category, entry_id)
         try:
-            variant, task_id = format_sensitivity.parse_id(entry_id)
-            task = self._named(line, category_of(task_id), task_id)
+            variant, task_id = format_sensitivity.parse_variant_id(entry_id)
+            task = self._named(line, category_of_id(task_id), task_id)
         except ValueError as error:
             raise line.error("id", str(error)) from None
         return replace(task, extra={**task.extra, "prompt_variant": variant})

@@ -25,7 +25,7 @@ from fctncalling.cli.shared.task_finder import use_sibling_tables
 from fctncalling.cli.shared.text_table import align_rows
 from fctncalling.cli.shared.tool_flags import MISSING, TaskTools, add_tool_arguments
 from fctncalling.data.bfcl import embedded_path, load_tasks
-from fctncalling.data.categories import UnsupportedCategory, kind_of
+from fctncalling.data.categories import UnsupportedCategory, category_kind
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task, Verdict
 from fctncalling.envs.function_calling import FunctionCallingEnv
@@ -219,7 +219,7 @@ def _is_supported(task: Task) -> bool:
     if task.category == "memory":
         return False
     try:
-        kind_of(task.category)
+        category_kind(task.category)
     except UnsupportedCategory:
         return False
     return True

@@ -26,7 +26,7 @@ from fctncalling.cli.shared.text_table import align_rows
 from fctncalling.cli.shared.tool_flags import MISSING
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.data.errors import TaskError
-from fctncalling.data.paths import official_data_folder, replaced_file
+from fctncalling.data.paths import atomic_write, official_data_folder
 from fctncalling.lab.conformance.agreement import Agreement, ExpectedVerdict, rate_of
 from fctncalling.lab.conformance.made_answers import (
     ANSWERS_A_TASK,
@@ -208,7 +208,7 @@ def _report(
 def _write(path: Path | None, report: dict[str, Any]) -> None:
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replaced_file(path) as partial:
+        with atomic_write(path) as partial:
             partial.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.cli.shared.task_finder import category_file, tasks_of, use_sibling_tables
-from fctncalling.data.categories import AST, MULTI_TURN, RELEVANCE, language_of
+from fctncalling.data.categories import AST, MULTI_TURN, RELEVANCE, category_language
 from fctncalling.data.types import Task, Verdict
 from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.handlers import DecodeError
@@ -115,8 +115,8 @@ def chosen_categories(folder: Path, named: Sequence[str], note: Callable[[str], 
 def _readable(categories: Sequence[str], note: Callable[[str], None], must: bool) -> Iterator[str]:
     for name in dict.fromkeys(categories):
         try:
-            if language_of(name) != "python":
-                require_grammar(language_of(name))
+            if category_language(name) != "python":
+                require_grammar(category_language(name))
         except MissingExtra as error:
             if must:
                 raise InputError(str(error)) from None

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.cli.shared.text_table import align_rows
-from fctncalling.data.paths import replaced_file
+from fctncalling.data.paths import atomic_write
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,7 +112,7 @@ def _write(grades: dict[str, Any], place: Path, copy: Path | None) -> None:
     from fctncalling.lab.credit.plot import plot_grades
 
     for path in filter(None, (place.with_suffix(".json"), copy)):
-        with replaced_file(path) as new:
+        with atomic_write(path) as new:
             new.write_text(json.dumps(grades, indent=1), encoding="utf-8")
     plot_grades(grades, place.with_suffix(".png"))
 

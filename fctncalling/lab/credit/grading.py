@@ -19,7 +19,7 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.generation.engine_api import Engine
 from fctncalling.algorithms.rollout.roles import add_joint_rows
 from fctncalling.algorithms.run.logs import episode_json
-from fctncalling.data.paths import replaced_file
+from fctncalling.data.paths import atomic_write
 from fctncalling.lab.credit.estimators import group_values, one_step_advantages, trainer_advantages
 from fctncalling.lab.credit.fitted_critics import fitted_critics
 from fctncalling.lab.credit.grades import (
@@ -236,7 +236,7 @@ def _write_episodes(path: Path, truth: BranchedTruth, others: dict[str, list[Vec
         "standard_error": truth.standard_errors(),
         **others,
     }
-    with replaced_file(path) as place, place.open("w", encoding="utf-8") as file:
+    with atomic_write(path) as place, place.open("w", encoding="utf-8") as file:
         for number, record in enumerate(truth.episodes):
             line = episode_json(record)
             for index, step in enumerate(line["steps"]):

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fctncalling.checkers.clarify import missing_parameters, words_of
+from fctncalling.checkers.clarify import missing_parameters, split_words
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.evaluation.scripted_policies import question_about
@@ -74,7 +74,7 @@ def _guess(task: Task, function: str, parameter: str) -> Any:
     Always the same one, for guesses at random would unlearn copying.
     """
     kind = wording()["functions"][function]["parameters"][parameter][1]
-    text = words_of(task.question[0][0]["content"])
+    text = split_words(task.question[0][0]["content"])
     words = wording()["words"][kind]
     said = [word for word in words if str(word) in text]
     return min(said, key=lambda word: text.index(str(word)), default=words[0])

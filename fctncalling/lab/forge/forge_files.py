@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import IO, Any, Protocol, Self
 
 from fctncalling.data.bfcl import embedded_path
-from fctncalling.data.categories import WITHOUT_ANSWER, category_of
+from fctncalling.data.categories import WITHOUT_ANSWER, category_of_id
 from fctncalling.lab.forge.forge_run import LedgerLine
 
 
@@ -156,7 +156,7 @@ class ForgeFiles:
             yield "", entry
             return
         rest = {key: value for key, value in entry.items() if key != "ground_truth"}
-        category = category_of(entry["id"])
+        category = category_of_id(entry["id"])
         name = f"BFCL_v4_{category}.json"
         yield name, rest
         if category not in WITHOUT_ANSWER:

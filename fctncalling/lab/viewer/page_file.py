@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from fctncalling.data.paths import replaced_file
+from fctncalling.data.paths import atomic_write
 
 SCRIPTS = tuple(
     "state elements numbers theme lanes curve formula environment episode list tree updates "
@@ -63,7 +63,7 @@ def write_page(path: Path, data: Mapping[str, Any]) -> int:
     """Write the page in one step and return its size in bytes. Raises OSError."""
     text = page_html(data)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replaced_file(path) as partial:
+    with atomic_write(path) as partial:
         return partial.write_text(text, encoding="utf-8")
 
 

@@ -14,7 +14,7 @@ from fctncalling.checkers.clarify import (
     NEEDLESS_QUESTION,
     ClarifyRecord,
     is_mentioned,
-    words_of,
+    split_words,
 )
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs.judging.oracle import oracle_calls
@@ -110,7 +110,7 @@ def _record(task: Task) -> list[dict[str, dict[str, Any]]]:
 def _answers(task: Task, name: str, offers: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
     """Yield (question, answer) for every way to ask for a parameter, and for the offers."""
     about = {"task_id": task.id, "category": task.category, "turn": 0, "task": task}
-    asked = [pattern.format(" ".join(words_of(name))) for pattern in QUESTIONS]
+    asked = [pattern.format(" ".join(split_words(name))) for pattern in QUESTIONS]
     for register, question in zip([*REGISTERS, *REGISTERS], [*asked, *offers], strict=False):
         conversation = [*task.question[0], {"role": "assistant", "content": question}]
         yield question, RuleUser(register)(conversation, about) or ""

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fctncalling.checkers.clarify import words_of
+from fctncalling.checkers.clarify import split_words
 from fctncalling.lab.forge.single_turn.made_functions import MadeParameter
 from fctncalling.lab.forge.single_turn.value_kinds import (
     NUMBER_WORDS,
@@ -71,8 +71,8 @@ def uneven_fault(
 
 def _is_told(value: DrawnValue, text: str) -> bool:
     """Whether a text has the words of a value, in any of its forms."""
-    words = f" {' '.join(words_of(text))} "
-    return any(f" {' '.join(words_of(form))} " in words for form in _forms(value))
+    words = f" {' '.join(split_words(text))} "
+    return any(f" {' '.join(split_words(form))} " in words for form in _forms(value))
 
 
 def _forms(value: DrawnValue) -> Iterable[str]:
@@ -86,7 +86,7 @@ def _forms(value: DrawnValue) -> Iterable[str]:
 
 
 def _count(text: str, question: str) -> int:
-    wanted, words = words_of(text), words_of(question)
+    wanted, words = split_words(text), split_words(question)
     return sum(words[start:][: len(wanted)] == wanted for start in range(len(words)))
 
 

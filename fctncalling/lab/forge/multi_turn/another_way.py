@@ -16,7 +16,7 @@ from itertools import islice, product
 from typing import Any, NamedTuple
 
 from fctncalling.checkers.multi_turn import state_differences
-from fctncalling.data.types import TurnRecord
+from fctncalling.data.types import TurnResults
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.python_source.plain_calls import PlainCall
 from fctncalling.lab.forge.multi_turn.entries import plain
@@ -52,7 +52,7 @@ class AnotherWay(NamedTuple):
     call: PlainCall
 
 
-def other_ways(plan: Plan, truth: Sequence[TurnRecord]) -> Iterator[AnotherWay]:
+def other_ways(plan: Plan, truth: Sequence[TurnResults]) -> Iterator[AnotherWay]:
     """Yield other ways to the end of each turn; `truth` is what the plan leaves behind."""
     session = ToolSession(
         plan.involved_classes, plan.initial_config, long_context=plan.long_context
@@ -167,7 +167,7 @@ class _Search:
         turn: PlannedTurn,
         start: int,
         length: int,
-        truth: TurnRecord,
+        truth: TurnResults,
         before: Mapping[str, int],
     ) -> None:
         self._replaced = turn.calls[start : start + length]

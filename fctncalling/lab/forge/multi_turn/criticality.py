@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from fctncalling.checkers.multi_turn import LiveTurn, turn_fault
-from fctncalling.data.types import TurnRecord
+from fctncalling.checkers.multi_turn import LiveTurnResults, turn_fault
+from fctncalling.data.types import TurnResults
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.lab.forge.multi_turn.entries import plain
 from fctncalling.lab.forge.multi_turn.knowledge import is_refusal
@@ -70,7 +70,7 @@ def traps(plan: Plan) -> list[Trap]:
     return [trap for trap in found if trap is not None]
 
 
-def _first_trap(plan: Plan, place: Place, truth: Sequence[TurnRecord]) -> Trap | None:
+def _first_trap(plan: Plan, place: Place, truth: Sequence[TurnResults]) -> Trap | None:
     for wrong in _other_calls(plan, place):
         refused = _refusals_of_lost(plan, place, wrong, truth)
         if refused is not None and place[0] not in refused:
@@ -100,7 +100,7 @@ def _values(plan: Plan, kind: str) -> list[Any]:
 
 
 def _refusals_of_lost(
-    plan: Plan, place: Place, wrong: PlannedCall, truth: Sequence[TurnRecord]
+    plan: Plan, place: Place, wrong: PlannedCall, truth: Sequence[TurnResults]
 ) -> set[int] | None:
     """Return the turns in which something is refused once a call is wrong; None if it does no harm.
 
@@ -116,14 +116,16 @@ def _refusals_of_lost(
         seen.update(results)
         if any(is_refusal(text) for text in results):
             refused.add(t)
-        lost = lost or bool(turn_fault(LiveTurn(results, session.live_state()), truth[t], seen))
+        lost = lost or bool(
+            turn_fault(LiveTurnResults(results, session.live_state()), truth[t], seen)
+        )
     return refused if lost else None
 
 
-def _records(plan: Plan) -> Iterator[TurnRecord]:
+def _records(plan: Plan) -> Iterator[TurnResults]:
     session = ToolSession(
         plan.involved_classes, plan.initial_config, long_context=plan.long_context
     )
     for turn in plan.turns:
         results = tuple(session.execute(plain(call)) for call in turn.calls)
-        yield TurnRecord(results, session.public_state())
+        yield TurnResults(results, session.public_state())

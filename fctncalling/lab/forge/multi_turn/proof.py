@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from fctncalling.checkers.multi_turn import LiveTurn, turn_fault
-from fctncalling.data.types import TurnRecord
+from fctncalling.checkers.multi_turn import LiveTurnResults, turn_fault
+from fctncalling.data.types import TurnResults
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.lab.forge.multi_turn.another_way import other_ways
 from fctncalling.lab.forge.multi_turn.entries import plain
@@ -81,7 +81,7 @@ def _useless_steps(plan: Plan, edges: dict[Place, list[Place]]) -> list[Place]:
     ]
 
 
-def _excluded(plan: Plan, truth: Sequence[TurnRecord]) -> tuple[str, ...] | None:
+def _excluded(plan: Plan, truth: Sequence[TurnResults]) -> tuple[str, ...] | None:
     """Return the functions that are not offered, since they replace what the truth does.
 
     None where there are too many, or the plan needs one of them that makes it shorter.
@@ -111,7 +111,7 @@ def _with_edges(turns: Sequence[PlannedTurn], edges: dict[Any, Any]) -> tuple[Pl
     return tuple(found)
 
 
-def _replay(plan: Plan, without: Dropped) -> list[TurnRecord]:
+def _replay(plan: Plan, without: Dropped) -> list[TurnResults]:
     """Return what each turn leaves behind where some calls are not made."""
     session = ToolSession(
         plan.involved_classes, plan.initial_config, long_context=plan.long_context
@@ -123,12 +123,12 @@ def _replay(plan: Plan, without: Dropped) -> list[TurnRecord]:
             for c, call in enumerate(turn.calls)
             if (t, c) not in without
         )
-        records.append(TurnRecord(results, session.public_state()))
+        records.append(TurnResults(results, session.public_state()))
     return records
 
 
 def _attempt(
-    plan: Plan, without: Dropped, truth: Sequence[TurnRecord]
+    plan: Plan, without: Dropped, truth: Sequence[TurnResults]
 ) -> tuple[bool, list[Sequence[str]]]:
     """Return whether the checker passes a plan without some calls, and its results by turn."""
     session = ToolSession(
@@ -144,7 +144,9 @@ def _attempt(
         results.append(made)
         seen.update(made)
         # The live states are compared before the next turn changes them, and never copied.
-        passes = passes and not turn_fault(LiveTurn(made, session.live_state()), truth[t], seen)
+        passes = passes and not turn_fault(
+            LiveTurnResults(made, session.live_state()), truth[t], seen
+        )
     return passes, results
 
 
@@ -192,7 +194,7 @@ def leaf_values(data: Any) -> list[Any]:
 
 
 def _changed(
-    results: Sequence[Sequence[str]], truth: Sequence[TurnRecord], dropped: tuple[int, int]
+    results: Sequence[Sequence[str]], truth: Sequence[TurnResults], dropped: tuple[int, int]
 ) -> list[tuple[int, int]]:
     """Return the later calls whose results a dropped call changes."""
     found: list[tuple[int, int]] = []

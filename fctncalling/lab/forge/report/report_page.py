@@ -12,7 +12,7 @@ from typing import Any
 
 from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.errors import TaskError
-from fctncalling.data.paths import replaced_file
+from fctncalling.data.paths import atomic_write
 from fctncalling.data.types import Task
 from fctncalling.lab.forge.forged_entry import user_texts
 from fctncalling.lab.forge.multi_turn.fidelity import Fidelity, divergence, measure_fidelity
@@ -195,7 +195,7 @@ def write_report(
         for category, (forged, recurrence) in _by_category(tasks).items()
     ]
     text = _page(tasks.name, reports, ledger)
-    with replaced_file(page) as part:
+    with atomic_write(page) as part:
         part.write_text(text, encoding="utf-8")
 
 
