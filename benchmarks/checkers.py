@@ -97,7 +97,7 @@ def ours_at_first(answers: list[tuple[Task, Any]]) -> tuple[float, int]:
     """Return `ours` without cached truths: every truth is replayed, as in the official
     checker.
     """
-    TRUTHS.forget()
+    TRUTHS.clear()
     return ours(answers)
 
 

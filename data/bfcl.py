@@ -247,7 +247,9 @@ def _read(
             else:
                 yield (
                     place,
-                    variant.task(_task(variant.entry(entry), category, place, docs, answers)),
+                    variant.with_variant_id(
+                        _task(variant.with_settings(entry), category, place, docs, answers)
+                    ),
                 )
 
 

@@ -17,7 +17,7 @@ from fctncalling.envs.prompting.prompts import MORE_FUNCTIONS
 
 
 def task_for_form(task: Task, form: str) -> Task:
-    """Return the task as it is put to an agent: for tool calls without dots in single-turn names.
+    """Return the task adapted to an answer form: for tool calls, function names without dots.
 
     Interfaces for tool calls forbid dots, so BFCL sends underscores and expects them back.
     """
@@ -47,7 +47,7 @@ _MARKED = re.compile(
 
 
 class PromptedConversation:
-    """BFCL's prompting form: docs in the system message, results as one user message."""
+    """Conversation in BFCL's prompting form: docs in the system message, results from the user."""
 
     sends_tools = False  # schemas are in the system message
 
@@ -55,7 +55,7 @@ class PromptedConversation:
         self.messages = list[Message]()
 
     def observe(self, observation: str, info: Mapping[str, Any]) -> None:
-        """Append what `reset` or `step` returned."""
+        """Append the new messages that `reset` or `step` returned."""
         new = [{"role": m["role"], "content": m.get("content") or ""} for m in info["messages"]]
         if not self.messages:
             own = new.pop(0)["content"] if new and new[0]["role"] == "system" else ""
@@ -65,18 +65,18 @@ class PromptedConversation:
             new = [{"role": "user", "content": observation}]
         self.messages += new
 
-    def action(self, message: Mapping[str, Any]) -> str:
-        """Append a model's message and return it as an action."""
-        text = content_of(message)
+    def to_action(self, message: Mapping[str, Any]) -> str:
+        """Append a model's message to the conversation and return it as an action."""
+        text = message_text(message)
         self.messages.append({"role": "assistant", "content": text})
         return text
 
     def end(self) -> None:
-        """Do nothing: the model's last message is there."""
+        """End the conversation; nothing to do, as the model's last message is there."""
 
 
 class ToolCallConversation:
-    """OpenAI's tool calls: schemas next to the messages, one tool message for each result."""
+    """Conversation in OpenAI's form of tool calls: a tool message for each result."""
 
     sends_tools = True
 
@@ -86,7 +86,7 @@ class ToolCallConversation:
         self._pending: Mapping[str, Any] | None = None
 
     def observe(self, observation: str, info: Mapping[str, Any]) -> None:
-        """Append what `reset` or `step` returned, after the model's message it answers."""
+        """Append the new messages that `reset` or `step` returned, and the model's before them."""
         messages = info["messages"]
         results = [message for message in messages if message["role"] == "tool"]
         if self._pending is not None:
@@ -97,13 +97,13 @@ class ToolCallConversation:
                 content = MORE_FUNCTIONS if message.get("tools") else message.get("content") or ""
                 self.messages.append({"role": message["role"], "content": content})
 
-    def action(self, message: Mapping[str, Any]) -> str:
+    def to_action(self, message: Mapping[str, Any]) -> str:
         """Return a model's message as an action: its calls as JSON, else its text."""
         self._pending = message = replace_malformed_message(message)
-        calls = named_tool_calls(message)
+        calls = tool_call_fields(message)
         if calls:
             return json.dumps([{call["name"]: call["arguments"]} for call in calls])
-        text = content_of(message)
+        text = message_text(message)
         return json.dumps(text) if _looks_like_calls(text) else text
 
     def _openai_tool_calls(
@@ -117,7 +117,7 @@ class ToolCallConversation:
         return content
 
     def end(self) -> None:
-        """Append the model's last message as it is, if nothing answered it: the task is over."""
+        """End the conversation: append the model's last message, if nothing answered it."""
         if self._pending is not None:
             self.messages.append({"role": "assistant", **self._pending})
             self._pending = None
@@ -130,7 +130,7 @@ class ToolCallConversation:
         Calls that were not run have no results, and interfaces reject calls without results.
         """
         assert self._pending is not None
-        content = content_of(self._pending)
+        content = message_text(self._pending)
         if calls and len(calls) == len(results):
             text = self._text_outside_calls(content)
             self.messages.append({"role": "assistant", "content": text, "tool_calls": calls})
@@ -144,17 +144,17 @@ class ToolCallConversation:
 
 
 class ToolsTextConversation(ToolCallConversation):
-    """Conversation whose schemas go to the server; our handler reads the model's text as it is.
+    """Conversation whose tools go to the server, while the model's text is read by our handler.
 
     For servers without a tool-call parser. In the conversation the calls appear as `tool_calls`, so
     that the server's chat template writes them as the model does.
     """
 
-    def action(self, message: Mapping[str, Any]) -> str:
-        """Return a model's message as an action."""
+    def to_action(self, message: Mapping[str, Any]) -> str:
+        """Return a model's message as an action: its text."""
         self._pending = message = replace_malformed_message(message)
-        calls = named_tool_calls(message)  # of a server that parses them after all
-        return "\n".join(_hermes(call) for call in calls) or _on_lines(content_of(message))
+        calls = tool_call_fields(message)  # of a server that parses them after all
+        return "\n".join(_hermes(call) for call in calls) or _on_lines(message_text(message))
 
     def _openai_tool_calls(
         self, message: Mapping[str, Any], info: Mapping[str, Any]
@@ -183,8 +183,8 @@ CONVERSATIONS: dict[str, type[Conversation]] = {
 """Form in which an agent is asked -> its conversation."""
 
 
-def content_of(message: Mapping[str, Any]) -> str:
-    """Return a message's text; some interfaces send it in parts."""
+def message_text(message: Mapping[str, Any]) -> str:
+    """Return the text of a message; some interfaces send it in parts."""
     content = message.get("content")
     if isinstance(content, list):
         return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
@@ -192,19 +192,19 @@ def content_of(message: Mapping[str, Any]) -> str:
 
 
 def replace_malformed_message(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message, or a text in place of one whose `tool_calls` have another shape.
+    """Replace a message whose `tool_calls` are malformed by a text; return others as they are.
 
     The text names OpenAI's shape, and no handler reads it.
     """
     try:
-        named_tool_calls(message)
+        tool_call_fields(message)
     except ValueError as error:
         return {"role": "assistant", "content": f"[{{malformed {error}"}
     return message
 
 
-def named_tool_calls(message: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return name and arguments (JSON text) of each tool call of a message.
+def tool_call_fields(message: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the name and arguments (JSON text) of each tool call of a message.
 
     Raises ValueError where they have another shape than OpenAI's.
     """
@@ -232,8 +232,8 @@ def _unlike(where: str, expected: str, found: Any) -> ValueError:
     return ValueError(f"{where}: expected {expected}, found {type(found).__name__} {found!r:.100}")
 
 
-def contains_calls(text: str, tools: Sequence[Any]) -> bool:
-    """Whether a text reads as calls of functions that are offered."""
+def reads_as_calls(text: str, tools: Sequence[Any]) -> bool:
+    """Whether a text reads as calls of the offered functions."""
     calls = _decode_with("auto", _on_lines(text))
     offered = {tool["function"]["name"] for tool in tools}
     return bool(calls) and all(call.name in offered for call in calls)

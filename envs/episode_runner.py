@@ -37,8 +37,8 @@ RULE_USER = RuleUser()
 """Who answers in tasks that are made for asking, where no `user` is given."""
 
 
-class PlayedMessage(NamedTuple):
-    """A step, and the observation and messages that follow it."""
+class StepResult(NamedTuple):
+    """Result of a step: its record, and the observation and messages that follow."""
 
     step: StepRecord
     observation: str
@@ -48,7 +48,7 @@ class PlayedMessage(NamedTuple):
 
 @dataclass
 class EpisodeRunner:
-    """Rules of an episode; its fields are keywords of FunctionCallingEnv."""
+    """Runner of an episode's steps, by rules that are keywords of FunctionCallingEnv."""
 
     handler: Handler
     reward: Reward
@@ -73,7 +73,7 @@ class EpisodeRunner:
         self._judge = EpisodeJudge(self.tools.classes)
         self._prompts: dict[str, TaskPrompt] = {}
 
-    def prompt_of(self, task: Task) -> TaskPrompt:
+    def task_prompt(self, task: Task) -> TaskPrompt:
         """Return the prompt of a task, cached."""
         return bounded_memo(
             self._prompts,
@@ -81,8 +81,8 @@ class EpisodeRunner:
             lambda: TaskPrompt(task, resolve_handler(self.handler, task), self.prompt_style),
         )
 
-    def play(self, state: EpisodeState, text: str) -> PlayedMessage:
-        """Play one message: return its step, and advance the episode.
+    def play_message(self, state: EpisodeState, text: str) -> StepResult:
+        """Play one assistant message: advance the episode and return the step's result.
 
         Raises InfrastructureError.
         """
@@ -109,13 +109,13 @@ class EpisodeRunner:
             if state.terminated:
                 state.verdict = self._judge.verdict(state, parsed.record)
             else:
-                messages = self.prompt_of(task).messages(state.turn)
+                messages = self.task_prompt(task).messages(state.turn)
                 observation = prompts.join_contents(messages)
         step = self._with_reward(state, step, turn_ends=turn_ends)
         extra = self._final_info(state) if state.terminated else {}
         if handler.is_lenient:
             extra["repairs"] = list(parsed.repairs)
-        return PlayedMessage(step, observation, messages, extra)
+        return StepResult(step, observation, messages, extra)
 
     def _execute(
         self, state: EpisodeState, parsed: ParsedMessage, text: str
@@ -124,10 +124,12 @@ class EpisodeRunner:
         results = state.execute(parsed.executed, self.tools)
         step = StepRecord(state.turn, text, parsed.calls, parsed.executed, results, parsed.error)
         if parsed.calls:
-            step = replace(step, error=classify_error(step, state.task.functions, state.knows))
+            step = replace(
+                step, error=classify_error(step, state.task.functions, state.has_function)
+            )
         if self.corrective_feedback:
-            offered = self.prompt_of(state.task).functions(state.turn)
-            results = with_corrections(step, offered, state.knows)
+            offered = self.task_prompt(state.task).functions(state.turn)
+            results = with_corrections(step, offered, state.has_function)
         return step, replace(step, results=tuple(truncate_together(results, MAX_STEP_OUTPUT)))
 
     def _reply(self, state: EpisodeState, parsed: ParsedMessage) -> str | None:

@@ -14,11 +14,11 @@ class InfrastructureError(Exception):
 
 
 class MissingExtra(ImportError):
-    """An optional library is not installed: ours to install, never a model's mistake."""
+    """An optional dependency (extra) is not installed: an ImportError, never a model's mistake."""
 
 
-def extra_module(module: str, extra: str, purpose: str) -> Any:
-    """Return an optional module.
+def import_extra(module: str, extra: str, purpose: str) -> Any:
+    """Import a module of an optional extra; MissingExtra, with the cure, if it is not installed.
 
     Raises MissingExtra, naming the extra that installs it, where it is absent.
     """

@@ -21,7 +21,7 @@ from fctncalling.envs.handlers.registry import resolve_handler
 from fctncalling.envs.prompting import prompts
 from fctncalling.envs.rewards import STRICT_REWARDS, UserReward, get_reward, is_user_reward
 from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText, cut_text
-from fctncalling.envs.task_set import TaskSet, task_set
+from fctncalling.envs.task_set import TaskSet, make_task_set
 from fctncalling.envs.tools.bfcl.long_context import LongContextError
 from fctncalling.envs.tools.local_corpus import CorpusError
 from fctncalling.envs.user_tools import ToolsArgument, UserTools
@@ -142,9 +142,9 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         self.action_space = UnicodeText()
         self.observation_space = UnicodeText(OBSERVATION_BYTES)
         self._tools = UserTools(tools)
-        found = task_set(dataset_path, tasks, self._tools.specified)
+        found = make_task_set(dataset_path, tasks, self._tools.specified)
         self._tools.import_task_tools(found.with_tool_paths, found.origin, allowed=allow_task_tools)
-        self._tools.refuse_clashes(found.tasks, found.origin)
+        self._tools.refuse_name_clashes(found.tasks, found.origin)
         self._tasks = found
         self._runner = EpisodeRunner(
             handler=get_handler(handler),
@@ -162,27 +162,27 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """What is played, in order."""
+        """The tasks that the environment plays, in order."""
         return self._tasks.tasks
 
     @property
     def task(self) -> Task:
-        """The running (or last) task, with the docs of all that it offers."""
+        """The current (or last) task, with the docs of all that it offers."""
         return self._required_state("task").task
 
     def executes_calls(self, task_id: str) -> bool:
-        """Whether a task's calls are run; elsewhere the first message is the answer."""
+        """Whether a task's calls are executed; elsewhere the first message is the answer."""
         return self._tasks.by_id(task_id).executes_calls
 
     @property
     def episode(self) -> Episode:
-        """The running (or last) episode, as far as it was played."""
-        return self._required_state("episode").episode(seed=self._np_random_seed)
+        """The record of the current (or last) episode, as far as it was played."""
+        return self._required_state("episode").to_episode(seed=self._np_random_seed)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Begin the task `options["task_id"]`, or one drawn from `np_random`.
+        """Reset to the task `options["task_id"]`, or to one drawn from `np_random`.
 
         Returns the first turn and its `info`.
 
@@ -194,7 +194,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         task = self._tasks.choose(options, self.np_random)
         session, extra = None, dict[str, Any]()
         try:
-            session = self._tools.session(task)
+            session = self._tools.tool_session(task)
         except InfrastructureError as failure:  # reported now; the first step ends the episode
             if isinstance(failure.__cause__, LongContextError | MissingExtra | CorpusError):
                 # every such task would fail alike: a setup to mend
@@ -205,19 +205,19 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         )
         self._state = state
         self._num_rendered = 0
-        prompt = self._runner.prompt_of(state.task)
-        messages = prompt.messages(0, session.context() if session else "")
+        prompt = self._runner.task_prompt(state.task)
+        messages = prompt.messages(0, session.prompt_context() if session else "")
         observation = f"{prompt.system}\n\n{prompts.join_contents(messages)}"
         extra["instructions"] = prompt.system
         return self._observation_and_info(state, observation, messages, extra)
 
     def step(self, action: str) -> Step:
-        """Play one assistant message; returns (observation, reward, terminated, truncated, info).
+        """Step: play one assistant message; (observation, reward, terminated, truncated, info).
 
         Raises ResetNeeded before the first reset and after the end, TypeError for no `str`.
         """
         state = self._required_state("step")
-        if state.ended:
+        if state.is_over:
             raise ResetNeeded(
                 f'step: task "{state.task.id}" has ended. Call reset() before the next step().'
             )
@@ -231,7 +231,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         try:
             if state.invalid_reason is not None:
                 raise InfrastructureError(state.invalid_reason)
-            played = self._runner.play(state, text)
+            played = self._runner.play_message(state, text)
         except InfrastructureError as failure:
             state.fail(text, str(failure))
             extra = {"verdict": None, "invalid": True, "invalid_reason": str(failure)}
@@ -258,15 +258,15 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
             "category": state.task.category,
             "turn": state.turn,
             "messages": messages,
-            "tools": self._runner.prompt_of(state.task).tools(state.turn),
+            "tools": self._runner.task_prompt(state.task).tools(state.turn),
             "calls": copy.deepcopy(list(last.calls)) if last else [],
             "error": last.error if last else None,
             "stop": list(getattr(resolve_handler(self._runner.handler, state.task), "stop", ())),
             "continuation": "message",
             **extra,
         }
-        if not state.ended and state.invalid_reason is None:
-            info["state_hash"] = state.hash(observation, self._runner.max_steps_per_turn)
+        if not state.is_over and state.invalid_reason is None:
+            info["state_hash"] = state.state_hash(observation, self._runner.max_steps_per_turn)
         observation, cut = cut_text(observation, OBSERVATION_BYTES)
         if cut:
             info["observation_bytes_cut"] = cut
@@ -283,11 +283,11 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         return transcript(state.conversation, state.verdict)
 
     def close(self) -> None:
-        """End the processes of tools that were given as a list."""
+        """Close the environment: end the processes of tools that were given as a list."""
         self._tools.close()
 
     def get_state(self) -> dict[str, Any]:
-        """Return a private copy of all that decides what comes next, random stream included."""
+        """Return a private copy of the environment's state, random stream included."""
         return {
             "np_random": copy.deepcopy(self.np_random),
             "np_random_seed": self._np_random_seed,
@@ -295,11 +295,11 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go back to a state of `get_state`, of this environment or of one made alike."""
+        """Restore a state of `get_state`, of this environment or of one made alike."""
         restored = None
         if state["play"] is not None:
             task = self._tasks.by_id(state["play"]["task_id"])
-            session = None if state["play"]["session"] is None else self._tools.session(task)
+            session = None if state["play"]["session"] is None else self._tools.tool_session(task)
             restored = EpisodeState(self._tools.with_tool_docs(task), session)
             restored.set_state(state["play"])
         self._np_random = copy.deepcopy(state["np_random"])

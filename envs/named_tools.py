@@ -17,7 +17,7 @@ from fctncalling.envs.tools import mcp_tool_class
 def classes_named_by_tasks(
     tasks: Iterable[Task], origin: str, *, allowed: bool, specified: Collection[str] = ()
 ) -> list[tuple[str, str, str]]:
-    """Return (name, "module:Class", place) of each class named by a task, not by the user.
+    """Return the tool classes that tasks name, not the user: (name, "module:Class", place).
 
     Raises TaskError for the first one where it is not allowed. Imports nothing.
     """
@@ -38,14 +38,14 @@ def classes_named_by_tasks(
     return found
 
 
-def find_modules_here() -> None:
-    """Let modules of the working folder be imported, behind all that is installed."""
+def add_working_folder_to_path() -> None:
+    """Add the working folder to the import path, behind all that is installed."""
     if (here := os.getcwd()) not in sys.path:
         sys.path.append(here)
 
 
 def import_object(target: str) -> Any:
-    """Return the object at "module:name".
+    """Import the object at "module:name".
 
     ImportError, with what is wrong and its cure, where there is none.
     """
@@ -74,8 +74,8 @@ def import_object(target: str) -> Any:
     return found
 
 
-def import_tool(path: str, place: str) -> type:
-    """Return the class at "module:Class"; TaskError, naming the place, where there is none."""
+def import_tool_class(path: str, place: str) -> type:
+    """Import the tool class at "module:Class"; TaskError, naming the place, where there is none."""
     try:
         found = import_object(path)
     except ImportError as error:

@@ -11,7 +11,7 @@ from fctncalling.data.types import StepRecord, Task, Verdict
 
 
 class Outcome(NamedTuple):
-    """Input of a reward: one step and the state of the episode after it."""
+    """Outcome of a step: the input of a reward, with the state of the episode after it."""
 
     step: StepRecord
     verdict: Verdict | None  # None until the episode's last step
@@ -29,12 +29,12 @@ UserReward = Callable[[StepRecord, Verdict | None], float]
 
 
 def success(outcome: Outcome) -> float:
-    """Return 1 at the end of an episode whose official verdict is valid, else 0."""
+    """Success reward: 1 at the end of an episode whose official verdict is valid, else 0."""
     return 1.0 if outcome.verdict is not None and outcome.verdict.valid else 0.0
 
 
 def progress(outcome: Outcome) -> float:
-    """Return a turn's share when it ends and passes, so that a valid episode returns exactly 1.
+    """Progress reward: a turn's share when it ends and passes; a valid episode returns 1.
 
     The n scored turns of a task are worth 1/n each. A turn with an empty ground truth is worth
     nothing: BFCL checks nothing there, so a share for it would be a gift (in `multi_turn_miss_*` a
@@ -51,13 +51,13 @@ def progress(outcome: Outcome) -> float:
     return share if not is_last_share and outcome.turn_passed() else 0.0
 
 
-def strict(outcome: Outcome) -> float:
-    """Return 1 at the end of an episode whose strict verdict is valid, else 0."""
+def strict_success(outcome: Outcome) -> float:
+    """Strict success reward: 1 at the end of an episode whose strict verdict is valid, else 0."""
     return 1.0 if outcome.strict_verdict is not None and outcome.strict_verdict.valid else 0.0
 
 
 def strict_progress(outcome: Outcome) -> float:
-    """Return `progress` of strict turns: a share also needs that nothing in its turn was forgiven.
+    """Strict progress reward: a turn's share when it passes and nothing in it was forgiven.
 
     The last share is paid only with a valid strict verdict, hence an episode returns 1 if and only
     if that is valid.
@@ -70,7 +70,7 @@ def strict_progress(outcome: Outcome) -> float:
 
 
 class ClarifyReward:
-    """Reward of questioning tasks.
+    """Reward of clarify tasks, where the agent may ask the user.
 
     1 for right calls at the end, minus `question_cost` for each question, which is a message
     without calls that the user answered.
@@ -94,7 +94,7 @@ class ClarifyReward:
 REWARDS: dict[str, Reward] = {
     "success": success,
     "progress": progress,
-    "strict": strict,
+    "strict": strict_success,
     "strict_progress": strict_progress,
 }
 STRICT_REWARDS = ("strict", "strict_progress")  # they need the strict verdict
@@ -143,14 +143,14 @@ def _checked(value: Any, reward: UserReward) -> float:
 
 
 def scored_turns(task: Task) -> Sequence[bool]:
-    """Return for each turn whether BFCL checks it; a single-turn task has one, which counts."""
+    """Return for each turn whether it is scored: whether BFCL checks it."""
     if not task.is_multi_turn:
         return (True,)
     return tuple(bool(turn) for turn in task.ground_truth or ())
 
 
-def progress_of(task: Task, verdict: Verdict) -> float:
-    """Return the share of scored turns that pass, 0..1, each judged by itself.
+def progress_share(task: Task, verdict: Verdict) -> float:
+    """Return the progress of a verdict: the share of scored turns that pass, 0..1.
 
     1 for every valid answer.
     """

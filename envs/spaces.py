@@ -55,7 +55,7 @@ _SAMPLE_ALPHABET = "".join(
 
 
 class UnicodeText(Space[str]):
-    """Space of every `str` whose UTF-8 form takes at most `max_bytes` bytes; None: unbounded.
+    """Gymnasium space of texts of at most `max_bytes` bytes in UTF-8; None: unbounded.
 
     A bound is what makes shared memory possible: `max_bytes + 8` bytes are reserved per
     environment.
@@ -109,7 +109,7 @@ class UnicodeText(Space[str]):
 
 
 def cut_text(text: str, max_bytes: int) -> tuple[str, int]:
-    """Return the longest prefix of at most `max_bytes` bytes, and the bytes cut."""
+    """Cut a text to at most `max_bytes` bytes; return its longest prefix and the bytes cut."""
     if len(text) * 4 <= max_bytes:
         return text, 0
     encoded = text.encode(*_CODEC)
@@ -123,7 +123,7 @@ def cut_text(text: str, max_bytes: int) -> tuple[str, int]:
 
 
 class SharedTexts(Sequence[str]):
-    """Texts of all environments as a live view of shared memory; a deep copy is a plain tuple."""
+    """Texts of all environments, a live view of shared memory; a deep copy is a plain tuple."""
 
     def __init__(self, memory: Any, stride: int, n: int) -> None:
         self._bytes = memoryview(memory.get_obj()).cast("B")
@@ -190,7 +190,7 @@ def _write_shared_text(space: UnicodeText, index: int, value: str, shared_memory
 
 
 class TextBatch(Tuple[Any]):
-    """Batched UnicodeText.
+    """Batched UnicodeText space.
 
     A Tuple of spaces, as for Gymnasium's own Text, that accepts the live view.
 
@@ -198,7 +198,7 @@ class TextBatch(Tuple[Any]):
     """
 
     def contains(self, x: Any) -> bool:
-        """Whether `x` has a text of each space, as it reads now where it is a view."""
+        """Whether `x` has a text of each space."""
         return bool(super().contains(tuple(x) if isinstance(x, SharedTexts) else x))
 
 

@@ -56,7 +56,7 @@ class TaskSet:
         return self._by_id[task_id]
 
     def choose(self, options: Mapping[str, Any] | None, random: Generator) -> Task:
-        """Return the task of `options["task_id"]`, or one drawn at random.
+        """Choose the task of `options["task_id"]`, or one at random.
 
         Raises UnknownTask, ValueError.
         """
@@ -70,12 +70,12 @@ class TaskSet:
         )
 
 
-def task_set(
+def make_task_set(
     dataset_path: str | Path | None = None,
     tasks: Sequence[Task] | TaskSet | None = None,
     self_documented: Collection[str] = (),
 ) -> TaskSet:
-    """Return the given tasks, those of a file, or (neither given) the embedded training set.
+    """Make the task set of the given tasks, of a file, or (neither given) the embedded one.
 
     A TaskSet and a file that was read before are shared: hundreds of environments start at once.
     Of the `self_documented` classes the file may lack function docs.

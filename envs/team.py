@@ -26,9 +26,9 @@ from fctncalling.envs.teams.role_prompts import (
     RolePrompts,
     RoleViews,
     common_info,
-    joined_contents,
-    team_state,
-    with_role_system,
+    initial_team_state,
+    team_observation,
+    with_role_system_message,
 )
 from fctncalling.envs.teams.team import TOOL, USER
 
@@ -37,7 +37,7 @@ NUM_DEFAULT_TASKS = 256
 
 
 class TeamEnv(gymnasium.Env[str, str]):
-    """BFCL tasks played by a team: a step is one message of the role whose turn it is.
+    """Gymnasium environment of BFCL tasks played by a team, one role's message a step.
 
     `info["role"]` names the role that acts next; observation, `info["messages"]`, `info["tools"]`
     and `info["instructions"]` are what that role sees since it last acted. The other fields are
@@ -94,7 +94,7 @@ class TeamEnv(gymnasium.Env[str, str]):
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """What is played, in order."""
+        """The tasks that the environment plays, in order."""
         return self._env.tasks
 
     @property
@@ -105,7 +105,7 @@ class TeamEnv(gymnasium.Env[str, str]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Begin the task `options["task_id"]`, or a random one, and return the first role's view.
+        """Reset to the task `options["task_id"]`, or a random one; return the first role's view.
 
         Raises as FunctionCallingEnv's does.
         """
@@ -116,11 +116,11 @@ class TeamEnv(gymnasium.Env[str, str]):
         talk.log += copy.deepcopy(info["messages"])
         self._conversation = talk
         common = {key: value for key, value in common_info(info).items() if key != "messages"}
-        common["state"] = encodable_text(team_state(self.team, self._env.task))
+        common["state"] = encodable_text(initial_team_state(self.team, self._env.task))
         return self._observation_and_info(talk, common)
 
     def step(self, action: str) -> Step:
-        """Play one message of the role `info["role"]`.
+        """Step: play one message of the role `info["role"]`.
 
         Returns the five of Gymnasium, about what the next role sees.
 
@@ -145,11 +145,11 @@ class TeamEnv(gymnasium.Env[str, str]):
         has_calls = bool(parsed.calls) or parsed.error == "malformed"
         if approval is not None and approval.role == role.name and not has_calls:
             draft, talk.draft = talk.draft, None
-            if draft is None or not approval.holds(role.name, text):
+            if draft is None or not approval.applies(role.name, text):
                 return self._hand_on(talk, ())
             talk.position = draft.position
             return self._environment_step(talk, draft.text, spoke=role.name)
-        if not has_calls and not self.team.answer.holds(role.name, text):
+        if not has_calls and not self.team.answer.applies(role.name, text):
             return self._hand_on(talk, ())
         if approval is not None and approval.role != role.name:
             talk.draft = DraftMessage(talk.position, text)
@@ -178,7 +178,7 @@ class TeamEnv(gymnasium.Env[str, str]):
     def _hand_on(self, talk: Conversation, calls: Sequence[Call]) -> Step:
         """Give the turn to the next role."""
         spoke = talk.role
-        talk.hand_on()
+        talk.pass_turn()
         return self._without_environment(talk, spoke, calls, None)
 
     def _refuse(self, talk: Conversation, calls: Sequence[Call], foreign: str) -> Step:
@@ -215,14 +215,14 @@ class TeamEnv(gymnasium.Env[str, str]):
     ) -> tuple[str, dict[str, Any]]:
         """Return what the role in turn sees; at the end, what the last step brought."""
         role, task, system = self.team.roles[talk.role], self._env.task, ""
-        messages = common.pop("messages", []) if talk.ended else talk.views.take(role.name)
+        messages = common.pop("messages", []) if talk.ended else talk.views.take_unread(role.name)
         messages = encodable_value(messages)
         if not talk.ended and role.name not in talk.opened:
             talk.opened.add(role.name)
-            messages = with_role_system(role, task, messages)
+            messages = with_role_system_message(role, task, messages)
             system = self._prompts.instructions(task, role)
             common["instructions"] = system
-        contents = joined_contents(messages)
+        contents = team_observation(messages)
         whole = encodable_text(f"{system}\n\n{contents}" if system else contents)
         observation, cut = cut_text(whole, OBSERVATION_BYTES)
         if cut:
@@ -274,11 +274,11 @@ class TeamEnv(gymnasium.Env[str, str]):
         return transcript(talk.log, talk.verdict)
 
     def close(self) -> None:
-        """End the processes of tools that were given as a list."""
+        """Close the environment: end the processes of tools that were given as a list."""
         self._env.close()
 
     def get_state(self) -> dict[str, Any]:
-        """Return a private copy of all that decides what comes next, random streams included."""
+        """Return a private copy of the environment's state, random streams included."""
         own = {
             "np_random": self.np_random,
             "np_random_seed": self._np_random_seed,
@@ -287,7 +287,7 @@ class TeamEnv(gymnasium.Env[str, str]):
         return {"env": self._env.get_state(), **copy.deepcopy(own)}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go back to a state of `get_state`, of this environment or of one made alike."""
+        """Restore a state of `get_state`, of this environment or of one made alike."""
         self._env.set_state(state["env"])
         own = copy.deepcopy({key: value for key, value in state.items() if key != "env"})
         self._np_random = own["np_random"]

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.handlers.execution import MAX_CALL_CHARS, ToolSession
-from fctncalling.envs.named_tools import classes_named_by_tasks, import_tool
+from fctncalling.envs.named_tools import classes_named_by_tasks, import_tool_class
 from fctncalling.envs.python_source.evaluator import Evaluator
 from fctncalling.envs.python_source.parse import parse_expression
 from fctncalling.envs.tools import TOOL_CLASSES, tool_class
@@ -40,7 +40,7 @@ class CallResults(NamedTuple):
 
 
 class UserTools:
-    """The `tools=` argument, split into classes and a ToolBox.
+    """Tools of the `tools=` argument, split into classes and a ToolBox.
 
     Raises ToolDefinitionError for what is no tool.
 
@@ -107,14 +107,14 @@ class UserTools:
                     "everywhere"
                 )
             if name not in paths:
-                paths[name], self.classes[name] = path, import_tool(path, place)
+                paths[name], self.classes[name] = path, import_tool_class(path, place)
 
-    def refuse_clashes(self, tasks: Iterable[Task], origin: Path | str) -> None:
-        """Raise ToolDefinitionError for an MCP tool that a task's own function would hide.
+    def refuse_name_clashes(self, tasks: Iterable[Task], origin: Path | str) -> None:
+        """Raise ToolDefinitionError for an MCP tool with the name of a task's own function.
 
         Its server's author chose the name, not the user.
         """
-        remote = self.box.remote_names if self.box else {}
+        remote = self.box.mcp_addresses if self.box else {}
         for task in tasks if remote else ():
             if not task.executes_calls:
                 continue
@@ -132,7 +132,7 @@ class UserTools:
         return class_name in self.classes or class_name in TOOL_CLASSES
 
     def with_tool_docs(self, task: Task) -> Task:
-        """Return the task with generated docs and the extra tools added.
+        """Return the task with the docs of its tools: generated ones and the extra tools'.
 
         Raises ToolDefinitionError for a class of which docs cannot be made, TaskError for a
         function held out by a name that none has.
@@ -170,8 +170,8 @@ class UserTools:
             self._docs_of_class[name] = tuple(_docs_of_class(name, tool_class(name, self.classes)))
         return self._docs_of_class[name]
 
-    def session(self, task: Task) -> ToolSession | None:
-        """Return fresh stateful tools for a task that executes calls, None for others.
+    def tool_session(self, task: Task) -> ToolSession | None:
+        """Return a fresh tool session for a task that executes calls, None for others.
 
         Raises LookupError for a class that is not known, InfrastructureError where one cannot load.
         """
@@ -188,8 +188,8 @@ class UserTools:
         except LookupError as error:
             raise LookupError(f'task "{task.id}": {error}') from None
 
-    def results(self, calls: Sequence[str], session: ToolSession) -> CallResults:
-        """Return the results of one message's calls in call order; raises InfrastructureError.
+    def execute_calls(self, calls: Sequence[str], session: ToolSession) -> CallResults:
+        """Execute a message's calls and return their results; raises InfrastructureError.
 
         Those of the box run at once. They do not go by the session: it puts names into text
         arguments, as BFCL does, and a snippet's code must come through as it was written.
@@ -215,7 +215,7 @@ class UserTools:
         return CallResults(shown, judged)
 
     def close(self) -> None:
-        """End the processes of tools passed as a list; a ToolBox is its maker's to close."""
+        """Close the tools: end the processes of those passed as a list."""
         if self.box is not None and self._owns_box:
             self.box.close()
 
@@ -232,7 +232,7 @@ class UserTools:
         if (
             self.box is None
             or name not in self.box
-            or session.known(name)
+            or session.has_function(name)
             or len(text) > MAX_CALL_CHARS
         ):
             return None

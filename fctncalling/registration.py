@@ -8,8 +8,8 @@ ENTRY_POINTS = {
     "FunctionCalling-v0": "fctncalling.envs.function_calling:FunctionCallingEnv",
     "fctncalling/Team-v0": "fctncalling.envs.team:TeamEnv",
     "fctncalling/ToolText-v0": "fctncalling.envs.tool_text.env:ToolTextEnv",
-    "fctncalling/Calculator-v0": "fctncalling.envs.tool_text.env:calculator",
-    "fctncalling/PythonMath-v0": "fctncalling.envs.tool_text.env:python_math",
+    "fctncalling/Calculator-v0": "fctncalling.envs.tool_text.env:calculator_env",
+    "fctncalling/PythonMath-v0": "fctncalling.envs.tool_text.env:python_math_env",
 }
 """Environment's id -> what makes it, imported when it is first made."""
 

@@ -25,7 +25,7 @@ LAST_STEPS = 2  # with so many or fewer steps left in a turn their number counts
 def state_hash(
     tools: str, past: str, results: Iterable[str], turn: int, observation: str, *, steps_left: int
 ) -> str:
-    """Return the hash, 16 hexadecimal digits, the same in every process and on every machine.
+    """Return the hash of an episode's state: of all that decides what can still happen.
 
     tools: `content_hash` of the tools' state; past: of the turns that ended; results: this turn's.
 
@@ -40,7 +40,7 @@ def state_hash(
 
 
 def content_hash(value: Any) -> str:
-    """Return the hash of an object's whole content, private parts included."""
+    """Return the hash of an object's content, private attributes included."""
     try:
         return _digest(value, sort_keys=True)
     except (TypeError, ValueError, RecursionError):  # keys of several types; what holds itself
@@ -48,7 +48,7 @@ def content_hash(value: Any) -> str:
 
 
 def canonical_json(value: Any, depth: int = 0) -> Any:
-    """Return a JSON form of an object's whole content, equal for equal content."""
+    """Return an object's content in a canonical JSON form, equal for equal content."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if depth > MAX_DEPTH:
@@ -82,7 +82,7 @@ _SHARED = ("task", "session")  # the task never changes; the session copies its 
 
 @dataclass
 class EpisodeState:
-    """Mutable state of one episode; what a step adds goes through its methods."""
+    """Mutable state of one episode; a step changes it through its methods."""
 
     task: Task
     session: ToolSession | None  # None where nothing is executed (single turn)
@@ -103,28 +103,28 @@ class EpisodeState:
     past_hash: str = ""  # of the turns that ended
 
     @property
-    def ended(self) -> bool:
-        """Whether no further step may be made."""
+    def is_over(self) -> bool:
+        """Whether the episode is over: terminated or truncated."""
         return self.terminated or self.truncated
 
     @property
     def in_last_turn(self) -> bool:
-        """Whether no scripted turn follows this one."""
+        """Whether the current turn is the task's last one."""
         return self.turn + 1 >= len(self.task.question)
 
-    def knows(self, name: str) -> bool:
+    def has_function(self, name: str) -> bool:
         """Whether the task's tools have a function of this name.
 
         False where nothing is executed.
         """
-        return self.session is not None and self.session.known(name)
+        return self.session is not None and self.session.has_function(name)
 
     def add_messages(self, messages: Iterable[Message]) -> None:
-        """Append to the conversation."""
+        """Append messages to the conversation."""
         self.conversation += messages
 
     def execute(self, calls: Sequence[str], tools: UserTools) -> tuple[str, ...]:
-        """Execute one message's calls; return their result texts, recorded for the checker.
+        """Execute the calls of one message; return and record their result texts.
 
         Raises InfrastructureError.
         """
@@ -136,7 +136,7 @@ class EpisodeState:
                 "executed"
             )
         self.tools_hash = ""
-        results = tools.results(calls, self.session)
+        results = tools.execute_calls(calls, self.session)
         self.results += results.judged
         return tuple(results.shown)
 
@@ -146,7 +146,7 @@ class EpisodeState:
         return self.steps_in_turn
 
     def end_turn(self, *, last: bool) -> None:
-        """Record the turn's results and states for the checker.
+        """End the turn: record its results and the tools' states for the checker.
 
         Go on to the next turn unless it was the last. Raises InfrastructureError.
         """
@@ -162,19 +162,19 @@ class EpisodeState:
             self.results = []
 
     def add_step(self, step: StepRecord) -> None:
-        """Append a step, with its reward."""
+        """Append a step to the episode, with its reward."""
         self.paid += step.reward
         self.steps.append(step)
 
     def fail(self, text: str, reason: str) -> None:
-        """End the episode as invalid: infrastructure failed in the step of this message."""
+        """Mark the episode as failed, hence invalid: infrastructure broke in this step."""
         self.invalid_reason = reason
         self.terminated = False
         self.truncated = True
         self.steps.append(StepRecord(self.turn, text))
 
-    def episode(self, seed: int | None) -> Episode:
-        """Return the episode so far."""
+    def to_episode(self, seed: int | None) -> Episode:
+        """Return the episode so far as an Episode record."""
         return Episode(
             task_id=self.task.id,
             category=self.task.category,
@@ -186,7 +186,7 @@ class EpisodeState:
             seed=seed,
         )
 
-    def hash(self, observation: str, max_steps_per_turn: int) -> str:
+    def state_hash(self, observation: str, max_steps_per_turn: int) -> str:
         """Return the hash of what decides the future, see `state_hash`."""
         return state_hash(
             self._hash_of_tools(),
@@ -204,13 +204,13 @@ class EpisodeState:
         return self.tools_hash
 
     def get_state(self) -> dict[str, Any]:
-        """Return a private copy of everything that changes, the tools' state included."""
+        """Return a private copy of the state, the tools' included."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _SHARED}
         session = None if self.session is None else self.session.get_state()
         return {"task_id": self.task.id, "session": session, "play": copy.deepcopy(values)}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go back to a state of `get_state` of the same task; the state can be used again."""
+        """Restore a state of `get_state` of the same task; it can be used again."""
         for name, value in copy.deepcopy(dict(state["play"])).items():
             setattr(self, name, value)
         if self.session is not None:

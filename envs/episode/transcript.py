@@ -11,14 +11,14 @@ _HEADS = {"system": "system", "user": "user", "assistant": "model", "tool": "too
 
 
 def escape_unprintable(text: str) -> str:
-    """Return text with the characters escaped that steer a terminal or cannot be encoded."""
+    """Escape the characters of a text that steer a terminal or cannot be encoded."""
     return "".join(
         char if char == "\n" or char.isprintable() else repr(char)[1:-1] for char in text
     )
 
 
 def transcript(messages: Iterable[Mapping[str, Any]], verdict: Verdict | None = None) -> str:
-    """Return messages as headed blocks, and the verdict as the last line.
+    """Return messages as a readable transcript, the verdict as its last line.
 
     A message with a "speaker" stands under that name. Every line of a message stands behind a bar,
     so that no message can pose as a head or as the verdict.

@@ -17,7 +17,7 @@ from fctncalling.envs.handlers.handler import (
 
 
 class BfclFunctionCalls(Handler):
-    """BFCL's function-calling form.
+    """Handler of BFCL's function-calling form: a JSON list of {name: arguments}.
 
     Dots in names were sent as underscores; decoding leaves names as they came.
     """
@@ -25,18 +25,18 @@ class BfclFunctionCalls(Handler):
     name = "tool_calls"
 
     def recognises(self, text: str) -> bool:
-        """Whether the text opens a JSON list of objects."""
+        """Whether the text looks like this format: a JSON list of objects opens it."""
         return text.lstrip().removeprefix("[").lstrip().startswith("{")
 
     def decode_action(self, text: str) -> DecodedAction:
-        """Decode a text once.
+        """Decode a text once into an action: record, calls and call strings.
 
         Its calls raise DecodeError also where arguments are no JSON object.
         """
         return DecodedAction(self.decode_ast(text), _calls_of, _call_strings)
 
     def decode_ast(self, text: str) -> list[dict[str, Any]]:
-        """Return [{name: arguments}] as BFCL decodes the text (arguments may be any JSON).
+        """Return [{name: arguments}] as BFCL's decoder does; the arguments may be any JSON.
 
         Raises DecodeError.
         """

@@ -24,28 +24,28 @@ _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 class CallFormat(Handler):
-    """Base class of a format whose subclasses define only record and text.
+    """Base class of call formats whose subclasses define only how to decode and to write calls.
 
     `decode_ast`, `candidate_texts`.
     """
 
     @abstractmethod
     def decode_ast(self, text: str) -> Record:
-        """Return what BFCL's decoder of this form makes of the text; raises DecodeError."""
+        """Decode a text to the record that BFCL's decoder makes of it; raises DecodeError."""
 
     @abstractmethod
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield ways to write calls, the canonical one first.
+        """Yield candidate texts of calls, the canonical one first.
 
         ValueError or TypeError for what has no text.
         """
 
     def decode_action(self, text: str) -> DecodedAction:
-        """Decode a text once.
+        """Decode a text once into an action: record, calls and call strings.
 
         Its calls raise DecodeError also where the record is no list of named calls.
         """
-        return DecodedAction(self.decode_ast(text), calls_of, self.call_strings)
+        return DecodedAction(self.decode_ast(text), calls_of_record, self.call_strings)
 
     def call_strings(self, calls: Sequence[Call]) -> list[str]:
         """Return the call strings `name(k=repr(v), ...)`, in order; raises DecodeError."""
@@ -74,8 +74,8 @@ class CallFormat(Handler):
             return None
 
 
-class ToolCallForm(CallFormat):
-    """Base class of native tool-call formats.
+class ToolCallFormat(CallFormat):
+    """Base class of native tool-call formats, those of models with tools in their template.
 
     Their call strings have no blanks, as BFCL executes those.
     """
@@ -93,8 +93,8 @@ def tool_call_strings(calls: Sequence[Call]) -> list[str]:
     ]
 
 
-def calls_of(record: Any) -> list[Call]:
-    """Return the calls of a record.
+def calls_of_record(record: Any) -> list[Call]:
+    """Return the calls of a decoded record, [{name: arguments}].
 
     Raises DecodeError for a bad name, bad arguments, or ones without text.
     """
@@ -112,7 +112,7 @@ def calls_of(record: Any) -> list[Call]:
 
 
 def parse_json(text: str) -> Any:
-    """Return the value of a JSON text; raises DecodeError."""
+    """Parse a JSON text; raises DecodeError."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -122,7 +122,7 @@ def parse_json(text: str) -> Any:
 
 
 def parse_json_at(text: str, start: int) -> tuple[Any, int]:
-    """Return the JSON value at an index, after blanks, and its end; raises DecodeError."""
+    """Parse the JSON value at an index of a text; return it and its end. Raises DecodeError."""
     try:
         value, end = json.JSONDecoder().raw_decode(text, skip_blanks(text, start))
     except (ValueError, RecursionError) as error:
@@ -132,14 +132,14 @@ def parse_json_at(text: str, start: int) -> tuple[Any, int]:
 
 
 def skip_blanks(text: str, start: int) -> int:
-    """Return the first index from `start` on that is not white space."""
+    """Return the index of the first character from `start` on that is not white space."""
     while start < len(text) and text[start].isspace():
         start += 1
     return start
 
 
-def named_call(each: Any, *keys: str) -> dict[Any, Any]:
-    """Return {name: arguments} of {"name": ..., <one of keys>: {...}}; other keys are ignored.
+def parse_call_object(each: Any, *keys: str) -> dict[Any, Any]:
+    """Parse a call object, {"name": ..., <one of keys>: {...}}, to {name: arguments}.
 
     Raises DecodeError.
     """

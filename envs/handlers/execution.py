@@ -21,16 +21,16 @@ from typing import Any
 
 from fctncalling.data.timing import time_calls
 from fctncalling.envs.errors import InfrastructureError
-from fctncalling.envs.python_source.evaluator import Evaluator, pure_function
-from fctncalling.envs.python_source.parse import parse_call
-from fctncalling.envs.python_source.plain_calls import PlainCall, plain_call
+from fctncalling.envs.python_source.evaluator import Evaluator, allowed_builtin
+from fctncalling.envs.python_source.parse import parse_expression_cached
+from fctncalling.envs.python_source.plain_calls import PlainCall, parse_plain_call
 from fctncalling.envs.python_source.render import (
     CHARS_PER_WEIGHT,
     MAX_WEIGHT,
     LimitExceeded,
     render_call,
     require_copyable,
-    size_of,
+    value_size,
 )
 from fctncalling.envs.tools import tool_class
 from fctncalling.envs.tools.bfcl.long_context import JsonCachedList
@@ -60,7 +60,7 @@ class SizeBudget:
 def result_text(value: Any, allowance: SizeBudget) -> str:
     """Return a tool's return value as BFCL writes it; raises LimitExceeded for too large a text."""
     most = min(MAX_RESULT_WEIGHT, allowance.characters)
-    if size_of(value, most) > most:
+    if value_size(value, most) > most:
         allowance.characters -= min(most * CHARS_PER_WEIGHT, allowance.characters)
         raise LimitExceeded("the result is too large, or nests too deep, to be shown")
     if type(value) is dict:
@@ -95,8 +95,8 @@ def _json_text(value: dict[Any, Any]) -> str:
     return f"{{{', '.join(listed)}}}"
 
 
-def loaded_tool(name: str, tool: type, scenario: Any, long_context: bool) -> Any:
-    """Return a fresh tool with its scenario; raises InfrastructureError where it cannot load."""
+def load_tool(name: str, tool: type, scenario: Any, long_context: bool) -> Any:
+    """Load a fresh tool with its scenario; raises InfrastructureError where it cannot load."""
     try:
         instance = tool()
         if hasattr(
@@ -115,8 +115,8 @@ def loaded_tool(name: str, tool: type, scenario: Any, long_context: bool) -> Any
 
 
 @lru_cache(maxsize=256)
-def class_of_functions(tools: tuple[tuple[str, type], ...]) -> Mapping[str, str]:
-    """Return {function: class name} of public bound methods; of several classes the last."""
+def function_classes(tools: tuple[tuple[str, type], ...]) -> Mapping[str, str]:
+    """Return the class of each function: {function: class name}; of several the last."""
     class_of: dict[str, str] = {}
     for class_name, tool in tools:
         found = (
@@ -181,20 +181,20 @@ class ToolSession:
         tools = {name: tool_class(name, extra_tools) for name in involved_classes}
         self._owner = owner
         self._extra_tools = frozenset(extra_tools or ())
-        self._class_of = class_of_functions(tuple(tools.items()))
+        self._class_of = function_classes(tuple(tools.items()))
         self._allowance = SizeBudget()
         self._instances = {
-            name: loaded_tool(name, tool, initial_config.get(name, {}), long_context)
+            name: load_tool(name, tool, initial_config.get(name, {}), long_context)
             for name, tool in tools.items()
         }
 
-    def known(self, name: str) -> bool:
-        """Whether a function of this name can be called."""
+    def has_function(self, name: str) -> bool:
+        """Whether the tools have a function of this name."""
         return name in self._class_of
 
     @time_calls("tools")
     def execute(self, call: str | PlainCall) -> str:
-        """Return the result text of one call string, as BFCL's executor words it.
+        """Execute one call and return its result text, in the words of BFCL's executor.
 
         Errors are texts, too.
 
@@ -216,8 +216,8 @@ class ToolSession:
         self._allowance.characters -= len(text)
         return text
 
-    def context(self) -> str:
-        """Return what the tools show a model before its first call (a memory its core).
+    def prompt_context(self) -> str:
+        """Return what the tools add to the prompt: a memory its core.
 
         Mostly empty.
         """
@@ -229,7 +229,7 @@ class ToolSession:
         return "\n\n".join(shown)
 
     def public_state(self) -> dict[str, dict[str, Any]]:
-        """Return {class: {public attribute: value}}.
+        """Return the tools' public state, {class: {public attribute: value}}.
 
         A private deep copy, in the order the attributes were set.
 
@@ -252,7 +252,7 @@ class ToolSession:
             return dict(NESTED_TOO_DEEP)
 
     def live_state(self) -> dict[str, dict[str, Any]]:
-        """Return the tools' own attributes, private ones too.
+        """Return the tools' live state: their own attributes, not copied, private ones too.
 
         Compare them at once, never change them.
         """
@@ -261,13 +261,13 @@ class ToolSession:
         }
 
     def get_state(self) -> dict[str, Any]:
-        """Return a private copy of the tools, random streams and private parts included."""
+        """Return a private copy of the tools' state, random streams and private parts included."""
         with self._copying():
             # All at once: what instances share, their copies share.
             return copy.deepcopy({**self._instances, _ALLOWANCE: self._allowance})
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go back to a state of `get_state`, which stays untouched."""
+        """Restore a state of `get_state`, which stays untouched."""
         names = [name for name in state if name != _ALLOWANCE]
         if names != list(self._instances):
             raise ValueError(f"state of tools {names}: expected one of {list(self._instances)}")
@@ -289,7 +289,7 @@ class ToolSession:
             raise ValueError(
                 f"the call has {len(call)} characters; at most {MAX_CALL_CHARS} are executed"
             )
-        plain = plain_call(call) if isinstance(call, str) else call
+        plain = parse_plain_call(call) if isinstance(call, str) else call
         if plain is not None and plain.name in self._class_of and plain.name not in _DENIED:
             return self._invoke(plain.name, call, plain.positional, plain.keywords)
         return self._evaluate_source(
@@ -302,7 +302,7 @@ class ToolSession:
         word = word.split(".")[1] if "." in word else word
         if word in _DENIED:
             raise ValueError(f"Function call {word} is not allowed.")
-        body = parse_call(source)
+        body = parse_expression_cached(source)
         allowance = min(MAX_WEIGHT, self._allowance.weight)
         evaluator = Evaluator(self._resolved(call), allowance)
         try:
@@ -332,7 +332,7 @@ class ToolSession:
                 class_name = self._class_of.get(callee.attr)
                 if class_name is not None and callee.value.id == self._instance_name(class_name):
                     return self._weighing(evaluator, callee.attr, call)
-            return pure_function(callee, evaluator)
+            return allowed_builtin(callee, evaluator)
 
         return resolve
 
@@ -343,12 +343,12 @@ class ToolSession:
 
         def invoke(*positional: Any, **keywords: Any) -> Any:
             arguments = (*positional, *keywords.values())
-            evaluator.charge(size_of(arguments, evaluator.left))
+            evaluator.charge(value_size(arguments, evaluator.left))
             if evaluator.hands_on:
                 require_copyable(self._instances[self._class_of[method]], arguments)
             result = self._invoke(method, call, positional, keywords)
             if evaluator.is_nested:
-                evaluator.charge(size_of(result, evaluator.left))
+                evaluator.charge(value_size(result, evaluator.left))
                 evaluator.hands_on = True
             return result
 

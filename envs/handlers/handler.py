@@ -32,7 +32,7 @@ class DecodeError(ValueError):
 
 
 def require_shallow(value: Any, text: str) -> None:
-    """Raise DecodeError for a value that nests deeper than the code here can walk."""
+    """Raise DecodeError for a value that is not shallow: nested deeper than code here can walk."""
     if sum(map(text.count, _BRACKETS)) <= MAX_NESTED:
         return
     level, depth = [value], 0
@@ -49,7 +49,7 @@ def require_shallow(value: Any, text: str) -> None:
 
 
 class DecodedAction:
-    """One action's text, decoded once: the record for the checkers, the calls, their call strings.
+    """Decoded text of one action: the record for the checkers, the calls, their call strings.
 
     Calls and call strings are derived from the record when they are first needed; either raises
     DecodeError where there is none, for BFCL judges records whose calls no tool can be handed.
@@ -58,29 +58,29 @@ class DecodedAction:
     def __init__(
         self,
         record: Any,
-        calls_of: Callable[[Any], Sequence[Call]],
+        calls_of_record: Callable[[Any], Sequence[Call]],
         call_strings_of: Callable[[Sequence[Call]], Sequence[str]],
         plain: Sequence[PlainCall] | None = None,
     ) -> None:
         self.record = record  # what BFCL's decode_ast returns
         self.repairs: tuple[str, ...] = ()  # what a lenient handler mended before it read the text
-        self._calls_of = calls_of
+        self._calls_of = calls_of_record
         self._call_strings_of = call_strings_of
         self._plain = plain
 
     @cached_property
     def calls(self) -> tuple[Call, ...]:
-        """The calls in order; their arguments are the record's own objects."""
+        """The decoded calls in order; their arguments are the record's own objects."""
         return tuple(self._calls_of(self.record))
 
     @cached_property
     def call_strings(self) -> tuple[str, ...]:
-        """The calls as BFCL hands them to the tools, in order."""
+        """The call strings that BFCL hands to the tools, in order."""
         return tuple(self._call_strings_of(self.calls))
 
     @property
-    def executable(self) -> Sequence[str | PlainCall]:
-        """Call strings, or the calls that a quick reader found in their place.
+    def executable_calls(self) -> Sequence[str | PlainCall]:
+        """The calls in a form to execute: call strings, or plain calls in their place.
 
         For one execution, since a tool may change the arguments that it is handed.
         """
@@ -88,7 +88,7 @@ class DecodedAction:
 
 
 class Handler(ABC):
-    """One format of calls. Every method is pure; a decoder raises DecodeError and nothing else."""
+    """Handler of one call format: text to calls and back, all pure; raises only DecodeError."""
 
     name: str
     is_lenient = False  # whether texts are mended before they are read
@@ -99,7 +99,7 @@ class Handler(ABC):
 
     @abstractmethod
     def decode_action(self, text: str) -> DecodedAction:
-        """Decode a text once, for all who need a part of it."""
+        """Decode a text once into an action: record, calls and call strings."""
 
     @abstractmethod
     def render(self, calls: Sequence[Call]) -> str:
@@ -109,18 +109,18 @@ class Handler(ABC):
         """
 
     def decode(self, text: str) -> list[Call]:
-        """Return the calls of a text; an empty list where it states that there are none."""
+        """Decode a text to its calls; an empty list where it states that there are none."""
         return list(self.decode_action(text).calls)
 
     def decode_ast(self, text: str) -> Any:
-        """Return what BFCL's decoder of this format returns.
+        """Decode a text to the record that BFCL's AST decoder of this format returns.
 
         The record that its AST checkers judge.
         """
         return self.decode_action(text).record
 
     def decode_execute(self, text: str) -> list[str]:
-        """Return the call strings that BFCL's decoder hands to the tools, in order."""
+        """Decode a text to the call strings that BFCL hands to the tools, in order."""
         return list(self.decode_action(text).call_strings)
 
 
@@ -130,7 +130,7 @@ def bfcl_call_strings(calls: Sequence[Call]) -> list[str]:
 
 
 def require_readable(text: str) -> None:
-    """Raise DecodeError for a value that is no text, or a text longer than MAX_TEXT_CHARS."""
+    """Raise DecodeError for what is not readable: no text, or one longer than MAX_TEXT_CHARS."""
     if not isinstance(text, str):
         raise DecodeError("shape", f"expected text, got {type(text).__name__}")
     if len(text) > MAX_TEXT_CHARS:

@@ -11,8 +11,8 @@ from fctncalling.data.types import Call
 from fctncalling.envs.handlers.call_format import (
     CallFormat,
     Record,
-    calls_of,
-    named_call,
+    calls_of_record,
+    parse_call_object,
     parse_json,
 )
 from fctncalling.envs.handlers.handler import DecodeError, require_readable
@@ -22,7 +22,7 @@ _RESULT = re.compile(r"\b[Rr]esult[ \t]*=[ \t]*")
 
 
 class CallBlock(NamedTuple):
-    """One closed block of a text that is meant as a call."""
+    """Block of a text that is meant as a call, from its opening to its closing mark."""
 
     start: int
     end: int  # behind its closing mark
@@ -33,7 +33,7 @@ class CallBlock(NamedTuple):
 MessageOutcome = Literal["answer", "continue", "end", "step_limit"]
 
 
-class Pause(NamedTuple):
+class PausedMessage(NamedTuple):
     """State of an unfinished message where generation paused.
 
     call: its block is closed, the result is due. submit: the policy is done. open: generation
@@ -45,7 +45,7 @@ class Pause(NamedTuple):
     block: CallBlock | None = None
 
     def outcome(self, *, calls_left: bool, pauses_left: bool) -> MessageOutcome:
-        """Return how the message goes on: the rule of every environment with inline calls.
+        """Return how the paused message goes on: answered, continued, ended, or over a limit.
 
         A call is answered while the limit of calls allows it, a pause that means nothing goes on
         while that of pauses does; the policy's own end is no limit's.
@@ -58,7 +58,7 @@ class Pause(NamedTuple):
 
 
 class InlineCalls(CallFormat):
-    """Base class of inline call syntaxes; they read the policy's own text alone, never a tool's.
+    """Base class of inline call syntaxes: calls in mid-message, results appended to it.
 
     A block reaches from its opening mark to the first closing mark behind it, so code that holds
     its own closing mark cannot be written: `render` refuses it.
@@ -74,29 +74,29 @@ class InlineCalls(CallFormat):
     _closing: re.Pattern[str]
 
     @abstractmethod
-    def respond(self, result: str) -> str:
-        """Return what is appended to the message behind a call."""
+    def format_result(self, result: str) -> str:
+        """Return a result in the form in which it is appended to the message behind its call."""
 
     @abstractmethod
     def _block(self, start: int, end: int, inside: str) -> CallBlock:
         """Return what stands between an opening and a closing mark."""
 
-    def pause(self, text: str, start: int = 0) -> Pause:
-        """Return the state of the policy's text since the last result.
+    def paused_message(self, text: str, start: int = 0) -> PausedMessage:
+        """Return the state of a message that paused, from the policy's text since the last result.
 
         Its last action begins at `start`.
         """
         opened = self._opening.search(text)
         submitted = text.find(self.submit) if self.submit else -1
         if submitted >= 0 and (opened is None or submitted < opened.start()):
-            return Pause("submit")
-        block = next(self.blocks(text), None)
+            return PausedMessage("submit")
+        block = next(self.closed_blocks(text), None)
         if block is not None:
-            return Pause("call", block)
-        return Pause("open" if any(stop in text[start:] for stop in self.stop) else "end")
+            return PausedMessage("call", block)
+        return PausedMessage("open" if any(stop in text[start:] for stop in self.stop) else "end")
 
-    def blocks(self, text: str) -> Iterator[CallBlock]:
-        """Yield the closed blocks of a text in order."""
+    def closed_blocks(self, text: str) -> Iterator[CallBlock]:
+        """Yield the closed call blocks of a text, in order."""
         end = 0
         while opened := self._opening.search(text, end):
             closed = self._closing.search(text, opened.end())
@@ -106,17 +106,17 @@ class InlineCalls(CallFormat):
             yield self._block(opened.start(), end, text[opened.end() : closed.start()])
 
     def text_without_calls(self, text: str) -> str:
-        """Return the text of a message outside its calls, an open one included."""
+        """Return a message's text without its calls, an open one included."""
         parts, end = [], 0
-        for block in self.blocks(text):
+        for block in self.closed_blocks(text):
             parts.append(text[end : block.start])
             end = block.end
         rest = text[end:]
         opened = self._opening.search(rest)
         return "".join([*parts, rest if opened is None else rest[: opened.start()]])
 
-    def answer(self, text: str) -> str:
-        """Return the final answer: the submitted text, or the part of it behind `Result =`."""
+    def final_answer(self, text: str) -> str:
+        """Return a message's final answer: the submitted text, or what follows `Result =`."""
         words = self.text_without_calls(text)
         if self.submit:
             words = words.partition(self.submit)[0]
@@ -124,21 +124,21 @@ class InlineCalls(CallFormat):
         return results[-1].strip()
 
     def recognises(self, text: str) -> bool:
-        """Whether a block opens in the text."""
+        """Whether the text looks like this syntax: a block opens in it."""
         return self._opening.search(text) is not None
 
     def decode_ast(self, text: str) -> Record:
-        """Return the calls of the closed blocks of a message.
+        """Decode a message to its calls: those of the closed blocks.
 
         Raises DecodeError where a block is none.
         """
         require_readable(text)
         record: Record = []
-        for block in self.blocks(text):
+        for block in self.closed_blocks(text):
             if block.record is None:
                 raise DecodeError("shape", block.complaint)
             record.append(block.record)
-        calls_of(record)
+        calls_of_record(record)
         return record
 
 
@@ -146,13 +146,13 @@ EXECUTOR, CODE = "python_executor", "code"  # the tool and its parameter
 
 
 class CodeBlocks(InlineCalls):
-    """Base class of code blocks: code between two marks is a call of the Python executor."""
+    """Base class of inline code blocks, each a call of the Python executor."""
 
     _begin: str  # as it is written
     _end: str
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield the blocks, one below the other."""
+        """Yield the one candidate text: the blocks, one below the other."""
         if any(call.name != EXECUTOR or list(call.arguments) != [CODE] for call in calls):
             raise ValueError(
                 f"a code block calls {EXECUTOR} with {CODE}; got {[call.name for call in calls]}"
@@ -165,8 +165,8 @@ class CodeBlocks(InlineCalls):
         return CallBlock(start, end, record, "" if code else "the block holds no code")
 
 
-class PythonBlocks(CodeBlocks):
-    """OpenRLHF's <PYTHON> tags."""
+class PythonTagBlocks(CodeBlocks):
+    """Inline code blocks between OpenRLHF's <PYTHON> tags."""
 
     name = "python_block"
     stop = ("</PYTHON>",)
@@ -175,13 +175,13 @@ class PythonBlocks(CodeBlocks):
     _begin, _end = "<PYTHON>", "</PYTHON>"
     _opening, _closing = re.compile(_begin), re.compile(_end)
 
-    def respond(self, result: str) -> str:
+    def format_result(self, result: str) -> str:
         """Return the output between its tags."""
         return f"\n<PYTHON-OUTPUT>\n{result}\n</PYTHON-OUTPUT>\n"
 
 
 class MarkdownBlocks(CodeBlocks):
-    """Fenced blocks, as ToolGRPO's models write them; blocks of other languages are no calls."""
+    """Inline code blocks in Markdown fences, as ToolGRPO's models write them."""
 
     name = "markdown_block"
     stop = ("\n```\n",)
@@ -191,7 +191,7 @@ class MarkdownBlocks(CodeBlocks):
     _opening = re.compile(r"^```(?:python|py)[ \t]*$", re.MULTILINE)
     _closing = re.compile(r"^```[ \t]*(?:\n|\Z)", re.MULTILINE)
 
-    def respond(self, result: str) -> str:
+    def format_result(self, result: str) -> str:
         """Return the output as a fenced block of its own."""
         return f"```output\n{result}\n```\n"
 
@@ -199,8 +199,8 @@ class MarkdownBlocks(CodeBlocks):
 _HERMES = HermesCalls()
 
 
-class HermesText(InlineCalls):
-    """One JSON object of name and arguments between tags; several arguments, of any JSON type."""
+class InlineHermesCalls(InlineCalls):
+    """Inline calls in Hermes' form: a JSON object of name and arguments between tags."""
 
     name = "hermes_text"
     stop = ("</tool_call>",)
@@ -208,17 +208,17 @@ class HermesText(InlineCalls):
     usage = '<tool_call>{"name": ..., "arguments": {...}}</tool_call> calls a tool.'
     _opening, _closing = re.compile("<tool_call>"), re.compile("</tool_call>")
 
-    def respond(self, result: str) -> str:
+    def format_result(self, result: str) -> str:
         """Return the result between its tags."""
         return f"\n<tool_response>\n{result}\n</tool_response>\n"
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield what Hermes' handler of whole messages yields."""
+        """Yield candidate texts, those of Hermes' handler of whole messages."""
         return _HERMES.candidate_texts(calls)
 
     def _block(self, start: int, end: int, inside: str) -> CallBlock:
         try:
-            return CallBlock(start, end, named_call(parse_json(inside), "arguments"))
+            return CallBlock(start, end, parse_call_object(parse_json(inside), "arguments"))
         except DecodeError as error:
             return CallBlock(start, end, None, error.message)
 
@@ -232,8 +232,8 @@ whatever its name.
 _TOOL = re.compile(r"\s*<([^<>\n]+)>")
 
 
-class RequestCalls(InlineCalls):
-    """TRL's requests: a tool's name, and one text for it. The four marks can be changed.
+class TrlRequestCalls(InlineCalls):
+    """Inline calls in TRL's form of requests: a tool's name and one text; its marks can be changed.
 
     `<request><Tool>query<call>`, answered by `result<response>`, ended by `<submit>`.
     """
@@ -259,12 +259,12 @@ class RequestCalls(InlineCalls):
         self._opening = re.compile(re.escape(request))
         self._closing = re.compile(re.escape(call))
 
-    def respond(self, result: str) -> str:
-        """Return the result and the mark behind it."""
+    def format_result(self, result: str) -> str:
+        """Return the result with the response mark behind it."""
         return f"{result}{self.tags[2]}"
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield the requests, one behind the other."""
+        """Yield the one candidate text: the requests, one behind the other."""
         if any(list(call.arguments) != [QUERY] for call in calls):
             raise ValueError(
                 f"a request has one argument, {QUERY}; got "

@@ -14,9 +14,9 @@ from fctncalling.data.types import Call, tool_call
 from fctncalling.envs.handlers.call_format import (
     CallFormat,
     Record,
-    ToolCallForm,
+    ToolCallFormat,
     escape_in_json,
-    named_call,
+    parse_call_object,
     parse_json,
     parse_json_at,
     skip_blanks,
@@ -43,13 +43,13 @@ def call_object(call: Call, key: str) -> dict[str, Any]:
     return {"name": call.name, key: dict(call.arguments)}
 
 
-def opens_objects(text: str) -> bool:
-    """Whether a text opens a JSON object, or a list of them, possibly behind a fence."""
+def begins_with_objects(text: str) -> bool:
+    """Whether a text begins with a JSON object, or a list of them, possibly behind a fence."""
     return _OPENING.match(text) is not None
 
 
 def first_key(text: str) -> str | None:
-    """Return the first key of the object that opens a text, else None.
+    """Return the first key of the JSON object that opens a text, else None.
 
     It tells the formats apart.
     """
@@ -57,8 +57,8 @@ def first_key(text: str) -> str | None:
     return opening[1] if opening else None
 
 
-class JsonCalls(ToolCallForm):
-    """One object, or a list of objects, of {"name", "arguments"} or {"name", "parameters"}.
+class JsonCalls(ToolCallFormat):
+    """Handler of bare JSON calls: objects of {"name", "arguments"} or {"name", "parameters"}.
 
     Fenced or bare.
     """
@@ -66,12 +66,12 @@ class JsonCalls(ToolCallForm):
     name = "json_calls"
 
     def recognises(self, text: str) -> bool:
-        """Whether the text opens objects and both keys of a call are there."""
+        """Whether the text looks like JSON calls: objects open it, and both keys are there."""
         keys = '"arguments"' in text or '"parameters"' in text
         return first_key(text) in _CALL_KEYS and '"name"' in text and keys
 
     def decode_ast(self, text: str) -> Record:
-        """Return the calls of a text that is nothing but JSON; raises DecodeError."""
+        """Decode a text that is nothing but JSON to its calls; raises DecodeError."""
         require_readable(text)
         text = text.strip()
         fenced = _FENCED.fullmatch(text)
@@ -79,15 +79,15 @@ class JsonCalls(ToolCallForm):
         listed = [value] if isinstance(value, dict) else value
         if not isinstance(listed, list):
             raise DecodeError("shape", "expected a list of calls")
-        return [named_call(each, "arguments", "parameters") for each in listed]
+        return [parse_call_object(each, "arguments", "parameters") for each in listed]
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield the bare list."""
+        """Yield the one candidate text: the bare list."""
         yield to_json([call_object(call, "arguments") for call in calls])
 
 
-class HermesCalls(ToolCallForm):
-    """Hermes' and Qwen's format: {"name", "arguments"} between tags on lines of their own.
+class HermesCalls(ToolCallFormat):
+    """Handler of Hermes' and Qwen's calls: {"name", "arguments"} between <tool_call> tags.
 
     Other text is ignored.
 
@@ -99,11 +99,11 @@ class HermesCalls(ToolCallForm):
     _open, _close = "<tool_call>\n", "\n</tool_call>"
 
     def recognises(self, text: str) -> bool:
-        """Whether a tag opens in a text that is no list or object itself."""
+        """Whether the text looks like Hermes' calls: a tag opens, and it is no list or object."""
         return "<tool_call>" in text and not text.lstrip("`\n ").startswith(("[", "{"))
 
     def decode_ast(self, text: str) -> Record:
-        """Return the calls between tags; a text without tags holds none. Raises DecodeError."""
+        """Decode a text to the calls between tags; without tags none. Raises DecodeError."""
         require_readable(text)
         text = text.rpartition("</think>")[2]
         record = []
@@ -112,11 +112,11 @@ class HermesCalls(ToolCallForm):
                 value = parse_json(block)
             except DecodeError:
                 continue
-            record.append(named_call(value, "arguments"))
+            record.append(parse_call_object(value, "arguments"))
         return record
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield one tagged object a call, then the same with marks inside strings escaped."""
+        """Yield candidate texts: a tagged object a call, then with marks in strings escaped."""
         for write in (to_json, lambda value: escape_in_json(to_json(value))):
             yield "\n".join(
                 f"{self._open}{write(call_object(call, 'arguments'))}{self._close}"
@@ -133,7 +133,7 @@ class HermesCalls(ToolCallForm):
             start = text.find(self._open, end + len(self._close))
 
 
-class LlamaJsonCalls(ToolCallForm):
+class LlamaJsonCalls(ToolCallFormat):
     """Llama 3's {"name", "parameters"}, behind <
 
     python_tag|> or not, parted by ";" or ",".|-
@@ -142,22 +142,22 @@ class LlamaJsonCalls(ToolCallForm):
     name = "llama_json_calls"
 
     def recognises(self, text: str) -> bool:
-        """Whether an object opens behind the tag, or one that gives parameters without it."""
+        """Whether the text looks like Llama's JSON calls: an object behind the tag."""
         rest = _without_tag(text)
         tagged = len(rest) < len(text.lstrip())
         keys = first_key(text) in _CALL_KEYS and '"name"' in text and '"parameters"' in text
         return rest.startswith("{") and (tagged or keys)
 
     def decode_ast(self, text: str) -> Record:
-        """Return the calls of the text; raises DecodeError."""
+        """Decode a text to its calls; raises DecodeError."""
         require_readable(text)
         text = _without_tag(text).rstrip()
         if text.startswith("["):
-            return [named_call(each, "parameters", "arguments") for each in parse_json(text)]
+            return [parse_call_object(each, "parameters", "arguments") for each in parse_json(text)]
         record, end = [], 0
         while True:
             value, end = parse_json_at(text, end)
-            record.append(named_call(value, "parameters", "arguments"))
+            record.append(parse_call_object(value, "parameters", "arguments"))
             end = skip_blanks(text, end)
             if end == len(text):
                 return record
@@ -167,7 +167,7 @@ class LlamaJsonCalls(ToolCallForm):
             end += len(_PYTHON_TAGS[0]) if text.startswith(_PYTHON_TAGS[0], end) else 0
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield the objects with "; " between them."""
+        """Yield the one candidate text: the objects with "; " between them."""
         yield (
             "; ".join(to_json(call_object(call, "parameters")) for call in calls) if calls else "[]"
         )
@@ -182,11 +182,11 @@ class LlamaPythonicCalls(CallFormat):
     name = "llama_pythonic_calls"
 
     def recognises(self, text: str) -> bool:
-        """Whether a list opens the text, behind a tag perhaps."""
+        """Whether the text looks like pythonic calls: a list opens it, behind a tag perhaps."""
         return _without_tag(text).startswith("[")
 
     def decode_ast(self, text: str) -> Record:
-        """Return the calls of the list; raises DecodeError."""
+        """Decode a text to the calls of its list; raises DecodeError."""
         require_readable(text)
         text = _without_tag(text).rstrip().removesuffix(_PYTHON_END).rstrip()
         if not (text.startswith("[") and text.endswith("]")):
@@ -198,7 +198,7 @@ class LlamaPythonicCalls(CallFormat):
         return executed_call_strings(calls)
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield the bare list."""
+        """Yield the one candidate text: the bare list."""
         yield PythonCalls().render(calls)
 
 
@@ -209,8 +209,8 @@ def _without_tag(text: str) -> str:
     return text.lstrip()
 
 
-class OpenAIMessages(ToolCallForm):
-    """Handler of an assistant message with `tool_calls`, or of their list, in OpenAI's form.
+class OpenAIMessages(ToolCallFormat):
+    """Handler of OpenAI's assistant messages with `tool_calls`, or of their list alone.
 
     Arguments are JSON text there; an object, as chat templates want it, is read too. A message
     without calls is content, hence holds none.
@@ -219,14 +219,14 @@ class OpenAIMessages(ToolCallForm):
     name = "openai_messages"
 
     def recognises(self, text: str) -> bool:
-        """Whether the text opens a message with `tool_calls`, or their list."""
+        """Whether the text looks like an OpenAI message with `tool_calls`, or their list."""
         key = first_key(text)
         if key in _TOOL_CALL_KEYS:
             return _FUNCTION_OBJECT.search(text) is not None
         return key in ("role", "content", "tool_calls") and '"tool_calls"' in text
 
     def decode_ast(self, text: str) -> Record:
-        """Return the calls of the message; raises DecodeError."""
+        """Decode a message to its calls; raises DecodeError."""
         require_readable(text)
         value = parse_json(text)
         if isinstance(value, dict):
@@ -238,7 +238,7 @@ class OpenAIMessages(ToolCallForm):
         return [_function_call(each) for each in value]
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield a message without content."""
+        """Yield the one candidate text: a message without content."""
         tool_calls = [
             tool_call(f"call_{number}", call.name, to_json(dict(call.arguments)))
             for number, call in enumerate(calls)
@@ -254,4 +254,4 @@ def _function_call(each: Any) -> dict[Any, Any]:
         raise DecodeError("shape", 'expected each tool call with a "function"')
     arguments = function.get("arguments")
     parsed = parse_json(arguments) if isinstance(arguments, str) else arguments
-    return named_call({**function, "arguments": parsed}, "arguments")
+    return parse_call_object({**function, "arguments": parsed}, "arguments")

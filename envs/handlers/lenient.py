@@ -23,7 +23,7 @@ from fctncalling.envs.handlers.bfcl_formats.json_and_tagged import (
     JsonReturn,
     ReturnFormat,
 )
-from fctncalling.envs.handlers.call_format import ToolCallForm, to_json
+from fctncalling.envs.handlers.call_format import ToolCallFormat, to_json
 from fctncalling.envs.handlers.handler import (
     DecodedAction,
     DecodeError,
@@ -36,13 +36,13 @@ from fctncalling.envs.handlers.mistral_calls import MistralCalls
 
 
 def json_span(text: str) -> str:
-    """Return the first object, or list that opens with one, to its end where it is not closed."""
+    """Return the span of a text that is JSON: its first object, or list of objects."""
     opening = re.search(r"\[\s*\{|\{", text)
     return text[opening.start() : closing_index(text, opening.start(), '"')] if opening else text
 
 
 def python_span(text: str) -> str:
-    """Return the first list of calls in a text, or its lines of calls alone, as a list."""
+    """Return the span of a text that is Python calls: its first list, or lines of calls as one."""
     opening = re.search(r"\[\s*(?<![\w.])[A-Za-z_][\w.]*\(", text)
     if opening:
         return text[opening.start() : closing_index(text, opening.start(), "'\"")]
@@ -52,7 +52,7 @@ def python_span(text: str) -> str:
 
 
 def closing_index(text: str, start: int, quotes: str) -> int:
-    """Return the index behind the bracket that closes the one at `start`.
+    """Return the index just behind the bracket that closes the one at `start`.
 
     The text's end where there is none.
     """
@@ -87,8 +87,8 @@ _FENCE = re.compile(r"```[A-Za-z_]*[ \t]*\n(.*?)```", re.DOTALL)
 _TAG = re.compile(r"[ \t]*(</?tool_call>)[ \t]*")
 
 
-class MissingRepair(ImportError):
-    """Missing extra for JSON repair: our failure, never the text's."""
+class MissingJsonRepair(ImportError):
+    """The extra for JSON repair is missing: our failure, never the text's."""
 
 
 class _Reading(NamedTuple):
@@ -139,9 +139,10 @@ class _Metered(str):
 
 
 class LenientCalls(Handler):
-    """Lenient mode of a handler; writes what the handler writes.
+    """Handler that repairs what another one cannot read, and writes what that one writes.
 
-    Raises MissingRepair for a form made of JSON without the library, unless `repair_json` is False.
+    Raises MissingJsonRepair for a form made of JSON without the library, unless `repair_json` is
+    False.
     """
 
     is_lenient = True
@@ -154,13 +155,13 @@ class LenientCalls(Handler):
         self._last = ("", "", tuple[str, ...]())
 
     def recognises(self, text: str) -> bool:
-        """Whether the strict handler recognises the text, or a step finds calls in it."""
+        """Whether the strict handler recognises the text, or a repair finds calls in it."""
         if self.strict.recognises(text):
             return True
         return len(text) <= MAX_LENIENT_CHARS and bool(self._read(text).calls)
 
     def decode_action(self, text: str) -> DecodedAction:
-        """Decode a text once, with what had to be repaired.
+        """Decode a text once into an action, with what had to be repaired.
 
         Raises DecodeError as the strict handler does.
         """
@@ -261,14 +262,14 @@ class LenientCalls(Handler):
 
 
 def _is_json(handler: Handler) -> bool:
-    return isinstance(handler, ToolCallForm | JsonReturn) or handler.name == "tool_calls"
+    return isinstance(handler, ToolCallFormat | JsonReturn) or handler.name == "tool_calls"
 
 
 def _json_repair() -> Callable[[str], Any]:
     try:
         loads: Callable[[str], Any] = import_module("json_repair").loads
     except ImportError:
-        raise MissingRepair(
+        raise MissingJsonRepair(
             "JSON is repaired by the library json-repair, which is not installed: pip install "
             "'fctncalling[repair]', or ask for no repair with LenientCalls(handler, "
             "repair_json=False)"

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from fctncalling.data.types import Call
 from fctncalling.envs.handlers.call_format import (
     Record,
-    ToolCallForm,
-    named_call,
+    ToolCallFormat,
+    parse_call_object,
     parse_json,
     parse_json_at,
     skip_blanks,
@@ -20,8 +20,8 @@ from fctncalling.envs.handlers.json_calls import call_object
 _CALLS, _ARGS, _ID = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"
 
 
-class MistralCalls(ToolCallForm):
-    """Handler of Mistral's calls: reads every format, writes the list.
+class MistralCalls(ToolCallFormat):
+    """Handler of Mistral's calls: reads each of its formats, writes the list.
 
     With `by_name` it writes the newer `[TOOL_CALLS]name[ARGS]{...}`. Text before the first mark is
     content and let be. Without a mark, which many tokenizers drop as they decode, the whole text
@@ -33,12 +33,12 @@ class MistralCalls(ToolCallForm):
         self.name = "mistral_named_calls" if by_name else "mistral_calls"
 
     def recognises(self, text: str) -> bool:
-        """Whether the mark stands in the text, and the text is no list without it."""
+        """Whether the text looks like Mistral's calls: the mark stands in it."""
         start = text.find(_CALLS)
         return start >= 0 and not text[:start].lstrip("`\n ").startswith(("[", "{"))
 
     def decode_ast(self, text: str) -> Record:
-        """Return the calls behind the mark; raises DecodeError."""
+        """Decode a text to the calls behind the mark; raises DecodeError."""
         require_readable(text)
         content, mark, rest = text.partition(_CALLS)
         if mark and not rest.lstrip().startswith(("[", "{")):
@@ -46,10 +46,10 @@ class MistralCalls(ToolCallForm):
         listed = parse_json(rest if mark else text)
         if not isinstance(listed, list):
             raise DecodeError("shape", "expected a list of calls")
-        return [named_call(each, "arguments") for each in listed]
+        return [parse_call_object(each, "arguments") for each in listed]
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield the list behind the mark, or each call behind one."""
+        """Yield candidate texts: the list behind the mark, or each call behind one."""
         if self._by_name and calls:
             yield "".join(
                 f"{_CALLS}{call.name}{_ARGS}{to_json(dict(call.arguments))}" for call in calls
@@ -76,6 +76,6 @@ def _named_calls(text: str, index: int) -> Record:
         if not name or "[" in name:
             raise DecodeError("shape", f"expected a function's name, got {name[:80]!r}")
         arguments, index = parse_json_at(text, opening)
-        record.append(named_call({"name": name, "arguments": arguments}, "arguments"))
+        record.append(parse_call_object({"name": name, "arguments": arguments}, "arguments"))
         index = skip_blanks(text, index)
     return record

@@ -25,7 +25,7 @@ from fctncalling.envs.handlers.handler import (
 )
 from fctncalling.envs.python_source.evaluator import Evaluator
 from fctncalling.envs.python_source.parse import SourceTooLarge, parse_expression
-from fctncalling.envs.python_source.plain_calls import plain_calls, plain_executions
+from fctncalling.envs.python_source.plain_calls import executable_plain_calls, parse_plain_calls
 from fctncalling.envs.python_source.render import python_literal
 
 _FENCE = "`\n "
@@ -33,27 +33,27 @@ _WORD = re.compile(r"\w")
 
 
 class PythonCalls(Handler):
-    """BFCL's prompting form: only named arguments count, positional ones are dropped."""
+    """Handler of BFCL's prompting form, Python calls; positional arguments are dropped."""
 
     name = "python_calls"
 
     def recognises(self, text: str) -> bool:
-        """Whether the text opens a list, or looks like a call."""
+        """Whether the text looks like Python calls: it opens a list, or looks like a call."""
         return text.strip(_FENCE).startswith("[") or "(" in text
 
     def decode_action(self, text: str) -> DecodedAction:
-        """Decode a text once: the record is [{name: {parameter: value}}]. Raises DecodeError.
+        """Decode a text once into an action, its record [{name: {parameter: value}}].
 
         A callee that is no dotted name is called "", and `**{...}` gives a parameter called None.
         An argument without a text of its own can be judged, but is no call's; BFCL takes one that
         is a dict of dicts for a nested call, and fails on an empty dict.
         """
         source = _bracketed(text)
-        plain = plain_calls(source)
+        plain = parse_plain_calls(source)
         if plain is None:
             return DecodedAction(_parsed_calls(source), _calls_of, executed_call_strings)
         return DecodedAction(
-            plain, _calls_of, executed_call_strings, plain_executions(source, plain)
+            plain, _calls_of, executed_call_strings, executable_plain_calls(source, plain)
         )
 
     def render(self, calls: Sequence[Call]) -> str:
@@ -79,7 +79,7 @@ def _calls_of(record: list[dict[str, dict[Any, Any]]]) -> list[Call]:
 
 
 def executed_call_strings(calls: Sequence[Call]) -> list[str]:
-    """Return the call strings BFCL executes for calls written in Python.
+    """Return the call strings that BFCL executes for calls written in Python.
 
     DecodeError for an empty dict, on which BFCL fails.
     """
@@ -92,8 +92,8 @@ def executed_call_strings(calls: Sequence[Call]) -> list[str]:
 
 
 def calls_of_expression(text: str) -> list[dict[str, dict[Any, Any]]]:
-    """Return the calls of an expression that is one, or a list, tuple or set of nothing else."""
-    plain = plain_calls(text)
+    """Return the calls of a Python expression: one, or a list, tuple or set of nothing else."""
+    plain = parse_plain_calls(text)
     return _parsed_calls(text) if plain is None else plain
 
 

@@ -13,11 +13,11 @@ from fctncalling.envs.handlers.bfcl_formats.json_and_tagged import JsonReturn, T
 from fctncalling.envs.handlers.bfcl_formats.xml import ConciseXml, VerboseXml
 from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS, DecodedAction, Handler
 from fctncalling.envs.handlers.inline import (
-    HermesText,
     InlineCalls,
+    InlineHermesCalls,
     MarkdownBlocks,
-    PythonBlocks,
-    RequestCalls,
+    PythonTagBlocks,
+    TrlRequestCalls,
 )
 from fctncalling.envs.handlers.json_calls import (
     HermesCalls,
@@ -25,7 +25,7 @@ from fctncalling.envs.handlers.json_calls import (
     LlamaJsonCalls,
     LlamaPythonicCalls,
     OpenAIMessages,
-    opens_objects,
+    begins_with_objects,
 )
 from fctncalling.envs.handlers.lenient import PREFIX, LenientCalls
 from fctncalling.envs.handlers.mistral_calls import MistralCalls
@@ -48,7 +48,7 @@ RETURN_HANDLERS: dict[tuple[str, bool], Handler] = {
 
 
 class VariantCalls(Handler):
-    """Handler of a prompt variant's return format.
+    """Handler of a prompt variant's return format, tagged or not.
 
     Its name is the variant's, which words the instructions.
     """
@@ -59,11 +59,11 @@ class VariantCalls(Handler):
         self._form = RETURN_HANDLERS[variant.return_format, variant.tagged]
 
     def recognises(self, text: str) -> bool:
-        """Whether the text looks as if it were meant in the return format."""
+        """Whether the text looks like the variant's return format."""
         return self._form.recognises(text)
 
     def decode_action(self, text: str) -> DecodedAction:
-        """Decode a text once; raises DecodeError."""
+        """Decode a text once into an action; raises DecodeError."""
         return self._form.decode_action(text)
 
     def render(self, calls: Sequence[Call]) -> str:
@@ -93,7 +93,7 @@ _MARK = re.compile("|".join(map(re.escape, HANDLERS_BY_MARK)))
 
 
 class AutoCalls(Handler):
-    """Handler that reads a text with the first one to recognise it; writes the prompting form."""
+    """Handler that detects the format of each text; writes the prompting form."""
 
     name = "auto"
 
@@ -102,7 +102,7 @@ class AutoCalls(Handler):
         return detect_handler(text).recognises(text)
 
     def decode_action(self, text: str) -> DecodedAction:
-        """Decode a text once; raises DecodeError."""
+        """Decode a text once into an action, by the detected handler; raises DecodeError."""
         return detect_handler(text).decode_action(text)
 
     def render(self, calls: Sequence[Call]) -> str:
@@ -111,10 +111,10 @@ class AutoCalls(Handler):
 
 
 def detect_handler(text: str) -> Handler:
-    """Detect the handler that reads a text: by its keys, or by the first mark in it."""
+    """Detect the handler of a text's format, by its keys or by the first mark in it."""
     if not isinstance(text, str) or len(text) > MAX_TEXT_CHARS:  # none reads it
         return PROMPTING
-    if opens_objects(text):  # whatever marks stand behind, they stand in strings
+    if begins_with_objects(text):  # whatever marks stand behind, they stand in strings
         return next((each for each in HANDLERS_BY_KEYS if each.recognises(text)), PROMPTING)
     mark = _MARK.search(text)
     if mark is None or text[: mark.start()].lstrip("`\n ").startswith("["):
@@ -138,7 +138,7 @@ HANDLERS: dict[str, Handler] = {
 
 TEXT_HANDLERS: dict[str, InlineCalls] = {
     handler.name: handler
-    for handler in (RequestCalls(), PythonBlocks(), MarkdownBlocks(), HermesText())
+    for handler in (TrlRequestCalls(), PythonTagBlocks(), MarkdownBlocks(), InlineHermesCalls())
 }
 """Name -> handler of calls in mid-generation, behind which the message goes on."""
 
@@ -146,7 +146,7 @@ TEXT_HANDLERS: dict[str, InlineCalls] = {
 def get_handler(name: str) -> Handler:
     """Return the handler of a name, of `lenient:<name>`, or of a format-sensitivity configuration.
 
-    Raises LookupError, naming the known ones, and MissingRepair where a lenient mode needs a
+    Raises LookupError, naming the known ones, and MissingJsonRepair where a lenient mode needs a
     library.
     """
     if name in HANDLERS:
@@ -165,12 +165,12 @@ def get_handler(name: str) -> Handler:
 
 
 def resolve_handler(handler: Handler, task: Task) -> Handler:
-    """Return the handler that reads a task's calls: for "auto" that of `handler_for`."""
+    """Resolve "auto" to the handler of a task's calls; return any other handler as it is."""
     return handler_for(task, "auto") if handler.name == "auto" else handler
 
 
 def handler_for(task: Task, form: str = "prompting") -> Handler:
-    """Return the one handler that reads a task's calls in a form.
+    """Return the handler that reads a task's calls in an answer form.
 
     "prompting": as the task's prompt variant or, without one, its language writes calls.
     "tool_call": BFCL's function-calling form. "tools_text": whatever a server writes. "auto": the

@@ -12,7 +12,7 @@ from fctncalling.data.categories import WITHOUT_ANSWER
 from fctncalling.data.types import Message, StepRecord, Task, TurnResults, Verdict
 from fctncalling.envs.episode.state import EpisodeState, reraise_as_infrastructure
 from fctncalling.envs.judging.judge import judge_turns, replay_ground_truth
-from fctncalling.envs.judging.strict import forgiven_in_turn
+from fctncalling.envs.judging.strict import first_leniency_in_turn
 from fctncalling.envs.rewards import Outcome, scored_turns
 
 Kept = TypeVar("Kept")
@@ -31,7 +31,7 @@ class EpisodeJudge:
         self._truths: dict[str, tuple[TurnResults, ...]] = {}
 
     def verdict(self, state: EpisodeState, record: Any) -> Verdict | None:
-        """Return the official verdict on an episode that ended; None for a task without answers.
+        """Return the official verdict on an ended episode; None for a task without answers.
 
         `record` is the last message as the single-turn checkers read it.
         """
@@ -53,7 +53,7 @@ class EpisodeJudge:
             )
 
     def turn_passes(self, state: EpisodeState, turn: int) -> bool:
-        """Whether BFCL checks a finished turn and passes it by itself, whatever came before."""
+        """Whether a finished turn passes BFCL's check by itself, whatever came before."""
         if not any(scored_turns(state.task)[turn : turn + 1]):
             return False
         if not state.task.is_multi_turn:
@@ -62,13 +62,13 @@ class EpisodeJudge:
             return judge_turns(state.task, state.turns, self._truth(state.task)).per_turn[turn]
 
     def outcome(self, state: EpisodeState, step: StepRecord, *, turn_ends: bool) -> Outcome:
-        """Return the outcome of a step, for rewards; the state does not hold the step yet."""
+        """Return the outcome of a step, the input of rewards."""
         steps = (*state.steps, step)
         return Outcome(
             step,
             state.verdict,
             lambda: turn_ends and self.turn_passes(state, step.turn),
-            lambda: forgiven_in_turn(state.task, steps, step.turn) is None,
+            lambda: first_leniency_in_turn(state.task, steps, step.turn) is None,
             state.strict_verdict,
             shares=max(1, sum(scored_turns(state.task))),
             paid=state.paid,
@@ -79,14 +79,14 @@ class EpisodeJudge:
 
 
 def user_answers(steps: Sequence[StepRecord], conversation: Sequence[Message]) -> list[str]:
-    """Return what the user answered to each question of a turn that went on after these steps."""
+    """Return the user's answers to the questions of a turn."""
     said = [str(each.get("content")) for each in conversation if each["role"] == "user"]
     replies = said[len(said) - len(steps) :]  # one behind each step; the request comes before
     return [text for step, text in zip(steps, replies, strict=True) if is_question(step)]
 
 
 def bounded_memo(memory: dict[str, Kept], key: str, make: Callable[[], Kept]) -> Kept:
-    """FIFO-bounded memo: return the value of a key, made on the first call."""
+    """Return the memoised value of a key, made on the first call; the memory is a bounded FIFO."""
     if key not in memory:
         while len(memory) >= TASKS_KEPT:
             del memory[next(iter(memory))]

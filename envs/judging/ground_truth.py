@@ -32,7 +32,7 @@ _REPEATABLE = frozenset(TOOL_CLASSES) - AGENTIC_TOOLS
 def replay_ground_truth(
     task: Task, extra_tools: ExtraTools | None = None
 ) -> tuple[TurnResults, ...]:
-    """Replay a task's ground truth on fresh tools; return its results and states, turn by turn.
+    """Replay a task's ground truth on fresh tools; return each turn's results and states.
 
     Raises ValueError for a task without ground truth, LookupError for a class without tool,
     InfrastructureError where a tool breaks or its state cannot be copied.
@@ -119,7 +119,7 @@ class GroundTruthCache:
         self._lock = threading.Lock()
 
     def ground_truth(self, task: Task, extra_tools: ExtraTools | None = None) -> Iterator[Turn]:
-        """Yield the results and states of each turn.
+        """Yield a task's ground truth, replayed or cached: each turn's results and states.
 
         Each must be compared before the next is requested.
 
@@ -145,8 +145,8 @@ class GroundTruthCache:
                 self._keep(task, turns)
         return iter(turns)
 
-    def forget(self) -> None:
-        """Forget all truths."""
+    def clear(self) -> None:
+        """Clear the cache."""
         with self._lock:
             self._known.clear()
 

@@ -143,7 +143,7 @@ def _is_call(call: Any) -> bool:
 
 def _executable(handler: Handler, text: Any) -> Sequence[str | PlainCall]:
     try:
-        return handler.decode_action(text).executable
+        return handler.decode_action(text).executable_calls
     except DecodeError:
         return []
 

@@ -13,7 +13,7 @@ OMITTED = ""  # BFCL's mark, among accepted values, for a parameter that may be 
 
 
 def oracle_calls(task: Task) -> list[list[Call]]:
-    """Return the expected calls of each turn; a turn without any is an empty list.
+    """Return the calls of the ground truth, turn by turn; a turn without any is an empty list.
 
     Single turn: of each parameter's accepted values the first one that is not the mark for "may be
     left out". A category without ground truth expects no call, except relevance, where the first
@@ -22,7 +22,9 @@ def oracle_calls(task: Task) -> list[list[Call]]:
     """
     if task.is_multi_turn:
         docs = {doc.name: doc for doc in task.functions}
-        return [[written_call(text, docs) for text in turn] for turn in task.ground_truth or ()]
+        return [
+            [parse_call_string(text, docs) for text in turn] for turn in task.ground_truth or ()
+        ]
     if task.kind == "agentic":
         return [[] for _ in task.question]  # answered by a message, whichever calls lead to it
     if task.ground_truth is None:
@@ -45,8 +47,8 @@ def _expected(task: Task, name: str, accepted: Mapping[str, Any]) -> Call:
     return Call(name, arguments)
 
 
-def written_call(text: str, docs: Mapping[str, FunctionDoc]) -> Call:
-    """Return a call string as a Call, positional arguments under their documented names.
+def parse_call_string(text: str, docs: Mapping[str, FunctionDoc]) -> Call:
+    """Parse a call string to a Call, positional arguments under their documented names.
 
     Decoders drop those. Raises ValueError where it is no single call of literals.
     """
@@ -80,11 +82,11 @@ def _has_value(accepted: Any) -> bool:
 def _first(accepted: Any, omit: bool = False) -> Any:
     if not isinstance(accepted, list):
         return accepted  # a few ground truths hold the value itself where a list belongs
-    return accepted_value(next(value for value in accepted if value != OMITTED), omit=omit)
+    return unwrap_accepted_value(next(value for value in accepted if value != OMITTED), omit=omit)
 
 
-def accepted_value(value: Any, *, omit: bool = False) -> Any:
-    """Return an accepted value itself: dicts hold lists of accepted values in their turn.
+def unwrap_accepted_value(value: Any, *, omit: bool = False) -> Any:
+    """Return the value in an accepted value, whose dicts hold lists of accepted values in turn.
 
     omit: without the keys that are left out first.
     """
@@ -96,6 +98,7 @@ def accepted_value(value: Any, *, omit: bool = False) -> Any:
         }
     if isinstance(value, list):
         return [
-            accepted_value(item, omit=omit) if isinstance(item, dict) else item for item in value
+            unwrap_accepted_value(item, omit=omit) if isinstance(item, dict) else item
+            for item in value
         ]
     return value

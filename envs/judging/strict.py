@@ -35,7 +35,7 @@ _FORMAT = re.compile(r"\b(?:YYYY|DD|HH:MM)\b")  # of a date or time, in a descri
 def arbitrary_call_fault(
     calls: Sequence[Call], functions: Sequence[FunctionDoc], question: str
 ) -> Fault | None:
-    """Return why calls are arbitrary.
+    """Return what makes calls arbitrary rather than asked for, None if nothing does.
 
     Arguments do not fit the docs (type, enum, a date without digits), one text serves for two of
     them, or they mention too little of the question.
@@ -129,7 +129,7 @@ _MAX_OBJECTS = 100  # of a text that are looked at for keys that stand twice
 
 
 def strict_verdict(task: Task, steps: Sequence[StepRecord], official: Verdict) -> Verdict:
-    """Return the official verdict, or the first leniency that a valid one relied on.
+    """Return the strict verdict: the official one, or the first leniency that it relied on.
 
     Forgiven are, by the name after "strict:" and in this order:
     - `unread_calls`: no call is expected, and calls that could not be read pass for an abstention;
@@ -163,7 +163,7 @@ def strict_verdict(task: Task, steps: Sequence[StepRecord], official: Verdict) -
     return official if fault is None else Verdict(False, 0.0, *fault, official.per_turn)
 
 
-def forgiven_in_turn(task: Task, steps: Sequence[StepRecord], turn: int) -> str | None:
+def first_leniency_in_turn(task: Task, steps: Sequence[StepRecord], turn: int) -> str | None:
     """Return the error type of the first leniency that a turn's calls relied on.
 
     None if they relied on none.

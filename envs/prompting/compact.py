@@ -40,14 +40,14 @@ _SYNTAX_NOTE = " Note that the provided function is in Python 3 syntax."
 _CLASS_PREAMBLE = "Tool description: "  # behind what BFCL repeats for each function of a class
 
 
-def compact_instructions(docs: Sequence[FunctionDoc], form: str, *, many_turns: bool) -> str:
-    """Return the system text: the task, the form of calls, and the docs as signatures."""
+def compact_system_prompt(docs: Sequence[FunctionDoc], form: str, *, many_turns: bool) -> str:
+    """Return the compact system prompt: task, form of calls, and docs as signatures."""
     parts = [_TASK, form, *([_TURNS] if many_turns else []), f"{_DOCS}\n{compact_docs(docs)}"]
     return "\n".join(parts)
 
 
 def compact_docs(docs: Sequence[FunctionDoc]) -> str:
-    """Return function docs as signatures with descriptions."""
+    """Return function docs in the compact style: signatures with descriptions."""
     return "\n".join(_function(doc) for doc in docs)
 
 

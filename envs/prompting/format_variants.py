@@ -23,7 +23,7 @@ _PYTHON_LISTS = ("array", "list", "tuple")
 
 @cache
 def wording() -> Mapping[str, Any]:
-    """Return the wording.
+    """Return the wording of prompt variants, read from its JSON file.
 
     Part -> style -> text, the skeletons of return formats and of tool-call formats.
     """
@@ -33,17 +33,19 @@ def wording() -> Mapping[str, Any]:
     return words
 
 
-def form_of(handler_name: str) -> str | None:
-    """Return the instructions for a handler's format; None where there are none."""
+def format_instructions(handler_name: str) -> str | None:
+    """Return the instructions on how to write calls in a handler's format; None without any."""
     if handler_name.startswith("bfcl_"):
         name = handler_name.removeprefix("bfcl_").removesuffix("_tagged")
-        return form_of_variant(PromptVariant(name, tagged=handler_name.endswith("_tagged")))
+        return variant_format_instructions(
+            PromptVariant(name, tagged=handler_name.endswith("_tagged"))
+        )
     form: str | None = wording()["tool_call_forms"].get(handler_name)
     return form
 
 
-def form_of_variant(variant: PromptVariant) -> str:
-    """Return the instructions of a variant's format: a sentence, the tagged skeleton, rules."""
+def variant_format_instructions(variant: PromptVariant) -> str:
+    """Return the instructions on how to write calls in a prompt variant's return format."""
     words = wording()
     skeleton = words["return_formats"][variant.return_format]
     if variant.tagged:
@@ -54,13 +56,13 @@ def form_of_variant(variant: PromptVariant) -> str:
     )
 
 
-def instructions(variant: PromptVariant, docs: Sequence[FunctionDoc]) -> str:
-    """Return the system text of a variant for the functions offered."""
+def variant_system_prompt(variant: PromptVariant, docs: Sequence[FunctionDoc]) -> str:
+    """Return the system prompt of a prompt variant for the functions offered."""
     words, style = wording(), variant.style
     functions_text = words["functions"][style].replace("{format}", variant.doc_format)
     parts = {
         "task": words["task"][style],
-        "output": form_of_variant(variant),
+        "output": variant_format_instructions(variant),
         "turns": words["turns"][style],
         "functions": f"{functions_text}\n{format_docs(docs, variant.doc_format)}",
     }
@@ -72,14 +74,14 @@ def instructions(variant: PromptVariant, docs: Sequence[FunctionDoc]) -> str:
 
 
 def format_docs(docs: Sequence[FunctionDoc], doc_format: str) -> str:
-    """Return function docs as "json" (indented by 4), "xml" or "python"."""
+    """Format function docs as "json" (indented by 4), "xml" or "python"."""
     if doc_format == "json":
         return json.dumps([function_doc_json(doc) for doc in docs], indent=4)
     return "\n".join(_xml(doc) if doc_format == "xml" else _python(doc) for doc in docs)
 
 
 def function_doc_json(doc: FunctionDoc) -> dict[str, Any]:
-    """Return a function doc as BFCL's files hold it."""
+    """Return a function doc as JSON, as BFCL's files hold it."""
     result = {"name": doc.name, "description": doc.description, "parameters": doc.parameters}
     return result if doc.response is None else {**result, "response": doc.response}
 

@@ -63,7 +63,7 @@ _DOCS = "The functions you may call, as JSON:"
 
 
 def docs_for_prompt(functions: Sequence[FunctionDoc], category: str) -> list[FunctionDoc]:
-    """Return the docs as BFCL shows them to a model; the checkers use the originals.
+    """Return function docs as BFCL's prompts show them; the checkers use the originals.
 
     Each description names the syntax; for Java and JavaScript every parameter becomes a string that
     holds source text, its true type (and that of its items) told in words.
@@ -95,22 +95,22 @@ def _as_source_text(parameters: Mapping[str, Any], language: str) -> dict[str, A
     return result
 
 
-def instructions(
+def system_prompt(
     functions: Sequence[FunctionDoc], handler: object, *, many_turns: bool, style: str = "bfcl"
 ) -> str:
-    """Return the system text: the task, the handler's form of calls, and the docs in a style.
+    """Return the system prompt: the task, the handler's form of calls, and the docs in a style.
 
     "bfcl" writes docs as JSON, "compact" as signatures. The handler of a prompt variant has BFCL's
     text of that configuration.
     """
     variant = getattr(handler, "variant", None)
     if isinstance(variant, PromptVariant):
-        return format_variants.instructions(variant, functions)
+        return format_variants.variant_system_prompt(variant, functions)
     name = str(getattr(handler, "name", "")).removeprefix(LENIENT)
     form = (
         getattr(handler, "form", None)
         or CALL_INSTRUCTIONS.get(name)
-        or format_variants.form_of(name)
+        or format_variants.format_instructions(name)
         or CALL_INSTRUCTIONS["python_calls"]
     )
     return PROMPT_STYLES[style].instructions(functions, form, many_turns)
@@ -127,11 +127,11 @@ def _bfcl_docs(functions: Sequence[FunctionDoc]) -> str:
 
 def _compact_instructions(functions: Sequence[FunctionDoc], form: str, many_turns: bool) -> str:
     form = compact.CALL_INSTRUCTION if form == CALL_INSTRUCTIONS["python_calls"] else form
-    return compact.compact_instructions(functions, form, many_turns=many_turns)
+    return compact.compact_system_prompt(functions, form, many_turns=many_turns)
 
 
 class PromptStyle(NamedTuple):
-    """Writers of a system text, and of the docs of functions that come later."""
+    """Style of a prompt: how its system text, and docs that come later, are written."""
 
     instructions: Callable[[Sequence[FunctionDoc], str, bool], str]
     """(functions, form of calls, whether there are many turns) -> the system text."""
@@ -153,7 +153,7 @@ def tool_messages(executed: Sequence[str], results: Sequence[str]) -> list[Messa
 
 
 def results_message(step: StepRecord) -> str:
-    """Return a step's results as one text, for a model without a tool role; empty without calls."""
+    """Return the message of a step's results as one text, for a model without a tool role."""
     return repr(tool_messages(step.executed, step.results)) if step.executed else ""
 
 
@@ -168,7 +168,7 @@ def join_contents(messages: Sequence[Message]) -> str:
 
 
 def unreadable_message(complaint: str) -> str:
-    """Return the reply to a message whose calls cannot be read, where it may be repeated."""
+    """Return the message that answers unreadable calls, where they may be repeated."""
     return (
         f"Your message could not be read as function calls: {complaint}. Nothing was executed. "
         "Write the calls again."

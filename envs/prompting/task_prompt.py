@@ -30,14 +30,14 @@ JSON_TYPES = {
 _KEPT = tuple("description enum default format minimum maximum minItems maxItems minLength".split())
 
 
-def openai_tool(doc: FunctionDoc) -> dict[str, Any]:
-    """Return a function doc as a fresh OpenAI tool.
+def to_openai_tool(doc: FunctionDoc) -> dict[str, Any]:
+    """Convert a function doc to an OpenAI tool, fresh.
 
     Dots in its name stay (an API that forbids them renames).
 
     Its types (dict, float, tuple, any, ...) become JSON Schema's.
     """
-    parameters = json_schema(doc.parameters)
+    parameters = to_json_schema(doc.parameters)
     # the arguments themselves are one object, whatever a doc calls it
     parameters["type"] = "object"
     parameters.setdefault("properties", {})
@@ -45,8 +45,8 @@ def openai_tool(doc: FunctionDoc) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a BFCL parameter description as a fresh JSON Schema, nested ones included.
+def to_json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert a BFCL parameter description to JSON Schema, nested ones included; fresh.
 
     What JSON Schema does not know (`optional`, a `required` that is no list) is left out.
     """
@@ -55,21 +55,21 @@ def json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     result.update((key, copy.deepcopy(schema[key])) for key in _KEPT if key in schema)
     if isinstance(properties := schema.get("properties"), Mapping):
         result["properties"] = {
-            name: json_schema(inner) if isinstance(inner, Mapping) else {}
+            name: to_json_schema(inner) if isinstance(inner, Mapping) else {}
             for name, inner in properties.items()
         }
     if isinstance(required := schema.get("required"), list | tuple):
         result["required"] = list(required)
     for key in ("items", "additionalProperties"):
         if isinstance(inner := schema.get(key), Mapping):
-            result[key] = json_schema(inner)
+            result[key] = to_json_schema(inner)
         elif isinstance(inner, bool):
             result[key] = inner
     return result
 
 
 class TaskPrompt:
-    """Prompt of one task, per turn; every value is fresh and may be changed."""
+    """Prompt of one task: messages, tools and functions of each turn, always fresh."""
 
     def __init__(self, task: Task, handler: object, style: str = "bfcl") -> None:
         self._style = style
@@ -79,7 +79,7 @@ class TaskPrompt:
         self._missed = {turn: frozenset(names) for turn, names in task.missed_functions.items()}
         self._docs = prompts.docs_for_prompt(task.functions, task.category)
         self._schemas: dict[frozenset[str], bytes] = {}
-        self.system = prompts.instructions(
+        self.system = prompts.system_prompt(
             self._offered(0), handler, many_turns=task.executes_calls, style=style
         )
 
@@ -92,12 +92,14 @@ class TaskPrompt:
         if hidden not in self._schemas:
             # Unpickling our own bytes is the quickest deep copy there is, and every step's `info`
             # needs one.
-            self._schemas[hidden] = pickle.dumps([openai_tool(doc) for doc in self._offered(turn)])
+            self._schemas[hidden] = pickle.dumps(
+                [to_openai_tool(doc) for doc in self._offered(turn)]
+            )
         tools: list[dict[str, Any]] = pickle.loads(self._schemas[hidden])
         return tools
 
     def messages(self, turn: int, context: str = "") -> list[Message]:
-        """Return a turn's messages.
+        """Return the messages that open a turn.
 
         The one that offers held-out functions carries their schemas as `tools`.
 
@@ -107,7 +109,7 @@ class TaskPrompt:
         opening = "\n\n".join(filter(None, [context, self._answer_form])) if turn == 0 else ""
         messages: list[Message] = [{"role": "system", "content": opening}] if opening else []
         if offered := [doc for doc in self._docs if doc.name in self._missed.get(turn, ())]:
-            tools = [openai_tool(doc) for doc in offered]
+            tools = [to_openai_tool(doc) for doc in offered]
             messages.append(
                 {
                     "role": "user",
@@ -118,7 +120,7 @@ class TaskPrompt:
         return [*messages, *copy.deepcopy(list(self._question[turn]) if self._question else [])]
 
     def functions(self, turn: int) -> Sequence[FunctionDoc]:
-        """Return the docs of the functions offered in a turn: those still held out are missing."""
+        """Return the docs of the functions offered in a turn, without those still held out."""
         return self._offered(turn)
 
     def _hidden(self, turn: int) -> frozenset[str]:

@@ -21,7 +21,7 @@ from fctncalling.envs.python_source.render import (
     CHARS_PER_WEIGHT,
     MAX_WEIGHT,
     LimitExceeded,
-    size_of,
+    value_size,
 )
 
 MAX_DEPTH = 150  # nested operations; two interpreter frames each
@@ -71,7 +71,7 @@ _VALUE, _WIDE_VALUE = 100, 1000  # what a value weighs that a format writes out
 
 
 class Evaluator:
-    """Evaluator of the expressions of one text, which share one size budget.
+    """Evaluator of Python expressions within a size budget, for the arguments of one text.
 
     `call` resolves a callee node to what may be called; it raises where nothing may be.
     """
@@ -81,7 +81,7 @@ class Evaluator:
         resolve: Callable[[ast.expr, Evaluator], Callable[..., Any]] | None = None,
         allowance: int = MAX_WEIGHT,
     ) -> None:
-        self._resolve = resolve or pure_function
+        self._resolve = resolve or allowed_builtin
         self.left = allowance  # what the results may still weigh
         # whether a tool's result goes into another call: a live object, perhaps
         self.hands_on = False
@@ -93,7 +93,7 @@ class Evaluator:
         return self._depth > 1
 
     def value(self, node: ast.expr) -> Any:
-        """Return the value of an expression; errors are Python's own, or LimitExceeded."""
+        """Return the value of an expression node; errors are Python's own, or LimitExceeded."""
         method = getattr(self, f"_{type(node).__name__.lower()}", None)
         if method is None:
             raise TypeError(
@@ -151,7 +151,7 @@ class Evaluator:
 
     def _binop(self, node: ast.BinOp) -> Any:
         left, right = self.value(node.left), self.value(node.right)
-        self.charge(expected_weight(type(node.op), left, right))
+        self.charge(result_weight_bound(type(node.op), left, right))
         return _BINARY[type(node.op)](left, right)
 
     def _boolop(self, node: ast.BoolOp) -> Any:
@@ -166,7 +166,7 @@ class Evaluator:
         left, result = self.value(node.left), True
         for op, each in zip(node.ops, node.comparators, strict=True):
             right = self.value(each)
-            self.charge(size_of((left, right), self.left))
+            self.charge(value_size((left, right), self.left))
             result = _COMPARISONS[type(op)](left, right)
             if not result:
                 break
@@ -200,11 +200,11 @@ class Evaluator:
             )
         return function(*positional, **keywords)
 
-    def charged(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a built-in that charges the weight of its arguments before it runs."""
+    def with_size_charge(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap a built-in so that the size of its arguments is charged before it runs."""
 
         def run(*positional: Any, **keywords: Any) -> Any:
-            weight = sum(map(size_of, (*positional, *keywords.values())))
+            weight = sum(map(value_size, (*positional, *keywords.values())))
             start = keywords.get("start", positional[1] if len(positional) > 1 else 0)
             # Lists are added one upon the other.
             copies = function is sum and not isinstance(start, int | float)
@@ -214,25 +214,25 @@ class Evaluator:
         return run
 
     def charge(self, weight: int) -> None:
-        """Take from the size budget; raises LimitExceeded where too little is left."""
+        """Charge the size budget; raises LimitExceeded where too little is left."""
         if weight > self.left:
             self.left = 0  # weighing took its time, too
             raise LimitExceeded("the result would be too large")
         self.left -= weight
 
 
-def pure_function(node: ast.expr, evaluator: Evaluator) -> Callable[..., Any]:
-    """Return the built-in that a callee names.
+def allowed_builtin(node: ast.expr, evaluator: Evaluator) -> Callable[..., Any]:
+    """Return the allowed built-in function that a callee names.
 
     Raises what Python raises for an unknown or uncallable one.
     """
     if isinstance(node, ast.Name) and node.id in PURE_FUNCTIONS:
-        return evaluator.charged(PURE_FUNCTIONS[node.id])
+        return evaluator.with_size_charge(PURE_FUNCTIONS[node.id])
     raise TypeError(f"'{type(evaluator.value(node)).__name__}' object is not callable")
 
 
-def expected_weight(op: type[ast.operator], left: Any, right: Any) -> int:
-    """Return a bound on the size of `left op right`, found without computing it.
+def result_weight_bound(op: type[ast.operator], left: Any, right: Any) -> int:
+    """Return a bound on the size of the result of `left op right`, without computing it.
 
     Raises LimitExceeded over MAX_BITS.
     """
@@ -252,7 +252,7 @@ def expected_weight(op: type[ast.operator], left: Any, right: Any) -> int:
         return (
             1 + len(left) * repeated // CHARS_PER_WEIGHT
             if isinstance(left, str)
-            else size_of(left) * repeated
+            else value_size(left) * repeated
         )
     if op is ast.Mod and isinstance(left, str | bytes):
         template = left if isinstance(left, str) else left.decode("latin-1")
@@ -261,5 +261,5 @@ def expected_weight(op: type[ast.operator], left: Any, right: Any) -> int:
                 "formats with a width of four digits, or a given one, are not computed"
             )
         each = _WIDE_VALUE if _WIDE_FIELD.search(template) else _VALUE
-        return size_of(left) * (1 + size_of(right)) + each * template.count("%")
-    return size_of(left) + size_of(right)
+        return value_size(left) * (1 + value_size(right)) + each * template.count("%")
+    return value_size(left) + value_size(right)

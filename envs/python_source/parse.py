@@ -51,7 +51,7 @@ class SourceTooLarge(ValueError):
 
 
 def is_small(*sources: str) -> bool:
-    """Whether the sources of one text have few enough tokens to be parsed."""
+    """Whether sources are small enough to be parsed, by their tokens."""
     return (
         sum(map(len, sources)) <= MAX_TOKENS
         or sum(len(_TOKEN.findall(source)) for source in sources) <= MAX_TOKENS
@@ -59,7 +59,7 @@ def is_small(*sources: str) -> bool:
 
 
 def require_small(*sources: str) -> None:
-    """Raise SourceTooLarge where one text is over the size limits, in all its expressions."""
+    """Raise SourceTooLarge unless the sources of one text are small enough to be parsed."""
     if not is_small(*sources):
         raise SourceTooLarge(
             f"the source has more than {MAX_TOKENS} words and marks, which are not read"
@@ -72,7 +72,7 @@ def require_small(*sources: str) -> None:
 def parse_expression(
     source: str, filename: str = "<unknown>", *, compiled: bool = False
 ) -> ast.expr:
-    r"""Return the tree of one expression.
+    r"""Parse one Python expression to its tree.
 
     Raises SyntaxError, ValueError, RecursionError or MemoryError, as `ast.parse`.
 
@@ -104,8 +104,8 @@ def _untroubled(parse: Callable[[], Tree]) -> Tree:
 MAX_CACHED_CHARS = 1000  # of a call string whose tree is kept
 
 
-def parse_call(source: str) -> ast.expr:
-    """Return the tree of one expression, shared and never to be changed.
+def parse_expression_cached(source: str) -> ast.expr:
+    """Parse one Python expression, cached: the tree is shared and never to be changed.
 
     Raises Python's SyntaxError.
     """

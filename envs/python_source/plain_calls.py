@@ -41,8 +41,8 @@ _RESERVED = frozenset(keyword.kwlist)
 _PLAIN_CHARS = 20_000  # each of them may become ten in a call string
 
 
-def plain_calls(text: str) -> list[dict[str, dict[Any, Any]]] | None:
-    """Return [{name: {parameter: value}}] of a list of plain calls.
+def parse_plain_calls(text: str) -> list[dict[str, dict[Any, Any]]] | None:
+    """Parse a list of plain calls, of literals alone, to [{name: {parameter: value}}]; else None.
 
     None for anything else, and for what is too large.
     """
@@ -71,10 +71,10 @@ class PlainCall(NamedTuple):
     keywords: Mapping[str, Any]
 
 
-def plain_executions(
+def executable_plain_calls(
     text: str, calls: Sequence[Mapping[str, Mapping[Any, Any]]]
 ) -> list[PlainCall] | None:
-    """Return a text's plain calls for execution; None where execution would read them otherwise.
+    """Return a text's plain calls for execution; None where they would be read otherwise.
 
     A bracket inside a string is nothing plain: before one the executor takes names for functions.
     Nor is a dict, which may be taken for a call; nor what is long, for its call strings may be too
@@ -85,10 +85,10 @@ def plain_executions(
     return [PlainCall(name, (), keywords) for call in calls for name, keywords in call.items()]
 
 
-def plain_call(text: str) -> PlainCall | None:
-    """Return a plain call string, `f(1, a='x')`, for execution; None for anything else.
+def parse_plain_call(text: str) -> PlainCall | None:
+    """Parse a plain call string, `f(1, a='x')`, for execution; None for anything else.
 
-    A bracket inside a string is nothing plain, as in `plain_executions`.
+    A bracket inside a string is nothing plain, as in `executable_plain_calls`.
     """
     found = _ONE_CALL.fullmatch(text) if text.count("(") == 1 else None
     if found is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def render_call(name: str, arguments: Mapping[Any, Any]) -> str:
-    """Return the call string BFCL executes for decoded arguments, `name(k=repr(v), ...)`.
+    """Render decoded arguments as the call string BFCL executes, `name(k=repr(v), ...)`.
 
     BFCL's one surprise: a dict whose values are all dicts is taken for a nested call, and the other
     dicts' keys are put between quotes as they are. An empty dict, on which BFCL fails, is written
@@ -27,7 +27,7 @@ def _argument(value: Any) -> str:
 
 
 def python_literal(value: Any) -> str:
-    """Return the Python source of a value that decodes to it; ValueError where there is none."""
+    """Return a value as Python literal source; ValueError where there is none."""
     match value:
         case None | bool() | int() | str() | bytes():
             return repr(value)
@@ -63,10 +63,10 @@ _LONG = 32  # items, from which on those of one kind are counted at once
 
 
 class LimitExceeded(ValueError):
-    """A value larger than is computed, passed on or shown."""
+    """A value exceeds a size limit: too large to compute, pass on or show."""
 
 
-def size_of(value: Any, most: int = MAX_WEIGHT) -> int:
+def value_size(value: Any, most: int = MAX_WEIGHT) -> int:
     """Return the size of a value, in the unit of MAX_WEIGHT.
 
     `most` + 1 for more, and for too deep nesting.
@@ -83,8 +83,8 @@ def size_of(value: Any, most: int = MAX_WEIGHT) -> int:
         return most + 1
 
 
-def nesting_of(value: Any) -> int:
-    """Return the depth of containers for a copier that visits each once.
+def nesting_depth(value: Any) -> int:
+    """Return the nesting depth of a value's containers.
 
     0 for what is no container.
     """
@@ -102,9 +102,9 @@ def nesting_of(value: Any) -> int:
 
 
 def require_copyable(tool: Any, arguments: tuple[Any, ...]) -> None:
-    """Raise LimitExceeded for arguments that nest too deep to be copied, once stored."""
-    nesting = nesting_of(arguments)
-    if nesting > 1 and nesting + nesting_of(getattr(tool, "__dict__", {})) > MAX_NESTED:
+    """Raise LimitExceeded for arguments nested too deep to be copied, once stored."""
+    nesting = nesting_depth(arguments)
+    if nesting > 1 and nesting + nesting_depth(getattr(tool, "__dict__", {})) > MAX_NESTED:
         raise LimitExceeded(f"tools hold no values nested deeper than {MAX_NESTED}")
 
 

@@ -21,7 +21,7 @@ YOUR_TURN: Message = {"role": "user", "content": "Your turn."}
 
 
 class RoleViews:
-    """Unread messages of each role; who sees what is decided when a message comes."""
+    """What each role sees of a conversation: its unread messages."""
 
     def __init__(self, roles: Mapping[str, TeamRole]) -> None:
         self._roles = roles
@@ -30,7 +30,7 @@ class RoleViews:
     def deliver(
         self, source: str, messages: Sequence[Message], *, writer: str = "", owner: str = ""
     ) -> None:
-        """Add messages of a source ("user", "tool" or a role) to the views that see it.
+        """Deliver messages of a source ("user", "tool" or a role) to the roles that see it.
 
         writer: who wrote them and needs no copy. owner: who gets them in any case.
         """
@@ -39,11 +39,11 @@ class RoleViews:
                 self._unread[name] += [_for_role(role, message) for message in messages]
 
     def speak(self, role: str, text: str) -> None:
-        """Add a role's message to the views of the others that see the role."""
+        """Deliver what a role says to the other roles that see it."""
         self.deliver(role, [{"role": "user", "content": f"{role}: {text}"}], writer=role)
 
-    def take(self, role: str) -> list[Message]:
-        """Return what a role has not read yet; never nothing, as chat templates want a message."""
+    def take_unread(self, role: str) -> list[Message]:
+        """Take a role's unread messages; never none, as chat templates want a message."""
         messages, self._unread[role] = self._unread[role], []
         return messages or [dict(YOUR_TURN)]
 
@@ -66,11 +66,11 @@ class RolePrompts:
         self._prompts: dict[str, TaskPrompt] = {}
 
     def instructions(self, task: Task, role: TeamRole) -> str:
-        """Return the system text about calls and functions; empty for a role that calls nothing."""
+        """Return a role's system text about calls and functions; empty if it calls nothing."""
         return self._prompt(task, role).system if role.calls_tools else ""
 
     def tools(self, task: Task, turn: int, role: TeamRole) -> list[dict[str, Any]]:
-        """Return the schemas of what a role may call in a turn."""
+        """Return the schemas of the tools that a role may call in a turn."""
         return self._prompt(task, role).tools(turn) if role.calls_tools else []
 
     def _prompt(self, task: Task, role: TeamRole) -> TaskPrompt:
@@ -82,8 +82,10 @@ class RolePrompts:
         return bounded_memo(self._prompts, f"{role.name}/{task.id}", make)
 
 
-def with_role_system(role: TeamRole, task: Task, messages: Sequence[Message]) -> list[Message]:
-    """Return a role's first messages with its instructions and what it knows in front."""
+def with_role_system_message(
+    role: TeamRole, task: Task, messages: Sequence[Message]
+) -> list[Message]:
+    """Return a role's first messages with its system message in front."""
     knowledge = task.extra.get("knowledge", {})
     parts = [role.instructions] if role.instructions else []
     parts += [f"{name}: {knowledge[name]}" for name in role.knows if name in knowledge]
@@ -94,12 +96,12 @@ def with_role_system(role: TeamRole, task: Task, messages: Sequence[Message]) ->
     return [{"role": "system", "content": "\n".join(parts)}, *rest] if parts else rest
 
 
-def team_state(team: Team, task: Task) -> str:
-    """Return what all roles are told of a task at its beginning, each under its name.
+def initial_team_state(team: Team, task: Task) -> str:
+    """Return the initial state of a team for a central critic: what each role is told at first.
 
     For a central critic.
     """
-    told = [(role.name, with_role_system(role, task, ())) for role in team.roles.values()]
+    told = [(role.name, with_role_system_message(role, task, ())) for role in team.roles.values()]
     return "\n".join(
         f"{name}: {messages[0]['content']}"
         for name, messages in told
@@ -107,8 +109,8 @@ def team_state(team: Team, task: Task) -> str:
     )
 
 
-def joined_contents(messages: Sequence[Message]) -> str:
-    """Return messages as one observation, results of calls as FunctionCallingEnv shows them."""
+def team_observation(messages: Sequence[Message]) -> str:
+    """Join messages to one observation of a team, results as FunctionCallingEnv shows them."""
     texts = []
     for is_result, group in groupby(messages, lambda message: message["role"] == "tool"):
         members = list(group)
@@ -117,7 +119,7 @@ def joined_contents(messages: Sequence[Message]) -> str:
 
 
 def common_info(info: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of the environment's `info` that are the same for every role."""
+    """Return the fields of the environment's `info` that are common to all roles."""
     own = ("tools", "instructions", "turn", "stop", "continuation", "observation_bytes_cut")
     return {key: value for key, value in info.items() if key not in own}
 
@@ -135,7 +137,7 @@ def _of_role(task: Task, role: TeamRole) -> Task:
 
 
 class DraftMessage(NamedTuple):
-    """A message that waits for approval, and the place of its writer in the turn order."""
+    """Draft: a message that waits for another role's approval."""
 
     position: int
     text: str
@@ -143,7 +145,7 @@ class DraftMessage(NamedTuple):
 
 @dataclass
 class Conversation:
-    """Mutable state of an episode of a team."""
+    """Conversation of a team in one episode: whose turn it is, drafts, views and log."""
 
     team: Team
     views: RoleViews
@@ -162,21 +164,21 @@ class Conversation:
         return self.team.turn_order[self.position]
 
     def speak(self, text: str) -> None:
-        """Let the others hear the role whose turn it is."""
+        """Deliver what the current role says to the other roles."""
         self.views.speak(self.role, text)
 
-    def hand_on(self) -> None:
-        """Go on to the next role of the turn order."""
+    def pass_turn(self) -> None:
+        """Pass the turn to the next role of the turn order."""
         self.position = (self.position + 1) % len(self.team.turn_order)
 
     def begin_turn(self, turn: int) -> None:
-        """Begin the user's next turn: the turn order begins anew."""
+        """Begin the user's next turn, with the first role of the turn order."""
         self.turn = turn
         self.position = 0
         self.num_messages = 0
         self.draft = None
 
     def count_message(self) -> bool:
-        """Count a message that reached no environment; whether it is one too many."""
+        """Count a message that reached no environment; return whether it is one too many."""
         self.num_messages += 1
         return self.num_messages > self.team.max_messages

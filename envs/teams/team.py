@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fctncalling.envs.errors import extra_module
+from fctncalling.envs.errors import import_extra
 
 USER = "user"  # source of messages: the user's turns
 TOOL = "tool"  # source of messages: results of calls, of whichever role
@@ -25,12 +25,12 @@ BUILT_IN_TEAMS = (
 
 
 class TeamError(ValueError):
-    """A team that cannot play; the message names the team, the field and what was expected."""
+    """A team is invalid; the message names the team, the field and what was expected."""
 
 
 @dataclass(frozen=True)
 class RoleRewards:
-    """Reward of one role: its share of the team's, and the price of its own messages and errors."""
+    """Rewards of one role: its share of the team's, and the price of its messages and errors."""
 
     team: float = 1.0  # times the environment's reward
     message: float = 0.0  # for each message of the role's own
@@ -55,7 +55,7 @@ class TeamRole:
 
     @property
     def calls_tools(self) -> bool:
-        """Whether the role may call anything."""
+        """Whether the role may call any tool."""
         return self.tools is None or bool(self.tools)
 
     def may_call(self, function: str) -> bool:
@@ -65,19 +65,19 @@ class TeamRole:
 
 @dataclass(frozen=True)
 class PassingRule:
-    """A role whose message passes something on, if it contains a word; "": any message does."""
+    """Rule of when a role's message is passed on: if it contains a word, or always."""
 
     role: str
     word: str = ""
 
-    def holds(self, role: str, text: str) -> bool:
-        """Whether this message of this role passes it on."""
+    def applies(self, role: str, text: str) -> bool:
+        """Whether the rule applies: this message of this role is passed on."""
         return role == self.role and self.word in text
 
 
 @dataclass(frozen=True)
 class Team:
-    """Roles of one conversation and the order in which they speak.
+    """Team: the roles of one conversation and the order in which they speak.
 
     `turn_order` is a cycle that begins anew with each turn of the user. A role keeps its turn while
     its calls are answered; a message without calls hands on. `answer`: whose message without calls
@@ -94,16 +94,16 @@ class Team:
     max_messages: int = 20
 
     @property
-    def own_rewards(self) -> bool:
-        """Whether some role is paid otherwise than the team."""
+    def has_role_rewards(self) -> bool:
+        """Whether some role has a reward of its own, other than the team's."""
         return any(role.rewards != RoleRewards() for role in self.roles.values())
 
     def rewards_info(self, reward: float, spoke: str, erred: str | None) -> dict[str, Any]:
-        """Return the field "rewards" of `info`: what a step pays each role, where they differ.
+        """Return the field "rewards" of `info`: the reward of each role, where they differ.
 
         reward: the environment's. spoke: who acted. erred: whose calls failed, if any did.
         """
-        if not self.own_rewards:
+        if not self.has_role_rewards:
             return {}
         paid = {
             name: role.rewards.team * reward
@@ -121,13 +121,15 @@ class Team:
         for role in self.roles.values():
             for name in role.tools or ():
                 if name not in functions:
-                    raise self.error(role.name, "tools", name, "a function of the tasks", functions)
+                    raise self.unknown_name_error(
+                        role.name, "tools", name, "a function of the tasks", functions
+                    )
             for name in role.knows:
                 if name not in knowledge:
                     known = "a piece of the tasks' knowledge"
-                    raise self.error(role.name, "knows", name, known, knowledge)
+                    raise self.unknown_name_error(role.name, "knows", name, known, knowledge)
 
-    def error(
+    def unknown_name_error(
         self, role: str, key: str, name: object, expected: str, known: Collection[str]
     ) -> TeamError:
         """Return (not raise) a TeamError about an unknown name."""
@@ -277,7 +279,7 @@ def _content(path: Path) -> Any:
     try:
         if path.suffix == ".json":
             return json.loads(text)
-        yaml = extra_module("yaml", "train", f"team {path}")
+        yaml = import_extra("yaml", "train", f"team {path}")
         try:
             return yaml.safe_load(text)
         except yaml.YAMLError as error:

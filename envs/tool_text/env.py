@@ -18,9 +18,9 @@ from fctncalling.data.types import Call, Message, Verdict
 from fctncalling.data.unsafe_text import encodable_text, encodable_value, join_surrogates
 from fctncalling.envs.episode.state import reraise_as_infrastructure
 from fctncalling.envs.episode.transcript import transcript
-from fctncalling.envs.errors import InfrastructureError, extra_module
+from fctncalling.envs.errors import InfrastructureError, import_extra
 from fctncalling.envs.handlers import TEXT_HANDLERS
-from fctncalling.envs.handlers.inline import InlineCalls, Pause
+from fctncalling.envs.handlers.inline import InlineCalls, PausedMessage
 from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText, cut_text
 from fctncalling.envs.tool_text.math_tasks import CalculatorTasks, MathTasks
 from fctncalling.envs.tool_text.tasks import QuestionTask, TaskList, TextTasks, load_text_tasks
@@ -47,7 +47,7 @@ class _Message:
 
 
 class ToolTextEnv(gymnasium.Env[str, str]):
-    """A question an episode; a step is the policy's text up to its next call or the answer's end.
+    """Gymnasium environment of questions that are answered with inline tool calls.
 
     The result of a call is the observation, to be appended raw to the unfinished message
     (`info["continuation"]` is "text", `info["stop"]` the strings at which generation should pause).
@@ -104,14 +104,14 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         self._max_turns = max_turns
         self._tools = InlineTools(tools, self._syntax, max_characters=max_tool_response)
         if reward == "symbolic":
-            extra_module("sympy", "math", 'reward="symbolic"')
+            import_extra("sympy", "math", 'reward="symbolic"')
         self._comparer = SymbolicComparer() if reward == "symbolic" else None
         self._message: _Message | None = None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Begin the task `options["task_id"]`, or one drawn from `np_random`.
+        """Reset to the task `options["task_id"]`, or to one drawn from `np_random`.
 
         Raises UnknownTask (a KeyError).
         """
@@ -130,7 +130,7 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         )
 
     def step(self, action: str) -> Step:
-        """Take the policy's next text.
+        """Step: take the policy's text up to its next call, or its answer's end.
 
         Returns (observation, reward, terminated, truncated, info).
         """
@@ -145,7 +145,7 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         start, message.words = len(message.words), message.words + text
         message.conversation.append({"role": "assistant", "content": text})
         message.num_steps += 1
-        pause = self._syntax.pause(message.words, start)
+        pause = self._syntax.paused_message(message.words, start)
         try:
             outcome = pause.outcome(
                 calls_left=message.num_calls < self._max_turns,
@@ -163,17 +163,17 @@ class ToolTextEnv(gymnasium.Env[str, str]):
             observation, info = self._observation_and_info(message, "", [], extra)
             return observation, 0.0, False, True, info
 
-    def _answered(self, message: _Message, pause: Pause) -> Step:
+    def _answered(self, message: _Message, pause: PausedMessage) -> Step:
         """Return the step of a call: its result goes on with the message."""
         assert pause.block is not None
-        answer = self._tools.answer(pause.block)
+        answer = self._tools.run_block(pause.block)
         message.num_calls += 1
         message.words = ""
         result: Message = {"role": "tool", "name": answer.executed, "content": answer.text}
         calls = [Call(name, arguments) for name, arguments in (pause.block.record or {}).items()]
         extra = {"calls": calls, "error": answer.error}
         observation, info = self._observation_and_info(
-            message, self._syntax.respond(answer.text), [result], extra
+            message, self._syntax.format_result(answer.text), [result], extra
         )
         return observation, 0.0, False, False, info
 
@@ -190,7 +190,7 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         return observation, message.verdict.score, True, False, info
 
     def _judged(self, message: _Message) -> Verdict:
-        answer, task = self._syntax.answer(message.words), message.task
+        answer, task = self._syntax.final_answer(message.words), message.task
         if callable(self._reward):
             with reraise_as_infrastructure("reward"):
                 reward = float(self._reward(self._syntax.text_without_calls(message.words), task))
@@ -239,19 +239,19 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         return transcript(message.conversation, message.verdict)
 
     def close(self) -> None:
-        """End the tools, and the interpreter with SymPy, that this environment started."""
+        """Close the environment: end the tools, and SymPy's interpreter, that it started."""
         self._tools.close()
         if self._comparer is not None:
             self._comparer.close()
 
     def get_state(self) -> dict[str, Any]:
-        """Return a private copy of all that decides what comes next, random stream included."""
+        """Return a private copy of the environment's state, random stream included."""
         return copy.deepcopy(
             {"np_random": self.np_random, "seed": self._np_random_seed, "message": self._message}
         )
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go back to a state of `get_state`, of this environment or of one made alike."""
+        """Restore a state of `get_state`, of this environment or of one made alike."""
         state = copy.deepcopy(dict(state))
         self._np_random = state["np_random"]
         self._np_random_seed = state["seed"]
@@ -288,8 +288,8 @@ def _check_choices(handler: str, reward: str | TextReward, render_mode: str | No
         raise ValueError(f"reward={reward!r}: expected one of {', '.join(REWARDS)}, or a callable.")
 
 
-def calculator(**keywords: Any) -> ToolTextEnv:
-    """Return TRL's "learning to use a calculator".
+def calculator_env(**keywords: Any) -> ToolTextEnv:
+    """Make the calculator environment: TRL's "learning to use a calculator".
 
     Generated sums, its call syntax, reward 1 for the right result.
 
@@ -299,8 +299,8 @@ def calculator(**keywords: Any) -> ToolTextEnv:
     return ToolTextEnv(**_with_tasks(CalculatorTasks, {**defaults, **keywords}))
 
 
-def python_math(**keywords: Any) -> ToolTextEnv:
-    """Return ToolGRPO's job: problems with whole answers from 0 to 999, solved by writing Python.
+def python_math_env(**keywords: Any) -> ToolTextEnv:
+    """Make the Python mathematics environment: ToolGRPO's problems, solved by writing Python.
 
     Keywords are ToolTextEnv's, and win: handler="markdown_block" takes fenced blocks,
     "request_call" several tools.
@@ -310,8 +310,8 @@ def python_math(**keywords: Any) -> ToolTextEnv:
 
 
 JOBS: dict[str, Callable[..., ToolTextEnv]] = {
-    "calculator": calculator,
-    "python_math": python_math,
+    "calculator": calculator_env,
+    "python_math": python_math_env,
     "tool_text": ToolTextEnv,
 }
 """`--env_name` -> what makes the environment."""

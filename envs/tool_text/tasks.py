@@ -20,7 +20,7 @@ IDS = ("id", "ID", "problem_idx")
 
 @dataclass(frozen=True)
 class QuestionTask:
-    """One question and the text of its answer.
+    """Task of one question and the text of its answer.
 
     `extra` holds the entry's other fields, for custom rewards.
     """
@@ -33,19 +33,19 @@ class QuestionTask:
 
 
 class TextTasks(Protocol):
-    """Source of tasks: a list, or an unlimited generator."""
+    """Interface of tasks of text environments: a list, or an unlimited generator."""
 
     def by_id(self, task_id: str) -> QuestionTask:
         """Return the task of an id; raises UnknownTask."""
         ...
 
     def sample(self, generator: np.random.Generator) -> QuestionTask:
-        """Return a task at random."""
+        """Sample a task at random."""
         ...
 
 
 class TaskList:
-    """Tasks in order and by id; raises ValueError for an empty list or a repeated id."""
+    """List of tasks, also by id; raises ValueError for an empty list or a repeated id."""
 
     def __init__(self, tasks: Sequence[QuestionTask], origin: str = "tasks") -> None:
         self.tasks = tuple(tasks)
@@ -68,12 +68,12 @@ class TaskList:
         return self._by_id[task_id]
 
     def sample(self, generator: np.random.Generator) -> QuestionTask:
-        """Return a random task, uniformly."""
+        """Sample a task at random, uniformly."""
         return self.tasks[int(generator.integers(len(self.tasks)))]
 
 
 def load_text_tasks(path: str | Path, *, category: str = "tool_text") -> list[QuestionTask]:
-    """Return the tasks of a JSON array or JSON Lines; raises TaskError naming file, line and field.
+    """Load question tasks of a JSON array or JSON Lines; TaskError naming file, line and field.
 
     A question stands under "prompt", "question" or "problem", its answer (text or a number) under
     "answer", as in the published sets of AIME problems; an id under "id", else the line's number is

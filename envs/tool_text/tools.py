@@ -14,7 +14,7 @@ from fctncalling.envs.handlers.handler import DecodeError
 from fctncalling.envs.handlers.inline import QUERY, CallBlock, InlineCalls
 from fctncalling.envs.python_source.render import render_call
 from fctncalling.envs.tools.box.callables import Tool, ToolDefinitionError, as_tool
-from fctncalling.envs.tools.box.output_text import neutralise
+from fctncalling.envs.tools.box.output_text import neutralise_marks
 from fctncalling.envs.tools.box.toolbox import ToolBox, calculator_tool, python_tool
 from fctncalling.envs.tools.local_corpus import CorpusError, LocalCorpus, default_corpus
 from fctncalling.envs.tools.python_executor import PythonExecutor
@@ -28,7 +28,7 @@ _TRACEBACK = re.compile(  # a syntax error has no line of the first kind
 
 
 class InlineToolResult(NamedTuple):
-    """Result of one call."""
+    """Result of one inline call."""
 
     text: str  # for the model: neutralised, cut
     executed: str = ""  # the call as it is logged; "" where nothing ran
@@ -36,7 +36,7 @@ class InlineToolResult(NamedTuple):
 
 
 class InlineTools:
-    """ToolBox of inline calls.
+    """Tools that inline calls may use: a ToolBox.
 
     `tools`: a mapping from names to tools, a list of tools (functions, callables, Tool objects, a
     PythonExecutor, or the names in NAMED_TOOLS), or a ToolBox, which environments may share.
@@ -53,8 +53,8 @@ class InlineTools:
         self._owns_box = not isinstance(tools, ToolBox)
         self.box = tools if isinstance(tools, ToolBox) else ToolBox(self._tools(tools))
 
-    def answer(self, block: CallBlock) -> InlineToolResult:
-        """Return the result of one block.
+    def run_block(self, block: CallBlock) -> InlineToolResult:
+        """Run the call of one block and return its result.
 
         Raises InfrastructureError where a tool's process died.
         """
@@ -80,7 +80,7 @@ class InlineTools:
         )
 
     def close(self) -> None:
-        """Close what this object started; a ToolBox that was passed in is its maker's to close."""
+        """Close the tools that were started here; a ToolBox that was passed in stays open."""
         if self._owns_box:
             self.box.close()
         for executor in self._executors:
@@ -108,7 +108,7 @@ class InlineTools:
         return value
 
     def _truncate(self, text: str) -> str:
-        text = neutralise(text, self.syntax.tags)
+        text = neutralise_marks(text, self.syntax.tags)
         limit = self.max_characters
         if limit is None or len(text) <= limit:
             return text
@@ -139,7 +139,7 @@ class InlineTools:
 
 
 def search_tool(corpus: LocalCorpus | None = None, *, max_results: int = 1) -> Tool:
-    """Return keyword search in a local corpus as a tool `search(query)`.
+    """Make the tool `search(query)`: keyword search in a local corpus.
 
     Raises CorpusError or MissingExtra where the corpus, or what ranks its pages, is not there.
     """

@@ -37,7 +37,7 @@ compared.
 
 
 def tool_class(name: str, extra: Mapping[str, type | str] | None = None) -> type:
-    """Return the class of a tool; a user's own in `extra` (classes or "module:Class") go first.
+    """Return the tool class of a name; a user's own in `extra` go first.
 
     Raises LookupError, naming the known tools, for a name in neither.
     """
@@ -66,13 +66,13 @@ def _imported(name: str, target: str) -> type:
 
 
 def mcp_tool_class(address: str) -> type:
-    """Return the tools of an MCP server as a class; each instance has a server of its own."""
+    """Make a tool class of an MCP server; each instance has a server of its own."""
     found: type = import_module("fctncalling.lab.mcp_client.mcp_class").mcp_class(address)
     return found
 
 
 def bfcl_table(noun: str) -> dict[str, Any]:
-    """Return the figures of `tables/<noun>.json`, parsed afresh.
+    """Return a table of figures of BFCL's tools, `tables/<noun>.json`, parsed afresh.
 
     What one caller changes no other sees.
     """

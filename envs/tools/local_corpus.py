@@ -9,24 +9,24 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from fctncalling.envs.errors import extra_module
+from fctncalling.envs.errors import import_extra
 
 
 def tokenize_words(text: str) -> list[str]:
-    """Return a text's words: lower case, split at blanks and underscores."""
+    """Tokenize a text to words: lower case, split at blanks and underscores."""
     return text.replace("_", " ").lower().split()
 
 
 def bm25_index(texts: Sequence[Sequence[str]]) -> Any:
-    """Return rank_bm25's index over tokenised texts.
+    """Return the BM25 index of tokenised texts.
 
     Raises MissingExtra, and ZeroDivisionError for no texts.
     """
-    return extra_module("rank_bm25", "agentic", "keyword search").BM25Plus(texts)
+    return import_extra("rank_bm25", "agentic", "keyword search").BM25Plus(texts)
 
 
 def rank_texts(query: str, texts: Sequence[str]) -> list[tuple[float, str]]:
-    """Return (score, text) of every text, best first; of equals the earlier one comes first."""
+    """Rank texts by a query: (score, text), best first."""
     scores = bm25_index([tokenize_words(text) for text in texts]).get_scores(tokenize_words(query))
     pairs = [(float(score), text) for score, text in zip(scores, texts, strict=True)]
     return sorted(pairs, key=lambda pair: pair[0], reverse=True)
@@ -40,11 +40,11 @@ _PUNCTUATION = str.maketrans(dict.fromkeys(".,;:!?()[]{}\"'", " "))
 
 
 class CorpusError(RuntimeError):
-    """Unreadable corpus: ours to repair, never a model's mistake."""
+    """A corpus is unreadable: ours to repair, never a model's mistake."""
 
 
 class LocalCorpus:
-    """Pages {"title", "href", "body"}; `body` is the page's whole text or HTML."""
+    """Local corpus of pages {"title", "href", "body"}, in place of the web."""
 
     def __init__(self, pages: Sequence[dict[str, str]]) -> None:
         self._pages = pages
@@ -54,7 +54,7 @@ class LocalCorpus:
     def search(
         self, keywords: str, max_results: int = 10, region: str = "wt-wt"
     ) -> list[dict[str, str]]:
-        """Return the pages that contain a keyword, best first, each with the beginning of its body.
+        """Search the corpus: pages that contain a keyword, best first, each with its beginning.
 
         The region is ignored.
         """
@@ -71,7 +71,7 @@ class LocalCorpus:
         return [{**self._pages[i], "body": self._pages[i]["body"][:SNIPPET_CHARS]} for i in best]
 
     def fetch(self, url: str) -> str:
-        """Return the body of a page; raises LookupError for an unknown address."""
+        """Fetch the body of a page; raises LookupError for an unknown address."""
         for page in self._pages:
             if page["href"] == url:
                 return page["body"]
@@ -79,7 +79,7 @@ class LocalCorpus:
 
 
 def default_corpus() -> LocalCorpus:
-    """Return the corpus FCTNCALLING_SEARCH_CORPUS names, else the small one shipped.
+    """Return the default corpus: FCTNCALLING_SEARCH_CORPUS's, else the small one shipped.
 
     CorpusError where unreadable.
     """

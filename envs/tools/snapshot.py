@@ -9,7 +9,7 @@ _ATOMIC = frozenset({str, int, float, bool, type(None), complex, bytes, type(...
 
 
 def snapshot(value: Any, memo: dict[int, Any]) -> Any:
-    """Return a deep copy; shared and cyclic parts stay so within one `memo`.
+    """Return a snapshot of a value: a deep copy that keeps shared and cyclic parts.
 
     A memo knows objects by their identity, so what it has seen must live as long as it does. As
     with `copy.deepcopy`, immutable atoms are themselves: a NaN inside a container stays equal to

@@ -21,7 +21,7 @@ _SHORTEST = 4  # characters of a value that is no part of ordinary speech
 
 
 def reveals_answer(reply: str, task: Task, turn: int = 0) -> bool:
-    """Whether an answer has what a user must not say.
+    """Whether a user's reply reveals the answer: has what a user must not say.
 
     That is a text that reads as calls, the name of an offered function where it cannot be an
     ordinary word, a parameter with a value assigned to it, or a value of the ground truth that the
@@ -77,7 +77,7 @@ def _unknown_values(task: Task, turn: int) -> Iterator[str]:
 
 
 def run_with_timeout(seconds: float, work: Callable[[], Any], name: str) -> Any:
-    """Return the result of some work; its exceptions are raised here.
+    """Run some work with a timeout and return its result; its exceptions are raised here.
 
     Raises InfrastructureError where it takes longer: its thread is left behind, and ends with the
     process at the latest.
@@ -119,7 +119,7 @@ Complete = Callable[[list[Message]], str]
 
 
 class LanguageModelUser:
-    """A user that a language model speaks for; `complete` asks the model.
+    """User played by a language model, which `complete` asks.
 
     The model is told the request and the values that the user knows (`known_values`), never the
     calls. An answer that gives them away all the same is replaced by a refusal. An answer that is
@@ -154,7 +154,7 @@ class LanguageModelUser:
 
 
 def user_messages(conversation: list[Message], task: Task, turn: int) -> list[Message]:
-    """Return the conversation as its user sees it: roles exchanged, calls and results left out."""
+    """Return the conversation as messages for the user's model: roles exchanged, calls left out."""
     said = [
         str(message.get("content", "")) for message in task.question[turn] if _is_users(message)
     ]

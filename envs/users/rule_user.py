@@ -46,7 +46,7 @@ _FUNCTION_WORDS = frozenset(_FUNCTION_WORD_LIST.split())
 
 
 class RuleUser:
-    """A user that answers a question with one value, or says why not.
+    """User by rules: answers a question with one value, or says why not.
 
     It knows `known_values` of its task. A question has to name what it asks for: the parameter
     (of several the first one named), or words that the description of this parameter alone has, or
@@ -101,7 +101,7 @@ class RuleUser:
 
 
 def is_question(text: str) -> bool:
-    """Whether a message asks something."""
+    """Whether a message is a question."""
     words = split_words(text)
     return "?" in text or (bool(words) and not _ASKING.isdisjoint(words[:4]))
 

@@ -12,12 +12,12 @@ from fctncalling.envs.users.rule_user import MIXED, REGISTERS, RuleUser
 
 
 def scripted_user(conversation: list[Message], about: Mapping[str, Any]) -> str | None:
-    """Answer nothing: whatever the agent says without a call, the task's next turn follows."""
+    """Scripted user: answers nothing, so that the task's next turn follows."""
     return None
 
 
 class LoggedUser:
-    """The answers of a logged episode, in their order: what another user said, to the letter.
+    """User that repeats the answers of a logged episode, in their order.
 
     None stands for the script's next turn. Raises LookupError where the episode asks once more
     than the log did.
@@ -43,7 +43,7 @@ NAMES = f"scripted, rule, rule:REGISTER ({', '.join((*REGISTERS, MIXED))}), open
 
 
 def make_user(name: str, *, seed: int = 0) -> User:
-    """Return the user of a name; ValueError, naming those there are, for an unknown one."""
+    """Make the user of a name; ValueError, naming those there are, for an unknown one."""
     kind, _, rest = name.partition(":")
     if name == "scripted":
         return scripted_user
@@ -56,7 +56,7 @@ def make_user(name: str, *, seed: int = 0) -> User:
 
 
 def may_answer_slowly(user: User | str | None) -> bool:
-    """Whether a user may take its time: all but those whose answers are computed here at once."""
+    """Whether a user may answer slowly: all but those that are computed here at once."""
     if isinstance(user, str):
         return not user.startswith(("rule", "scripted"))
     return not (user is None or user is scripted_user or isinstance(user, RuleUser))

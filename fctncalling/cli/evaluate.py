@@ -15,7 +15,7 @@ from importlib import import_module
 from fctncalling.cli.registry import command_summary, subcommands
 from fctncalling.cli.shared.parser import OneLineParser, missing_library
 from fctncalling.cli.shared.standard_streams import standard_streams
-from fctncalling.envs.named_tools import find_modules_here
+from fctncalling.envs.named_tools import add_working_folder_to_path
 
 
 def main(argv: Sequence[str] | None = None, *, prog: str = "evaluate_fctncalling.py") -> int:
@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None, *, prog: str = "evaluate_fctncalling
     0, 2 where what it was given cannot be read, 130 after Ctrl-C; SystemExit where nobody reads its
     output any more.
     """
-    find_modules_here()
+    add_working_folder_to_path()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # models' texts may hold half characters
     with standard_streams(goes_on=False):

@@ -125,7 +125,7 @@ def strip_results(record: Record) -> Record:
 
 def working_directory(session: ToolSession) -> str | None:
     """Return the path of the file system's current directory; None for tools without one."""
-    if not session.known("pwd"):
+    if not session.has_function("pwd"):
         return None
     path: str = json.loads(session.execute("pwd()"))["current_working_directory"]
     return path

@@ -32,7 +32,7 @@ from fctncalling.cli.train_flags import (
     read_config_file,
 )
 from fctncalling.data.bfcl import TaskError
-from fctncalling.envs.named_tools import find_modules_here
+from fctncalling.envs.named_tools import add_working_folder_to_path
 from fctncalling.laboratory import laboratory_part
 from fctncalling.progress_bar import Progress
 from fctncalling.training.announce import announce, is_first_process, own_command
@@ -87,7 +87,7 @@ def _run(words: list[str]) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     level = logging.INFO if is_first_process() else logging.WARNING
     logging.getLogger("fctncalling").setLevel(level)
-    find_modules_here()
+    add_working_folder_to_path()
     try:
         namespace = parse_settings(words)  # --help ends here, before torch is loaded
     except SettingError as error:

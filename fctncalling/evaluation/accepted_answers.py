@@ -9,7 +9,7 @@ from typing import Any
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.judging.judge import judge
-from fctncalling.envs.judging.oracle import accepted_value, oracle_calls
+from fctncalling.envs.judging.oracle import oracle_calls, unwrap_accepted_value
 
 STYLES = ("natural", "bare", "text_block", "bare_text_block")
 """How a value may be written: as anyone would, texts without quotes, or (Java) either of them as a
@@ -141,7 +141,7 @@ def _arguments_at(accepted: Mapping[str, Any], index: int, *, omit: bool) -> dic
     for key, values in accepted.items():
         listed = values if isinstance(values, list) else [values]
         if listed and not (omit and "" in listed):
-            arguments[key] = accepted_value(listed[min(index, len(listed) - 1)], omit=True)
+            arguments[key] = unwrap_accepted_value(listed[min(index, len(listed) - 1)], omit=True)
     return arguments
 
 

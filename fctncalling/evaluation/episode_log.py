@@ -13,7 +13,7 @@ import gymnasium
 
 from fctncalling.data.types import Episode, Message, StepRecord, Task, Verdict
 from fctncalling.envs.judging.strict import strict_verdict
-from fctncalling.envs.rewards import progress_of
+from fctncalling.envs.rewards import progress_share
 from fctncalling.evaluation.agents.agent import (
     CONTEXT_OVERFLOW,
     AgentUnavailable,
@@ -85,7 +85,7 @@ def verdict_fields(task: Task, steps: Sequence[StepRecord], verdict: Verdict) ->
         "error_type": verdict.error_type,
         "strict_valid": strict.valid,
         "strict_error_type": strict.error_type,
-        "progress": progress_of(task, verdict),
+        "progress": progress_share(task, verdict),
         "verdict": dataclass_to_json(verdict),
     }
 

@@ -108,7 +108,7 @@ def _configured_tools(
     """Return a configuration and the tools that it enables; SettingError naming the flag."""
     try:
         config = ExecutorConfig() if config_path is None else load_config(config_path)
-        config = config.with_keywords(num_executors=num_executors)
+        config = config.with_overrides(num_executors=num_executors)
         return config, _tools(config, config_path)
     except ConfigError as error:
         raise SettingError(f"--{'tool_config_path' if config_path else flag}: {error}") from error
@@ -208,7 +208,7 @@ def _function_calling_setup(config: TrainConfig, run_config: RunConfig) -> TaskS
 def _check_names(tools: ToolBox | None, classes: dict[str, Any], tasks: Sequence[Task]) -> None:
     """Raise SettingError for a tool of an MCP server that has the name of a task's function."""
     try:
-        UserTools([classes, tools]).refuse_clashes(tasks, "the run")
+        UserTools([classes, tools]).refuse_name_clashes(tasks, "the run")
     except ToolDefinitionError as error:
         raise SettingError(f"--mcp: {error}") from error
 

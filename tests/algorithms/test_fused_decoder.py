@@ -14,7 +14,7 @@ from fctncalling.envs.handlers.handler import Handler
 from fctncalling.envs.handlers.source import java_calls, javascript_calls, source_calls
 
 QUICK = {
-    "python": (python_calls, "plain_calls"),
+    "python": (python_calls, "parse_plain_calls"),
     "java": (java_calls, "plain_call"),
     "javascript": (javascript_calls, "plain_call"),
 }

@@ -191,7 +191,7 @@ def test_a_relative_is_in_place_for_its_run_alone() -> None:
         assert rewards.REWARDS["strict"] is call_bonus
         assert ppo.ALGORITHMS["TPPO"].estimate is gated
         assert GROUP_BASELINES["state"] is gigpo
-    assert rewards.REWARDS["strict"] is rewards.strict
+    assert rewards.REWARDS["strict"] is rewards.strict_success
     assert ppo.ALGORITHMS["TPPO"] is ppo.TPPO
     assert GROUP_BASELINES["state"] is not gigpo
     assert ppo.compute_targets is targets.compute_targets

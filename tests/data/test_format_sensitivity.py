@@ -31,7 +31,7 @@ from fctncalling.envs.handlers.bfcl_formats.json_and_tagged import first_list_of
 from fctncalling.envs.handlers.registry import RETURN_HANDLERS
 from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.envs.prompting import prompts
-from fctncalling.envs.prompting.format_variants import instructions
+from fctncalling.envs.prompting.format_variants import variant_system_prompt
 
 SCHEMA = {
     "type": "dict",
@@ -118,7 +118,9 @@ def test_true_answers_pass_in_the_environment_under_every_variant(shared: Path) 
         info = env.reset(options={"task_id": task.id})[1]
         handler = get_handler(str(task.extra["prompt_variant"]))
         docs = prompts.docs_for_prompt(task.functions, task.category)
-        assert info["instructions"] == instructions(parse_variant_id(task.id)[0], docs)
+        assert info["variant_system_prompt"] == variant_system_prompt(
+            parse_variant_id(task.id)[0], docs
+        )
         try:
             text = handler.render(oracle_calls(task)[0])
         except ValueError:
@@ -132,7 +134,7 @@ def test_true_answers_pass_in_the_environment_under_every_variant(shared: Path) 
 def test_a_prompt_shows_its_form_its_docs_and_nothing_that_closes_them(
     variant: PromptVariant,
 ) -> None:
-    text = instructions(variant, [DOC])
+    text = variant_system_prompt(variant, [DOC])
     assert ("<TOOLCALL>" in text) == variant.tagged
     assert ("```json" in text) == (variant.return_format == "json")
     assert ("## Task" in text) == (variant.markup == "markdown")
@@ -144,7 +146,7 @@ def test_a_prompt_shows_its_form_its_docs_and_nothing_that_closes_them(
 
 
 def test_all_26_prompts_differ() -> None:
-    assert len({instructions(variant, [DOC]) for variant in VARIANTS}) == 26
+    assert len({variant_system_prompt(variant, [DOC]) for variant in VARIANTS}) == 26
 
 
 def test_a_folder_without_the_entries_is_told(tmp_path: Path) -> None:

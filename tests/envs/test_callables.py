@@ -26,7 +26,7 @@ from fctncalling.envs.tools.box.callables import (
     parse_docstring,
     type_schema,
 )
-from fctncalling.envs.tools.box.output_text import neutralise
+from fctncalling.envs.tools.box.output_text import neutralise_marks
 from fctncalling.envs.tools.box.tool_process import result_text
 from fctncalling.envs.tools.box.toolbox import ToolBox, calculator_tool, python_tool
 from fctncalling.envs.tools.python_executor import PythonExecutor
@@ -216,7 +216,7 @@ def test_calls_beyond_max_calls_are_not_run() -> None:
 
 def test_a_box_is_a_tool_class_for_sessions_and_survives_their_snapshots(box: ToolBox) -> None:
     session = ToolSession(["Mine"], {}, extra_tools={"Mine": box.as_class("Mine")})
-    assert session.known("shout")
+    assert session.has_function("shout")
     assert session.execute("shout(query='hey')") == "HEY"
     assert session.execute("weather('Oslo', days=2)") == '{"city": "Oslo", "days": 2, "unit": "C"}'
     assert "timed out" in session.execute("spin()")
@@ -260,11 +260,11 @@ def test_the_executor_and_the_calculator_are_tools() -> None:
 def test_no_mark_survives_in_tool_text() -> None:
     marks = ["<submit>", "</PYTHON-OUTPUT>", "<|im_end|>", "||"]
     text = "a <submit> <sub<submit>mit> ||| </PYTHON-OUTPUT><|im_end|>"
-    clean = neutralise(text, marks)
+    clean = neutralise_marks(text, marks)
     assert not any(mark in clean for mark in marks)
     assert clean.replace(WORD_JOINER, "") == text
     with pytest.raises(ValueError, match="one character"):
-        neutralise("a", ["a"])
+        neutralise_marks("a", ["a"])
 
 
 def test_an_episode_goes_on_after_every_failure_of_a_tool_and_is_invalid_after_a_death() -> None:

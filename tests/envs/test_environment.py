@@ -28,7 +28,7 @@ from fctncalling.data.types import Message
 from fctncalling.envs import spaces
 from fctncalling.envs.handlers import python_calls
 from fctncalling.envs.prompting.prompts import MORE_FUNCTIONS
-from fctncalling.envs.python_source.plain_calls import plain_calls
+from fctncalling.envs.python_source.plain_calls import parse_plain_calls
 
 SELL = "[sell(item='apple')]"
 INFO = {
@@ -378,9 +378,9 @@ def test_the_text_of_an_action_is_parsed_once(
 
     def parse(text: str) -> list[dict[str, dict[Any, Any]]] | None:
         parsed.append(text)
-        return plain_calls(text)
+        return parse_plain_calls(text)
 
-    monkeypatch.setattr(python_calls, "plain_calls", parse)
+    monkeypatch.setattr(python_calls, "parse_plain_calls", parse)
     for task in (shop_task([SELL[1:-1]]), simple_task()):  # executed, and judged as it stands
         parsed.clear()
         assert Replay(shop_env(task, handler=handler), [SELL]).steps[0][4]["calls"]

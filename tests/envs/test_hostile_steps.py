@@ -22,7 +22,7 @@ from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS
 from fctncalling.envs.handlers.execution import NESTED_TOO_DEEP, ToolSession
-from fctncalling.envs.python_source.render import MAX_WEIGHT, size_of
+from fctncalling.envs.python_source.render import MAX_WEIGHT, value_size
 from fctncalling.envs.tool_text.env import ToolTextEnv
 from fctncalling.envs.tools.box.callables import as_tool
 
@@ -159,10 +159,10 @@ def test_weights_count_what_is_shared_each_time_and_what_holds_itself_once() -> 
     deep: Any = 1
     for _ in range(2000):
         deep = [deep]
-    assert size_of(shared) == size_of(deep) == MAX_WEIGHT + 1
-    assert size_of(itself) == 3
-    assert size_of({"a": [1, "x" * 50, None], "b": 2.0}) == 13
-    assert size_of([0] * 1000) == size_of((0.5,) * 1000) == 1001
+    assert value_size(shared) == value_size(deep) == MAX_WEIGHT + 1
+    assert value_size(itself) == 3
+    assert value_size({"a": [1, "x" * 50, None], "b": 2.0}) == 13
+    assert value_size([0] * 1000) == value_size((0.5,) * 1000) == 1001
 
 
 BRACKETS = ["[" * 600 + "]" * 600, '{"a": ' * 600 + "1" + "}" * 600, "(" * 300, "[" * 90 + "]" * 90]

@@ -52,7 +52,7 @@ def test_the_canonical_text_reads_back(name: str, call: Call, text: str) -> None
     assert handler.decode(text) == [call]
     assert handler.decode(f"So: \n{text}\n and\n{handler.render([call, call])}\n") == [call] * 3
     assert handler.decode_execute(text)[0].startswith(f"{call.name}(")
-    assert handler.pause(f"Let me see.\n{text}\n").kind == "call"
+    assert handler.paused_message(f"Let me see.\n{text}\n").kind == "call"
     assert handler.stop[0] in f"\n{text}\n"
 
 
@@ -114,8 +114,8 @@ def test_any_text_gives_calls_or_a_decode_error_and_a_pause(name: str, text: str
     for decode in (handler.decode, handler.decode_ast, handler.decode_execute):
         with contextlib.suppress(DecodeError):
             decode(text)
-    assert handler.pause(text).kind in ("call", "submit", "open", "end")
-    assert handler.blocks(handler.text_without_calls(text)) is not None
+    assert handler.paused_message(text).kind in ("call", "submit", "open", "end")
+    assert handler.closed_blocks(handler.text_without_calls(text)) is not None
     assert len(handler.text_without_calls(text)) <= len(text)
 
 
@@ -142,17 +142,17 @@ def test_a_text_that_is_too_long_is_not_read() -> None:
     ],
 )
 def test_a_pause_means_what_stands_outside_of_calls(text: str, kind: str) -> None:
-    assert REQUEST.pause(text).kind == kind
+    assert REQUEST.paused_message(text).kind == kind
 
 
 def test_only_the_last_action_can_be_why_generation_paused() -> None:
     text = "<request><T>a<submit>"
-    assert REQUEST.pause(f"{text} b", 0).kind == "open"
-    assert REQUEST.pause(f"{text} b", len(text)).kind == "end"
+    assert REQUEST.paused_message(f"{text} b", 0).kind == "open"
+    assert REQUEST.paused_message(f"{text} b", len(text)).kind == "end"
 
 
 def test_a_block_that_is_no_call_says_why() -> None:
-    block = REQUEST.pause("<request>4+4<call>").block
+    block = REQUEST.paused_message("<request>4+4<call>").block
     assert block is not None
     assert block.record is None
     assert "expected <request><tool>" in block.complaint
@@ -160,12 +160,17 @@ def test_a_block_that_is_no_call_says_why() -> None:
         REQUEST.decode("<request>4+4<call>")
     with pytest.raises(DecodeError):
         HERMES.decode("<tool_call>{broken</tool_call>")
-    assert PYTHON.pause("<PYTHON>  </PYTHON>").block == (0, 19, None, "the block holds no code")
+    assert PYTHON.paused_message("<PYTHON>  </PYTHON>").block == (
+        0,
+        19,
+        None,
+        "the block holds no code",
+    )
 
 
 def test_fences_of_other_languages_are_no_calls() -> None:
     assert MARKDOWN.decode("```json\n{}\n```\n```\nx\n```\n") == []
-    assert MARKDOWN.pause("```json\n{}\n```\n").kind == "open"
+    assert MARKDOWN.paused_message("```json\n{}\n```\n").kind == "open"
 
 
 @pytest.mark.parametrize(
@@ -180,11 +185,11 @@ def test_fences_of_other_languages_are_no_calls() -> None:
     ],
 )
 def test_no_answer_stands_inside_a_call(text: str, answer: str) -> None:
-    assert REQUEST.answer(text) == answer
+    assert REQUEST.final_answer(text) == answer
 
 
 def test_results_come_in_the_form_of_each_syntax() -> None:
-    assert REQUEST.respond("48.0") == "48.0<response>"
-    assert PYTHON.respond("1") == "\n<PYTHON-OUTPUT>\n1\n</PYTHON-OUTPUT>\n"
-    assert MARKDOWN.respond("1") == "```output\n1\n```\n"
-    assert HERMES.respond("1") == "\n<tool_response>\n1\n</tool_response>\n"
+    assert REQUEST.format_result("48.0") == "48.0<response>"
+    assert PYTHON.format_result("1") == "\n<PYTHON-OUTPUT>\n1\n</PYTHON-OUTPUT>\n"
+    assert MARKDOWN.format_result("1") == "```output\n1\n```\n"
+    assert HERMES.format_result("1") == "\n<tool_response>\n1\n</tool_response>\n"

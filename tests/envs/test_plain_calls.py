@@ -16,7 +16,11 @@ from fctncalling.envs.handlers import execution, python_calls
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.handlers.handler import DecodeError
 from fctncalling.envs.handlers.python_calls import PythonCalls
-from fctncalling.envs.python_source.plain_calls import PlainCall, plain_call, plain_calls
+from fctncalling.envs.python_source.plain_calls import (
+    PlainCall,
+    parse_plain_call,
+    parse_plain_calls,
+)
 
 PIECES = [
     "f",
@@ -67,13 +71,13 @@ PIECES += [
 
 def full(text: str) -> Any:
     """Return what the full parser makes of a text, as text: types and signs count."""
-    quick, python_calls.plain_calls = python_calls.plain_calls, lambda _: None
+    quick, python_calls.parse_plain_calls = python_calls.parse_plain_calls, lambda _: None
     try:
         return repr(python_calls.calls_of_expression(text))
     except DecodeError:
         return "no calls"
     finally:
-        python_calls.plain_calls = quick
+        python_calls.parse_plain_calls = quick
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
@@ -84,7 +88,7 @@ def test_any_text_is_read_as_the_full_parser_reads_it_or_not_at_all(inner: str) 
         f"[f(a={{'x': {inner}, 'y': [{inner}]}})]",
     )
     for text in (inner, f"[{inner}]", f"[f({inner})]", *values):
-        found = plain_calls(text)
+        found = parse_plain_calls(text)
         assert found is None or repr(found) == full(text), text
 
 
@@ -98,7 +102,7 @@ VALUES = st.one_of(st.text(max_size=6), st.integers(), st.floats(), st.booleans(
 )
 def test_written_values_are_read_with_their_types(arguments: dict[str, Any]) -> None:
     text = f"[f({', '.join(f'{key}={value!r}' for key, value in arguments.items())})]"
-    found = plain_calls(text)
+    found = parse_plain_calls(text)
     assert found is None or repr(found) == full(text)
 
 
@@ -114,7 +118,7 @@ def test_written_values_are_read_with_their_types(arguments: dict[str, Any]) -> 
     ],
 )
 def test_plain_calls_are_read_quickly(text: str) -> None:
-    assert repr(plain_calls(text)) == full(text)
+    assert repr(parse_plain_calls(text)) == full(text)
 
 
 class Recorder:
@@ -128,11 +132,11 @@ def told(call: str | PlainCall, *, through_trees: bool = False) -> str:
     session = ToolSession(["Recorder"], {}, extra_tools={"Recorder": Recorder})
     if not through_trees:
         return session.execute(call)
-    quick, execution.plain_call = execution.plain_call, lambda _: None
+    quick, execution.parse_plain_call = execution.parse_plain_call, lambda _: None
     try:
         return session.execute(call)
     finally:
-        execution.plain_call = quick
+        execution.parse_plain_call = quick
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
@@ -151,7 +155,7 @@ def test_any_call_string_is_executed_as_its_tree_is(inner: str) -> None:
     "call", ["f()", "f(1, -2.5, 'x', a=None)", "f( [1, 'x'] , a = {'b': [True]} )"]
 )
 def test_plain_call_strings_are_read_quickly(call: str) -> None:
-    assert plain_call(call) is not None
+    assert parse_plain_call(call) is not None
     assert told(call) == told(call, through_trees=True)
 
 
@@ -159,7 +163,7 @@ def test_plain_call_strings_are_read_quickly(call: str) -> None:
     "call", ["f('g(x)')", "f(a=1, 2)", "f(a=1, a=2)", "f(if=1)", "f(f(1))", "f(1)(2)", "f('\\n')"]
 )
 def test_what_means_something_else_to_the_executor_is_not_plain(call: str) -> None:
-    assert plain_call(call) is None
+    assert parse_plain_call(call) is None
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
@@ -195,7 +199,7 @@ def test_every_recorded_answer_is_read_alike(shared: Path) -> None:
                     if isinstance(response, str)
                     else [step for turn in response for step in turn]
                 ):
-                    found = plain_calls(text)
+                    found = parse_plain_calls(text)
                     num_texts, num_plain = num_texts + 1, num_plain + (found is not None)
                     assert found is None or repr(found) == full(text), text
     assert num_plain > num_texts / 3

@@ -19,7 +19,12 @@ from fctncalling.data.types import Call, FunctionDoc, StepRecord, Task
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.prompting import prompts
 from fctncalling.envs.prompting.compact import compact_docs
-from fctncalling.envs.prompting.task_prompt import JSON_TYPES, TaskPrompt, json_schema, openai_tool
+from fctncalling.envs.prompting.task_prompt import (
+    JSON_TYPES,
+    TaskPrompt,
+    to_json_schema,
+    to_openai_tool,
+)
 
 SOLD = [Call("sell", {"item": "a"})]
 CATEGORIES = [
@@ -36,7 +41,7 @@ def test_every_official_doc_becomes_a_valid_json_schema(shared: Path, category: 
     schemas = {}
     for task in load_tasks(shared / "bfcl/data" / f"BFCL_v4_{category}.json"):
         for hinted in prompts.docs_for_prompt(task.functions, task.category):
-            tool = openai_tool(hinted)
+            tool = to_openai_tool(hinted)
             assert tool["function"]["name"] == hinted.name
             schemas[json.dumps(tool["function"]["parameters"])] = tool["function"]["parameters"]
     assert set().union(*map(types_in, schemas.values())) <= set(JSON_TYPES.values())
@@ -104,7 +109,7 @@ def test_bfcl_types_map_to_json_schema_at_any_depth(
     bfcl: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     before = copy.deepcopy(bfcl)
-    schema = json_schema(bfcl)
+    schema = to_json_schema(bfcl)
     assert schema == expected
     for key in ("enum", "default", "required"):
         if isinstance(schema.get(key), list):
@@ -113,11 +118,11 @@ def test_bfcl_types_map_to_json_schema_at_any_depth(
 
 
 def test_dots_in_names_stay() -> None:
-    assert openai_tool(doc("math.add"))["function"]["name"] == "math.add"
+    assert to_openai_tool(doc("math.add"))["function"]["name"] == "math.add"
 
 
 def test_instructions_hold_every_doc_as_json_indented_by_four() -> None:
-    text = prompts.instructions(SHOP_DOCS, PROMPTING, many_turns=True)
+    text = prompts.system_prompt(SHOP_DOCS, PROMPTING, many_turns=True)
     docs = json.loads(text[text.index("\n[\n    {") :])
     assert [each["name"] for each in docs] == [each.name for each in SHOP_DOCS]
     assert docs[0]["parameters"] == SHOP_DOCS[0].parameters
@@ -134,7 +139,7 @@ def test_the_form_shown_is_one_the_handler_reads() -> None:
         name = "custom"
         form = "Sing your calls."
 
-    assert "Sing your calls." in prompts.instructions((), Custom(), many_turns=False)
+    assert "Sing your calls." in prompts.system_prompt((), Custom(), many_turns=False)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +196,7 @@ def test_response_of_a_doc_is_shown() -> None:
         {"type": "dict", "properties": {}},
         {"type": "dict", "properties": {"x": {"type": "float"}}},
     )
-    assert '"response"' in prompts.instructions([shown], PROMPTING, many_turns=False)
+    assert '"response"' in prompts.system_prompt([shown], PROMPTING, many_turns=False)
     assert "'response'" in prompts.held_out_functions_message([shown])
 
 

@@ -26,9 +26,9 @@ from fctncalling.envs.tools.python_executor.preload import (
     ALWAYS,
     LATER_IMPORTS,
     NEVER_NEEDED,
-    later_imports,
+    function_level_imports,
 )
-from fctncalling.envs.tools.python_executor.probe import Report
+from fctncalling.envs.tools.python_executor.probe import SelfTestReport
 from fctncalling.envs.tools.python_executor.result import BoundedOutput, truncate_text
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the zygote is Linux's")
@@ -271,9 +271,12 @@ def test_root_that_cannot_become_nobody_is_refused_and_told() -> None:
 
 def test_a_self_test_that_did_not_end_well_is_a_shortcoming() -> None:
     greeting = {"layers": LAYERS, "missing": {}, "user": "the caller's user"}
-    assert Report.of(ToolResult("ok", "{}"), greeting).shortcomings == []
+    assert SelfTestReport.from_result(ToolResult("ok", "{}"), greeting).shortcomings == []
     for result in (ToolResult("killed", "{}"), ToolResult("timeout", "{}"), ToolResult("ok", "")):
-        assert "self-test did not run" in Report.of(result, greeting).refusal_message()
+        assert (
+            "self-test did not run"
+            in SelfTestReport.from_result(result, greeting).refusal_message()
+        )
 
 
 def test_sets_of_texts_print_in_the_same_order_each_time() -> None:
@@ -428,7 +431,7 @@ def test_preload_table_covers_what_the_allowed_modules_import_later() -> None:
     for name in SEED_MODULES:
         importlib.import_module(name)
         covered = {*ALWAYS, *LATER_IMPORTS.get(name, ()), *NEVER_NEEDED, *sys.modules}
-        assert later_imports(name) <= covered, name
+        assert function_level_imports(name) <= covered, name
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,8 @@ BEHAVIOUR = {
     "s.signal(14, ring)\ns.setitimer(0, 0.0005, 0.00005)",
     "profiler_after_the_end": OS + "def profile(*_): raise ValueError\nsys.setprofile(profile)",
     "closed_and_raised": OS + "os.close(2)\n1 / 0",
-    "forged_setup_error": OS + "os.write(2, b'LayerError: sandbox setup failed\\n')\nos._exit(125)",
+    "forged_setup_error": OS
+    + "os.write(2, b'ConfinementError: sandbox setup failed\\n')\nos._exit(125)",
     "binary_output": OS + "os.write(1, bytes(range(256)) * 64)",
     "null_byte": "x = 1\0",
     "regex": "import re\nre.match('(a+)+$', 'a' * 64 + 'b')",

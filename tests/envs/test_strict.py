@@ -15,7 +15,7 @@ from fctncalling.cli.score.extra_metrics import steps_of_messages
 from fctncalling.cli.shared.jsonl_records import read_records
 from fctncalling.cli.shared.task_finder import TaskIndex
 from fctncalling.data.types import StepRecord, Task, Verdict
-from fctncalling.envs.judging.strict import forgiven_in_turn, strict_verdict
+from fctncalling.envs.judging.strict import first_leniency_in_turn, strict_verdict
 
 SELL = "[sell(item='apple')]"
 
@@ -280,7 +280,7 @@ def test_agentic_answers_that_are_mentioned_but_not_given_are_named(
     assert answer_fault(text, task.ground_truth or ()) is None  # BFCL accepts each
     verdict = strict_verdict(task, [StepRecord(0, text)], Verdict(True, 1.0))
     assert verdict.error_type == (None if error is None else f"strict:{error}")
-    assert forgiven_in_turn(task, [StepRecord(0, text)], 0) is None
+    assert first_leniency_in_turn(task, [StepRecord(0, text)], 0) is None
 
 
 @pytest.mark.parametrize("category", ["simple_java", "simple_javascript"])

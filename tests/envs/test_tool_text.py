@@ -18,7 +18,7 @@ import fctncalling  # noqa: F401 - registers the environments
 from fctncalling.data.errors import TaskError
 from fctncalling.data.unsafe_text import WORD_JOINER
 from fctncalling.envs.task_set import UnknownTask
-from fctncalling.envs.tool_text.env import ToolTextEnv, calculator, python_math
+from fctncalling.envs.tool_text.env import ToolTextEnv, calculator_env, python_math_env
 from fctncalling.envs.tool_text.math_tasks import MAKERS, MAX_ANSWER, CalculatorTasks, MathTasks
 from fctncalling.envs.tool_text.tasks import QuestionTask, load_text_tasks
 from fctncalling.envs.tools.box.callables import as_tool
@@ -83,7 +83,7 @@ def test_python_math_is_made_by_name_and_runs_what_is_written() -> None:
 
 
 def test_a_call_is_answered_in_mid_message_and_the_submitted_result_earns_one() -> None:
-    env = calculator(tasks=[TASK])
+    env = calculator_env(tasks=[TASK])
     observations, total, info = play(
         env, "Hm. <request><calculator>70 + 2<call>", "Result=72.0<submit>"
     )
@@ -152,7 +152,7 @@ def test_what_a_tool_says_earns_what_a_wrong_answer_earns(handler: str, text: st
         for observation in observations[
             :1
         ]:  # what the model reads holds the environment's own tags, and each once
-            own = env._syntax.respond("")
+            own = env._syntax.format_result("")
             for tag in env._syntax.tags:
                 assert observation.count(tag) == own.count(tag)
     assert (
@@ -294,7 +294,7 @@ def test_a_users_problems_are_read_under_the_names_that_published_sets_use(tmp_p
         ("line_3", "And this.", "005"),
     ]
     assert tasks[0].extra == {"Year": 1983}
-    env = python_math(dataset_path=path, tools=[inline(lambda code: "5", "python_executor")])
+    env = python_math_env(dataset_path=path, tools=[inline(lambda code: "5", "python_executor")])
     env.reset(options={"task_id": "line_3"})
     assert env.step(r"\boxed{5}")[1] == 1.0
 
@@ -326,7 +326,7 @@ def test_several_tools_work_in_one_answer() -> None:
 
 
 @pytest.mark.parametrize("reward", [None, "symbolic"])
-@pytest.mark.parametrize("job", [calculator, python_math])
+@pytest.mark.parametrize("job", [calculator_env, python_math_env])
 def test_no_question_is_its_own_answer(job: Any, reward: str | None) -> None:
     """The question, and what only a calculator could make of it, earns nothing; the answer itself
     earns 1.
@@ -334,7 +334,7 @@ def test_no_question_is_its_own_answer(job: Any, reward: str | None) -> None:
     if reward:
         pytest.importorskip("sympy")
     env = job(tools=("calculator",), **({"reward": reward} if reward else {}))
-    marked = "Result={}<submit>" if job is calculator else r"So \boxed{{{}}}"
+    marked = "Result={}<submit>" if job is calculator_env else r"So \boxed{{{}}}"
     for number in range(40):
         task = env.tasks.by_id(f"held_out_{number}")
         asked = task.prompt.removeprefix("What is ").strip(" ?")

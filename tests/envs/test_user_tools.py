@@ -159,9 +159,9 @@ def test_output_of_a_tool_cannot_end_an_episode_nor_pose_as_a_call_or_an_answer(
 )
 def test_call_strings_that_cannot_be_are_told_in_a_text(call: str, text: str) -> None:
     own, task = UserTools([as_tool(spell, timeout_s=None)]), shop_task([], involved_classes=())
-    session = own.session(task)
+    session = own.tool_session(task)
     assert session is not None
-    results = own.results([call, "spell('a')", "spell(text='b' * 2)"], session).shown
+    results = own.execute_calls([call, "spell('a')", "spell(text='b' * 2)"], session).shown
     assert text in results[0]
     assert results[1:] == ["a", "bb"]
 

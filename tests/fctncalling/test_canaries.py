@@ -14,8 +14,8 @@ from players import SHOP_DOCS, doc, shop_env, shop_task, simple_task, user
 
 import evaluate_fctncalling
 from fctncalling.data.types import FunctionDoc, Task
-from fctncalling.envs.judging.oracle import oracle_calls, written_call
-from fctncalling.envs.prompting.task_prompt import openai_tool
+from fctncalling.envs.judging.oracle import oracle_calls, parse_call_string
+from fctncalling.envs.prompting.task_prompt import to_openai_tool
 from fctncalling.evaluation.scripted_policies import PolicyInput, noop, oracle, placeholder_value
 from fctncalling.lab.canaries.canary_policies import (
     HistoryBlind,
@@ -31,7 +31,12 @@ from fctncalling.lab.lint.lint_rules import official_fault
 
 def situation(task: Task, text: str = "Request 0.", turn: int = 0, step: int = 0) -> PolicyInput:
     return PolicyInput(
-        task, turn, step, text, [openai_tool(doc) for doc in task.functions], "Call the functions."
+        task,
+        turn,
+        step,
+        text,
+        [to_openai_tool(doc) for doc in task.functions],
+        "Call the functions.",
     )
 
 
@@ -287,7 +292,7 @@ def test_rates_are_shares_of_valid_verdicts_and_their_table_is_aligned() -> None
 @pytest.mark.parametrize("text", ["f(", "f() + 1", "f(a=b)", "x", "sell(1, 2, 3)"])
 def test_ground_truth_that_is_no_call_of_literals_is_refused_by_name(text: str) -> None:
     with pytest.raises(ValueError, match="cannot be written"):
-        written_call(text, {doc.name: doc for doc in SHOP_DOCS})
+        parse_call_string(text, {doc.name: doc for doc in SHOP_DOCS})
 
 
 def test_oracle_names_positional_arguments_and_skips_what_may_be_left_out() -> None:

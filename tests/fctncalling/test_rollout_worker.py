@@ -91,7 +91,7 @@ def test_a_cluster_that_cannot_be_joined_is_told_with_ray_s_token_authentication
 
     ray = SimpleNamespace(is_initialized=lambda: False, init=refuse)
     monkeypatch.setattr(
-        "fctncalling.training.rollouts.ray.ray_rollout.extra_module", lambda *_: ray
+        "fctncalling.training.rollouts.ray.ray_rollout.import_extra", lambda *_: ray
     )
     with pytest.raises(SettingError, match=r"connection timeout.*RAY_AUTH_MODE=token"):
         connect_ray("10.0.0.1:6379", 1)

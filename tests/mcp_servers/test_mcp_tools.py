@@ -242,7 +242,7 @@ def test_a_copy_in_another_process_connects_with_its_first_call() -> None:
     (server,) = {tool.function._server for tool in copied.tools}
     assert server._connection is None
     assert copied.call(Call("echo", {"text": "x"})) == "{'text': 'x'}"
-    assert copied.remote_names == {"add_numbers": "mcp:true", "echo": "mcp:true"}
+    assert copied.mcp_addresses == {"add_numbers": "mcp:true", "echo": "mcp:true"}
 
 
 # --- what a model and a server may write

@@ -64,7 +64,7 @@ def test_clients_are_told_when_a_held_out_function_appears(monkeypatch: pytest.M
     """The SDK is a mock here: `test_mcp_sdk.py` has the real one."""
     sdk = MagicMock()
     sdk.InMemorySubscriptionBus.return_value.publish = AsyncMock()
-    monkeypatch.setattr("fctncalling.lab.integrations.mcp.extra_module", lambda *_: sdk)
+    monkeypatch.setattr("fctncalling.lab.integrations.mcp.import_extra", lambda *_: sdk)
     task = next(task for task in FIRST if task.category == "multi_turn_miss_func")
     episode = ServedEpisode(task)
     mcp_server(episode)
@@ -85,7 +85,7 @@ def test_clients_are_told_when_a_held_out_function_appears(monkeypatch: pytest.M
 
 def test_an_sdk_that_cannot_serve_is_told_with_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "fctncalling.lab.integrations.mcp.extra_module", lambda *_: SimpleNamespace(types=None)
+        "fctncalling.lab.integrations.mcp.import_extra", lambda *_: SimpleNamespace(types=None)
     )
     with pytest.raises(MissingExtra, match=r"needs version 2 .* environment of its own"):
         mcp_server(ServedEpisode(FIRST[0]))

@@ -35,7 +35,7 @@ _NAMED_FUNCTION = re.compile(r'"function"\s*:\s*"')
 
 
 class ReturnFormat(CallFormat):
-    """Base class of return formats.
+    """Base class of the return formats of BFCL's format sensitivity.
 
     `tagged` where calls must be inside <TOOLCALL> and </TOOLCALL>.
     """
@@ -47,12 +47,12 @@ class ReturnFormat(CallFormat):
         self.name = f"bfcl_{self.format}{'_tagged' if tagged else ''}"
 
     def recognises(self, text: str) -> bool:
-        """Whether what opens the calls is there, right behind the tag where one is wanted."""
+        """Whether the text looks like this format: what opens calls is there, behind the tag."""
         before, tag, inside = text.partition(OPEN_TAG)
         if not self.tagged:
-            return self.opens(before)
+            return self.has_call_syntax(before)
         inside = inside.lstrip().removeprefix("```json").removeprefix("```xml").lstrip(_FENCE)
-        return tag != "" and self.begins(inside) and self.opens(inside)
+        return tag != "" and self.begins_like_calls(inside) and self.has_call_syntax(inside)
 
     def decode_ast(self, text: str) -> Record:
         """Return what BFCL's decoder makes of the text; raises DecodeError."""
@@ -60,28 +60,28 @@ class ReturnFormat(CallFormat):
         text = text.strip(_FENCE)
         text = text if text.startswith("[") else f"[{text}"
         text = text if text.endswith("]") else f"{text}]"
-        return self.calls_in(_inside_tag(text) if self.tagged else text)
+        return self.decode_untagged(_inside_tag(text) if self.tagged else text)
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield ways to write calls, tagged where that is wanted."""
-        for text in self.untagged_texts(calls):
+        """Yield candidate texts of calls, tagged where that is wanted."""
+        for text in self.untagged_candidate_texts(calls):
             yield f"{OPEN_TAG}{text}{CLOSE_TAG}" if self.tagged else text
 
     @abstractmethod
-    def opens(self, text: str) -> bool:
-        """Whether the text has what opens calls of this format."""
+    def has_call_syntax(self, text: str) -> bool:
+        """Whether the text has the syntax that opens calls of this format."""
 
     @abstractmethod
-    def begins(self, text: str) -> bool:
-        """Whether the first character is one that calls of this format begin with."""
+    def begins_like_calls(self, text: str) -> bool:
+        """Whether the text begins with a character that calls of this format begin with."""
 
     @abstractmethod
-    def calls_in(self, text: str) -> Record:
-        """Return the record of a text without its tag; raises DecodeError."""
+    def decode_untagged(self, text: str) -> Record:
+        """Decode a text without its tag to a record; raises DecodeError."""
 
     @abstractmethod
-    def untagged_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield ways to write calls, the canonical one first."""
+    def untagged_candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
+        """Yield candidate texts of calls without tags, the canonical one first."""
 
 
 def _inside_tag(text: str) -> str:
@@ -93,38 +93,38 @@ def _inside_tag(text: str) -> str:
 
 
 class TaggedPython(ReturnFormat):
-    """A Python list of calls between tags; without them it is PythonCalls."""
+    """Return format of a Python list of calls between tags; without them it is PythonCalls."""
 
     format = "python"
 
     def __init__(self) -> None:
         super().__init__(tagged=True)
 
-    def opens(self, text: str) -> bool:
-        """Whether the text looks as if it held a call."""
+    def has_call_syntax(self, text: str) -> bool:
+        """Whether the text has call syntax: an opening parenthesis."""
         return "(" in text
 
-    def begins(self, text: str) -> bool:
-        """Whether neither XML nor a JSON object begins."""
+    def begins_like_calls(self, text: str) -> bool:
+        """Whether the text begins like Python calls: neither with XML nor a JSON object."""
         return not text.startswith("<") and not text.removeprefix("[").lstrip().startswith("{")
 
-    def calls_in(self, text: str) -> Record:
-        """Return the calls of one expression; raises DecodeError."""
+    def decode_untagged(self, text: str) -> Record:
+        """Decode a text without its tag: the calls of one expression; raises DecodeError."""
         return calls_of_expression(text)
 
     def call_strings(self, calls: Sequence[Call]) -> list[str]:
         """Return the call strings BFCL executes; raises DecodeError."""
         return executed_call_strings(calls)
 
-    def untagged_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield the prompting form."""
+    def untagged_candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
+        """Yield candidate texts without tags: the prompting form."""
         text = PythonCalls().render(calls)
         yield text
         yield text.replace("<", "\\x3c")  # in a string, where alone it can stand
 
 
 class JsonReturn(ReturnFormat):
-    """A JSON list of {"function", "parameters"}, fenced.
+    """Return format of a JSON list of {"function", "parameters"}, fenced.
 
     Malformed JSON holds no calls and is no error. A list in an argument whose last item is an
     object ends the calls for BFCL, so such calls cannot be written.
@@ -132,16 +132,16 @@ class JsonReturn(ReturnFormat):
 
     format = "json"
 
-    def opens(self, text: str) -> bool:
-        """Whether both keys of a call are there, the function as text."""
+    def has_call_syntax(self, text: str) -> bool:
+        """Whether the text has both keys of a call, the function as text."""
         return '"parameters"' in text and _NAMED_FUNCTION.search(text) is not None
 
-    def begins(self, text: str) -> bool:
-        """Whether an object begins, or a list of them."""
+    def begins_like_calls(self, text: str) -> bool:
+        """Whether the text begins like JSON calls: with an object, or a list of them."""
         return text.removeprefix("[").lstrip().startswith("{")
 
-    def calls_in(self, text: str) -> Record:
-        """Return the calls of the first thing in brackets that could be a list of objects.
+    def decode_untagged(self, text: str) -> Record:
+        """Decode a text without its tag: the first thing in brackets that could list objects.
 
         Raises DecodeError.
         """
@@ -159,8 +159,8 @@ class JsonReturn(ReturnFormat):
             raise DecodeError("shape", "expected a list of calls")
         return [_function_call(each) for each in listed if isinstance(each, dict)]
 
-    def untagged_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield the fenced list, then the same with marks inside strings escaped."""
+    def untagged_candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
+        """Yield candidate texts without tags: the fenced list, then with marks escaped."""
         text = to_json(
             [{"function": call.name, "parameters": dict(call.arguments)} for call in calls]
         )

@@ -29,14 +29,14 @@ _ESCAPES = {'"': "&quot;", "\n": "&#10;"}
 
 
 class XmlReturn(ReturnFormat):
-    """Base class of the two XML formats: the root, the functions, and values by their type."""
+    """Base class of the two XML return formats."""
 
-    def opens(self, text: str) -> bool:
-        """Whether the root opens in the text, and the arguments as this format writes them."""
+    def has_call_syntax(self, text: str) -> bool:
+        """Whether the text has call syntax: the root element and arguments."""
         return _OPEN in text and self.has_arguments(text)
 
-    def begins(self, text: str) -> bool:
-        """Whether an element begins."""
+    def begins_like_calls(self, text: str) -> bool:
+        """Whether the text begins like XML calls: with an element."""
         return text.startswith("<")
 
     @abstractmethod
@@ -44,19 +44,19 @@ class XmlReturn(ReturnFormat):
         """Whether the text has arguments as this format writes them."""
 
     @abstractmethod
-    def arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
+    def parse_arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
         """Yield (name, text, type) of each argument; KeyError where BFCL misses an attribute."""
 
     @abstractmethod
     def write_argument(self, name: str, text: str, kind: str) -> str:
-        """Return the element of one argument from texts that are escaped."""
+        """Write the XML element of one argument, from texts that are escaped."""
 
     @abstractmethod
     def wrap_arguments(self, arguments: str) -> str:
-        """Return a function's arguments with the element around them, if any."""
+        """Wrap a function's arguments in the element around them, if there is one."""
 
-    def calls_in(self, text: str) -> Record:
-        """Return the calls of the first <functions> that is closed; raises DecodeError."""
+    def decode_untagged(self, text: str) -> Record:
+        """Decode a text without its tag: the first closed <functions>; raises DecodeError."""
         start = text.find(_OPEN)
         end = text.find(_CLOSE, start + len(_OPEN))
         if start < 0 or end < 0:
@@ -64,7 +64,7 @@ class XmlReturn(ReturnFormat):
         try:
             root = ElementTree.fromstring(text[start : end + len(_CLOSE)])
             functions = [
-                (each.attrib["name"], list(self.arguments(each)))
+                (each.attrib["name"], list(self.parse_arguments(each)))
                 for each in root.findall("function")
             ]
             require_small(
@@ -92,8 +92,8 @@ class XmlReturn(ReturnFormat):
         except Exception as error:  # a number or literal that is none; half a surrogate pair
             raise DecodeError("value", f"an argument cannot be read: {error}") from None
 
-    def untagged_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield the one text of calls; strings that XML would not keep are written as literals."""
+    def untagged_candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
+        """Yield the one candidate text; strings that XML would not keep are written as literals."""
         functions = (
             f'<function name="{_escaped(call.name)}">'
             + self.wrap_arguments(
@@ -110,16 +110,16 @@ class XmlReturn(ReturnFormat):
 
 
 class VerboseXml(XmlReturn):
-    """`<params><param name="a" value="1" type="integer"/></params>`."""
+    """Verbose XML format: `<params><param name="a" value="1" type="integer"/></params>`."""
 
     format = "verbose_xml"
 
     def has_arguments(self, text: str) -> bool:
-        """Whether the text has values in attributes."""
+        """Whether the text has arguments in verbose XML: values in attributes."""
         return "<params" in text or " value=" in text or "<param" not in text
 
-    def arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
-        """Yield the arguments inside <params>, or without that those of the function.
+    def parse_arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
+        """Yield (name, text, type) of the arguments inside <params>, or of the function's.
 
         A value not given is empty.
         """
@@ -132,25 +132,25 @@ class VerboseXml(XmlReturn):
             )
 
     def write_argument(self, name: str, text: str, kind: str) -> str:
-        """Return one <param/>."""
+        """Write one argument as a <param/> element."""
         return f'<param name="{name}" value="{text}" type="{kind}"/>'
 
     def wrap_arguments(self, arguments: str) -> str:
-        """Return the arguments inside <params>."""
+        """Wrap the arguments in <params>."""
         return f"<params>{arguments}</params>"
 
 
 class ConciseXml(XmlReturn):
-    """`<param name="a" type="integer">1</param>`; white space around a value is lost."""
+    """Concise XML format: `<param name="a" type="integer">1</param>`."""
 
     format = "concise_xml"
 
     def has_arguments(self, text: str) -> bool:
-        """Whether the text has values between tags."""
+        """Whether the text has arguments in concise XML: values between tags."""
         return "<params" not in text and " value=" not in text
 
-    def arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
-        """Yield the arguments directly below the function."""
+    def parse_arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
+        """Yield (name, text, type) of the arguments directly below the function."""
         for param in function.findall("param"):
             yield (
                 param.attrib["name"],
@@ -159,11 +159,11 @@ class ConciseXml(XmlReturn):
             )
 
     def write_argument(self, name: str, text: str, kind: str) -> str:
-        """Return one <param>."""
+        """Write one argument as a <param> element."""
         return f'<param name="{name}" type="{kind}">{text}</param>'
 
     def wrap_arguments(self, arguments: str) -> str:
-        """Return the arguments as they are."""
+        """Return the arguments unwrapped: this format has no element around them."""
         return arguments
 
 

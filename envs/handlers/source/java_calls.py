@@ -16,10 +16,10 @@ from fctncalling.envs.handlers.handler import DecodeError
 from fctncalling.envs.handlers.source.source_calls import (
     SourceCalls,
     encode_source,
-    plain_call,
+    parse_plain_call,
     require_grammar,
     require_unique_argument,
-    root_of,
+    syntax_tree_root,
 )
 
 if TYPE_CHECKING:
@@ -41,15 +41,15 @@ _NOT_PLAIN = ("//", "/*", ";", "yield")
 
 
 class JavaCalls(SourceCalls):
-    """BFCL's prompting form of its Java categories."""
+    """Handler of calls written in Java, BFCL's prompting form of its Java categories."""
 
     name = "java_calls"
     end = ";"  # without it short calls are no Java to the parser
 
-    def call_in(self, source: str) -> Any:
-        """Return the first call of a Java source as BFCL does; raises DecodeError."""
+    def parse_first_call(self, source: str) -> Any:
+        """Parse the first call of a Java source as BFCL does; raises DecodeError."""
         require_grammar("java")
-        plain = plain_call(source, _RESERVED)
+        plain = parse_plain_call(source, _RESERVED)
         if plain is not None:
             return plain
         call = _first_call(_root(source))
@@ -64,12 +64,12 @@ def _root(source: str) -> Node:
     """
     if _PLAIN_CALL.match(source) and not any(mark in source for mark in _NOT_PLAIN):
         try:
-            root = root_of(encode_source(f"{source};"), "java")
+            root = syntax_tree_root(encode_source(f"{source};"), "java")
             if not root.has_error:
                 return root
         except DecodeError:
             pass  # the source alone decides
-    return root_of(encode_source(source), "java")
+    return syntax_tree_root(encode_source(source), "java")
 
 
 def _first_call(root: Node) -> Node | None:

@@ -17,10 +17,10 @@ from fctncalling.envs.handlers.source.source_calls import (
     SourceCalls,
     encode_source,
     missing_tokens,
-    plain_call,
+    parse_plain_call,
     require_grammar,
     require_unique_argument,
-    root_of,
+    syntax_tree_root,
 )
 
 if TYPE_CHECKING:
@@ -56,14 +56,14 @@ _MISTAKEN = re.compile(
 
 
 class JavaScriptCalls(SourceCalls):
-    """BFCL's prompting form of its JavaScript categories."""
+    """Handler of calls written in JavaScript, BFCL's prompting form of those categories."""
 
     name = "javascript_calls"
 
-    def call_in(self, source: str) -> Any:
-        """Return the first call of a JavaScript source as BFCL does; raises DecodeError."""
+    def parse_first_call(self, source: str) -> Any:
+        """Parse the first call of a JavaScript source as BFCL does; raises DecodeError."""
         require_grammar("javascript")
-        plain = plain_call(source, _RESERVED, containers=True)
+        plain = parse_plain_call(source, _RESERVED, containers=True)
         if plain is not None:
             return plain
         text = encode_source(source)
@@ -78,12 +78,12 @@ class JavaScriptCalls(SourceCalls):
 
 def _root(source: bytes) -> Node:
     try:
-        root = root_of(source, "javascript")
+        root = syntax_tree_root(source, "javascript")
     except DecodeError as error:
         masked = _MISTAKEN.sub(_masked, source) if error.kind == "syntax" else source
         if masked == source:
             raise
-        root = root_of(masked, "javascript")
+        root = syntax_tree_root(masked, "javascript")
     if root.has_error and any(
         token.type == ")" and _is_behind_a_pattern(token) for token in missing_tokens(root)
     ):

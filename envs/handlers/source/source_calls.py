@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from fctncalling.data.types import Call
-from fctncalling.envs.errors import extra_module
+from fctncalling.envs.errors import import_extra
 from fctncalling.envs.handlers.handler import (
     DecodedAction,
     DecodeError,
@@ -48,27 +48,27 @@ _LITERAL = re.compile(r"-?\d|(?:true|false|null)$|new |\[|\{")
 
 
 class SourceCalls(Handler):
-    """Handler of one call in a language; subclasses give its name and parser."""
+    """Base class of handlers of one call in a source language: Java or JavaScript."""
 
     name: str
     end = ""  # what ends a written call
 
-    def call_in(self, source: str) -> Any:
-        """Return [{name: {parameter: text}}] for the call BFCL finds in a source, {} without one.
+    def parse_first_call(self, source: str) -> Any:
+        """Parse the first call of a source to [{name: {parameter: text}}], {} without one.
 
         Raises DecodeError. A positional argument that is kept stands under None.
         """
         raise NotImplementedError
 
     def recognises(self, text: str) -> bool:
-        """Whether the text holds what may be a call.
+        """Whether the text looks like source that may hold a call.
 
         The look of it does not tell in which language.
         """
         return "(" in text
 
     def decode_action(self, text: str) -> DecodedAction:
-        """Decode a text once: the record is {} for one that parses and holds no call.
+        """Decode a text once into an action; the record is {} where it holds no call.
 
         Raises DecodeError.
 
@@ -77,12 +77,12 @@ class SourceCalls(Handler):
         """
         source = _source_in(text)
 
-        def calls_of(record: Any) -> list[Call]:
+        def calls_of_record(record: Any) -> list[Call]:
             if not record and source.strip():
                 raise DecodeError("shape", "expected a function call")
             return [Call(name, arguments) for each in record for name, arguments in each.items()]
 
-        return DecodedAction(self.call_in(source), calls_of, bfcl_call_strings)
+        return DecodedAction(self.parse_first_call(source), calls_of_record, bfcl_call_strings)
 
     def render(self, calls: Sequence[Call]) -> str:
         """Return the canonical text of no call or one.
@@ -137,16 +137,16 @@ def _source_in(text: str) -> str:
 
 
 def require_unique_argument(arguments: Mapping[Any, str], name: Any) -> None:
-    """Raise DecodeError where an argument of that name (None: a positional one) exists already."""
+    """Raise DecodeError for a repeated argument (None: a positional one)."""
     if name in arguments:
         repeated = "two positional arguments" if name is None else f"two arguments called {name!r}"
         raise DecodeError("value", f"{repeated} are not read")
 
 
-def plain_call(
+def parse_plain_call(
     source: str, reserved: frozenset[str], *, containers: bool = False
 ) -> list[dict[str, dict[str, str]]] | None:
-    """Fast path for calls of names, numbers and simple strings, whose reading is unambiguous.
+    """Parse a plain call, of names, numbers and simple strings, without the grammar; else None.
 
     None for any other source: a grammar reads those, and these five times slower. `reserved` are
     the words that are no names in a language; one with `containers` writes lists and objects as
@@ -188,12 +188,12 @@ _OPERATORS = frozenset("=<>!~+-*/%&|^?:@#\\")
 
 
 def require_grammar(language: str) -> None:
-    """Raise MissingExtra where a language's grammar is not installed, before the first text."""
+    """Raise MissingExtra where a language's tree-sitter grammar is not installed."""
     _grammar(language)
 
 
 def encode_source(source: str) -> bytes:
-    """Return the source as bytes for the parser; raises DecodeError for what is never parsed.
+    """Encode a source for the parser; raises DecodeError for what is never parsed.
 
     A grammar's repair of hopeless text costs more than the square of what it has read so far. Hence
     the bounds below, which are found without parsing and are the same on every machine: within them
@@ -238,8 +238,8 @@ def _require_flat(tokens: Sequence[str]) -> None:
             )
 
 
-def root_of(source: bytes, language: str) -> Node:
-    """Return the root of the source's tree.
+def syntax_tree_root(source: bytes, language: str) -> Node:
+    """Return the root node of a source's syntax tree.
 
     Raises DecodeError for no tree, MissingExtra for no grammar.
 
@@ -254,7 +254,7 @@ def root_of(source: bytes, language: str) -> Node:
 
 
 def missing_tokens(root: Node) -> list[Node]:
-    """Return the tokens that the parser had to insert."""
+    """Return the missing tokens of a syntax tree, those that the parser had to insert."""
     return [node for node in _faulty(root) if node.is_missing]
 
 
@@ -275,4 +275,4 @@ def _grammar(language: str) -> Any:
 
 @cache
 def _library(name: str, language: str) -> Any:
-    return extra_module(name, language, f"reading {language} calls")
+    return import_extra(name, language, f"reading {language} calls")

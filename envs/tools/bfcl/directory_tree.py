@@ -17,7 +17,7 @@ MAX_TEXT_PIECES = 3000
 
 
 class File:
-    """A named text; equal by name and content. Nothing checks that the content is a text."""
+    """A file: a named text; equal by name and content."""
 
     __slots__ = ("content", "name")
 
@@ -50,7 +50,7 @@ class File:
 
 
 class Directory:
-    """A named table of contents, in insertion order.
+    """A named directory of files and directories, in insertion order.
 
     Equal by name and contents, whatever the parent.
     """
@@ -63,13 +63,13 @@ class Directory:
         self.contents: dict[Any, File | Directory] = {}
 
     def add_file(self, name: Any, content: Any = "") -> None:
-        """Put a new file last; raises ValueError, in BFCL's words, where the name is taken."""
+        """Add a new file; raises ValueError, in BFCL's words, where the name is taken."""
         if name in self.contents:
             raise ValueError(f"File '{name}' already exists in directory '{self.name}'.")
         self.contents[name] = File(name, content)
 
     def add_files(self, names: Sequence[str]) -> None:
-        """Put new empty files last.
+        """Add new empty files.
 
         Raises ValueError where a name is taken, with those before it added.
         """
@@ -80,7 +80,7 @@ class Directory:
             self.add_file(name)
 
     def add_directory(self, name: Any) -> Directory:
-        """Put a new empty directory last and return it.
+        """Add a new empty directory and return it.
 
         Raises ValueError where the name is taken.
         """
@@ -90,7 +90,7 @@ class Directory:
         return added
 
     def get_item(self, name: Any) -> File | Directory | None:
-        """Return the entry of that name, this directory itself for ".", or None."""
+        """Return the file or directory of a name, this directory itself for ".", or None."""
         return self if name == "." else self.contents.get(name)
 
     def __eq__(self, other: object) -> bool:

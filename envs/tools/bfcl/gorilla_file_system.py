@@ -30,7 +30,7 @@ def _is_valid_name(name: Any) -> bool:
 
 
 class GorillaFileSystem:
-    """A current directory in a tree.
+    """BFCL's file system: a tree of directories, one of them the current one.
 
     `root` and `long_context` are compared, the current directory is not.
     """
@@ -95,7 +95,7 @@ class GorillaFileSystem:
         return directory
 
     def pwd(self) -> dict[str, Any]:
-        """Return the path of the current directory, the root's own name included."""
+        """Return the path of the current directory."""
         names = []
         directory: Directory | None = self._current_dir
         while directory is not None:
@@ -104,7 +104,7 @@ class GorillaFileSystem:
         return {"current_working_directory": "/" + "/".join(reversed(names))}
 
     def ls(self, a: Any = False) -> dict[str, Any]:
-        """Return the names in the current directory, those with a leading "." only on demand."""
+        """List the current directory; hidden names only on demand."""
         names = list(self._current_dir.contents)
         return {
             "current_directory_content": names
@@ -113,7 +113,7 @@ class GorillaFileSystem:
         }
 
     def cd(self, folder: Any) -> dict[str, Any]:
-        """Go one level up or down, or to the root, and return the new name ({} for "..")."""
+        """Change the current directory, one level up or down or to the root; return its name."""
         folder = folder.rstrip("/") or "/"
         if folder == "..":
             if self._current_dir.parent is None:
@@ -132,7 +132,7 @@ class GorillaFileSystem:
         return {"current_working_directory": target.name}
 
     def mkdir(self, dir_name: Any) -> dict[str, Any] | None:
-        """Make a directory in the current one; None on success."""
+        """Make a directory in the current one."""
         if not _is_valid_name(dir_name):
             return {"error": f"mkdir: cannot create directory '{dir_name}': Invalid character"}
         if dir_name in self._current_dir.contents:
@@ -153,7 +153,7 @@ class GorillaFileSystem:
         return None
 
     def echo(self, content: Any, file_name: Any = None) -> dict[str, Any] | None:
-        """Show the content, or replace an existing file's; None when written. Makes no file."""
+        """Show a text, or write it into an existing file; makes no file."""
         if file_name is None:
             return {"terminal_output": content}
         if not _is_valid_name(file_name):
@@ -178,7 +178,7 @@ class GorillaFileSystem:
         return {"file_content": item.content}
 
     def find(self, path: Any = ".", name: Any = None) -> dict[str, Any]:
-        """Return the paths below a path whose last name contains `name`, parents first."""
+        """Find the paths below a path whose last name contains `name`, parents first."""
         target = self._navigate(path)
         if isinstance(target, dict):
             return {"error": "find:" + target["error"].removeprefix("cd:")}
@@ -191,7 +191,7 @@ class GorillaFileSystem:
         return {"matches": matches}
 
     def wc(self, file_name: Any, mode: Any = "l") -> dict[str, Any]:
-        """Return how many lines, words or code points a file has."""
+        """Count the lines, words or characters of a file."""
         if mode not in list(_TABLE["wc_modes"]):
             return {"error": f"wc: invalid mode '{mode}'"}
         file = self._file(file_name)
@@ -204,7 +204,7 @@ class GorillaFileSystem:
         return {"count": count, "type": _TABLE["wc_modes"][mode]}
 
     def sort(self, file_name: Any) -> dict[str, Any]:
-        """Return a file's lines by code point; the file stays as it is."""
+        """Sort the lines of a file, by code point; the file stays as it is."""
         file = self._file(file_name)
         if file is None:
             return {"error": f"sort: {file_name}: No such file or directory"}
@@ -218,7 +218,7 @@ class GorillaFileSystem:
         return {"matching_lines": [line for line in file.content.splitlines() if pattern in line]}
 
     def du(self, human_readable: Any = False) -> dict[str, Any]:
-        """Return the UTF-8 bytes of all files below the current directory.
+        """Return the disk usage: UTF-8 bytes of all files below the current directory.
 
         Shared files count each time.
         """
@@ -252,7 +252,7 @@ class GorillaFileSystem:
         }
 
     def mv(self, source: Any, destination: Any) -> dict[str, Any]:
-        """Rename an entry, or put it into a directory.
+        """Move or rename a file or directory.
 
         A moved directory shares its contents with the old one.
         """
@@ -312,7 +312,7 @@ class GorillaFileSystem:
         return {"result": f"'{dir_name}' removed"}
 
     def cp(self, source: Any, destination: Any) -> dict[str, Any]:
-        """Copy an entry.
+        """Copy a file or directory.
 
         A copied directory has a table of its own whose entries are the old objects.
         """

@@ -23,7 +23,7 @@ class LongContextError(RuntimeError):
 
 
 def long_context_table(name: str) -> Any:
-    """Return a private copy of one table, e.g. "MA_5_EXTENSION"; BFCL's Ellipsis entries are `...`.
+    """Return one long-context table, e.g. "MA_5_EXTENSION", as a private copy.
 
     Looked for in the file or folder named by FCTNCALLING_LONG_CONTEXT, then in the package's
     data/bfcl and the user's data folder (where `import-bfcl` writes), then in bfcl/data below
@@ -35,7 +35,7 @@ def long_context_table(name: str) -> Any:
 
 
 def long_context_path() -> Path:
-    """Return the JSON file the tables are read from.
+    """Return the path of the JSON file of the long-context tables.
 
     Raises LongContextError, naming the cure, if there is none.
     """
@@ -65,7 +65,7 @@ def long_context_path() -> Path:
 
 
 class JsonCachedList(list[Any]):
-    """A private copy of a table of atoms.
+    """List whose JSON text is cached, a private copy of a table.
 
     A thousand figures take longer to write than the rest of an episode.
     """
@@ -77,7 +77,7 @@ class JsonCachedList(list[Any]):
         self._table = table
 
     def json_text(self) -> str:
-        """Return the list as JSON: its table's text, unless something was changed."""
+        """Return the list's JSON text, cached unless something was changed."""
         return self._table.json_text if self == self._table.items else json.dumps(list(self))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:

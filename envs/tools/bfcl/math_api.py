@@ -49,7 +49,7 @@ _SPARE: list[Any] = []
 
 
 class MathAPI:
-    """Stateless mathematics functions; an instance holds only the precision last requested."""
+    """BFCL's mathematics functions; an instance holds only the precision last requested."""
 
     def __init__(self) -> None:
         self._decimal = Context()
@@ -85,7 +85,7 @@ class MathAPI:
             _SPARE.append(self._mpmath)
 
     def logarithm(self, value: Any, base: Any, precision: Any) -> dict[str, Any]:
-        """Return mpmath's log(value) / log(base) at a decimal precision.
+        """Return the logarithm of a value to a base, at a decimal precision.
 
         Whatever goes wrong becomes an error.
         """
@@ -112,7 +112,7 @@ class MathAPI:
             return {"error": _NOT_ALL_NUMBERS}
 
     def standard_deviation(self, numbers: Any) -> dict[str, Any]:
-        """Return the population's standard deviation."""
+        """Return the standard deviation of numbers, the population's."""
         if not numbers:
             return {"error": "Cannot calculate standard deviation of an empty list"}
         try:
@@ -123,7 +123,7 @@ class MathAPI:
             return {"error": _NOT_ALL_NUMBERS}
 
     def si_unit_conversion(self, value: Any, unit_in: Any, unit_out: Any) -> dict[str, Any]:
-        """Convert a length by way of metres."""
+        """Convert a length between SI units."""
         if not isinstance(value, int | float):
             return {"error": "Value must be a number"}
         to_meters, from_meters = _TABLE["to_meters"], _TABLE["from_meters"]
@@ -156,7 +156,7 @@ class MathAPI:
             return {"error": _TOO_LARGE}
 
     def add(self, a: Any, b: Any) -> dict[str, Any]:
-        """Return a + b, which joins texts and lists too."""
+        """Add two numbers; texts and lists are joined."""
         if _num_items(a) + _num_items(b) > MAX_ITEMS:
             return {"error": _NOT_NUMBERS}
         try:
@@ -166,7 +166,7 @@ class MathAPI:
             return {"error": _NOT_NUMBERS}
 
     def subtract(self, a: Any, b: Any) -> dict[str, Any]:
-        """Return a - b."""
+        """Subtract two numbers."""
         try:
             with localcontext(self._decimal):
                 return {"result": a - b}
@@ -174,13 +174,13 @@ class MathAPI:
             return {"error": _NOT_NUMBERS}
 
     def multiply(self, a: Any, b: Any) -> dict[str, Any]:
-        """Return a * b of two numbers."""
+        """Multiply two numbers."""
         if not isinstance(a, int | float) or not isinstance(b, int | float):
             return {"error": _NOT_NUMBERS}
         return {"result": a * b}
 
     def divide(self, a: Any, b: Any) -> dict[str, Any]:
-        """Return a / b."""
+        """Divide two numbers."""
         try:
             if b == 0:
                 return {"error": "Cannot divide by zero"}
@@ -190,7 +190,7 @@ class MathAPI:
             return {"error": _NOT_NUMBERS}
 
     def power(self, base: Any, exponent: Any) -> dict[str, Any]:
-        """Return base ** exponent, exact for integers."""
+        """Raise a base to an exponent, exactly for integers."""
         if isinstance(base, int) and isinstance(exponent, int):
             # A base of b bits is at least 2 ** (b - 1)
             least_bits = max(base.bit_length() - 1, 0) * exponent
@@ -203,7 +203,7 @@ class MathAPI:
             return {"error": _NOT_NUMBERS}
 
     def square_root(self, number: Any, precision: Any) -> dict[str, Any]:
-        """Return the Decimal square root, rounded to a number of significant digits."""
+        """Return the square root of a number, rounded to so many significant digits."""
         failure = {
             "error": "Input must be a number or computation resulted in an invalid operation"
         }
@@ -218,7 +218,7 @@ class MathAPI:
             return failure
 
     def absolute_value(self, number: Any) -> dict[str, Any]:
-        """Return |number|."""
+        """Return the absolute value of a number."""
         try:
             with localcontext(self._decimal):
                 return {"result": abs(number)}
@@ -226,7 +226,7 @@ class MathAPI:
             return {"error": "Input must be a number"}
 
     def round_number(self, number: Any, decimal_places: Any = 0) -> dict[str, Any]:
-        """Return Python's round.
+        """Round a number to so many decimal places.
 
         Halves go to the even side, integers stay integers, floats floats.
         """
@@ -243,7 +243,7 @@ class MathAPI:
             return {"error": "First input must be a number, second input must be an integer"}
 
     def percentage(self, part: Any, whole: Any) -> dict[str, Any]:
-        """Return part / whole in percent."""
+        """Return the percentage that a part is of a whole."""
         try:
             if whole == 0:
                 return {"error": "Whole value cannot be zero"}
@@ -253,7 +253,7 @@ class MathAPI:
             return {"error": _NOT_NUMBERS}
 
     def min_value(self, numbers: Any) -> dict[str, Any]:
-        """Return the smallest element."""
+        """Return the smallest of some numbers."""
         if not numbers:
             return {"error": "Cannot find minimum of an empty list"}
         try:
@@ -262,7 +262,7 @@ class MathAPI:
             return {"error": _NOT_ALL_NUMBERS}
 
     def max_value(self, numbers: Any) -> dict[str, Any]:
-        """Return the largest element."""
+        """Return the largest of some numbers."""
         if not numbers:
             return {"error": "Cannot find maximum of an empty list"}
         try:
@@ -271,7 +271,7 @@ class MathAPI:
             return {"error": _NOT_ALL_NUMBERS}
 
     def sum_values(self, numbers: Any) -> dict[str, Any]:
-        """Return the sum, added from left to right."""
+        """Return the sum of some numbers."""
         if not numbers:
             return {"error": "Cannot calculate sum of an empty list"}
         try:

@@ -25,7 +25,7 @@ _PREFIX = re.compile(r"[a-z]+")
 
 
 def freeze_conversations(conversations: Iterable[Iterable[str]]) -> Conversations:
-    """Return conversations as tuples, so that what is made of them is made once."""
+    """Freeze conversations: return them as tuples, which can be keys of a cache."""
     return tuple(tuple(texts) for texts in conversations)
 
 
@@ -33,7 +33,7 @@ def freeze_conversations(conversations: Iterable[Iterable[str]]) -> Conversation
 def split_into_notes(
     conversations: Conversations, max_notes: int, max_chars: int
 ) -> tuple[str, ...]:
-    """Return all messages as notes of at most `max_chars` characters, cut between sentences.
+    """Split conversations into notes of at most `max_chars` characters, between sentences.
 
     A note begins anew with each conversation, or, where that makes more than `max_notes`, only
     where one is full.
@@ -48,7 +48,7 @@ def split_into_notes(
 
 @lru_cache(maxsize=16)
 def note_keys(texts: tuple[str, ...], prefix: str) -> tuple[str, ...]:
-    """Return a snake_case key for each note: number and the words that tell it from the others."""
+    """Return a snake_case key for each note, of its number and telling words."""
     counts = [Counter(_WORD.findall(text.lower())) for text in texts]
     spread = Counter(word for count in counts for word in count)
     prefix = prefix if _PREFIX.fullmatch(prefix) else "note"
@@ -64,14 +64,14 @@ def note_keys(texts: tuple[str, ...], prefix: str) -> tuple[str, ...]:
 def conversation_openings(
     conversations: Conversations, max_notes: int, max_chars: int
 ) -> tuple[str, ...]:
-    """Return how the conversations began, where people say who they are; the earliest first."""
+    """Return the openings of conversations, where people say who they are, as notes."""
     beginnings = (next(iter(_packed(_sentences(texts), max_chars)), "") for texts in conversations)
     return tuple(islice(filter(None, beginnings), max_notes))
 
 
 @lru_cache(maxsize=16)
 def summarize_conversations(conversations: Conversations, max_chars: int) -> str:
-    """Return the sentences richest in names and numbers, in their order, as many as fit."""
+    """Summarize conversations by the sentences richest in names and numbers, as many as fit."""
     sentences = [each for texts in conversations for each in _sentences(texts)]
     richness = [len(_NAME_OR_NUMBER.findall(each)) / (20 + len(each)) for each in sentences]
     chosen, used = set[int](), 0
@@ -132,7 +132,7 @@ _ONE_TEXT = (
 
 
 def initial_memory(scenario: dict[str, Any]) -> tuple[dict[str, Any] | None, Conversations]:
-    """Return how a memory begins: a snapshot to take over, or conversations to take notes of.
+    """Return the initial content of a memory: a snapshot, or conversations to take notes of.
 
     Raises ValueError where the snapshot is no object or the conversations are no lists of texts.
 
@@ -154,7 +154,7 @@ def initial_memory(scenario: dict[str, Any]) -> tuple[dict[str, Any] | None, Con
 
 
 def memory_prompt(scenario_name: str, content: str, *, two_parts: bool) -> str:
-    """Return what a model is shown of a memory before its first call."""
+    """Return the prompt about a memory: what a model is shown of it before its first call."""
     role: str = _TABLE["roles"].get(scenario_name, "")
     held = "Core memory" if two_parts else "Memory"
     text = f"{held} holds:\n{content}" if content else f"{held} is empty."

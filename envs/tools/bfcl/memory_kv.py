@@ -25,7 +25,7 @@ Entries = dict[str, str]
 
 
 class MemoryAPI_kv:
-    """Two mappings of key to text; what a bound or a key's form forbids is answered by an error."""
+    """BFCL's key-value memory: a core and an archive of texts by key."""
 
     core_memory: Entries
     archival_memory: Entries
@@ -48,71 +48,71 @@ class MemoryAPI_kv:
         return memory_prompt(self._scenario, content, two_parts=True)
 
     def core_memory_add(self, key: str, value: str) -> Result:
-        """Add an entry to the core.
+        """Add a key and its value to the core memory.
 
         A full core, a long value, a malformed or known key is an error.
         """
         return _add(self.core_memory, CORE, str(key), str(value))
 
     def core_memory_remove(self, key: str) -> Result:
-        """Remove an entry of the core."""
+        """Remove a key from the core memory."""
         return _remove(self.core_memory, key)
 
     def core_memory_replace(self, key: str, value: str) -> Result:
-        """Give an entry of the core another value."""
+        """Replace the value of a key of the core memory."""
         return _replace(self.core_memory, CORE, str(key), str(value))
 
     def core_memory_clear(self) -> Result:
-        """Remove every entry of the core."""
+        """Clear the core memory."""
         self.core_memory = {}
         return {"status": "Core memory cleared."}
 
     def core_memory_retrieve(self, key: str) -> Result:
-        """Return the value of a key of the core."""
+        """Return the value of a key of the core memory."""
         return _retrieve(self.core_memory, key)
 
     def core_memory_list_keys(self) -> Result:
-        """Return the keys of the core."""
+        """List the keys of the core memory."""
         return {"keys": list(self.core_memory)}
 
     def core_memory_key_search(self, query: str, k: int = 5) -> Result:
-        """Return the k keys of the core most like the query, with their BM25+ scores."""
+        """Search the core memory for the k keys most like a query, with BM25+ scores."""
         return {"ranked_results": rank_texts(query, list(self.core_memory))[:k]}
 
     def core_memory_retrieve_all(self) -> Result:
-        """Return the whole core."""
+        """Return the whole core memory."""
         return self.core_memory
 
     def archival_memory_add(self, key: str, value: str) -> Result:
-        """Add an entry to the archive.
+        """Add a key and its value to the archival memory.
 
         A full archive, a long value, a malformed or known key is an error.
         """
         return _add(self.archival_memory, ARCHIVAL, str(key), str(value))
 
     def archival_memory_remove(self, key: str) -> Result:
-        """Remove an entry of the archive."""
+        """Remove a key from the archival memory."""
         return _remove(self.archival_memory, key)
 
     def archival_memory_replace(self, key: str, value: str) -> Result:
-        """Give an entry of the archive another value."""
+        """Replace the value of a key of the archival memory."""
         return _replace(self.archival_memory, ARCHIVAL, str(key), str(value))
 
     def archival_memory_clear(self) -> Result:
-        """Remove every entry of the archive."""
+        """Clear the archival memory."""
         self.archival_memory = {}
         return {"status": "Archival memory cleared."}
 
     def archival_memory_retrieve(self, key: str) -> Result:
-        """Return the value of a key of the archive."""
+        """Return the value of a key of the archival memory."""
         return _retrieve(self.archival_memory, key)
 
     def archival_memory_list_keys(self) -> Result:
-        """Return the keys of the archive."""
+        """List the keys of the archival memory."""
         return {"keys": list(self.archival_memory)}
 
     def archival_memory_key_search(self, query: str, k: int = 5) -> Result:
-        """Return the k keys of the archive most like the query, with their BM25+ scores."""
+        """Search the archival memory for the k keys most like a query, with BM25+ scores."""
         return {"ranked_results": rank_texts(query, list(self.archival_memory))[:k]}
 
 

@@ -17,7 +17,7 @@ from fctncalling.envs.tools.bfcl.memory import (
 
 
 class MemoryAPI_rec_sum:
-    """One text of bounded length: an error answers what would make it too long.
+    """BFCL's memory of one running summary, a text of bounded length.
 
     Not where a replacement repeats.
     """
@@ -34,26 +34,26 @@ class MemoryAPI_rec_sum:
         return memory_prompt(self._scenario, self.memory, two_parts=False)
 
     def memory_append(self, text: str) -> Result:
-        """Add a text at the end."""
+        """Append a text to the memory."""
         if len(self.memory) + len(str(text)) > MAX_SUMMARY_CHARS:
             return _too_long()
         self.memory += str(text)
         return {"status": "Text appended."}
 
     def memory_update(self, text: str) -> Result:
-        """Put a text in the place of the whole memory."""
+        """Replace the whole memory by a text."""
         if len(str(text)) > MAX_SUMMARY_CHARS:
             return _too_long()
         self.memory = str(text)
         return {"status": "Memory updated."}
 
     def memory_clear(self) -> Result:
-        """Forget everything."""
+        """Clear the memory."""
         self.memory = ""
         return {"status": "Memory cleared."}
 
     def memory_replace(self, old_text: str, new_text: str) -> Result:
-        """Put a new text wherever the old one stands.
+        """Replace an old text by a new one, wherever it stands in the memory.
 
         As in BFCL only the new text's length is bounded.
         """
@@ -65,7 +65,7 @@ class MemoryAPI_rec_sum:
         return {"status": "Memory updated."}
 
     def memory_retrieve(self) -> Result:
-        """Return the whole text; an empty memory is an error."""
+        """Return the whole memory; an empty one is an error."""
         return {"memory_content": self.memory} if self.memory else {"error": "The memory is empty."}
 
 

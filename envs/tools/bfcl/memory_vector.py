@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fctncalling.envs.errors import extra_module
+from fctncalling.envs.errors import import_extra
 from fctncalling.envs.tools.bfcl.memory import (
     ARCHIVAL,
     CORE,
@@ -32,17 +32,17 @@ Encoder = Callable[[Sequence[str]], Any]
 
 @lru_cache(maxsize=1)
 def sentence_encoder() -> Encoder:
-    """Return BFCL's encoder, loaded once a process.
+    """Return BFCL's sentence encoder, loaded once a process.
 
     Raises MissingExtra where its library is not installed.
     """
-    library = extra_module("sentence_transformers", "memory-vector", "MemoryAPI_vector")
+    library = import_extra("sentence_transformers", "memory-vector", "MemoryAPI_vector")
     model = library.SentenceTransformer(ENCODER, device="cpu")
     return lambda texts: model.encode(list(texts), normalize_embeddings=True)
 
 
 class MemoryAPI_vector:
-    """Two stores of numbered texts. A subclass may set `_encoder` to embed texts in another way.
+    """BFCL's vector memory: a core and an archive of numbered texts, found by similarity.
 
     A store is {"next_id", "store": {number: text}}, as BFCL writes its snapshots; numbers are never
     used twice.
@@ -93,53 +93,53 @@ class MemoryAPI_vector:
         }
 
     def core_memory_add(self, text: str) -> Result:
-        """Add a text to the core and return its number."""
+        """Add a text to the core memory and return its number."""
         return _add(self.core_memory, CORE, text)
 
     def core_memory_remove(self, vec_id: int) -> Result:
-        """Remove a text of the core."""
+        """Remove a text from the core memory."""
         return _remove(self.core_memory, vec_id)
 
     def core_memory_update(self, vec_id: int, new_text: str) -> Result:
-        """Put another text in the place of one of the core."""
+        """Replace a text of the core memory."""
         return _update(self.core_memory, CORE, vec_id, new_text)
 
     def core_memory_clear(self) -> Result:
-        """Remove every text of the core; numbers begin anew."""
+        """Clear the core memory; numbers begin anew."""
         self.core_memory = _taken(None)
         return {"status": "Core memory cleared."}
 
     def core_memory_retrieve(self, query: str, top_k: int = 5) -> Result:
-        """Return the texts of the core most like the query, best first."""
+        """Return the texts of the core memory most similar to a query, best first."""
         return self._retrieve(self.core_memory, query, top_k)
 
     def core_memory_retrieve_all(self) -> Result:
-        """Return every text of the core."""
+        """Return all texts of the core memory."""
         return _everything(self.core_memory)
 
     def archival_memory_add(self, text: str) -> Result:
-        """Add a text to the archive and return its number."""
+        """Add a text to the archival memory and return its number."""
         return _add(self.archival_memory, ARCHIVAL, text)
 
     def archival_memory_remove(self, vec_id: int) -> Result:
-        """Remove a text of the archive."""
+        """Remove a text from the archival memory."""
         return _remove(self.archival_memory, vec_id)
 
     def archival_memory_update(self, vec_id: int, new_text: str) -> Result:
-        """Put another text in the place of one of the archive."""
+        """Replace a text of the archival memory."""
         return _update(self.archival_memory, ARCHIVAL, vec_id, new_text)
 
     def archival_memory_clear(self) -> Result:
-        """Remove every text of the archive; numbers begin anew."""
+        """Clear the archival memory; numbers begin anew."""
         self.archival_memory = _taken(None)
         return {"status": "Archival memory cleared."}
 
     def archival_memory_retrieve(self, query: str, top_k: int = 5) -> Result:
-        """Return the texts of the archive most like the query, best first."""
+        """Return the texts of the archival memory most similar to a query, best first."""
         return self._retrieve(self.archival_memory, query, top_k)
 
     def archival_memory_retrieve_all(self) -> Result:
-        """Return every text of the archive."""
+        """Return all texts of the archival memory."""
         return _everything(self.archival_memory)
 
 

@@ -14,7 +14,7 @@ _NO_USER = "No user is currently logged in."
 
 
 class MessageAPI:
-    """Contacts, and one inbox of {receiver id: text} entries that holds what everybody sent."""
+    """BFCL's messaging: contacts, and one inbox of all that everybody sent."""
 
     generated_ids: (
         Any  # a set; BFCL's JSON would make it a list, which then fails at the first message
@@ -50,7 +50,7 @@ class MessageAPI:
             yield list(entry.items())[0]  # noqa: RUF015  (StopIteration would end this generator)
 
     def list_users(self) -> dict[str, Any]:
-        """Return all user names."""
+        """List all user names."""
         return {"user_list": list(self.user_map)}
 
     def get_user_id(self, user: Any) -> dict[str, Any]:
@@ -60,18 +60,18 @@ class MessageAPI:
         return {"user_id": self.user_map[user]}
 
     def message_login(self, user_id: Any) -> dict[str, Any]:
-        """Make a known user id the current one."""
+        """Log a user in by its id."""
         if user_id not in self.user_map.values():
             return {"login_status": False, "message": f"User ID '{user_id}' not found."}
         self.current_user = user_id
         return {"login_status": True, "message": f"User '{user_id}' logged in successfully."}
 
     def message_get_login_status(self) -> dict[str, Any]:
-        """Return whether somebody is logged in."""
+        """Return whether a user is logged in."""
         return {"login_status": bool(self.current_user)}
 
     def send_message(self, receiver_id: Any, message: Any) -> dict[str, Any]:
-        """Append a message to the inbox under a freshly drawn id."""
+        """Send a message to a user, under a freshly drawn id."""
         if not self.current_user:
             return {"error": _NO_USER}
         if receiver_id not in self.user_map.values():
@@ -86,7 +86,7 @@ class MessageAPI:
         }
 
     def delete_message(self, receiver_id: Any) -> dict[str, Any]:
-        """Remove the receiver's latest message, or rather the first entry equal to it.
+        """Delete the latest message to a user, or rather the first entry equal to it.
 
         Counts stay.
         """
@@ -103,7 +103,7 @@ class MessageAPI:
         return {"error": f"Receiver ID {receiver_id} not found."}
 
     def view_messages_sent(self) -> dict[str, Any]:
-        """Return all texts by receiver, whoever is logged in."""
+        """Return all messages sent, by receiver, whoever is logged in."""
         if not self.current_user:
             return {"error": _NO_USER}
         messages: dict[Any, list[Any]] = {}
@@ -112,7 +112,7 @@ class MessageAPI:
         return {"messages": messages}
 
     def add_contact(self, user_name: Any) -> dict[str, Any]:
-        """Add a user under the next id.
+        """Add a contact under the next id.
 
         The count is raised even if that id turns out to be taken.
         """
@@ -130,7 +130,7 @@ class MessageAPI:
         }
 
     def search_messages(self, keyword: Any) -> dict[str, Any]:
-        """Return the messages that contain the keyword in any letter case."""
+        """Search the messages for a keyword, in any letter case."""
         if not self.current_user:
             return {"error": _NO_USER}
         lowered = keyword.lower()
@@ -142,7 +142,7 @@ class MessageAPI:
         return {"results": found}
 
     def get_message_stats(self) -> dict[str, Any]:
-        """Return how many messages the inbox holds, and to how many receivers."""
+        """Return statistics: how many messages were sent, to how many receivers."""
         if not self.current_user:
             return {"error": _NO_USER}
         receivers = {receiver for receiver, _ in self._sent()}

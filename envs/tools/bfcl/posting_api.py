@@ -20,7 +20,7 @@ mentions refers.
 
 
 class TwitterAPI:
-    """One user's account.
+    """BFCL's Twitter: one user's account.
 
     `tweets` is keyed by int, the keys of `comments` and `retweets` stay as loaded.
     """
@@ -48,7 +48,7 @@ class TwitterAPI:
         self._default_mentions = []
 
     def authenticate_twitter(self, username: Any, password: Any) -> dict[str, Any]:
-        """Log in with the stored name and password; a failure does not log out."""
+        """Log in with name and password; a failure does not log out."""
         if username == self.username and password == self.password:
             self.authenticated = True
             return {"authentication_status": True}
@@ -61,7 +61,7 @@ class TwitterAPI:
     def post_tweet(
         self, content: Any, tags: Any = _OWN_LIST, mentions: Any = _OWN_LIST
     ) -> dict[str, Any]:
-        """Store a tweet under the next number and return it."""
+        """Post a tweet and return it."""
         if not self.authenticated:
             return {"error": "User not authenticated. Please authenticate before posting."}
         tweet = {
@@ -76,7 +76,7 @@ class TwitterAPI:
         return tweet
 
     def retweet(self, tweet_id: Any) -> dict[str, Any]:
-        """Note a tweet as retweeted by the user, once."""
+        """Retweet a tweet for the user, once."""
         if not self.authenticated:
             return {"error": "User not authenticated. Please authenticate before retweeting."}
         if tweet_id not in self.tweets:
@@ -88,7 +88,7 @@ class TwitterAPI:
         return {"retweet_status": "Successfully retweeted"}
 
     def comment(self, tweet_id: Any, comment_content: Any) -> dict[str, Any]:
-        """Append a comment of the user to a tweet."""
+        """Comment on a tweet."""
         if not self.authenticated:
             return {"error": "User not authenticated. Please authenticate before commenting."}
         if tweet_id not in self.tweets:
@@ -99,7 +99,7 @@ class TwitterAPI:
         return {"comment_status": "Comment added successfully"}
 
     def mention(self, tweet_id: Any, mentioned_usernames: Any) -> dict[str, Any]:
-        """Extend a tweet's list of mentions in place; needs no login."""
+        """Mention users in a tweet; needs no login."""
         if tweet_id not in self.tweets:
             return _not_found(tweet_id)
         self.tweets[tweet_id]["mentions"].extend(mentioned_usernames)
@@ -115,7 +115,7 @@ class TwitterAPI:
         return {"follow_status": True}
 
     def list_all_following(self) -> dict[str, Any]:
-        """Return the followed users."""
+        """List the users that the account follows."""
         if not self.authenticated:
             return {
                 "error": "User not authenticated. Please authenticate before listing following."
@@ -132,17 +132,17 @@ class TwitterAPI:
         return {"unfollow_status": True}
 
     def get_tweet(self, tweet_id: Any) -> dict[str, Any]:
-        """Return a tweet as stored."""
+        """Return a tweet by its number."""
         if tweet_id not in self.tweets:
             return _not_found(tweet_id)
         return self.tweets[tweet_id]
 
     def get_user_tweets(self, username: Any) -> list[dict[str, Any]]:
-        """Return a user's tweets."""
+        """Return all tweets of a user."""
         return [tweet for tweet in self.tweets.values() if tweet["username"] == username]
 
     def search_tweets(self, keyword: Any) -> list[dict[str, Any]]:
-        """Return the tweets with the keyword in content or tags, in any letter case."""
+        """Search the tweets for a keyword, in content or tags, in any letter case."""
         return [
             tweet
             for tweet in self.tweets.values()
@@ -151,13 +151,13 @@ class TwitterAPI:
         ]
 
     def get_tweet_comments(self, tweet_id: Any) -> list[dict[str, Any]] | dict[str, Any]:
-        """Return a tweet's comments; those loaded under a text key are never found by number."""
+        """Return the comments on a tweet; those loaded under a text key are never found."""
         if tweet_id not in self.tweets:
             return _not_found(tweet_id)
         return self.comments.get(tweet_id, [])
 
     def get_user_stats(self, username: Any) -> dict[str, Any]:
-        """Return how much a user tweeted, retweeted and, for the account's own user, follows."""
+        """Return a user's statistics: tweets, retweets and, for the account's own, following."""
         return {
             "tweet_count": sum(tweet["username"] == username for tweet in self.tweets.values()),
             "following_count": len(self.following_list) if username == self.username else 0,

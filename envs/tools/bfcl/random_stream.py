@@ -7,7 +7,7 @@ from typing import Any
 
 
 class RandomStream:
-    """CPython's Mersenne Twister, one per tool instance.
+    """Random number stream of a tool: CPython's Mersenne Twister, one per instance.
 
     No tool or episode shifts another's numbers.
 

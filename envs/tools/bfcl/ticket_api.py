@@ -14,7 +14,7 @@ _LOWEST_PRIORITY, _HIGHEST_PRIORITY = _TABLE["priority_range"]
 
 
 class TicketAPI:
-    """A ticket desk; only creating a ticket and listing the user's own tickets require a login.
+    """BFCL's ticket desk; only creating a ticket and listing one's own require a login.
 
     Arguments are used as they come, as in BFCL: a wrong type surfaces as the interpreter's own
     error text.
@@ -33,7 +33,7 @@ class TicketAPI:
         return next((ticket for ticket in self.ticket_queue if ticket["id"] == ticket_id), None)
 
     def create_ticket(self, title: str, description: str = "", priority: int = 1) -> Result:
-        """Queue a new open ticket of the current user and return it."""
+        """Create an open ticket of the current user and return it."""
         if not self.current_user:
             return {"error": "User not authenticated. Please log in to create a ticket."}
         if priority < _LOWEST_PRIORITY or priority > _HIGHEST_PRIORITY:
@@ -54,7 +54,7 @@ class TicketAPI:
         return ticket
 
     def get_ticket(self, ticket_id: int) -> Result:
-        """Return the ticket with this id, whoever is logged in."""
+        """Return the ticket of an id, whoever is logged in."""
         return self._find(ticket_id) or _not_found(ticket_id)
 
     def close_ticket(self, ticket_id: int) -> Result:
@@ -62,7 +62,7 @@ class TicketAPI:
         return self._finish(ticket_id, "Closed")
 
     def resolve_ticket(self, ticket_id: int, resolution: str) -> Result:
-        """Mark a ticket resolved and note how."""
+        """Resolve a ticket, with a note on how."""
         return self._finish(ticket_id, "Resolved", resolution=resolution)
 
     def _finish(self, ticket_id: int, status: str, **notes: str) -> Result:
@@ -79,7 +79,7 @@ class TicketAPI:
         return {"status": f"Ticket {ticket_id} has been {status.lower()} successfully."}
 
     def edit_ticket(self, ticket_id: int, updates: dict[str, Any]) -> Result:
-        """Overwrite a ticket's fields with every value that is not None.
+        """Edit a ticket: overwrite its fields with every value that is not None.
 
         New priorities are not checked.
         """
@@ -95,18 +95,18 @@ class TicketAPI:
         return {"status": f"Ticket {ticket_id} has been updated successfully."}
 
     def ticket_login(self, username: str, password: str) -> Result:
-        """Log a user in; any name and password will do unless one is empty."""
+        """Log a user in with name and password, any that are not empty."""
         if not (username and password):
             return {"success": False}
         self.current_user = username
         return {"success": True}
 
     def ticket_get_login_status(self) -> Result:
-        """Return whether anybody is logged in."""
+        """Return whether a user is logged in."""
         return {"login_status": bool(self.current_user)}
 
     def logout(self) -> Result:
-        """Log the current user out; without one it fails."""
+        """Log the current user out."""
         if not self.current_user:
             return {"success": False}
         self.current_user = None

@@ -21,7 +21,7 @@ _TIMESTAMP = "%Y-%m-%d %H:%M:%S"
 
 
 class TradingBot:
-    """A broker; in long context its lists run to a thousand entries.
+    """BFCL's stock broker; in long context its lists run to a thousand entries.
 
     Amounts in dollars. Arguments are used as they come, as in BFCL: a wrong type surfaces as the
     interpreter's own error text. Some replies to a client who is not logged in are lists.
@@ -56,15 +56,15 @@ class TradingBot:
         )
 
     def get_current_time(self) -> Result:
-        """Return the time, which never passes."""
+        """Return the current time, always the same."""
         return {"current_time": "10:30 AM"}
 
     def get_symbol_by_name(self, name: str) -> Result:
-        """Return a company's symbol, or a text saying there is none."""
+        """Return the symbol of a company, or a text saying there is none."""
         return {"symbol": _TABLE["symbol_map"].get(name, "Stock not found")}
 
     def get_stock_info(self, symbol: str) -> Result:
-        """Return a stock's figures; in long context both moving averages are whole series."""
+        """Return the figures of a stock; in long context averages are whole series."""
         if symbol not in self.stocks:
             return {"error": f"Stock with symbol '{symbol}' not found."}
         stock = self.stocks[symbol]
@@ -75,7 +75,7 @@ class TradingBot:
         return stock
 
     def get_order_details(self, order_id: int) -> Result:
-        """Return an order; in long context with pages about its symbol."""
+        """Return the details of an order; in long context with pages about its symbol."""
         if order_id not in self.orders:
             return {
                 "error": f"Order with ID {order_id} not found."
@@ -103,7 +103,7 @@ class TradingBot:
         return {"order_id": order_id, "status": "Cancelled"}
 
     def place_order(self, order_type: str, symbol: str, price: float, amount: int) -> Result:
-        """Place an order under the counter's number, in place of an older one of that number.
+        """Place an order of a stock, under the next number.
 
         The reply says "Pending" where the record says "Open"; only a purchase is checked against
         the balance, which stays as it is.
@@ -142,7 +142,7 @@ class TradingBot:
         }
 
     def withdraw_funds(self, amount: float) -> Result:
-        """Take money out of the account while the market is open."""
+        """Withdraw money from the account while the market is open."""
         if not self.authenticated:
             return {"error": "User not authenticated. Please log in to make a transaction."}
         if self.market_status != "Open":
@@ -156,20 +156,20 @@ class TradingBot:
         return {"status": "Withdrawal successful", "new_balance": self.account_info["balance"]}
 
     def get_account_info(self) -> Result:
-        """Return the account of the client who is logged in."""
+        """Return the account of the user who is logged in."""
         if not self.authenticated:
             return {"error": "User not authenticated. Please log in to view account information."}
         return self.account_info
 
     def trading_login(self, username: str, password: str) -> Result:
-        """Log in; any name and password will do."""
+        """Log in with name and password; any will do."""
         if self.authenticated:
             return {"status": "Already logged in"}
         self.authenticated = True
         return {"status": "Logged in successfully"}
 
     def trading_get_login_status(self) -> Result:
-        """Return whether the client is logged in."""
+        """Return whether the user is logged in."""
         return {"status": bool(self.authenticated)}
 
     def trading_logout(self) -> Result:
@@ -180,7 +180,7 @@ class TradingBot:
         return {"status": "Logged out successfully"}
 
     def fund_account(self, amount: float) -> Result:
-        """Pay money into the account, market open or not."""
+        """Deposit money in the account, market open or not."""
         if not self.authenticated:
             return {"error": "User not authenticated. Please log in to fund the account."}
         if amount <= 0:
@@ -193,7 +193,7 @@ class TradingBot:
         }
 
     def remove_stock_from_watchlist(self, symbol: str) -> Result:
-        """Take a symbol off the watch list."""
+        """Remove a stock from the watch list."""
         if not self.authenticated:
             return {"error": "User not authenticated. Please log in to modify the watchlist."}
         if symbol not in self.watch_list:
@@ -212,7 +212,7 @@ class TradingBot:
         return {"watchlist": self.watch_list}
 
     def get_order_history(self) -> Result | list[Result]:
-        """Return the numbers of all orders."""
+        """Return the order history: the numbers of all orders."""
         if not self.authenticated:
             return [{"error": "User not authenticated. Please log in to view order history."}]
         return {"history": list(self.orders.keys())}
@@ -220,7 +220,7 @@ class TradingBot:
     def get_transaction_history(
         self, start_date: str | None = None, end_date: str | None = None
     ) -> Result | list[Result]:
-        """Return the transactions from one date's midnight to the end of the other date."""
+        """Return the transactions between two dates, both included."""
         if not self.authenticated:
             return [{"error": "User not authenticated. Please log in to view transaction history."}]
         start = datetime.strptime(start_date, _DATE) if start_date else datetime.min
@@ -235,7 +235,7 @@ class TradingBot:
         return {"transaction_history": history}
 
     def get_available_stocks(self, sector: str) -> Result:
-        """Return a sector's symbols, none for a sector that is not known."""
+        """Return the symbols of a sector's stocks, none for an unknown one."""
         symbols = list(_TABLE["sector_map"].get(sector, []))
         if self.long_context and symbols:
             symbols += long_context_table(f"{sector.upper()}_EXTENSION")
@@ -244,7 +244,7 @@ class TradingBot:
     def filter_stocks_by_price(
         self, stocks: list[str], min_price: float, max_price: float
     ) -> Result:
-        """Return the symbols priced within the bounds; what is not traded counts as free."""
+        """Return the stocks priced within the bounds; what is not traded counts as free."""
         prices = ((symbol, self.stocks.get(symbol, {}).get("price", 0)) for symbol in stocks)
         return {
             "filtered_stocks": [
@@ -253,7 +253,7 @@ class TradingBot:
         }
 
     def add_to_watchlist(self, stock: str) -> Result:
-        """Put a traded symbol on the watch list once, and return the list either way.
+        """Add a traded stock to the watch list, once, and return the list either way.
 
         Requires no login.
         """
@@ -262,7 +262,7 @@ class TradingBot:
         return {"watchlist": self.watch_list}
 
     def notify_price_change(self, stocks: list[str], threshold: float) -> Result:
-        """Return a sentence on the symbols whose price moved at least so many percent."""
+        """Notify of the stocks whose price changed by at least so many percent."""
         changed = [
             symbol
             for symbol in stocks

@@ -28,7 +28,7 @@ _DATE = "%Y-%m-%d"
 
 
 class TravelAPI:
-    """A travel agency; in long context it starts with 22 further cards and 16 further bookings.
+    """BFCL's travel agency; in long context it starts with many cards and bookings.
 
     BFCL keeps those in module-level objects, so that a charge shows in every later task of the
     process; here each instance has its own. Amounts in dollars. Arguments are used as they come, as
@@ -82,7 +82,7 @@ class TravelAPI:
         user_first_name: str,
         user_last_name: str,
     ) -> Result:
-        """Log the named user in under a fresh token; nothing is checked."""
+        """Log a user in and return an access token; nothing is checked."""
         self.token_expires_in = _TABLE["token_expires_in_after_login"]
         self.access_token = str(self._draw("access_token"))
         self.token_type = "Bearer"
@@ -97,13 +97,13 @@ class TravelAPI:
         }
 
     def travel_get_login_status(self) -> Result:
-        """Return whether there is a token that has not expired."""
+        """Return whether the user is logged in: has a token that has not expired."""
         return {"status": not (self.token_expires_in is None or self.token_expires_in == 0)}
 
     def get_budget_fiscal_year(
         self, lastModifiedAfter: str | None = None, includeRemoved: str | None = None
     ) -> Result:
-        """Return the one fiscal year there is."""
+        """Return the budget's fiscal year, the one there is."""
         return {"budget_fiscal_year": _TABLE["budget_fiscal_year"]}
 
     def register_credit_card(
@@ -114,7 +114,7 @@ class TravelAPI:
         cardholder_name: str,
         card_verification_number: int,
     ) -> Result:
-        """Keep a card under a drawn id, with a drawn balance.
+        """Register a credit card under a drawn id, with a drawn balance.
 
         Only here a token that was never made counts.
         """
@@ -151,7 +151,7 @@ class TravelAPI:
         return {"travel_cost_list": [float(base_cost * factor) for base_cost in base_costs]}
 
     def get_credit_card_balance(self, access_token: str, card_id: str) -> Result:
-        """Return what a card holds."""
+        """Return the balance of a credit card."""
         if fault := self._token_fault(access_token):
             return {"error": fault}
         if card_id not in self.credit_card_list:
@@ -241,7 +241,7 @@ class TravelAPI:
     def retrieve_invoice(
         self, access_token: str, booking_id: str | None = None, insurance_id: str | None = None
     ) -> Result:
-        """Return a booking as an invoice; insurances have none."""
+        """Return the invoice of a booking; insurances have none."""
         if fault := self._token_fault(access_token):
             return {"error": fault}
         if booking_id is None or booking_id not in self.booking_record:
@@ -255,17 +255,17 @@ class TravelAPI:
         }
 
     def get_booking_history(self, access_token: str) -> Result:
-        """Return a copy of all bookings."""
+        """Return all bookings, a copy of them."""
         if fault := self._token_fault(access_token):
             return {"error": fault}
         return {"booking_history": snapshot(self.booking_record, {})}
 
     def list_all_airports(self) -> list[str]:
-        """Return the codes of all airports."""
+        """List the codes of all airports."""
         return list(_AIRPORTS)
 
     def cancel_booking(self, access_token: str, booking_id: str) -> Result:
-        """Cancel a booking and pay its cost back to the card it was charged to."""
+        """Cancel a booking and refund its cost to the card it was charged to."""
         if fault := self._token_fault(access_token):
             return {"cancel_status": False, "error": fault}
         if booking_id not in self.booking_record:
@@ -279,7 +279,7 @@ class TravelAPI:
     def compute_exchange_rate(
         self, base_currency: str, target_currency: str, value: float
     ) -> Result:
-        """Return an amount in another currency; only the way back to dollars is rounded.
+        """Convert an amount into another currency; only the way to dollars is rounded.
 
         Raises ValueError, whose text the caller sees, for a pair without dollars.
         """
@@ -293,7 +293,7 @@ class TravelAPI:
     def verify_traveler_information(
         self, first_name: str, last_name: str, date_of_birth: str, passport_number: str
     ) -> Result:
-        """Return whether the traveller is the user, of age today, and holds a US passport."""
+        """Verify a traveller: the user, of age today, with a US passport."""
         fault = self._traveler_fault(first_name, last_name, date_of_birth, passport_number)
         if fault:
             return {"verification_status": False, "verification_failure": fault}
@@ -321,14 +321,14 @@ class TravelAPI:
         return None
 
     def set_budget_limit(self, access_token: str, budget_limit: float) -> Result:
-        """Set the limit that bookings and insurances are held against."""
+        """Set the budget limit, which bookings and insurances are held against."""
         if fault := self._token_fault(access_token):
             return {"error": fault}
         self.budget_limit = float(budget_limit)
         return {"budget_limit": self.budget_limit}
 
     def get_nearest_airport_by_city(self, location: str) -> Result:
-        """Return the code of a city's airport, or "Unknown"."""
+        """Return the code of the airport nearest to a city, or "Unknown"."""
         return {"nearest_airport": _TABLE["airport_by_city"].get(location, "Unknown")}
 
     def purchase_insurance(
@@ -339,7 +339,7 @@ class TravelAPI:
         insurance_cost: float,
         card_id: str,
     ) -> Result:
-        """Charge a card for an insurance, whether it holds the money or not.
+        """Purchase an insurance and charge a card, whether it holds the money or not.
 
         Nothing else is recorded.
         """
@@ -356,7 +356,7 @@ class TravelAPI:
         return {"insurance_id": str(self._draw("insurance_id")), "insurance_status": True}
 
     def contact_customer_support(self, booking_id: str, message: str) -> Result:
-        """Return the answer that every message about a booking gets; requires no token."""
+        """Contact customer support about a booking; the answer is always the same."""
         if booking_id not in self.booking_record:
             return {"error": "Booking not found"}
         return {
@@ -365,7 +365,7 @@ class TravelAPI:
         }
 
     def get_all_credit_cards(self) -> Result:
-        """Return all cards; requires no token."""
+        """Return all credit cards; requires no token."""
         return {"credit_card_list": self.credit_card_list}
 
 

@@ -22,7 +22,7 @@ _NUM_DOORS: int = _TABLE["default_state"]["remainingUnlockedDoors"]
 
 
 class VehicleControlAPI:
-    """A car; in long context its answers are far longer than requested.
+    """BFCL's car; in long context its answers are far longer than requested.
 
     Fuel in gallons, distances on the road in km, temperatures in degrees Celsius, forces in
     newtons, tyre pressures in psi. Arguments are used as they come, as in BFCL: a wrong type
@@ -93,7 +93,7 @@ class VehicleControlAPI:
         }
 
     def fillFuelTank(self, fuelAmount: float) -> Result:
-        """Add fuel, as much as the tank holds."""
+        """Fill the fuel tank with an amount of fuel, as much as it holds."""
         if fuelAmount < 0:
             return {"error": "Fuel amount cannot be negative."}
         if self.fuelLevel + fuelAmount > _TABLE["max_fuel_level"]:
@@ -118,7 +118,10 @@ class VehicleControlAPI:
     def adjustClimateControl(
         self, temperature: float, unit: str = "celsius", fanSpeed: int = 50, mode: str = "auto"
     ) -> Result:
-        """Set the air conditioning; Fahrenheit is stored converted, and answered unconverted."""
+        """Adjust the climate control: temperature, fan speed and mode.
+
+        Fahrenheit is stored converted, and answered unconverted.
+        """
         if not 0 <= fanSpeed <= 100:
             return {"error": "Fan speed must be between 0 and 100."}
         self.acTemperature = temperature
@@ -133,24 +136,24 @@ class VehicleControlAPI:
         }
 
     def get_outside_temperature_from_google(self) -> Result:
-        """Draw an outside temperature; every call shifts what the car draws next."""
+        """Return the outside temperature from Google: a random one."""
         weather: Result = long_context_table("LONG_WEATHER_EXTENSION") if self.long_context else {}
         weather["outsideTemperature"] = self._draws.uniform(*_TABLE["outside_temperature_range"])
         return weather
 
     def get_outside_temperature_from_weather_com(self) -> Result:
-        """Return the error of a service that is always down."""
+        """Return the outside temperature from weather.com: always an error."""
         return {"error": 404}
 
     def setHeadlights(self, mode: str) -> Result:
-        """Switch the headlights; "auto" switches them off."""
+        """Set the headlights on or off; "auto" switches them off."""
         if mode not in ["on", "off", "auto"]:
             return {"error": "Invalid headlight mode."}
         self.headLightStatus = "on" if mode == "on" else "off"
         return {"headlightStatus": self.headLightStatus}
 
     def displayCarStatus(self, option: str) -> Result:
-        """Return the readings of one part of the car."""
+        """Return the status of one part of the car."""
         status: Result = {}
         if self.long_context:
             status["metadata"] = long_context_table("CAR_STATUS_METADATA_EXTENSION")
@@ -182,7 +185,7 @@ class VehicleControlAPI:
         return status
 
     def activateParkingBrake(self, mode: str) -> Result:
-        """Engage or release the parking brake; either way the slope reads 10 degrees afterwards."""
+        """Engage or release the parking brake; the slope reads 10 degrees afterwards."""
         if mode not in ["engage", "release"]:
             return {"error": "Invalid mode"}
         engaged = mode == "engage"
@@ -198,7 +201,7 @@ class VehicleControlAPI:
         return result
 
     def pressBrakePedal(self, pedalPosition: float) -> Result:
-        """Press the brake pedal to a position from 0 (released) to 1 and keep it there."""
+        """Press the brake pedal to a position from 0 (released) to 1."""
         if not 0 <= pedalPosition <= 1:
             return {"error": "Pedal position must be between 0 and 1."}
         if pedalPosition == 0:
@@ -212,7 +215,7 @@ class VehicleControlAPI:
         }
 
     def releaseBrakePedal(self) -> Result:
-        """Let the brake pedal go."""
+        """Release the brake pedal."""
         self.brakePedalStatus = "released"
         self._brakePedalForce = 0.0
         return {"brakePedalStatus": "released", "brakePedalForce": 0.0}
@@ -220,7 +223,10 @@ class VehicleControlAPI:
     def setCruiseControl(
         self, speed: float, activate: bool, distanceToNextVehicle: float
     ) -> Result:
-        """Switch cruise control; the distance is stored even where the speed is then refused."""
+        """Set cruise control: speed, activity and distance to the next vehicle.
+
+        The distance is stored even where the speed is then refused.
+        """
         distance, speed = float(distanceToNextVehicle), float(speed)
         if self.engine_state == "stopped":
             return {"error": "Start the engine before activating the cruise control."}
@@ -235,27 +241,27 @@ class VehicleControlAPI:
         }
 
     def get_current_speed(self) -> Result:
-        """Draw a speed; every call shifts what the car draws next."""
+        """Return the current speed of the car: a random one."""
         return {"currentSpeed": self._draws.uniform(*_TABLE["speed_range"])}
 
     def display_log(self, messages: list[str]) -> Result:
-        """Return the messages as they came."""
+        """Display log messages: return them as they came."""
         return {"log": messages}
 
     def estimate_drive_feasibility_by_mileage(self, distance: float) -> Result:
-        """Return whether the fuel lasts for so many miles."""
+        """Return whether the fuel is enough for a distance in miles."""
         return {"canDrive": not self.fuelLevel * _TABLE["miles_per_gallon"] < distance}
 
     def liter_to_gallon(self, liter: float) -> Result:
-        """Return litres as gallons."""
+        """Convert litres to gallons."""
         return {"gallon": liter * _TABLE["liter_to_gallon"]}
 
     def gallon_to_liter(self, gallon: float) -> Result:
-        """Return gallons as litres."""
+        """Convert gallons to litres."""
         return {"liter": gallon * _TABLE["gallon_to_liter"]}
 
     def estimate_distance(self, cityA: str, cityB: str) -> Result:
-        """Return the distance between two zip codes, in either order."""
+        """Return the distance between two cities, given by zip codes in either order."""
         result: Result = {"error": "distance not found in database."}
         for start, end, distance in _TABLE["distances_km"]:
             if (cityA == start and cityB == end) or (cityA == end and cityB == start):
@@ -266,17 +272,17 @@ class VehicleControlAPI:
         return result
 
     def get_zipcode_based_on_city(self, city: str) -> Result:
-        """Return a city's zip code, "00000" for anything else, unhashable values included."""
+        """Return the zip code of a city, "00000" for any unknown value."""
         known = (code for name, code in _TABLE["zipcodes"].items() if name == city)
         return {"zipcode": next(known, _TABLE["unknown_zipcode"])}
 
     def set_navigation(self, destination: str) -> Result:
-        """Set the destination; a value that is no text is stored before it fails."""
+        """Set the navigation's destination; a value that is no text is stored before it fails."""
         self.destination = destination
         return {"status": "Navigating to " + destination}
 
     def check_tire_pressure(self) -> Result:
-        """Return the four tyre pressures and whether their average is healthy."""
+        """Check the tyres: return the four pressures and whether their average is healthy."""
         total = self.frontLeftTirePressure + self.frontRightTirePressure
         total = total + self.rearLeftTirePressure + self.rearRightTirePressure
         lowest, highest = _TABLE["healthy_tire_average_range"]
@@ -292,5 +298,5 @@ class VehicleControlAPI:
         }
 
     def find_nearest_tire_shop(self) -> Result:
-        """Return the one tyre shop there is."""
+        """Return the nearest tyre shop, always the same."""
         return {"shopLocation": _TABLE["tire_shop_location"]}

@@ -31,7 +31,7 @@ _SIGN_PRECEDENCE = 3
 
 
 class CalculatorError(ValueError):
-    """Expression that is no arithmetic, or whose value would be too large.
+    """The calculator cannot compute an expression: no arithmetic, or too large a value.
 
     The message is for the model.
     """

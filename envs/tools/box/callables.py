@@ -48,12 +48,12 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 
 
 class ToolDefinitionError(TypeError):
-    """Object that cannot be offered as a tool; the message says what is missing."""
+    """An object cannot be offered as a tool; the message says what is missing."""
 
 
 @dataclass(frozen=True)
 class Tool:
-    """One callable with its documentation and limits."""
+    """Tool: one callable with its documentation and limits."""
 
     doc: FunctionDoc
     function: Callable[..., Any]
@@ -63,7 +63,7 @@ class Tool:
 
     @property
     def name(self) -> str:
-        """The name a model calls it by."""
+        """The tool's name, by which a model calls it."""
         return self.doc.name
 
 
@@ -75,7 +75,7 @@ def as_tool(
     timeout_s: float | None = DEFAULT_TIMEOUT_S,
     max_output_length: int = DEFAULT_OUTPUT_LENGTH,
 ) -> Tool:
-    """Return a tool for a function, a callable object, or a smolagents/transformers Tool.
+    """Make a tool of a function, a callable object, or a smolagents/transformers Tool.
 
     With a `timeout_s` it runs in a process of its own, which gets a copy of it: what it changes in
     memory stays there. With None it runs inline, for what is quick and trusted; nothing can stop it
@@ -219,7 +219,7 @@ def _parameters(properties: dict[str, Any], required: list[str]) -> dict[str, An
 
 
 def type_schema(annotation: Any) -> dict[str, Any]:
-    """Return a type annotation as a BFCL parameter schema.
+    """Return the BFCL parameter schema of a type annotation.
 
     {"type": "any"} for what a model need not know.
     """
@@ -255,7 +255,7 @@ def type_schema(annotation: Any) -> dict[str, Any]:
 
 
 def parse_docstring(text: str | None) -> tuple[str, dict[str, str]]:
-    """Return a docstring's text, and parameter -> description: Google's, reST's or NumPy's form."""
+    """Parse a docstring to its text and parameter -> description; Google's, reST's or NumPy's."""
     summary: list[str] = []
     described: dict[str, str] = {}
     section, argument, before = "", "", ""

@@ -19,14 +19,14 @@ has written it.
 
 
 def truncate_together(texts: Sequence[str], max_characters: int) -> list[str]:
-    """Truncate results to a joint character budget: over it, each keeps an equal share."""
+    """Truncate texts to a joint budget of characters: over it, each keeps an equal share."""
     if sum(map(len, texts)) <= max_characters:
         return list(texts)
     return [truncate_text(text, max_characters // len(texts)) for text in texts]
 
 
-def neutralise(text: str, marks: Iterable[str]) -> str:
-    """Return tool text without any mark (an environment's tag, a template's special token).
+def neutralise_marks(text: str, marks: Iterable[str]) -> str:
+    """Neutralise marks (an environment's tag, a template's special token) in a tool's text.
 
     An invisible character is put behind the first character of each, until none is left. Cut
     afterwards, never before.

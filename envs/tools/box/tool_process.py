@@ -33,18 +33,18 @@ BOOT = (
 
 
 class ToolProcessError(Exception):
-    """Worker process that died or never started.
+    """A tool's worker process died or never started.
 
     Our failure, or a tool that takes its process with it.
     """
 
 
 class ToolTimeoutError(Exception):
-    """Tool that exceeded its time limit; its process was killed."""
+    """A tool exceeded its time limit; its process was killed."""
 
 
 class ToolProcess:
-    """Caller's side of one worker. Not for two threads at once."""
+    """Worker process that runs tools, seen by its caller. Not for two threads at once."""
 
     def __init__(self, pickled_functions: bytes) -> None:
         ours, theirs = socket.socketpair()
@@ -71,7 +71,7 @@ class ToolProcess:
     def call(
         self, name: str, arguments: Mapping[str, Any], *, timeout_s: float, max_characters: int
     ) -> tuple[bool, str]:
-        """Return whether it returned, and its text or its error's.
+        """Call a tool in the process; return whether it returned, and its text or its error's.
 
         The text is cut one character over the limit.
 
@@ -92,7 +92,7 @@ class ToolProcess:
         return kind == RESULT, text
 
     def close(self) -> None:
-        """Kill the worker and whatever it started in its session's group."""
+        """Close the process: kill the worker and whatever it started in its session's group."""
         self._socket.close()
         if self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
@@ -107,12 +107,12 @@ class ToolProcess:
 
 
 def send_frame(connection: socket.socket, kind: bytes, message: bytes) -> None:
-    """Send one message with its kind."""
+    """Send one message frame over a socket: its kind and its bytes."""
     connection.sendall(FRAME.pack(kind, len(message)) + message)
 
 
 def receive_bytes(connection: socket.socket, size: int, deadline: float | None = None) -> bytes:
-    """Receive exactly `size` bytes.
+    """Receive exactly `size` bytes from a socket.
 
     TimeoutError past the deadline, ConnectionError at the other side's end.
     """
@@ -146,7 +146,7 @@ def result_text(value: Any) -> str:
 
 
 def serve_calls(descriptor: int) -> NoReturn:
-    """Worker's side: load the functions, serve calls until the caller is gone."""
+    """Serve calls in the worker process: load the functions, run them until the caller is gone."""
     connection = socket.socket(fileno=descriptor)
     _end_with(os.getppid())
     try:

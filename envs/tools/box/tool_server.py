@@ -16,7 +16,7 @@ _CLIENT = "fctncalling.lab.mcp_client"
 
 
 class ToolServer:
-    """Tools of one server; the function of each has its `address`."""
+    """A server of tools (MCP); the function of each has its `address`."""
 
     tools: tuple[Tool, ...]
 
@@ -24,17 +24,17 @@ class ToolServer:
         """End the server."""
 
 
-def mcp_server(address: str, timeout_s: float) -> ToolServer:
-    """Return the started server at an address; raises ToolDefinitionError, MissingExtra."""
+def start_mcp_server(address: str, timeout_s: float) -> ToolServer:
+    """Start the MCP server at an address; raises ToolDefinitionError, MissingExtra."""
     server: ToolServer = import_module(_CLIENT).McpServer(address, timeout_s=timeout_s)
     return server
 
 
 def with_scheme(text: str) -> str:
-    """Return an address of the command line, where "mcp:" may be left out, as tools= takes it."""
+    """Return an MCP address with its scheme "mcp:", which may be left out on the command line."""
     return text if text.startswith(SCHEME) else f"{SCHEME}{text}"
 
 
 def is_mcp_address(source: object) -> bool:
-    """Whether a tool that is given is the address of an MCP server."""
+    """Whether a tool is given as the address of an MCP server."""
     return isinstance(source, str) and source.startswith(SCHEME)

@@ -20,7 +20,7 @@ from fctncalling.data.types import Call, FunctionDoc
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.tools.box.calculator import DESCRIPTION, calculate
 from fctncalling.envs.tools.box.callables import Tool, ToolDefinitionError, as_tool
-from fctncalling.envs.tools.box.output_text import TAGS, neutralise, truncate_together
+from fctncalling.envs.tools.box.output_text import TAGS, neutralise_marks, truncate_together
 from fctncalling.envs.tools.box.tool_process import (
     ToolProcess,
     ToolProcessError,
@@ -31,14 +31,14 @@ from fctncalling.envs.tools.box.tool_server import (
     TIMEOUT_S,
     ToolServer,
     is_mcp_address,
-    mcp_server,
+    start_mcp_server,
 )
 from fctncalling.envs.tools.python_executor import PythonExecutor, SandboxUnavailable
 from fctncalling.envs.tools.python_executor.result import truncate_text
 
 
 class ToolProcessPool:
-    """Pool of the tool processes of one operating system process, kept warm between calls."""
+    """Pool of tool processes, kept warm between calls."""
 
     def __init__(self, num_processes: int) -> None:
         self.owner = os.getpid()
@@ -48,12 +48,14 @@ class ToolProcessPool:
         self._closed = False
 
     def acquire(self) -> ToolProcess | None:
+        """Acquire an idle process; None where a new one is to be started."""
         with self._lock:
             if self._closed:
                 raise InfrastructureError("this ToolBox is closed")
             return self.idle.pop() if self.idle else None
 
     def release(self, process: ToolProcess) -> None:
+        """Release a process back to the pool."""
         with self._lock:
             if not self._closed:
                 self.idle.append(process)
@@ -61,6 +63,7 @@ class ToolProcessPool:
         process.close()
 
     def close(self) -> None:
+        """Close the pool: end its idle processes, and take no more."""
         with self._lock:
             self._closed = True
             idle, self.idle = self.idle, []
@@ -74,7 +77,7 @@ MAX_MESSAGE_OUTPUT = 50_000  # characters of all results of one message together
 
 
 class ToolBox:
-    """Tools by name, and the processes of those with a time limit.
+    """Box of tools by name, with the processes of those that have a time limit.
 
     `max_calls` bounds how many calls of one assistant message are run (`max_tools_per_generation`
     of OpenRLHF's configuration), `num_processes` how many at once. Results are untrusted: the marks
@@ -111,7 +114,7 @@ class ToolBox:
 
     def _tools_of(self, source: Any) -> Sequence[Tool]:
         if is_mcp_address(source):
-            source = mcp_server(source, self._mcp_timeout_s)
+            source = start_mcp_server(source, self._mcp_timeout_s)
             self._servers.append(source)
         if isinstance(source, ToolServer):
             return source.tools
@@ -127,7 +130,7 @@ class ToolBox:
 
     @property
     def docs(self) -> tuple[FunctionDoc, ...]:
-        """The documentation of all tools, as tasks carry it."""
+        """Function docs of all tools, as tasks carry them."""
         return tuple(tool.doc for tool in self._tools.values())
 
     @property
@@ -136,8 +139,8 @@ class ToolBox:
         return tuple(self._tools.values())
 
     @property
-    def remote_names(self) -> dict[str, str]:
-        """Name of each tool of an MCP server -> the server's address as it was given."""
+    def mcp_addresses(self) -> dict[str, str]:
+        """Addresses of MCP servers, by the names of their tools."""
         return {
             name: address
             for name, tool in self._tools.items()
@@ -153,7 +156,7 @@ class ToolBox:
 
     @time_calls("tools")
     def call(self, call: Call) -> str:
-        """Return one call's result text.
+        """Call a tool and return its result text.
 
         Raises InfrastructureError where the tool's process died.
         """
@@ -169,11 +172,11 @@ class ToolBox:
         )
         text = text if returned else f"Tool error: {text}"
         return truncate_text(
-            neutralise(text[: tool.max_output_length + 1], TAGS), tool.max_output_length
+            neutralise_marks(text[: tool.max_output_length + 1], TAGS), tool.max_output_length
         )
 
     def call_all(self, calls: Sequence[Call]) -> list[str]:
-        """Return the result texts of one message's calls, in order.
+        """Call the tools of one message and return the result texts, in order.
 
         Independent calls run concurrently.
         """
@@ -189,7 +192,7 @@ class ToolBox:
         ]
 
     def as_class(self, class_name: str = "Tools") -> type:
-        """Return the box as a stateless tool class of the name `class_name`, a method a tool.
+        """Return the box as a stateless tool class, with a method for each tool.
 
         It is what `FunctionCallingEnv(tools={class_name: ...})` and `ToolSession(extra_tools=...)`
         take.
@@ -204,7 +207,7 @@ class ToolBox:
         )
 
     def close(self) -> None:
-        """End all processes that are not in a call; those that are end with it.
+        """Close the box: end its processes, those in a call when it ends.
 
         Of MCP servers those that were given by their address.
         """
@@ -264,7 +267,7 @@ class ToolBox:
 
 
 def python_tool(executor: PythonExecutor) -> Tool:
-    """Return the confined executor as a tool `python_executor(code)`.
+    """Make the tool `python_executor(code)` of a confined executor.
 
     Its own limits hold, so it is called inline.
     """
@@ -290,7 +293,7 @@ def python_tool(executor: PythonExecutor) -> Tool:
 
 
 def calculator_tool() -> Tool:
-    """Return the calculator as a tool `calculator(expression)`; it is bounded by construction."""
+    """Make the tool `calculator(expression)`."""
 
     def calculator(expression: str) -> str:
         return calculate(expression)

@@ -33,7 +33,7 @@ READ_PAUSE_S = 0.002
 
 
 class Limits(NamedTuple):
-    """Limits of one call."""
+    """Limits of one call: time, CPU, memory, output."""
 
     timeout_s: float
     max_output_length: int
@@ -43,7 +43,7 @@ class Limits(NamedTuple):
 
 
 class CallInFlight:
-    """One snippet, from its launch to its result."""
+    """Call in flight: one snippet, from its launch to its result."""
 
     def __init__(
         self, code: bytes, limits: Limits, launch: Launch, *, queue_s: float = 0.0
@@ -88,8 +88,8 @@ class CallInFlight:
         }
         self._streams = dict(self._outputs)  # the one that is left when a stream has ended
 
-    def interests(self) -> Iterator[tuple[int, int]]:
-        """Yield (descriptor, poll events) of everything to wait for."""
+    def poll_events(self) -> Iterator[tuple[int, int]]:
+        """Yield (descriptor, poll events) of everything that the call waits for."""
         if not self.child.has_ended:
             yield self.child.fileno(), select.POLLIN
         if not self._next_read:
@@ -98,8 +98,8 @@ class CallInFlight:
         if self._unsent:
             yield self._code_out, select.POLLOUT
 
-    def handle(self, descriptor: int) -> None:
-        """Handle an event on one descriptor."""
+    def handle_event(self, descriptor: int) -> None:
+        """Handle a poll event on one descriptor."""
         if descriptor in self._streams:
             self._read(descriptor)
             self._next_read = time.perf_counter() + READ_PAUSE_S
@@ -112,7 +112,7 @@ class CallInFlight:
 
     @property
     def deadline(self) -> float:
-        """Time at which `check_clock` is due, on time.perf_counter()."""
+        """The deadline at which the time limit is enforced, on time.perf_counter()."""
         ends = self._ends
         return min(ends, self._next_read) if self._next_read else ends
 
@@ -124,8 +124,8 @@ class CallInFlight:
             return self.submitted + START_TIMEOUT_S
         return self.child.started + self.limits.timeout_s
 
-    def check_clock(self, now: float) -> None:
-        """Stop the call at its time limit.
+    def enforce_time_limit(self, now: float) -> None:
+        """Stop the call if it has reached its time limit.
 
         Give it up where even the kernel does not report its end.
         """
@@ -140,19 +140,19 @@ class CallInFlight:
             self._stop("timeout")
 
     def stop(self) -> None:
-        """Kill the call, whatever it does."""
+        """Stop the call by killing it, whatever it does."""
         self._stop("killed")
 
     @property
-    def finished(self) -> bool:
-        """Whether the process has ended.
+    def has_finished(self) -> bool:
+        """Whether the call has finished: its process has ended.
 
         Its pipes are never waited for, someone else may hold them open.
         """
         return self.child.has_ended
 
     def result(self) -> ToolResult:
-        """Read what is left in the pipes, close everything, and return the result."""
+        """Return the result, after reading what is left in the pipes and closing everything."""
         self._read_the_rest()
         ended = time.perf_counter()
         child = self.child
@@ -182,7 +182,7 @@ class CallInFlight:
                 pass
 
     def close(self) -> None:
-        """Close all descriptors, killing the child if it still runs."""
+        """Close the call: all descriptors, killing the child if it still runs."""
         self.child.close()
         self._close_pipes()
 
@@ -261,7 +261,7 @@ class CallInFlight:
 
 
 class NotStarted(Exception):
-    """Call that ended before it began; its result is data like any other."""
+    """A call could not start; its result is data like any other."""
 
     def __init__(self, result: ToolResult) -> None:
         super().__init__(result.reason)
@@ -269,7 +269,7 @@ class NotStarted(Exception):
 
 
 def encode_snippet(code: str, config: ExecutorConfig) -> bytes | ToolResult:
-    """Return a snippet's bytes, or the result of one that is denied."""
+    """Encode a snippet's code as bytes, or return the result of one that is denied."""
     if not config.enabled:
         why = "The tool python_executor is disabled by the tool configuration"
         return ToolResult("denied", reason=why)
@@ -281,20 +281,20 @@ def encode_snippet(code: str, config: ExecutorConfig) -> bytes | ToolResult:
 
 
 def wait_any(calls: dict[int, CallInFlight]) -> list[int]:
-    """Poll until at least one call has finished; return the keys of those that have."""
+    """Wait until at least one call has finished; return the keys of those that have."""
     while True:
         owners: dict[int, CallInFlight] = {}
         poll = select.poll()
         for call in calls.values():
-            for descriptor, events in call.interests():
+            for descriptor, events in call.poll_events():
                 owners[descriptor] = call
                 poll.register(descriptor, events)
         wait_s = min(call.deadline for call in calls.values()) - time.perf_counter()
         for descriptor, _ in poll.poll(max(0, wait_s * 1000 + 1)):
-            owners[descriptor].handle(descriptor)
+            owners[descriptor].handle_event(descriptor)
         now = time.perf_counter()
         for call in calls.values():
-            call.check_clock(now)
-        finished = [key for key, call in calls.items() if call.finished]
+            call.enforce_time_limit(now)
+        finished = [key for key, call in calls.items() if call.has_finished]
         if finished:
             return finished

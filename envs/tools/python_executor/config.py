@@ -56,7 +56,7 @@ SEED_RESTRICTED = ("eval", "exec", "compile", "open", "file", "__import__", "inp
 
 
 class ConfigError(ValueError):
-    """Invalid tool configuration.
+    """The executor's configuration is invalid.
 
     The message names the key, what was found and what is expected.
     """
@@ -87,18 +87,18 @@ class ExecutorConfig:
 
     @property
     def max_running(self) -> int:
-        """How many calls run at once."""
+        """The most calls that run at once."""
         if not self.parallel_execution:
             return 1
         return self.num_executors or min(MAX_EXECUTORS, available_cores())
 
     @property
-    def threads(self) -> bool:
-        """Whether a snippet may start threads: only where an allowed module is about them."""
+    def allows_threads(self) -> bool:
+        """Whether snippets may start threads: only where an allowed module is about them."""
         return any(name.split(".")[0] in THREAD_MODULES for name in self.allowed_modules)
 
-    def with_keywords(self, **keywords: Any) -> ExecutorConfig:
-        """Return a copy in which every keyword that is not None replaces the configured value.
+    def with_overrides(self, **keywords: Any) -> ExecutorConfig:
+        """Return a copy in which keywords that are not None override configured values.
 
         Checked.
         """
@@ -115,7 +115,7 @@ def available_cores() -> int:
 
 
 def check_timeout(timeout_s: Any, where: str) -> None:
-    """Raise ConfigError for an invalid time limit."""
+    """Check a time limit; ConfigError for an invalid one."""
     number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
     if not (number and 0 < timeout_s <= MAX_TIMEOUT_S):  # false for nan
         raise ConfigError(
@@ -125,13 +125,13 @@ def check_timeout(timeout_s: Any, where: str) -> None:
 
 
 def check_seed(seed: Any) -> None:
-    """Raise ConfigError for a seed that is no whole number."""
+    """Check a seed; ConfigError for one that is no whole number."""
     if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
         raise ConfigError(f"run: seed is {seed!r}; expected a whole number or None")
 
 
 def validate_config(config: ExecutorConfig, where: str) -> ExecutorConfig:
-    """Return the validated configuration with its notes.
+    """Validate a configuration; return it with its notes.
 
     Raises ConfigError, also for unknown modules and functions.
     """
@@ -195,7 +195,7 @@ KNOWN_TOOLS = (TOOL_NAME, CALCULATOR)
 
 
 def load_config(source: Mapping[str, Any] | str | os.PathLike[str]) -> ExecutorConfig:
-    """Return the configuration of a dict or a JSON file in OpenRLHF's form; raises ConfigError.
+    """Load a configuration of a dict or JSON file in OpenRLHF's form; raises ConfigError.
 
     It has three parts: `tools` (what is offered, with its time and output limits), `execution` (how
     many at once) and `security` (which modules and builtins). An unknown key is an error.

@@ -36,7 +36,7 @@ ZYGOTE_DIED = "the zygote died"
 
 
 class Child:
-    """Process of one call, as reported on its status socket. Times are time.perf_counter()."""
+    """Child process of one call, as reported on its status socket."""
 
     def __init__(self, status: socket.socket) -> None:
         self._status = status
@@ -50,16 +50,16 @@ class Child:
         self.lost = ""  # why its end will never be told
 
     def fileno(self) -> int:
-        """The descriptor that becomes readable when a message arrives."""
+        """Return the descriptor of the status socket, readable when a message arrives."""
         return self._status.fileno()
 
     @property
     def has_ended(self) -> bool:
-        """Whether no further message will come."""
+        """Whether the child has ended: no further message will come."""
         return self.wait_status is not None or bool(self.lost)
 
     def read_message(self) -> None:
-        """Read one message."""
+        """Read one message of the status socket."""
         try:
             message, ancillary, _, _ = self._status.recvmsg(
                 256, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC
@@ -83,11 +83,11 @@ class Child:
             self.lost = body.decode() if kind == FAILED else ZYGOTE_DIED
 
     def kill(self) -> None:
-        """Kill it."""
+        """Kill the child."""
         self.signal(signal.SIGKILL)
 
     def signal(self, number: int) -> None:
-        """Send a signal, by a descriptor that cannot come to mean another process."""
+        """Send a signal to the child, which no other process can get."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if self._pidfd >= 0:
                 signal.pidfd_send_signal(self._pidfd, number)
@@ -95,7 +95,7 @@ class Child:
                 os.kill(self.pid, number)
 
     def close(self) -> None:
-        """Close the descriptors, killing the child if it may still run."""
+        """Close the child's descriptors, killing it if it may still run."""
         if not self.has_ended:
             self.kill()
         self._status.close()
@@ -108,7 +108,7 @@ Launch = Callable[[list[int]], Child]
 
 
 def open_pipes(count: int) -> list[tuple[int, int]]:
-    """Return (reading end, writing end) of new pipes; on failure none is left open."""
+    """Open pipes: (reading end, writing end) of each; on failure none is left open."""
     made: list[tuple[int, int]] = []
     try:
         for _ in range(count):
@@ -147,14 +147,14 @@ main(int(sys.argv[1]), sys.argv[2])
 
 
 class SandboxUnavailable(RuntimeError):
-    """The executor cannot run, or not as confined as required.
+    """The sandbox is unavailable: the executor cannot run as confined as required.
 
     The message says what is missing and what to do.
     """
 
 
 def clean_environment() -> dict[str, str]:
-    """Return the zygote's environment variables, built from nothing.
+    """Return clean environment variables for the zygote, built from nothing.
 
     No token, proxy or path of the trainer's.
     """
@@ -180,7 +180,7 @@ def zygote_settings(config: ExecutorConfig, layers: tuple[str, ...]) -> dict[str
         "allowed_modules": list(config.allowed_modules),
         "restricted_functions": list(config.restricted_functions),
         "layers": list(layers),
-        "threads": config.threads,
+        "threads": config.allows_threads,
         "user": UNPRIVILEGED_USER,
         "uname": uname_without_host(),
         "path": [
@@ -196,7 +196,7 @@ def uname_without_host() -> list[str]:
 
 
 class ZygoteLink:
-    """A zygote and the socket to it; started again, with a growing pause, when it has died."""
+    """Link to a zygote process; it is restarted, with a growing pause, when it has died."""
 
     def __init__(self, config: ExecutorConfig, layers: tuple[str, ...]) -> None:
         self._settings = zygote_settings(config, layers)
@@ -213,7 +213,7 @@ class ZygoteLink:
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def after_fork(self) -> None:
-        """Replace the lock: a thread that is not in this fork may hold the parent's."""
+        """Make the link usable after a fork: replace the lock, which a thread may have held."""
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -285,7 +285,7 @@ class ZygoteLink:
         seed: int | None,
         policy: bool,
     ) -> Child:
-        """Ask for one child with [code, stdout, stderr] for 0, 1, 2.
+        """Launch one child for a call, with [code, stdout, stderr] as descriptors 0, 1, 2.
 
         For a session, one more to say it is done.
 
@@ -308,7 +308,7 @@ class ZygoteLink:
         return Child(ours)
 
     def reap(self) -> None:
-        """Wait for the exit of a zygote whose sockets have closed, before another one boots.
+        """Reap a dead zygote, before another one starts.
 
         Its sockets close a moment before its process can be seen to have ended, and in that moment
         a request would still be taken, by nobody.
@@ -319,13 +319,13 @@ class ZygoteLink:
                 process.wait(0.5)  # of another thread's new zygote, this waits in vain
 
     def kill(self) -> None:
-        """Kill a zygote that no longer answers; the next start boots another."""
+        """Kill a zygote that no longer answers; the next start makes another."""
         if self.pid is not None and self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def close(self) -> None:
-        """End the zygote and all its children.
+        """Close the link: end the zygote and all its children.
 
         In a fork of the trainer, only close its copy of the socket.
         """

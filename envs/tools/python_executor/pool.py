@@ -35,7 +35,7 @@ from fctncalling.envs.tools.python_executor.link import (
     SandboxUnavailable,
     ZygoteLink,
 )
-from fctncalling.envs.tools.python_executor.probe import Report, probe_code
+from fctncalling.envs.tools.python_executor.probe import SelfTestReport, probe_code
 from fctncalling.envs.tools.python_executor.result import ToolResult
 from fctncalling.envs.tools.python_executor.session import PythonSession, SessionChild
 
@@ -43,7 +43,7 @@ Launched = TypeVar("Launched", CallInFlight, SessionChild)
 
 
 class CallLauncher:
-    """Launcher of children over a link; what cannot be launched has a result too."""
+    """Launcher of calls in children of a zygote."""
 
     def __init__(self, config: ExecutorConfig, link: ZygoteLink | None) -> None:
         self._config = config
@@ -51,7 +51,7 @@ class CallLauncher:
         self.closed = False  # whether further calls raise
 
     def limits(self, timeout_s: float) -> Limits:
-        """Return the limits of one call."""
+        """Return the limits of a call: configured ones, with this time limit."""
         config = self._config
         return Limits(
             timeout_s, config.max_output_length, config.raw_output_bytes, config.memory_mb << 10
@@ -67,7 +67,7 @@ class CallLauncher:
         policy: bool = True,
         max_output_length: int | None = None,
     ) -> CallInFlight:
-        """Launch one snippet; raises NotStarted with the result of one that cannot be."""
+        """Start the call of one snippet; raises NotStarted with the result of one that cannot."""
         data = encode_snippet(code, self._config)
         if isinstance(data, ToolResult):
             raise NotStarted(replace(data, queue_s=queue_s))
@@ -81,7 +81,7 @@ class CallLauncher:
             raise NotStarted(replace(why.result, queue_s=queue_s)) from why
 
     def start_session(self, limits: Limits) -> SessionChild | ToolResult:
-        """Launch the child of a session, or return the result of a call that cannot have one."""
+        """Start the child of a session, or return the result of a call that cannot have one."""
         try:
             cpu_s = math.ceil(limits.cpu_s)
             return self._launch(SessionChild.start, cpu_s=cpu_s, seed=None, policy=True)
@@ -117,14 +117,14 @@ class CallLauncher:
         raise NotStarted(ToolResult("setup_error", reason=f"The executor failed: {failure}"))
 
     def repair_zygote(self, call: CallInFlight) -> None:
-        """Kill or reap a zygote that failed a call; the next call boots another."""
+        """Repair a zygote that failed a call: kill or reap it, so that another one starts."""
         if self.link is not None and call.gave_up:
             self.link.kill()
         elif self.link is not None and call.child.lost == ZYGOTE_DIED:
             self.link.reap()
 
-    def self_test(self) -> Report:
-        """Try every layer in a call; raises SandboxUnavailable where one does not hold."""
+    def self_test(self) -> SelfTestReport:
+        """Test every layer of confinement in a call; SandboxUnavailable where one does not hold."""
         assert self.link is not None
         code, length = probe_code(self._config.memory_mb), 10_000  # whatever a snippet may write
         try:
@@ -133,7 +133,7 @@ class CallLauncher:
             raise SandboxUnavailable(f"the self-test could not start: {why}") from why
         wait_any({0: probe})
         result = probe.result()
-        report = Report.of(result, self.link.greeting)
+        report = SelfTestReport.from_result(result, self.link.greeting)
         if result.status == "setup_error":  # no call would run, whatever was accepted
             raise SandboxUnavailable(f"Python snippets cannot run here: {report.failure}")
         if report.shortcomings and not self._config.allow_degraded:
@@ -171,7 +171,7 @@ class PythonExecutor:
             base = config or ExecutorConfig()
         else:
             base = load_config(config)
-        self.config = base.with_keywords(
+        self.config = base.with_overrides(
             timeout_s=timeout_s,
             memory_mb=memory_mb,
             max_output_length=max_output_length,
@@ -188,7 +188,7 @@ class PythonExecutor:
         self.places = threading.BoundedSemaphore(self.config.max_running)
         self._sessions: weakref.WeakSet[PythonSession] = weakref.WeakSet()
         _EXECUTORS.add(self)
-        self._report: Report | None = None
+        self._report: SelfTestReport | None = None
         self._link = ZygoteLink(self.config, self._layers) if self.config.enabled else None
         self._launcher = CallLauncher(self.config, self._link)
         if self._link is not None:
@@ -230,7 +230,7 @@ class PythonExecutor:
     def session(
         self, *, timeout_s: float | None = None, max_cpu_s: float | None = None
     ) -> PythonSession:
-        """Return a session: snippets that share their names; `with executor.session() as session`.
+        """Open a session: snippets that share their names; `with executor.session() as session`.
 
         `timeout_s` limits each of its calls, `max_cpu_s` the CPU time of all together (ten times as
         much unless given). A place is held during calls only, but each session keeps up to
@@ -248,11 +248,11 @@ class PythonExecutor:
         return session
 
     def start_session(self, limits: Limits) -> SessionChild | ToolResult:
-        """Launch the child of a session, or return the result of a call that cannot have one."""
+        """Start the child of a session, or return the result of a call that cannot have one."""
         return self._launcher.start_session(limits)
 
     def report(self) -> dict[str, Any]:
-        """Return what the confinement holds, area by area, as tried when this executor started."""
+        """Return the self-test's report on what the confinement holds, area by area."""
         if self._report is None:
             return {"enabled": False}
         return {**self._report.as_dict(), "notes": list(self.config.notes)}
@@ -266,7 +266,7 @@ class PythonExecutor:
         return self._link.pid if self._link else None
 
     def close(self) -> None:
-        """End the zygote and all calls in flight. Further calls raise."""
+        """Close the executor: end the zygote and all calls in flight."""
         self._launcher.closed = True
         for session in list(self._sessions):
             session.close()
@@ -288,7 +288,7 @@ class PythonExecutor:
         return _rebuild, (self.config, self._layers)
 
     def after_fork(self) -> None:
-        """Forget, in a fork of the process, the parent's calls and locks."""
+        """Make the executor usable after a fork: forget the parent's calls and locks."""
         self.places = threading.BoundedSemaphore(self.config.max_running)
         for session in list(self._sessions):
             session.after_fork()

@@ -62,8 +62,8 @@ NEVER_NEEDED = frozenset(
 )
 
 
-def preload(allowed: Iterable[str]) -> None:
-    """Import the allowed modules and everything they import later.
+def preload_modules(allowed: Iterable[str]) -> None:
+    """Import the allowed modules, and what they import later, before any fork.
 
     Raises for an allowed module that is missing.
     """
@@ -73,12 +73,12 @@ def preload(allowed: Iterable[str]) -> None:
         importlib.import_module(name)
         later = LATER_IMPORTS.get(name)
         if later is None and name not in sys.builtin_module_names:
-            later = tuple(later_imports(name) - NEVER_NEEDED)
+            later = tuple(function_level_imports(name) - NEVER_NEEDED)
         for needed in later or ():
             _import_if_there(needed)
 
 
-def later_imports(module: str) -> set[str]:
+def function_level_imports(module: str) -> set[str]:
     """Return the modules that a module's source imports inside functions."""
     spec = importlib.util.find_spec(module)
     if spec is None or not spec.origin or not spec.origin.endswith(".py"):

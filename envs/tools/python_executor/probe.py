@@ -74,13 +74,13 @@ print(json.dumps(found))
 
 
 def probe_code(memory_mb: int) -> str:
-    """Return the snippet that tries everything, under a memory limit it is to exceed."""
+    """Return the code of the self-test's probe, which tries what is forbidden."""
     return _CODE.replace("@BYTES@", str((memory_mb + 64) << 20))
 
 
 @dataclass(frozen=True)
-class Report:
-    """Result of the self-test: what was tried and what held."""
+class SelfTestReport:
+    """Report of the executor's self-test: what was tried and what held."""
 
     layers: tuple[str, ...]  # those put on every call
     missing: Mapping[str, str]  # layer -> why it is not there
@@ -89,8 +89,8 @@ class Report:
     failure: str = ""  # why the probe itself did not run
 
     @classmethod
-    def of(cls, result: ToolResult, greeting: Mapping[str, Any]) -> Report:
-        """Return the report of a probe's result and of the interpreter's first words."""
+    def from_result(cls, result: ToolResult, greeting: Mapping[str, Any]) -> SelfTestReport:
+        """Return the report of a probe's result and the interpreter's greeting."""
         layers, missing = tuple(greeting["layers"]), dict(greeting["missing"])
         missing |= {
             layer: "not asked for"
@@ -113,7 +113,7 @@ class Report:
 
     @property
     def shortcomings(self) -> list[str]:
-        """Everything that falls short of full confinement, a sentence each."""
+        """Shortcomings of the confinement, a sentence each."""
         sentences = [self.failure] if self.failure else []
         sentences += [f"layer {layer} is missing ({why})" for layer, why in self.missing.items()]
         sentences += [
@@ -123,7 +123,7 @@ class Report:
         return sentences + ([f"calls run as {self.user}"] if self.user.startswith("root") else [])
 
     def refusal_message(self) -> str:
-        """Return the message of an executor that will not start like this."""
+        """Return the message of an executor that refuses to start with these shortcomings."""
         return (
             "Python snippets cannot be confined here: "
             + "; ".join(self.shortcomings)
@@ -133,7 +133,7 @@ class Report:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return area -> what holds it, then layers, user and shortcomings; JSON-shaped."""
+        """Return the report as a dict: area -> what holds it, layers, user and shortcomings."""
         holders = {
             "files": ("landlock", "seccomp"),
             "network": ("landlock", "seccomp"),

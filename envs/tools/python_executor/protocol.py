@@ -27,7 +27,7 @@ SETUP_FAILED = 125
 
 
 def reserve_low_descriptors() -> None:
-    """Fill descriptors up to 9, where a child puts its own; later ones lie above."""
+    """Reserve descriptors up to 9, where a child puts its own."""
     null = os.open("/dev/null", os.O_RDWR)
     for descriptor in range(DEV_NULL, 10):
         if descriptor != null:
@@ -36,8 +36,8 @@ def reserve_low_descriptors() -> None:
         os.close(null)
 
 
-def above_reserved(descriptor: int) -> int:
-    """Move a descriptor to a number that `reserve_low_descriptors` leaves alone."""
+def move_above_reserved(descriptor: int) -> int:
+    """Move a descriptor above the reserved ones."""
     moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
     os.close(descriptor)
     return moved

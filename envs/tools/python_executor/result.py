@@ -14,7 +14,7 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 
 @dataclass(frozen=True)
 class ToolResult:
-    """One call's outcome. Only `setup_error`, our own failure, is worth a retry.
+    """Result of one call of the executor; only `setup_error`, our own failure, is worth a retry.
 
     ok: exit code 0. error: any other: a traceback (a MemoryError at the memory limit is one),
     sys.exit. timeout: clock or CPU limit. memory: killed by the kernel for what it had allocated.
@@ -36,14 +36,14 @@ class ToolResult:
 
     @property
     def text(self) -> str:
-        """Text for the model.
+        """The result as text for the model.
 
         Output, traceback, then one line on how it ended where that says more.
         """
         return _lines(self.stdout, self.stderr, self.reason)
 
     def text_within(self, max_characters: int) -> str:
-        """Return `text` in at most so many characters.
+        """Return the text within a limit of characters.
 
         The ending, which says what went wrong, gets half of them.
         """
@@ -56,7 +56,7 @@ class ToolResult:
 
 
 class BoundedOutput:
-    """The first or the last part of a stream, in bounded memory.
+    """Output of a stream in bounded memory: its first or its last part.
 
     Of standard error the end is kept: there stands the exception's type. Four bytes a character are
     enough in UTF-8.
@@ -70,7 +70,7 @@ class BoundedOutput:
         self._bytes = bytearray()
 
     def add(self, data: bytes) -> None:
-        """Take the next bytes of the stream."""
+        """Add the next bytes of the stream."""
         self.total_bytes += len(data)
         if not self.keep_end:
             self._bytes += data[: max(0, self.max_bytes - len(self._bytes))]
@@ -81,11 +81,11 @@ class BoundedOutput:
 
     @property
     def truncated(self) -> bool:
-        """Whether `text` leaves something out."""
+        """Whether the output was truncated."""
         return self.total_bytes > len(self._bytes) or len(self._decoded()) > self.max_characters
 
     def text(self) -> str:
-        """Return at most max_characters characters, the marker of a cut among them."""
+        """Return the output as text of at most max_characters, with a marker where it was cut."""
         text = self._decoded()
         if not self.truncated:
             return text
@@ -102,7 +102,7 @@ def _lines(*parts: str) -> str:
 def truncate_text(
     text: str, max_characters: int, *, keep_end: bool = False, certain: bool = False
 ) -> str:
-    """Return text within max_characters, marked where cut.
+    """Truncate a text to max_characters, with a marker where it was cut.
 
     `certain` marks it although what is left would fit.
     """
@@ -117,7 +117,7 @@ def truncate_text(
 
 
 def ends_in_memory_error(stderr: str) -> bool:
-    """Return whether a traceback's last line names a MemoryError, numpy's own kind included."""
+    """Whether a traceback ends in a MemoryError, numpy's own kind included."""
     last = stderr.rstrip().rpartition("\n")[2]
     return last.startswith(
         ("MemoryError", "numpy._core._exceptions._ArrayMemoryError", "numpy.core._exceptions")

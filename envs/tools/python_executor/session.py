@@ -29,7 +29,7 @@ LOST = "the names of this session are lost"
 
 
 class SessionChild(NamedTuple):
-    """A session's child and our ends of its pipes."""
+    """Child process of a session, with our ends of its pipes."""
 
     child: Child
     code_out: int
@@ -39,7 +39,7 @@ class SessionChild(NamedTuple):
 
     @classmethod
     def start(cls, launch: Launch) -> SessionChild:
-        """Launch a child that runs one snippet after the other."""
+        """Start a child that runs one snippet after the other."""
         (code_in, code_out), (out, stdout), (err, stderr), (done, done_in) = open_pipes(4)
         ours, theirs = (code_out, out, err, done), [code_in, stdout, stderr, done_in]
         try:
@@ -55,7 +55,7 @@ class SessionChild(NamedTuple):
                 os.close(descriptor)
 
     def check_ended(self) -> bool:
-        """Whether it has ended since the last call."""
+        """Check whether the child has ended since the last call."""
         while not self.child.has_ended and _readable(self.child.fileno()):
             self.child.read_message()
         return self.child.has_ended
@@ -73,14 +73,14 @@ class SessionChild(NamedTuple):
         return 0.0
 
     def close(self) -> None:
-        """Kill it and close all descriptors."""
+        """Close the session's child: kill it and close all descriptors."""
         self.child.close()
         for descriptor in self[1:]:
             os.close(descriptor)
 
 
 class SessionCall(CallInFlight):
-    """One snippet of a session, from its sending to its result; the child lives on."""
+    """Call of one snippet of a session; the child lives on."""
 
     def __init__(self, code: bytes, limits: Limits, live: SessionChild, seed: int | None) -> None:
         self.live = live
@@ -95,16 +95,16 @@ class SessionCall(CallInFlight):
         self.child.signal(signal.SIGCONT)
         self._send_code()
 
-    def interests(self) -> Iterator[tuple[int, int]]:
-        """Yield the events of `CallInFlight`, and the descriptor that reports the call's end."""
-        yield from super().interests()
+    def poll_events(self) -> Iterator[tuple[int, int]]:
+        """Yield (descriptor, poll events), that of the call's end included."""
+        yield from super().poll_events()
         if self._watches_done:
             yield self.live.done, select.POLLIN
 
-    def handle(self, descriptor: int) -> None:
-        """Handle an event on one descriptor."""
+    def handle_event(self, descriptor: int) -> None:
+        """Handle a poll event on one descriptor."""
         if descriptor != self.live.done:
-            super().handle(descriptor)
+            super().handle_event(descriptor)
             return
         exit_code = os.read(descriptor, 1)
         self._watches_done = False
@@ -117,8 +117,8 @@ class SessionCall(CallInFlight):
         return None if started is None else max(started, self.submitted)
 
     @property
-    def finished(self) -> bool:
-        """Whether the call or the whole process has ended."""
+    def has_finished(self) -> bool:
+        """Whether the call has finished, or the whole process has ended."""
         return self.child.has_ended or (self._exit_code is not None and self._stopped is None)
 
     def result(self) -> ToolResult:
@@ -147,7 +147,7 @@ class SessionCall(CallInFlight):
         )
 
     def close(self) -> None:
-        """Close all descriptors, killing the child."""
+        """Close the call: all descriptors, killing the child."""
         self.live.close()
 
     @property
@@ -162,11 +162,11 @@ class SessionCall(CallInFlight):
 
 
 class SessionHost(Protocol):
-    """Interface that a session needs of its PythonExecutor."""
+    """Interface of a session's host, its PythonExecutor."""
 
     @property
     def places(self) -> AbstractContextManager[Any]:
-        """One of the executor's places, held during a call."""
+        """Places for running calls, of which one is held during a call."""
         ...
 
     @property
@@ -175,12 +175,12 @@ class SessionHost(Protocol):
         ...
 
     def start_session(self, limits: Limits) -> SessionChild | ToolResult:
-        """Launch the child of a session, or return the result of a call that cannot have one."""
+        """Start the child of a session, or return the result of a call that cannot have one."""
         ...
 
 
 class PythonSession:
-    """Snippets that share their names, as the cells of a notebook do.
+    """Session of Python snippets that share their names, as the cells of a notebook do.
 
     `PythonExecutor.session` makes one.
 
@@ -202,7 +202,7 @@ class PythonSession:
     def run(
         self, code: str, *, timeout_s: float | None = None, seed: int | None = None
     ) -> ToolResult:
-        """Run one snippet with the names of those before, and return how it went."""
+        """Run one snippet with the names of those before, and return its result."""
         if timeout_s is not None:
             check_timeout(timeout_s, "run")
         check_seed(seed)
@@ -253,11 +253,11 @@ class PythonSession:
         return True
 
     def after_fork(self) -> None:
-        """Replace the lock, in a fork of the process."""
+        """Make the session usable after a fork: replace the lock."""
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """End the child. Further calls raise."""
+        """Close the session: end its child."""
         with self._lock:
             self._closed = True
             if self._live is not None and self._owner == os.getpid():

@@ -39,7 +39,7 @@ SPARE_BYTES = 8 << 20
 
 
 def is_allowed(module: str, allowed: frozenset[str]) -> bool:
-    """Whether a dotted name is an allowed module, a part of one, or a package around one."""
+    """Whether a module is allowed: named so, a part of one, or a package around one."""
     parts = module.split(".")
     inside = any(".".join(parts[:n]) in allowed for n in range(1, len(parts) + 1))
     return inside or any(name.startswith(f"{module}.") for name in allowed)
@@ -84,7 +84,7 @@ def _disabled(name: str) -> Callable[..., NoReturn]:
 
 
 def policy_builtins(allowed: frozenset[str], restricted: tuple[str, ...]) -> dict[str, Any]:
-    """Return the snippet's builtins.
+    """Return the builtins that the policy's snippets see.
 
     Library code keeps the real ones, so `namedtuple`, which uses eval, works.
     """
@@ -95,7 +95,7 @@ def policy_builtins(allowed: frozenset[str], restricted: tuple[str, ...]) -> dic
 
 
 class MainModule:
-    """A snippet's main module and streams, built once before the fork."""
+    """Main module of a snippet, with its streams, built once before the fork."""
 
     def __init__(self, allowed: frozenset[str], restricted: tuple[str, ...]) -> None:
         self.main = types.ModuleType("__main__")
@@ -106,7 +106,7 @@ class MainModule:
         self.numpy_random = sys.modules.get("numpy.random")
 
     def seed(self, seed: int) -> None:
-        """Seed every random stream that a snippet can start without a seed."""
+        """Seed every random stream that a snippet may use without seeding it."""
         random.seed(seed)
         numpy_random: Any = self.numpy_random
         if numpy_random is None:
@@ -166,7 +166,7 @@ class MainModule:
 
     def _tell(self, error: BaseException) -> None:
         try:
-            text = own_traceback(error)
+            text = snippet_traceback(error)
         except BaseException:  # no memory left, or a __str__ that raises
             text = type.__dict__["__name__"].__get__(type(error)) + "\n"
         with contextlib.suppress(OSError):  # the snippet may have closed it
@@ -174,7 +174,7 @@ class MainModule:
 
 
 def exit_process(code: int, exit_now: Callable[[int], object] = os._exit) -> NoReturn:
-    """Exit at once.
+    """Exit the process at once, without cleaning up.
 
     Signal handlers and profilers that the snippet left behind may raise here, once each.
     """
@@ -183,7 +183,7 @@ def exit_process(code: int, exit_now: Callable[[int], object] = os._exit) -> NoR
             exit_now(code)
 
 
-def own_traceback(error: BaseException) -> str:
+def snippet_traceback(error: BaseException) -> str:
     """Return the traceback of the snippet's own frames, without those of harness and libraries."""
     summary = traceback.TracebackException.from_exception(error, compact=True)
     pending, seen = [summary], set()
@@ -211,7 +211,7 @@ def _writer(descriptor: int) -> io.TextIOWrapper:
 def confine(
     layers: Confinement, memory_bytes: int, cpu_s: int, *, first_inherited: int = DONE
 ) -> None:
-    """Confine this process and report it on STATUS; no code has been read yet."""
+    """Confine this process and report it on its status socket, before any code is read."""
     layers.apply(
         memory_bytes=memory_bytes,
         cpu_s=cpu_s,
@@ -235,7 +235,7 @@ def confine_and_read(layers: Confinement, memory_bytes: int, cpu_s: int) -> str:
 def serve_session(
     main_module: MainModule, layers: Confinement, memory_bytes: int, cpu_s: int
 ) -> NoReturn:
-    """Confine this process, then run snippet after snippet with the names of those before.
+    """Serve a session in this process: confine it, then run snippet after snippet.
 
     After each its exit code goes to DONE, one byte. A snippet can write one too: it then lies about
     its own end.
@@ -255,7 +255,7 @@ def serve_session(
 
 
 def read_exactly(size: int, descriptor: int = 0) -> bytes:
-    """Read by length, not to the end of file.
+    """Read exactly `size` bytes from a descriptor.
 
     Another fork may hold the other side open for ever.
     """

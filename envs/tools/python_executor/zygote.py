@@ -32,13 +32,13 @@ import sys
 import time
 from typing import Any, NamedTuple, NoReturn
 
-from fctncalling.envs.tools.python_executor.confinement import Confinement, LayerError, prctl
+from fctncalling.envs.tools.python_executor.confinement import Confinement, ConfinementError, prctl
 from fctncalling.envs.tools.python_executor.confinement.kernel_calls import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_DUMPABLE,
     PR_SET_PDEATHSIG,
 )
-from fctncalling.envs.tools.python_executor.preload import preload
+from fctncalling.envs.tools.python_executor.preload import preload_modules
 from fctncalling.envs.tools.python_executor.protocol import (
     ENDED,
     ENDING,
@@ -46,7 +46,7 @@ from fctncalling.envs.tools.python_executor.protocol import (
     REQUEST,
     SETUP_FAILED,
     STARTED,
-    above_reserved,
+    move_above_reserved,
     reserve_low_descriptors,
 )
 from fctncalling.envs.tools.python_executor.snippet import (
@@ -58,15 +58,15 @@ from fctncalling.envs.tools.python_executor.snippet import (
 
 
 class ChildProcess(NamedTuple):
-    """One child the zygote waits for."""
+    """Child process that the zygote waits for."""
 
     pid: int
     pidfd: int
     status: socket.socket
 
 
-def drop_user(uid: int) -> str:
-    """Become an unprivileged user if root; return the user that children run as, in words."""
+def drop_privileges(uid: int) -> str:
+    """Drop root's privileges; return the user that children run as, in words."""
     if os.getuid() != 0:
         return "the caller's user"
     why = "nothing happened"
@@ -82,7 +82,7 @@ def drop_user(uid: int) -> str:
 
 
 def preload_without_host_name(allowed: list[str]) -> None:
-    """Import what snippets may use, then restore the real `os.uname`.
+    """Preload what snippets may use while `os.uname` hides the host name.
 
     The kernel refuses it to a snippet.
 
@@ -90,12 +90,12 @@ def preload_without_host_name(allowed: list[str]) -> None:
     for the release.
     """
     importlib.import_module("platform").uname()
-    preload(allowed)
+    preload_modules(allowed)
     os.uname = posix.uname
 
 
 class Zygote:
-    """Forking loop and its state, set up by `prepare`."""
+    """Zygote: the process that forks a child for each call."""
 
     def __init__(self, control: socket.socket, settings: dict[str, Any]) -> None:
         self.control = control
@@ -106,7 +106,7 @@ class Zygote:
         self.poll = select.poll()
 
     def prepare(self) -> dict[str, Any]:
-        """Import and confine what all children have in common; return the greeting."""
+        """Prepare what all children have in common; return the greeting."""
         settings = self.settings
         preload_without_host_name(settings["allowed_modules"])
         time.tzset()
@@ -120,7 +120,7 @@ class Zygote:
             prctl(PR_SET_CHILD_SUBREAPER, 1)
         with contextlib.suppress(OSError):
             _die_first_when_memory_is_short()
-        user = drop_user(settings["user"])
+        user = drop_privileges(settings["user"])
         prctl(PR_SET_DUMPABLE, 0)
         gc.collect()
         gc.freeze()
@@ -132,28 +132,28 @@ class Zygote:
         }
 
     def serve(self) -> NoReturn:
-        """Fork on request and report endings, until the parent is gone."""
+        """Serve requests: fork children and report their ends, until the parent is gone."""
         self.poll.register(self.control, select.POLLIN)
         while True:
             for descriptor, _ in self.poll.poll(1000):
                 if descriptor == self.control.fileno():
-                    self.accept()
+                    self.fork_child()
                 else:
                     self.report_end(self.running.pop(descriptor))
             if os.getppid() != self.parent:  # a fork of the parent may still hold the socket open
-                self.leave()
+                self.shut_down()
 
-    def leave(self) -> NoReturn:
-        """Kill what runs and exit."""
+    def shut_down(self) -> NoReturn:
+        """Shut down: kill what runs and exit."""
         for call in self.running.values():
             signal.pidfd_send_signal(call.pidfd, signal.SIGKILL)
         os._exit(0)
 
-    def accept(self) -> None:
-        """Fork one child for the next request."""
+    def fork_child(self) -> None:
+        """Fork a child for the next request."""
         message, ancillary, _, _ = self.control.recvmsg(REQUEST.size, socket.CMSG_SPACE(20))
         if not message:
-            self.leave()
+            self.shut_down()
         descriptors = array.array("i")
         descriptors.frombytes(ancillary[0][2])
         memory_bytes, cpu_s, seed, seeded, policy, session = REQUEST.unpack(message)
@@ -168,7 +168,7 @@ class Zygote:
             pid = -1
         if pid == 0:
             places = [*descriptors, status.fileno()]
-            self.child(places, memory_bytes, cpu_s, seed if seeded else None, policy, session)
+            self.run_child(places, memory_bytes, cpu_s, seed if seeded else None, policy, session)
         for descriptor in descriptors:
             os.close(descriptor)
         if pid < 0:
@@ -177,6 +177,7 @@ class Zygote:
         self.report_start(pid, status)
 
     def report_start(self, pid: int, status: socket.socket) -> None:
+        """Report a child's start on its status socket, with a descriptor of the process."""
         pidfd = os.pidfd_open(pid)
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [pidfd]))]
         try:
@@ -187,6 +188,7 @@ class Zygote:
         self.poll.register(pidfd, select.POLLIN)
 
     def report_end(self, call: ChildProcess) -> None:
+        """Report a child's end on its status socket."""
         self.poll.unregister(call.pidfd)
         _, status, usage = os.wait4(call.pid, 0)
         if "seccomp" not in self.confinement.layers:
@@ -199,20 +201,20 @@ class Zygote:
         os.close(call.pidfd)
 
     def kill_orphans(self) -> None:
-        """Kill the processes that dead children left behind.
+        """Kill orphans: the processes that dead children left behind.
 
         As subreaper the zygote is their parent now.
         """
         known = {call.pid for call in self.running.values()}
         for _ in range(64):
-            orphans = [pid for pid in children_of(os.getpid()) if pid not in known]
+            orphans = [pid for pid in child_processes(os.getpid()) if pid not in known]
             if not orphans:
                 return
             for pid in orphans:
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
 
-    def child(
+    def run_child(
         self,
         descriptors: list[int],
         memory_bytes: int,
@@ -221,7 +223,7 @@ class Zygote:
         policy: bool,
         session: bool,
     ) -> NoReturn:
-        """Be the child: put descriptors in place, confine, read the code, run it, exit.
+        """Run the call in a forked child: confine, read the code, run it, exit.
 
         Never returns.
         """
@@ -248,8 +250,8 @@ class Zygote:
             exit_process(code)
 
 
-def children_of(parent: int) -> list[int]:
-    """Return a process's children, from its list of them or, without one, from all processes."""
+def child_processes(parent: int) -> list[int]:
+    """Return the ids of a process's children."""
     try:
         with open(f"/proc/{parent}/task/{parent}/children") as file:
             return [int(child) for child in file.read().split()]
@@ -275,14 +277,14 @@ def _die_first_when_memory_is_short() -> None:
 
 def main(descriptor: int, settings_text: str) -> NoReturn:
     """Entry point of a zygote: greet on the control socket, or report a failure, and serve."""
-    control = socket.socket(fileno=above_reserved(descriptor))
+    control = socket.socket(fileno=move_above_reserved(descriptor))
     reserve_low_descriptors()
     settings = json.loads(settings_text)
     sys.path += [folder for folder in settings["path"] if folder not in sys.path]
     zygote = Zygote(control, settings)
     try:
         greeting = zygote.prepare()
-    except (ImportError, LayerError, OSError) as error:
+    except (ImportError, ConfinementError, OSError) as error:
         control.send(json.dumps({"failed": f"{type(error).__name__}: {error}"}).encode())
         os._exit(1)
     control.send(json.dumps(greeting).encode())

@@ -58,7 +58,7 @@ class RunTasks:
                 num_playable += self._can_play(name, task)
         if self._tools.box is not None:
             for _, origin, tasks in self._files():
-                self._tools.refuse_clashes(tasks, origin)
+                self._tools.refuse_name_clashes(tasks, origin)
         if not num_playable:
             raise InputError(
                 "nothing was played: no task in what --category and --dataset_path name"

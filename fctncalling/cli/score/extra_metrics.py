@@ -6,7 +6,7 @@ from typing import Any
 
 from fctncalling.cli.shared.text_table import interval_text
 from fctncalling.data.types import StepRecord, Task, Verdict
-from fctncalling.envs.rewards import progress_of
+from fctncalling.envs.rewards import progress_share
 from fctncalling.evaluation.pass_at_k import SampledTasks
 
 
@@ -28,7 +28,7 @@ class ExtraMetrics:
         Only valid ones are checked strictly; one that `broke_off` fails that check.
         """
         self._count += 1
-        self._progress += 0.0 if broke_off else progress_of(task, verdict)
+        self._progress += 0.0 if broke_off else progress_share(task, verdict)
         self.samples.add(task.id, success=verdict.valid)
         if self._is_strict:
             passed = verdict.valid and not broke_off

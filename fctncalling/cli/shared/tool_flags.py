@@ -79,11 +79,11 @@ class TaskTools:
         classes = self.classes_for(tasks, "tasks")
         return classes if self.box is None else [classes, self.box]
 
-    def refuse_clashes(self, tasks: Iterable[Task], origin: Path | str) -> None:
+    def refuse_name_clashes(self, tasks: Iterable[Task], origin: Path | str) -> None:
         """Raise ToolDefinitionError for a tool of an MCP server named as a task's function."""
         from fctncalling.envs.user_tools import UserTools
 
-        UserTools([self.given, self.box]).refuse_clashes(tasks, origin)
+        UserTools([self.given, self.box]).refuse_name_clashes(tasks, origin)
 
     def close(self) -> None:
         """End the MCP servers."""

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 from fctncalling.data.types import Message, Task
 from fctncalling.data.unsafe_text import encodable_value
-from fctncalling.envs.conversations import CONVERSATIONS, contains_calls, content_of
-from fctncalling.envs.errors import MissingExtra, extra_module
+from fctncalling.envs.conversations import CONVERSATIONS, message_text, reads_as_calls
+from fctncalling.envs.errors import MissingExtra, import_extra
 from fctncalling.evaluation.agents.agent import (
     AgentSetupError,
     AgentUnavailable,
@@ -63,11 +63,11 @@ class EndpointPlayer:
         tools = info["tools"] if conversation.sends_tools else ()
         message = self._endpoint.complete(conversation.messages, tools)
         if self._form == "tool_call" and not message.get("tool_calls"):
-            self._note_calls_in_text(content_of(message), tools)
-        return conversation.action(message)
+            self._note_calls_in_text(message_text(message), tools)
+        return conversation.to_action(message)
 
     def _note_calls_in_text(self, text: str, tools: Sequence[Any]) -> None:
-        if contains_calls(text, tools):
+        if reads_as_calls(text, tools):
             self._endpoint.print_once(
                 "the endpoint returns calls as text, which --form tool_call takes for chat: with "
                 "--form tools_text they are read (or start the server with a tool-call parser)"
@@ -140,7 +140,7 @@ class EndpointAgent:
 
     def __init__(self, settings: EndpointSettings) -> None:
         try:
-            httpx = extra_module("httpx", "openai", "--agent openai:...")
+            httpx = import_extra("httpx", "openai", "--agent openai:...")
         except MissingExtra as error:
             raise AgentSetupError(str(error)) from None
         self.name = settings.model

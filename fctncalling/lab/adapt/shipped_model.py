@@ -11,8 +11,8 @@ from typing import Any
 
 from fctncalling.data.types import FunctionDoc
 from fctncalling.envs.handlers.registry import get_handler
-from fctncalling.envs.prompting.prompts import instructions
-from fctncalling.envs.prompting.task_prompt import openai_tool
+from fctncalling.envs.prompting.prompts import system_prompt
+from fctncalling.envs.prompting.task_prompt import to_openai_tool
 from fctncalling.lab.adapt.adapt_settings import AdaptSettings
 from fctncalling.lab.adapt.base_model import BaseModel
 from fctncalling.lab.adapt.report import AdaptReport, summary
@@ -74,9 +74,9 @@ def _request(task: Mapping[str, Any], base: BaseModel) -> dict[str, Any]:
         for each in task["function"]
     ]
     if base.takes_tools:
-        tools = [openai_tool(each) for each in docs]
+        tools = [to_openai_tool(each) for each in docs]
         return {"temperature": 0, "messages": [], "tools": tools}
-    text = instructions(docs, get_handler("auto"), many_turns=False, style=base.prompt_style)
+    text = system_prompt(docs, get_handler("auto"), many_turns=False, style=base.prompt_style)
     return {"temperature": 0, "messages": [{"role": "system", "content": text}]}
 
 

@@ -11,7 +11,7 @@ from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.cli.shared.task_finder import tasks_of
 from fctncalling.data.categories import AST, RELEVANCE
 from fctncalling.data.types import Call, Task
-from fctncalling.envs.prompting.task_prompt import openai_tool
+from fctncalling.envs.prompting.task_prompt import to_openai_tool
 from fctncalling.lab.conformance.drafts import right_answer_draft
 
 WRITTEN = (*(name for name in AST if "java" not in name), *RELEVANCE)
@@ -68,7 +68,7 @@ def rendered_truths(folder: Path, category: str, render: Render) -> Iterator[Ren
         if calls is None:
             continue
         words = _REFUSAL if not calls else _WORDS if number % 4 == 3 else ""
-        tools = [openai_tool(doc) for doc in task.functions]
+        tools = [to_openai_tool(doc) for doc in task.functions]
         yield RenderedTruth(
             task,
             "wrong/without_calls"

@@ -71,7 +71,7 @@ class Dialogue:
         if not self.info:
             self.open()
         message = {"role": "assistant", "content": message} if isinstance(message, str) else message
-        action = self._conversation.action(message)
+        action = self._conversation.to_action(message)
         observation, reward, terminated, truncated, info = self._env.step(action)
         self.info = info
         self.done = terminated or truncated

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.data.types import FunctionDoc, Message
-from fctncalling.envs.prompting.task_prompt import openai_tool
+from fctncalling.envs.prompting.task_prompt import to_openai_tool
 from fctncalling.lab.doctor.finding import HealthCheck, fault, note, sound
 
 ANSWER = "fctnprobe Answer 1"
@@ -34,7 +34,7 @@ PROBE_DOC = FunctionDoc(
 
 def probe_tools() -> list[Any]:
     """Return one tool with every kind of BFCL type."""
-    return [openai_tool(PROBE_DOC)]
+    return [to_openai_tool(PROBE_DOC)]
 
 
 def user_message(content: str) -> Message:

@@ -11,7 +11,7 @@ from fctncalling.envs.handlers import DecodeError
 from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.envs.judging.ground_truth import ExtraTools, replay_turns
 from fctncalling.envs.judging.judge import judge
-from fctncalling.envs.judging.oracle import written_call
+from fctncalling.envs.judging.oracle import parse_call_string
 from fctncalling.envs.python_source.render import render_call
 from fctncalling.lab.error_analysis.diagnosis import Diagnosis
 from fctncalling.lab.error_analysis.form_repairs import repair_form
@@ -200,7 +200,7 @@ def _edits(task: Task, calls: Sequence[str], truth: Sequence[str]) -> list[_Edit
 
     def read(text: str) -> Call:
         try:
-            return written_call(text, docs)
+            return parse_call_string(text, docs)
         except ValueError:
             return Call(text, {})
 

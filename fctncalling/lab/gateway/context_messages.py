@@ -13,7 +13,7 @@ from fctncalling.data.types import Call, FunctionDoc, Message
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.handlers.handler import Handler
 from fctncalling.envs.handlers.registry import HANDLERS_BY_MARK, PROMPTING
-from fctncalling.envs.prompting.prompts import instructions
+from fctncalling.envs.prompting.prompts import system_prompt
 
 _NAME = "fctnprobecall"
 _PROBE = (
@@ -55,7 +55,7 @@ class ContextForm:
         if self._template.takes_tools or not tools:
             return ""
         docs = [_doc(tool["function"]) for tool in tools]
-        return instructions(docs, self._writer, many_turns=True, style=self._style)
+        return system_prompt(docs, self._writer, many_turns=True, style=self._style)
 
     def _written(self, calls: Sequence[dict[str, str]]) -> str:
         try:

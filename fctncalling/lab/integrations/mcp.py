@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from fctncalling.data.types import Message, Task, tool_call
-from fctncalling.envs.errors import InfrastructureError, MissingExtra, extra_module
+from fctncalling.envs.errors import InfrastructureError, MissingExtra, import_extra
 from fctncalling.lab.dialogue import Dialogue, info_to_json
 
 INSTRUCTIONS = (
@@ -123,15 +123,15 @@ class ServedEpisode:
 
 def mcp_server(episode: ServedEpisode) -> Any:
     """Return the SDK's server of an episode; `run_stdio` and `run_http` serve it."""
-    sdk = extra_module("mcp", "mcp", "serving over MCP")
+    sdk = import_extra("mcp", "mcp", "serving over MCP")
     if not hasattr(sdk, "Client"):
         raise MissingExtra(
             "serving over MCP needs version 2 of the library mcp, and an older one is installed. "
             "Serve from an environment of its own (`pip install fctncalling 'mcp>=2'`): agents of "
             "any version start it by the path of its command."
         )
-    lowlevel = extra_module("mcp.server.lowlevel", "mcp", "serving over MCP")
-    subscriptions = extra_module("mcp.server.subscriptions", "mcp", "serving over MCP")
+    lowlevel = import_extra("mcp.server.lowlevel", "mcp", "serving over MCP")
+    subscriptions = import_extra("mcp.server.subscriptions", "mcp", "serving over MCP")
     changes = subscriptions.InMemorySubscriptionBus()
 
     async def list_tools(_context: Any, _params: Any) -> Any:
@@ -168,8 +168,8 @@ def mcp_server(episode: ServedEpisode) -> Any:
 
 def run_stdio(server: Any) -> None:
     """Serve over standard input and output until the client is gone."""
-    anyio = extra_module("anyio", "mcp", "serving over MCP")
-    stdio = extra_module("mcp.server.stdio", "mcp", "serving over MCP")
+    anyio = import_extra("anyio", "mcp", "serving over MCP")
+    stdio = import_extra("mcp.server.stdio", "mcp", "serving over MCP")
 
     async def serve() -> None:
         async with stdio.stdio_server() as (read, write):
@@ -180,7 +180,7 @@ def run_stdio(server: Any) -> None:
 
 def run_http(server: Any, port: int) -> None:
     """Serve over streamable HTTP, on this machine alone, until Ctrl-C."""
-    uvicorn = extra_module("uvicorn", "mcp", "serving over MCP")
+    uvicorn = import_extra("uvicorn", "mcp", "serving over MCP")
     uvicorn.run(server.streamable_http_app(), host="127.0.0.1", port=port, log_level="warning")
 
 

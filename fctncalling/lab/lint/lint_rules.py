@@ -22,7 +22,7 @@ from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.judging.ground_truth import ExtraTools
 from fctncalling.envs.judging.judge import judge
-from fctncalling.envs.judging.oracle import oracle_calls, written_call
+from fctncalling.envs.judging.oracle import oracle_calls, parse_call_string
 from fctncalling.envs.python_source.parse import parse_expression
 from fctncalling.envs.users.known_values import known_values
 from fctncalling.evaluation.accepted_answers import accepted_calls, possible_texts, render_calls
@@ -223,7 +223,9 @@ def _multi_turn_truth(task: Task, tools: ExtraTools | None) -> Found:
         texts.append([])
         for call in calls:
             try:
-                texts[-1].append(get_handler("python_calls").render([written_call(call, docs)]))
+                texts[-1].append(
+                    get_handler("python_calls").render([parse_call_string(call, docs)])
+                )
             except ValueError as error:
                 yield "suspicious", "unwritable_call", f"turn {turn}: {error}"[:300]
                 return

@@ -23,7 +23,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from fctncalling.envs.errors import MissingExtra, extra_module
+from fctncalling.envs.errors import MissingExtra, import_extra
 from fctncalling.lab.mcp_client.address import McpAddress
 from fctncalling.lab.mcp_client.guard import (
     ERROR_BYTES,
@@ -133,7 +133,7 @@ class McpConnection:
             self._loop.close()
 
     async def _serve(self) -> None:
-        anyio = extra_module("anyio", "mcp", "an MCP server")
+        anyio = import_extra("anyio", "mcp", "an MCP server")
         self._over = anyio.Event()
         with anyio.CancelScope() as self._scope:
             if self._closing:
@@ -156,7 +156,7 @@ class McpConnection:
     @asynccontextmanager
     async def _transport(self) -> AsyncIterator[tuple[Any, Any]]:
         """Yield the streams of a session; what the server sends is checked on its way."""
-        anyio = extra_module("anyio", "mcp", "an MCP server")
+        anyio = import_extra("anyio", "mcp", "an MCP server")
         async with AsyncExitStack() as stack:
             streams = self._http(stack) if self._address.url else self._stdio()
             read, write, *_ = await stack.enter_async_context(await streams)
@@ -167,7 +167,7 @@ class McpConnection:
             group.cancel_scope.cancel()
 
     async def _http(self, stack: AsyncExitStack) -> Any:
-        http = extra_module("mcp.client.streamable_http", "mcp", "an MCP server")
+        http = import_extra("mcp.client.streamable_http", "mcp", "an MCP server")
         client = http.create_mcp_http_client(headers={"Accept-Encoding": "identity"})
         library = http.httpx2 if hasattr(http, "httpx2") else http.httpx
         client.event_hooks = {"response": [_HttpCheck(self, library.AsyncByteStream)]}
@@ -177,7 +177,7 @@ class McpConnection:
         return http.streamable_http_client(self._address.url, http_client=client, **options)
 
     async def _stdio(self) -> Any:
-        stdio = extra_module("mcp.client.stdio", "mcp", "an MCP server")
+        stdio = import_extra("mcp.client.stdio", "mcp", "an MCP server")
         command = list(self._address.command)
         if sys.platform != "win32":  # there the SDK's job object does what the guard does
             command = [sys.executable, "-I", "-S", GUARD, str(os.getpid()), *command]
@@ -236,8 +236,8 @@ class McpConnection:
 
 
 def _sdk() -> Any:
-    sdk = extra_module("mcp", "mcp", "an MCP server")
-    http = extra_module("mcp.client.streamable_http", "mcp", "an MCP server")
+    sdk = import_extra("mcp", "mcp", "an MCP server")
+    http = import_extra("mcp.client.streamable_http", "mcp", "an MCP server")
     if not hasattr(http, "streamable_http_client"):
         raise MissingExtra(
             "an MCP server needs the library mcp in version 1.24 or later, and an older one is "

@@ -14,7 +14,7 @@ from typing import Any
 from fctncalling.data.types import FunctionDoc
 from fctncalling.data.unsafe_text import encodable_text
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
-from fctncalling.envs.tools.box.output_text import TAGS, neutralise
+from fctncalling.envs.tools.box.output_text import TAGS, neutralise_marks
 from fctncalling.envs.tools.python_executor.result import truncate_text
 
 MAX_TOOLS = 512
@@ -104,7 +104,7 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         return ""
     return truncate_text(
-        neutralise(encodable_text(value[: MAX_DESCRIPTION + 1]), TAGS), MAX_DESCRIPTION
+        neutralise_marks(encodable_text(value[: MAX_DESCRIPTION + 1]), TAGS), MAX_DESCRIPTION
     )
 
 
@@ -160,5 +160,5 @@ def _single(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Any:
 def _is_short(value: Any) -> bool:
     """Whether a value can stand in a prompt as it is."""
     if isinstance(value, str):
-        return len(value) <= MAX_NAME * 4 and neutralise(encodable_text(value), TAGS) == value
+        return len(value) <= MAX_NAME * 4 and neutralise_marks(encodable_text(value), TAGS) == value
     return value is None or isinstance(value, int | float)

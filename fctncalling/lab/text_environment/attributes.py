@@ -14,7 +14,7 @@ from fctncalling.envs.handlers.inline import (
     RESPONSE,
     SUBMIT,
     InlineCalls,
-    RequestCalls,
+    TrlRequestCalls,
 )
 from fctncalling.envs.tool_text.tools import InlineTools, InlineToolsArgument, search_tool
 from fctncalling.envs.tools.box.calculator import calculate
@@ -80,12 +80,12 @@ class FollowsAssignments:
     def _refresh_syntax(self) -> None:
         marks = (self.request_token, self.call_token, self.response_token, self.submit_token)
         if marks != self._built_marks:
-            if not isinstance(self.syntax, RequestCalls):
+            if not isinstance(self.syntax, TrlRequestCalls):
                 raise ValueError(
                     f"request_token and its like are marks of handler 'request_call'; this one is "
                     f"{self.syntax.name!r}, whose marks stand fast"
                 )
-            self.syntax = RequestCalls(*marks)
+            self.syntax = TrlRequestCalls(*marks)
             self._built_marks = marks
         if self.syntax is not self._built_syntax or self.tokenizer is not self._built_tokenizer:
             self._built_syntax = self.syntax

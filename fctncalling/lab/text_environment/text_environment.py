@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers import TEXT_HANDLERS
-from fctncalling.envs.handlers.inline import QUERY, CallBlock, Pause
+from fctncalling.envs.handlers.inline import QUERY, CallBlock, PausedMessage
 from fctncalling.envs.tool_text.tools import InlineToolResult, InlineToolsArgument
 from fctncalling.lab.text_environment.attributes import FollowsAssignments, is_overridden
 from fctncalling.lab.text_environment.history_generator import OnToken
@@ -219,7 +219,7 @@ class TextEnvironment(FollowsAssignments):
         """
         self._refresh()
         if not history.completed and len(history.system_spans) == 1:
-            pause = self.syntax.pause(history.text)
+            pause = self.syntax.paused_message(history.text)
             if pause.kind == "call":
                 self._answer([(history, self._read(history.text, pause))])
             else:
@@ -239,7 +239,7 @@ class TextEnvironment(FollowsAssignments):
         JSON.
         """
         self._refresh()
-        block = next(self.syntax.blocks(text), None)
+        block = next(self.syntax.closed_blocks(text), None)
         if block is None or block.record is None:
             return None, None
         [(tool, arguments)] = block.record.items()
@@ -347,18 +347,18 @@ class TextEnvironment(FollowsAssignments):
                 history.invalid = True
                 history.complete(truncated=True)
                 continue
-            ids = self.template.encode_untrusted(self.syntax.respond(answer.text))
+            ids = self.template.encode_untrusted(self.syntax.format_result(answer.text))
             if self.max_length is not None:
                 ids = ids[: max(0, self.max_length - len(history.ids))]
             self._generator.append_tool_output(history, ids)
 
     def _answer_or_failure(self, block: CallBlock) -> InlineToolResult | InfrastructureError:
         try:
-            return self._tools.answer(block)
+            return self._tools.run_block(block)
         except InfrastructureError as failure:
             return failure
 
-    def _read(self, words: str, pause: Pause) -> CallBlock | None:
+    def _read(self, words: str, pause: PausedMessage) -> CallBlock | None:
         """Return the call of a pause, by a subclass's `parse_tool_call` if it overrides that."""
         if not is_overridden(self, "parse_tool_call", _PARSE_TOOL_CALL):
             return pause.block
@@ -367,9 +367,9 @@ class TextEnvironment(FollowsAssignments):
             pause.block if tool is None else CallBlock(0, len(words), {tool: {QUERY: query or ""}})
         )
 
-    def _pause(self, history: TextHistory) -> tuple[str, Pause]:
+    def _pause(self, history: TextHistory) -> tuple[str, PausedMessage]:
         words, start = self._generator.last_words(history)
-        return words, self.syntax.pause(words, start)
+        return words, self.syntax.paused_message(words, start)
 
 
 _STEP, _PARSE_TOOL_CALL = TextEnvironment.step, TextEnvironment.parse_tool_call

@@ -1,6 +1,6 @@
 """The kernel layers around one call: resource limits, Landlock, seccomp."""
 
-from fctncalling.envs.tools.python_executor.confinement.kernel_calls import LayerError, prctl
+from fctncalling.envs.tools.python_executor.confinement.kernel_calls import ConfinementError, prctl
 from fctncalling.envs.tools.python_executor.confinement.layers import LAYERS, Confinement
 
-__all__ = ["LAYERS", "Confinement", "LayerError", "prctl"]
+__all__ = ["LAYERS", "Confinement", "ConfinementError", "prctl"]

@@ -15,13 +15,15 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SE
 )
 
 
-class LayerError(OSError):
-    """A requested layer could not be put on."""
+class ConfinementError(OSError):
+    """A layer of confinement could not be applied."""
 
 
 def prctl(
     option: int, value: int | ctypes.c_char_p = 0, pointer: ctypes.c_char_p | None = None
 ) -> None:
-    """Call prctl(2) and raise LayerError where the kernel refuses."""
+    """Call prctl(2) and raise ConfinementError where the kernel refuses."""
     if libc.prctl(option, value, pointer, 0, 0):
-        raise LayerError(ctypes.get_errno(), f"prctl({option}): {os.strerror(ctypes.get_errno())}")
+        raise ConfinementError(
+            ctypes.get_errno(), f"prctl({option}): {os.strerror(ctypes.get_errno())}"
+        )

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from fctncalling.envs.tools.python_executor.confinement.kernel_calls import (
     PR_SET_NO_NEW_PRIVS,
-    LayerError,
+    ConfinementError,
     libc,
     prctl,
 )
@@ -31,21 +31,21 @@ LANDLOCK_CREATE_RULESET, LANDLOCK_RESTRICT_SELF = 444, 446  # the same number on
 
 
 def landlock_abi() -> int:
-    """Return the kernel's Landlock version, 0 where there is none."""
+    """Return the version of the kernel's Landlock ABI, 0 where there is none."""
     if not hasattr(libc, "syscall"):
         return 0
     return max(0, int(libc.syscall(LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), 1)))
 
 
 def landlock_ruleset() -> int:
-    """Return a descriptor of a ruleset without paths, TCP, abstract sockets, outside signals.
+    """Return the descriptor of a new Landlock ruleset that allows no paths and no network.
 
     Each right exists from one ABI version on, and naming a later one is an error
     (linux/landlock.h).
     """
     abi = landlock_abi()
     if not abi:
-        raise LayerError(errno.ENOSYS, "this kernel has no Landlock")
+        raise ConfinementError(errno.ENOSYS, "this kernel has no Landlock")
     files = (1 << 13) - 1
     for since, bit in ((2, 13), (3, 14), (5, 15)):  # refer, truncate, ioctl on devices
         files |= (1 << bit) if abi >= since else 0
@@ -54,14 +54,14 @@ def landlock_ruleset() -> int:
     attributes = struct.pack("=QQQ", files, net, scoped)[: 8 if abi < 4 else 16 if abi < 6 else 24]
     fd = int(libc.syscall(LANDLOCK_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0))
     if fd < 0:
-        raise LayerError(ctypes.get_errno(), "landlock_create_ruleset failed")
+        raise ConfinementError(ctypes.get_errno(), "landlock_create_ruleset failed")
     return fd
 
 
 def restrict_by_landlock(ruleset: int) -> None:
-    """Put a ruleset on the calling process for good; needs no_new_privs."""
+    """Restrict the calling process by a Landlock ruleset for good; needs no_new_privs."""
     if libc.syscall(LANDLOCK_RESTRICT_SELF, ruleset, 0):
-        raise LayerError(ctypes.get_errno(), "landlock_restrict_self failed")
+        raise ConfinementError(ctypes.get_errno(), "landlock_restrict_self failed")
 
 
 LAYERS = ("rlimits", "landlock", "seccomp")
@@ -83,7 +83,7 @@ def lower_limit(name: str, soft: int, hard: int | None = None) -> None:
 
 
 def address_space() -> int:
-    """Return the bytes of address space this process maps.
+    """Return the size in bytes of the address space that this process maps.
 
     A generous guess where the system does not say.
     """
@@ -95,7 +95,7 @@ def address_space() -> int:
 
 
 class Confinement:
-    """Layers prepared once and put on every child by `apply`.
+    """Confinement of child processes: layers prepared once and put on each by `apply`.
 
     `layers` are those of the wanted ones that this kernel takes, tried in a trial process each;
     `missing` tells of the others, layer -> reason.
@@ -137,7 +137,7 @@ class Confinement:
         install_filter(self._program.replace(mark, struct.pack("=I", os.getpid())))
 
     def apply(self, *, memory_bytes: int, cpu_s: int, close: Callable[[], None]) -> None:
-        """Confine the calling process for good.
+        """Apply the confinement to the calling process for good.
 
         `close` is called once no inherited descriptor is needed any more.
         """
@@ -163,7 +163,7 @@ class Confinement:
 
 
 def _try_in_a_trial_process(layer: Callable[[], None]) -> None:
-    """Put a layer on a process made for it; raises LayerError where that fails."""
+    """Put a layer on a process made for it; raises ConfinementError where that fails."""
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -173,4 +173,4 @@ def _try_in_a_trial_process(layer: Callable[[], None]) -> None:
         finally:
             os._exit(code)
     if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
-        raise LayerError(errno.EPERM, "this kernel refuses it")
+        raise ConfinementError(errno.EPERM, "this kernel refuses it")

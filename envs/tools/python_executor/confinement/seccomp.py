@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fctncalling.envs.tools.python_executor.confinement.kernel_calls import (
     PR_SET_SECCOMP,
-    LayerError,
+    ConfinementError,
     prctl,
 )
 
@@ -43,7 +43,7 @@ ARCHITECTURE = os.uname().machine
 
 
 def syscall_numbers(table: Numbers) -> dict[str, int]:
-    """Return name -> number on this machine; empty where the architecture is not known."""
+    """Return the system call numbers of this machine by name; empty if it is unknown."""
     if ARCHITECTURE not in AUDIT_ARCHITECTURE:
         return {}
     column = 0 if ARCHITECTURE == "x86_64" else 1
@@ -180,9 +180,9 @@ def _search_tree(rules: list[tuple[int, bytes]]) -> bytes:
 
 
 def seccomp_filter(*, threads: bool) -> bytes:
-    """Return the BPF program for this architecture, with PID_MARK where the child's pid belongs."""
+    """Return the seccomp filter as a BPF program for this architecture."""
     if ARCHITECTURE not in AUDIT_ARCHITECTURE:
-        raise LayerError(errno.ENOSYS, f"no system call table for {ARCHITECTURE}")
+        raise ConfinementError(errno.ENOSYS, f"no system call table for {ARCHITECTURE}")
     actions = {number: _give(PASS) for number in syscall_numbers(ALLOWED).values()}
     actions |= {number: _refuse(errno.EACCES) for number in syscall_numbers(PATHS).values()}
     actions |= {number: _judged(threads)[name] for name, number in syscall_numbers(JUDGED).items()}
@@ -205,7 +205,7 @@ def seccomp_filter(*, threads: bool) -> bytes:
 
 
 def install_filter(program: bytes) -> None:
-    """Put a BPF program on the calling thread for good; needs no_new_privs."""
+    """Install a seccomp filter on the calling thread for good; needs no_new_privs."""
     buffer = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("@HxxxxxxQ", _length(program), ctypes.addressof(buffer))
     prctl(PR_SET_SECCOMP, 2, ctypes.c_char_p(header))

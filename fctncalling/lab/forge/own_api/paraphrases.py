@@ -15,7 +15,7 @@ from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.data.types import Message
 from fctncalling.envs.handlers.registry import get_handler
 from fctncalling.envs.judging.judge import judge
-from fctncalling.envs.prompting.prompts import instructions
+from fctncalling.envs.prompting.prompts import system_prompt
 from fctncalling.evaluation.agents.agent import (
     AgentSetupError,
     AgentUnavailable,
@@ -80,7 +80,7 @@ class Paraphraser:
     def _leads_back(self, entry: Mapping[str, Any], text: str) -> bool:
         """Return whether the model, asked for the calls of a request, gives those of the truth."""
         task = entry_task(entry)
-        told = instructions(
+        told = system_prompt(
             list(task.functions), get_handler("auto"), many_turns=False, style="compact"
         )
         answer = self._answer([{"role": "system", "content": told}, _user(text)])

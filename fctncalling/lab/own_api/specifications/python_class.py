@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fctncalling.envs.named_tools import find_modules_here, import_object
+from fctncalling.envs.named_tools import add_working_folder_to_path, import_object
 from fctncalling.envs.tools.box.callables import ToolDefinitionError, as_tool
 from fctncalling.lab.own_api.api import OwnApi, SpecificationError
 from fctncalling.lab.own_api.specifications.collect import Collected
@@ -17,7 +17,7 @@ from fctncalling.lab.own_api.specifications.tool_list import add_tool
 
 def class_functions(spec: str, scenarios: Path | None = None) -> OwnApi:
     """Return the API of "module:Class"; SpecificationError where it cannot be had."""
-    find_modules_here()
+    add_working_folder_to_path()
     try:
         tool = import_object(spec)
     except ImportError as error:

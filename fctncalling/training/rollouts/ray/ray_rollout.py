@@ -15,7 +15,7 @@ from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, Pro
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.weight_sync import Weights, policy_state
 from fctncalling.algorithms.run.interruption import Interruption
-from fctncalling.envs.errors import MissingExtra, extra_module
+from fctncalling.envs.errors import MissingExtra, import_extra
 from fctncalling.training.rollouts.ray.worker_pool import Job, RolloutWorker, WorkerLost, WorkerPool
 from fctncalling.training.rollouts.rollout_backends import (
     OnEpisode,
@@ -239,7 +239,7 @@ def connect_ray(address: str | None, num_cpus: int) -> tuple[Any, bool]:
     Return Ray and whether it was started here.
     """
     try:
-        ray = extra_module("ray", "ray", "--num_rollout_workers")
+        ray = import_extra("ray", "ray", "--num_rollout_workers")
     except MissingExtra as error:
         raise SettingError(str(error)) from None
     if ray.is_initialized():
