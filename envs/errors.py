@@ -14,7 +14,7 @@ class InfrastructureError(Exception):
 
 
 class MissingExtra(ImportError):
-    """An optional dependency (extra) is not installed: an ImportError, never a model's mistake."""
+    """Missing optional dependency (extra): ours to install, never a model's mistake."""
 
 
 def import_extra(module: str, extra: str, purpose: str) -> Any:

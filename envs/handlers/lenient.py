@@ -88,7 +88,7 @@ _TAG = re.compile(r"[ \t]*(</?tool_call>)[ \t]*")
 
 
 class MissingJsonRepair(ImportError):
-    """The extra for JSON repair is missing: our failure, never the text's."""
+    """Missing extra for JSON repair: our failure, never the text's."""
 
 
 class _Reading(NamedTuple):

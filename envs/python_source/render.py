@@ -63,7 +63,7 @@ _LONG = 32  # items, from which on those of one kind are counted at once
 
 
 class LimitExceeded(ValueError):
-    """A value exceeds a size limit: too large to compute, pass on or show."""
+    """Value that exceeds a size limit: too large to compute, pass on or show."""
 
 
 def value_size(value: Any, most: int = MAX_WEIGHT) -> int:

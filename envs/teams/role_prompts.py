@@ -21,7 +21,7 @@ YOUR_TURN: Message = {"role": "user", "content": "Your turn."}
 
 
 class RoleViews:
-    """What each role sees of a conversation: its unread messages."""
+    """Views of a conversation, one for each role: its unread messages."""
 
     def __init__(self, roles: Mapping[str, TeamRole]) -> None:
         self._roles = roles

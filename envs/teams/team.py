@@ -25,7 +25,7 @@ BUILT_IN_TEAMS = (
 
 
 class TeamError(ValueError):
-    """A team is invalid; the message names the team, the field and what was expected."""
+    """Invalid team; the message names the team, the field and what was expected."""
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ _PUNCTUATION = str.maketrans(dict.fromkeys(".,;:!?()[]{}\"'", " "))
 
 
 class CorpusError(RuntimeError):
-    """A corpus is unreadable: ours to repair, never a model's mistake."""
+    """Unreadable corpus: ours to repair, never a model's mistake."""
 
 
 class LocalCorpus:

@@ -118,9 +118,7 @@ def test_true_answers_pass_in_the_environment_under_every_variant(shared: Path) 
         info = env.reset(options={"task_id": task.id})[1]
         handler = get_handler(str(task.extra["prompt_variant"]))
         docs = prompts.docs_for_prompt(task.functions, task.category)
-        assert info["variant_system_prompt"] == variant_system_prompt(
-            parse_variant_id(task.id)[0], docs
-        )
+        assert info["instructions"] == variant_system_prompt(parse_variant_id(task.id)[0], docs)
         try:
             text = handler.render(oracle_calls(task)[0])
         except ValueError:

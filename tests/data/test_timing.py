@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from fctncalling.data.timing import listen_to_timings, timed
+from fctncalling.data.timing import listen_to_timings, time_calls
 
 
-@timed("nap")
+@time_calls("nap")
 def nap(seconds: float, *, fails: bool = False) -> str:
     """Sleep."""
     time.sleep(seconds)

@@ -201,8 +201,8 @@ def test_a_state_of_other_tools_is_refused() -> None:
 
 def test_offered_names_are_the_public_methods() -> None:
     one = session()
-    assert all(map(one.known, ("buy", "echo", "break_down", "leave")))
-    assert not one.known("price")
+    assert all(map(one.has_function, ("buy", "echo", "break_down", "leave")))
+    assert not one.has_function("price")
 
 
 def test_an_unknown_class_is_named_with_the_known_ones() -> None:

@@ -174,9 +174,9 @@ def test_answers_run_as_read_have_the_results_of_their_call_strings(inner: str) 
         f"f(a={inner}), f(b=[{inner}])",
         f"[f(a={{'x': {inner}}}), g.f(b=1)]",
     ):
-        assert outcome(text, lambda text: PythonCalls().decode_action(text).executable) == outcome(
-            text, PythonCalls().decode_execute
-        ), text
+        assert outcome(
+            text, lambda text: PythonCalls().decode_action(text).executable_calls
+        ) == outcome(text, PythonCalls().decode_execute), text
 
 
 def outcome(text: str, decode: Callable[[str], Sequence[str | PlainCall]]) -> list[str] | str:

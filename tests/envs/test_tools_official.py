@@ -45,7 +45,7 @@ def session_of(entry: dict[str, Any], tool: str) -> ToolSession:
 
 
 def knows(session: ToolSession, call: str) -> bool:
-    return session.known(call.split("(")[0].strip())
+    return session.has_function(call.split("(")[0].strip())
 
 
 def agrees(text: str, recorded: str | None, sha256: str) -> bool:

@@ -31,7 +31,7 @@ _SIGN_PRECEDENCE = 3
 
 
 class CalculatorError(ValueError):
-    """The calculator cannot compute an expression: no arithmetic, or too large a value.
+    """Expression that the calculator cannot compute: no arithmetic, or too large a value.
 
     The message is for the model.
     """

@@ -48,7 +48,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 
 
 class ToolDefinitionError(TypeError):
-    """An object cannot be offered as a tool; the message says what is missing."""
+    """Object that cannot be offered as a tool; the message says what is missing."""
 
 
 @dataclass(frozen=True)

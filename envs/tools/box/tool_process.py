@@ -33,14 +33,14 @@ BOOT = (
 
 
 class ToolProcessError(Exception):
-    """A tool's worker process died or never started.
+    """Worker process of tools that died or never started.
 
     Our failure, or a tool that takes its process with it.
     """
 
 
 class ToolTimeoutError(Exception):
-    """A tool exceeded its time limit; its process was killed."""
+    """Tool that exceeded its time limit; its process was killed."""
 
 
 class ToolProcess:

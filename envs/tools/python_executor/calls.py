@@ -261,7 +261,7 @@ class CallInFlight:
 
 
 class NotStarted(Exception):
-    """A call could not start; its result is data like any other."""
+    """Call that could not start; its result is data like any other."""
 
     def __init__(self, result: ToolResult) -> None:
         super().__init__(result.reason)

@@ -56,7 +56,7 @@ SEED_RESTRICTED = ("eval", "exec", "compile", "open", "file", "__import__", "inp
 
 
 class ConfigError(ValueError):
-    """The executor's configuration is invalid.
+    """Invalid configuration of the executor.
 
     The message names the key, what was found and what is expected.
     """

@@ -147,7 +147,7 @@ main(int(sys.argv[1]), sys.argv[2])
 
 
 class SandboxUnavailable(RuntimeError):
-    """The sandbox is unavailable: the executor cannot run as confined as required.
+    """Unavailable sandbox: the executor cannot run, or not as confined as required.
 
     The message says what is missing and what to do.
     """
