@@ -85,7 +85,7 @@ def whiten(
     epsilon: float = 1e-5,
     min_scale: float = 0.0,
 ) -> Tensor:
-    """Return advantages with mean 0 and (population) standard deviation 1 over `mask`, 0 outside.
+    """Whiten advantages: mean 0 and standard deviation 1 over `mask`, 0 outside.
 
     Zero advantages are included. epsilon bounds the scale: where all advantages agree up to
     rounding, the rounding is not blown up to size 1. A deviation below min_scale is raised to it.
@@ -99,7 +99,7 @@ def whiten(
 
 
 def explained_variance(values: Tensor, returns: Tensor) -> float:
-    """Return 1 - Var(returns - values) / Var(returns), both (N,); NaN for constant returns.
+    """Return the explained variance of returns by values, both (N,); NaN for constant returns.
 
     1 is a perfect critic. Constant returns would give -inf, which spoils a plotted curve.
     """

@@ -13,7 +13,7 @@ from fctncalling.algorithms.config import TrainConfig
 
 
 class Trajectories(NamedTuple):
-    """Action tokens of each episode in time order, (E, L).
+    """Trajectories: acted tokens of each episode in time order, (E, L).
 
     E episodes of at most L tokens, without their context.
     """
@@ -26,14 +26,14 @@ class Trajectories(NamedTuple):
     group: Tensor  # (E,) int64, equal for episodes of one task and environment seed
 
     def begins_action(self) -> Tensor:
-        """Return whether a token is the first of its action, (E, L)."""
+        """Return whether a token begins its action, (E, L)."""
         before = torch.cat(
             [torch.ones_like(self.ends_action[:, :1]), self.ends_action[:, :-1]], dim=1
         )
         return before & self.acted
 
-    def action_number(self) -> Tensor:
-        """Return the index of each token's action within its episode, (E, L), from 0.
+    def action_index(self) -> Tensor:
+        """Return the index of each token's action in its episode, (E, L), from 0.
 
         Padding gets that of the last action.
         """
@@ -41,7 +41,7 @@ class Trajectories(NamedTuple):
 
 
 class AdvantageEstimate(NamedTuple):
-    """Advantages and value targets in the shape of the trajectories, (E, L)."""
+    """Estimated advantages and returns (value targets), in the trajectories' shape, (E, L)."""
 
     advantages: Tensor  # (E, L)
     returns: Tensor  # (E, L) targets of the critic
@@ -50,7 +50,7 @@ class AdvantageEstimate(NamedTuple):
 
 
 class TokenGroups(NamedTuple):
-    """Action and row index of each of the n acted tokens of a pass.
+    """Groups of the n acted tokens of a pass: the action and the row of each.
 
     Tokens of one action are neighbours, and so are those of one row: `span_sum` relies on it.
     """
@@ -67,7 +67,7 @@ def identity(values: Tensor, groups: TokenGroups) -> Tensor:
 
 
 class Algorithm(NamedTuple):
-    """Parts in which algorithms differ; batches, losses, epochs and steps are shared by all."""
+    """Algorithm: the parts in which algorithms differ, an estimate, a log-ratio, an average."""
 
     name: str
     estimate: Callable[[Trajectories, TrainConfig], AdvantageEstimate]
@@ -79,10 +79,10 @@ class Algorithm(NamedTuple):
     critic: bool = True
 
 
-def token_estimate(
+def token_gae_estimate(
     trajectories: Trajectories, config: TrainConfig, *, gamma_token: float, lam_token: float | None
 ) -> AdvantageEstimate:
-    """Return GAE advantages and value targets of every token.
+    """Return the token-level GAE estimate: advantages and returns of every token.
 
     lam_token None: the same lambda inside an action as between actions. --lam_value gives the
     critic's targets a lambda of their own (VC-PPO, arXiv:2503.01491).
@@ -125,12 +125,12 @@ def returns_to_go(trajectories: Trajectories, discount: float) -> Tensor:
 
 
 def token_log_ratio(token_log_ratios: Tensor, groups: TokenGroups, config: TrainConfig) -> Tensor:
-    """Return the per-token log-ratios (n,) unchanged: each token is clipped on its own."""
+    """Return each token's own log-ratio (n,), unchanged."""
     return token_log_ratios
 
 
 def span_sum(values: Tensor, span: Tensor) -> Tensor:
-    """Return at each token the sum of the values (n,) over its span (n,), an index.
+    """Return at each token the sum over its span, (n,); `span` is an index.
 
     Tokens of one span are neighbours.
     """

@@ -26,11 +26,11 @@ from fctncalling.algorithms.losses import MAX_LOG_RATIO
 
 
 def estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstimate:
-    """Return GAE over actions.
+    """Return APPO's advantage estimate: GAE over actions.
 
     The losses take each action once, at its first token, where its value is read.
     """
-    begins, number = trajectories.begins_action(), trajectories.action_number()
+    begins, number = trajectories.begins_action(), trajectories.action_index()
     shape = (len(begins), int(number.max()) + 1)  # (E, A)
     valid = torch.arange(shape[1], device=number.device) <= number[:, -1:]
 
@@ -59,7 +59,7 @@ def estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstima
 
 
 def log_ratio(token_log_ratios: Tensor, groups: TokenGroups, config: TrainConfig) -> Tensor:
-    """Return the log-ratio of each token's action, (n,).
+    """Return APPO's log-ratio: that of each token's whole action, (n,).
 
     The sum over its tokens, divided by their number or by the action's number of words where
     --action_logprob_norm says so.
@@ -79,7 +79,7 @@ def log_ratio(token_log_ratios: Tensor, groups: TokenGroups, config: TrainConfig
 
 
 def average(values: Tensor, groups: TokenGroups) -> Tensor:
-    """Return the mean over each token's action, (n,).
+    """Average values over each token's action, (n,).
 
     An action's entropy counts once, as its loss does.
     """

@@ -25,7 +25,7 @@ from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing, PrefixT
 
 
 class Batch(NamedTuple):
-    """Rows padded on the right to one length, ready for a forward pass. B rows, T tokens."""
+    """Batch of B rows for one forward pass, padded on the right to T tokens."""
 
     ids: Tensor  # (B, T) int64, 0 on padding
     attention_mask: (
@@ -38,7 +38,7 @@ class Batch(NamedTuple):
 
 
 class ActedTokens(NamedTuple):
-    """The N acted tokens of an update in order of episode, row and time.
+    """All N acted tokens of an update, flat: in order of episode, row and time.
 
     Every field is flat (N,) with one index a token.
     """
@@ -59,7 +59,7 @@ Row = TokenRecord | RowArrays
 def make_batch(
     rows: Sequence[Row], *, device: torch.device | str = "cpu", trim: bool = False
 ) -> Batch:
-    """Return the rows padded on the right, in the order given.
+    """Make a batch of rows: pad them on the right.
 
     trim: drop each row's context after its last acted token. No log-probability or value of an
     acted token depends on it; only the bootstrap value after the last token needs it.
@@ -113,17 +113,17 @@ def acted_tokens(
 
 
 def trained_lengths(rows: Sequence[Row]) -> list[int]:
-    """Return how many tokens of each row training passes over: all up to its last acted token."""
+    """Return the trained length of each row: its tokens up to the last acted one."""
     return [trained_length(row) for row in rows]
 
 
 def row_token_ids(rows: Iterable[Row]) -> list[NDArray[np.int64]]:
-    """Return the tokens of each row."""
+    """Return the token ids of each row."""
     return [np.asarray(row.ids, dtype=np.int64) for row in rows]
 
 
 def trained_length(row: Row) -> int:
-    """Return the row's length up to its last acted token, that included; 0 without one."""
+    """Return the trained length of a row: its tokens up to the last acted one; 0 without one."""
     for index in range(len(row.acted) - 1, -1, -1):
         if row.acted[index]:
             return index + 1
@@ -134,7 +134,7 @@ Minibatch = list[list[int]]  # the rows of one optimiser step, in microbatches
 
 
 class Experience(NamedTuple):
-    """Update batch: E valid episodes, their rows and their N acted tokens."""
+    """Experience of an update: E valid episodes, their rows and their N acted tokens."""
 
     episodes: list[EpisodeRecord]  # each with at least one acted token
     rows: list[TokenRecord]  # each with at least one acted token, in order of episode and time
@@ -146,11 +146,11 @@ class Experience(NamedTuple):
     joint_rows: Sequence[RowArrays] | None = None  # of the rows, for a central critic
 
     def role_of_episode(self, episode: int) -> str:
-        """Return the role of an episode as passes tell them apart; "" where they do not."""
+        """Return the role of an episode; "" where roles do not have weights of their own."""
         return self.episodes[episode].role if self.roles_apart else ""
 
-    def role_of(self, row: int) -> str:
-        """Return the role of a row as passes tell them apart; "" where they do not."""
+    def role_of_row(self, row: int) -> str:
+        """Return the role of a row; "" where roles do not have weights of their own."""
         if not self.roles_apart:
             return ""
         return self.role_of_episode(int(self.tokens.episode[self.starts[row]]))
@@ -165,26 +165,26 @@ class Experience(NamedTuple):
         return torch.tensor(indices, device=self.tokens.rewards.device)
 
     def pass_length(self, row: int) -> int:
-        """Return how many tokens a pass over a row reads, of its joint row where that is longer."""
+        """Return how many tokens a pass over a row has, with its joint row if that is longer."""
         joint = 0 if self.joint_rows is None else trained_length(self.joint_rows[row])
         return max(self.lengths[row], joint)
 
     def critic_row(self, episode: int) -> Row:
-        """Return what the critic reads of an episode up to its end."""
+        """Return the row that the critic reads for an episode."""
         last = self.episodes[episode].rows[-1]
         return last if self.joint_rows is None or last.joint is None else last.joint
 
     def prompt_lengths(self) -> list[int]:
-        """Return the number of tokens of each row before its first acted token."""
+        """Return the prompt length of each row: its tokens before the first acted one."""
         return [row.acted.index(True) for row in self.rows]
 
-    def trained_ids(self, rows: Sequence[int]) -> list[NDArray[np.int64]]:
-        """Return the tokens of rows that training passes over."""
+    def trained_token_ids(self, rows: Sequence[int]) -> list[NDArray[np.int64]]:
+        """Return the token ids of rows up to their last acted token."""
         whole = row_token_ids(self.rows[row] for row in rows)
         return [ids[: self.lengths[row]] for row, ids in zip(rows, whole, strict=True)]
 
     def token_groups(self, token_indices: Tensor) -> TokenGroups:
-        """Return action, row and number of words of these acted tokens."""
+        """Return the groups of acted tokens: the action and the row of each."""
         return TokenGroups(
             action=self.tokens.action[token_indices],
             row=self.tokens.row[token_indices],
@@ -192,29 +192,29 @@ class Experience(NamedTuple):
         )
 
     def padding_share(self, minibatches: Sequence[Minibatch]) -> float:
-        """Return the share of padding among the tokens of one pass over these minibatches."""
+        """Return the share of padding among the tokens of these minibatches."""
         passes = [rows for minibatch in minibatches for rows in minibatch]
         if self.sharing is None:
             groups = [[self.lengths[row] for row in rows] for rows in passes]
         elif self.sharing.by_segment:
             return 0.0
         else:  # the trees of a forest are padded to the longest
-            trees = [self.sharing.tree(self.trained_ids(rows)) for rows in passes]
-            groups = [[end - start for start, end in tree.roots()] for tree in trees]
+            trees = [self.sharing.tree(self.trained_token_ids(rows)) for rows in passes]
+            groups = [[end - start for start, end in tree.tree_spans()] for tree in trees]
         return 1.0 - sum(map(sum, groups)) / sum(len(group) * max(group) for group in groups)
 
     def shared_token_share(self, minibatches: Sequence[Minibatch]) -> float:
-        """Return the share of tokens that shared beginnings save in a pass over minibatches."""
+        """Return the share of tokens that shared prefixes save in these minibatches."""
         if self.sharing is None:
             return 0.0
-        passes = [self.trained_ids(rows) for minibatch in minibatches for rows in minibatch]
+        passes = [self.trained_token_ids(rows) for minibatch in minibatches for rows in minibatch]
         computed = sum(len(self.sharing.tree(rows).ids) for rows in passes)
         return 1.0 - computed / sum(len(row) for rows in passes for row in rows)
 
     def rows_in_loss(
         self, minibatches: list[Minibatch], loss_mask: Tensor, config: TrainConfig
     ) -> list[Minibatch]:
-        """Return the minibatches without rows that --overlong mask leaves without loss."""
+        """Return the minibatches with only the rows in the loss, which --overlong mask decides."""
         if config.overlong != "mask":
             return minibatches
         rows = set(self.tokens.row[loss_mask].tolist())
@@ -225,27 +225,27 @@ class Experience(NamedTuple):
         return [minibatch for minibatch in remaining if minibatch]
 
     def batch(self, rows: Sequence[int]) -> tuple[Batch, Tensor]:
-        """Return the rows padded for a forward pass, and the indices of its acted tokens.
+        """Return the batch of some rows, padded, and the indices of its acted tokens.
 
         The indices into `tokens` are in the order of the pass.
         """
         device = self.tokens.rewards.device
         batch = make_batch([self.rows[row] for row in rows], device=device, trim=True)
         if self.sharing is not None:
-            batch = batch._replace(tree=self.sharing.tree(self.trained_ids(rows)).to(device))
+            batch = batch._replace(tree=self.sharing.tree(self.trained_token_ids(rows)).to(device))
         if self.joint_rows is not None:
             joint = make_batch([self.joint_rows[row] for row in rows], device=device, trim=True)
             batch = batch._replace(critic_rows=CriticRows(*joint[:3]))
-        return batch._replace(role=self.role_of(rows[0])), self.token_indices(rows)
+        return batch._replace(role=self.role_of_row(rows[0])), self.token_indices(rows)
 
     def token_indices(self, rows: Sequence[int]) -> Tensor:
-        """Return the indices into `tokens` of the acted tokens of rows, in the rows' order."""
+        """Return the indices of the acted tokens of rows among all acted tokens."""
         indices = [torch.arange(int(self.starts[row]), int(self.starts[row + 1])) for row in rows]
         return torch.cat(indices).to(self.tokens.rewards.device)
 
 
 def build_experience(episodes: Sequence[EpisodeRecord], device: torch.device) -> Experience:
-    """Build the update batch from the valid episodes with at least one acted token.
+    """Build the experience of an update from the valid episodes with an acted token.
 
     Raises ValueError where there is none, naming the cause.
     """

@@ -16,7 +16,7 @@ MONTE_CARLO = "critic/monte_carlo_explained_variance"
 
 
 def critic_metrics(experience: Experience, targets: Targets, discount: float) -> dict[str, float]:
-    """Return the range of values, returns and advantages, and the explained variances.
+    """Return metrics of the critic: ranges of values and returns, explained variances.
 
     That of the targets, which hold the critic's own values, and that of the Monte-Carlo returns,
     which do not: over all tokens and, where episodes have several turns, by turn, from 1. NaN
@@ -40,7 +40,9 @@ def critic_metrics(experience: Experience, targets: Targets, discount: float) ->
     )
     metrics[MONTE_CARLO] = explained_variance(values[loss_mask], returns[loss_mask])
     turns = token_turns(experience)[loss_mask]
-    return metrics | by_turn(MONTE_CARLO, values[loss_mask], returns[loss_mask], turns)
+    return metrics | explained_variance_by_turn(
+        MONTE_CARLO, values[loss_mask], returns[loss_mask], turns
+    )
 
 
 def token_turns(experience: Experience) -> Tensor:
@@ -49,8 +51,10 @@ def token_turns(experience: Experience) -> Tensor:
     return turns[experience.tokens.action]
 
 
-def by_turn(name: str, values: Tensor, returns: Tensor, turns: Tensor) -> dict[str, float]:
-    """Return {name/turn_1: explained variance, ...}, without turns of constant returns.
+def explained_variance_by_turn(
+    name: str, values: Tensor, returns: Tensor, turns: Tensor
+) -> dict[str, float]:
+    """Return the explained variance of each turn, {name/turn_1: ..., ...}.
 
     Nothing where there is one turn alone.
     """
@@ -65,7 +69,7 @@ def by_turn(name: str, values: Tensor, returns: Tensor, turns: Tensor) -> dict[s
 
 
 def monte_carlo_returns(experience: Experience, targets: Targets, discount: float) -> Tensor:
-    """Return the discounted return from each token's action on, (N,).
+    """Return the Monte Carlo return of each token: discounted rewards from its action on, (N,).
 
     Discounted once an action (BAD); a truncated episode ends with its bootstrap value.
     """

@@ -14,7 +14,7 @@ FIELDS = ("ids", "acted", "ends_action", "rollout_logprobs", "rewards")
 
 
 class RowArrays(NamedTuple):
-    """Arrays of a row for the model: T token ids, and which of them the policy sampled."""
+    """Arrays of a row of T tokens: token ids, and which of them the policy sampled."""
 
     ids: NDArray[np.int32]  # (T,)
     acted: NDArray[np.bool_]  # (T,)
@@ -41,11 +41,11 @@ class TokenRecord:
 
     @property
     def num_acted(self) -> int:
-        """Number of tokens that the policy sampled."""
+        """Number of acted tokens, those that the policy sampled."""
         return sum(self.acted)
 
-    def split(self) -> SplitRecord:
-        """Return the row as prompt and completion trainers take it, without the context at its end.
+    def to_prompt_completion(self) -> PromptCompletion:
+        """Return the row as prompt and completion, as other trainers take it.
 
         ValueError where no token is acted.
         """
@@ -53,7 +53,7 @@ class TokenRecord:
             raise ValueError("token record: no token is acted, so there is no completion")
         first = self.acted.index(True)
         end = len(self.acted) - self.acted[::-1].index(True)
-        return SplitRecord(
+        return PromptCompletion(
             self.ids[:first],
             self.ids[first:end],
             self.rollout_logprobs[first:end],
@@ -61,8 +61,8 @@ class TokenRecord:
         )
 
 
-class SplitRecord(NamedTuple):
-    """Prompt and completion of a token record: the completion begins with the first acted token."""
+class PromptCompletion(NamedTuple):
+    """Prompt and completion of a row; the completion begins with the first acted token."""
 
     prompt_ids: list[int]
     completion_ids: list[int]  # with the tool results between actions
@@ -72,7 +72,7 @@ class SplitRecord(NamedTuple):
 
 @dataclass
 class EpisodeRecord:
-    """One episode for training: its token records in time order, and how it ended."""
+    """Record of one episode for training: its token rows and how it ended."""
 
     task_id: str
     category: str
@@ -103,19 +103,19 @@ class EpisodeRecord:
     # then sorted by role, each role's in time order
     roles: list[str] = field(default_factory=list)
     role_rewards: list[dict[str, float]] = field(default_factory=list)  # info["rewards"] by step
-    role: str = ""  # of a role's part of an episode (see role_trajectories)
+    role: str = ""  # of a role's part of an episode (see split_by_role)
     # info["state_hash"] before each action; empty where the environment offers none
     state_hashes: list[str] = field(default_factory=list)
     state: str = ""  # info["state"] of reset: what a central critic knows beside the conversation
 
     @property
     def group_key(self) -> tuple[str, int | None, str]:
-        """Task, environment seed and role: episodes that share them form a group (GRPO)."""
+        """Key of the episode's group (GRPO): task, environment seed and role."""
         return self.task_id, self.env_seed, self.role
 
 
 def check_token_record(row: TokenRecord) -> None:
-    """Raise ValueError where the lists of a record are inconsistent.
+    """Check a token record; ValueError where its lists are inconsistent.
 
     A shifted mask would train on context.
     """
@@ -138,7 +138,7 @@ def check_token_record(row: TokenRecord) -> None:
 
 
 def truncated_action_flags(episodes: Sequence[EpisodeRecord]) -> list[bool]:
-    """Return whether --max_new_tokens cut each action of the episodes, in order."""
+    """Return for every action of the episodes whether it was truncated by --max_new_tokens."""
     cut: list[bool] = []
     for episode in episodes:
         num_actions = sum(sum(row.ends_action) for row in episode.rows)

@@ -20,7 +20,7 @@ CRITIC_SHARES = (1.0, 0.5, 0.0)  # of the critic's values; where equal, the firs
 
 
 def subtract_group_baseline(estimate: AdvantageEstimate, group: Tensor) -> AdvantageEstimate:
-    """Return advantages less the mean first advantage of the group's other episodes.
+    """Subtract from advantages the mean of the group's other episodes.
 
     The gradient's expectation stays as it is: an episode's baseline does not depend on its own
     actions. Its variance between tasks goes, which a critic explains only once it has seen many
@@ -48,7 +48,7 @@ def subtract_group_baseline(estimate: AdvantageEstimate, group: Tensor) -> Advan
 def subtract_shrunk_baseline(
     estimate: AdvantageEstimate, trajectories: Trajectories
 ) -> AdvantageEstimate:
-    """Return advantages less the critic and the group's others, each as far as it pays.
+    """Subtract critic and group baseline from advantages, each shrunk by measured variances.
 
     An action is compared with the same action, by index, of the group's other episodes: their mean
     times between / (between + within / (G - 1)), of their G - 1. The critic's values count for the
@@ -58,7 +58,7 @@ def subtract_shrunk_baseline(
     """
     group = torch.unique(trajectories.group, return_inverse=True)[1]
     begins = trajectories.begins_action()
-    number = trajectories.action_number().clamp(min=0)  # (E, L)
+    number = trajectories.action_index().clamp(min=0)  # (E, L)
     present = _by_action(begins.double(), begins, number) > 0
     values = _by_action(trajectories.values, begins, number).double()
     critics = _by_action(estimate.advantages, begins, number).double()
@@ -125,7 +125,7 @@ def state_matched_estimate(
     hashes: Sequence[Sequence[str]],  # of each episode, one an action
     discount: float,
 ) -> AdvantageEstimate:
-    """Return an action's advantage r + discount V(s') - V(s) at all of its tokens.
+    """Return the estimate with values matched by state: r + V(s') - V(s) at all tokens.
 
     V is the mean return to go of the group's other episodes from the same state, one voice an
     episode. Where nobody else came: the critic's value for V(s), the episode's own return for
@@ -134,7 +134,7 @@ def state_matched_estimate(
     the estimate. The critic's targets stay.
     """
     begins = trajectories.begins_action()
-    number = trajectories.action_number().clamp(min=0)  # (E, L)
+    number = trajectories.action_index().clamp(min=0)  # (E, L)
     rewards = _by_action(trajectories.rewards, trajectories.acted, number)
     values = _by_action(trajectories.values, begins, number)
     counts = begins.sum(1).tolist()
@@ -163,7 +163,7 @@ def state_matched_estimate(
 
 
 def matched_state_share(hashes: Sequence[Sequence[str]], groups: Sequence[int]) -> float:
-    """Return the share of actions before which another episode of the group was in the state."""
+    """Return the share of actions whose state another episode of the group was in."""
     visits = defaultdict[tuple[int, str], set[int]](set)
     for episode, (names, group) in enumerate(zip(hashes, groups, strict=True)):
         for name in names:

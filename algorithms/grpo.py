@@ -36,14 +36,14 @@ EPSILON = 1e-6  # a spread of outcomes below it is rounding
 
 
 def estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstimate:
-    """Return each token's outcome minus the mean outcome of its group.
+    """Return GRPO's advantage estimate: the outcome less the group's mean outcome.
 
     With --group_credit episode the outcome is the episode's return, which only an explicit --gamma
     discounts; with step it is the reward to go from the token's action on, compared with the same
     action index of the group's other episodes.
     """
     returns = returns_to_go(trajectories, config.discount)  # (E, L)
-    number = trajectories.action_number()
+    number = trajectories.action_index()
     samples = trajectories.begins_action()
     if config.group_credit == "episode":
         returns, number, samples = (
@@ -62,7 +62,7 @@ def estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstima
 
 
 def log_ratio(token_log_ratios: Tensor, groups: TokenGroups, config: TrainConfig) -> Tensor:
-    """Return the per-token log-ratios (n,); with --sequence_ratio the mean over each row (GSPO)."""
+    """Return GRPO's log-ratio: each token's, or with --sequence_ratio its row's mean (GSPO)."""
     return (
         broadcast_span_mean(token_log_ratios, groups.row)
         if config.sequence_ratio
@@ -73,7 +73,7 @@ def log_ratio(token_log_ratios: Tensor, groups: TokenGroups, config: TrainConfig
 def groups_with_signal(
     episodes: Sequence[EpisodeRecord], config: TrainConfig
 ) -> list[EpisodeRecord]:
-    """Drop the groups whose outcomes are all equal (DAPO dynamic sampling), and invalid episodes.
+    """Return the groups with a learning signal: those whose outcomes differ (DAPO).
 
     GRPO's are those that `estimate` compares: equal ones give advantages of 0. The others' are not
     discounted: else success after two steps and after three would differ by (1 - gamma), and a

@@ -25,7 +25,7 @@ MAX_SPREAD = 2.0
 
 
 def outcome_spread(trajectories: Trajectories, discount: float) -> float:
-    """Return the standard deviation of rewards to go about their mean per action index.
+    """Return the spread of outcomes: standard deviation of rewards to go by action index.
 
     0: no learning signal.
 
@@ -39,7 +39,7 @@ def outcome_spread(trajectories: Trajectories, discount: float) -> float:
         return 0.0
     if len(returns) == 1:
         return float(outcomes.abs().max())
-    number = trajectories.action_number()[starts]
+    number = trajectories.action_index()[starts]
     counts = torch.bincount(number).to(outcomes)
     means = torch.zeros_like(counts).index_add_(0, number, outcomes) / counts
     spread = (outcomes - means[number]).square().mean().sqrt()
@@ -47,7 +47,7 @@ def outcome_spread(trajectories: Trajectories, discount: float) -> float:
 
 
 def whiten_by_spread(advantages: Tensor, loss_mask: Tensor, spread: float) -> Tensor:
-    """Return advantages whitened within bounds set by the outcomes' spread; 0 where that is 0."""
+    """Whiten advantages within bounds set by the outcomes' spread; 0 where that is 0."""
     if spread == 0.0:
         return torch.zeros_like(advantages)
     whitened = whiten(advantages, loss_mask, min_scale=MIN_SCALE * spread)
@@ -57,7 +57,7 @@ def whiten_by_spread(advantages: Tensor, loss_mask: Tensor, spread: float) -> Te
 
 
 def no_signal_warning(episodes: Sequence[EpisodeRecord]) -> str:
-    """Return the line that says why the policy was not moved, and what to try."""
+    """Return the warning that an update had no learning signal: why, and what to try."""
     valid = [episode for episode in episodes if not episode.invalid]
     if not valid:
         return (

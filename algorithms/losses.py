@@ -14,7 +14,10 @@ MAX_LOG_RATIO = 20.0  # exp(20) is 4.9e8: still a finite ratio, and long past an
 
 
 def log_ratio(new_logprobs: Tensor, old_logprobs: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Return log(pi_new / pi_old) of each token, (N,), clamped to +-20; 0 outside the mask."""
+    """Return the log-ratio log(pi_new / pi_old) of each token, (N,).
+
+    Clamped to +-20; 0 outside the mask.
+    """
     return _masked(new_logprobs - old_logprobs, mask).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
 
 
@@ -27,7 +30,7 @@ def policy_loss(
     clip_high: float,
     dual_clip: float | None = None,
 ) -> Tensor:
-    """Return the clipped surrogate loss of each token, (N,) (Schulman et al. 2017, eq. 7).
+    """Return the policy loss of each token, (N,): the clipped surrogate (Schulman et al. 2017).
 
     clip_high > clip_low leaves rare tokens more room to grow (DAPO, arXiv:2503.14476). dual_clip
     bounds the loss of a bad token that became likely (Ye et al. 2020, eq. 5).
@@ -50,7 +53,7 @@ def value_loss(
     value_clip: float | None = None,
     huber_delta: float | None = None,
 ) -> Tensor:
-    """Return the critic's loss of each token, (N,).
+    """Return the value loss of each token, (N,).
 
     Half the squared error, or Huber's beyond huber_delta.
 
@@ -75,7 +78,7 @@ def binned_value_loss(
     centres: Tensor,  # (K,) of the bins, ascending and equally far apart
     mask: Tensor | None = None,
 ) -> Tensor:
-    """Return the cross-entropy of each return's two nearest bins, (N,).
+    """Return the value loss over bins, (N,): cross-entropy of each return's two nearest.
 
     They share it so that their mean is the return (two-hot, as in MuZero and DreamerV3; compared
     with regression in arXiv:2403.03950). Returns beyond the bins count as the outermost.
@@ -86,7 +89,7 @@ def binned_value_loss(
 
 
 def aggregate(losses: Tensor, mask: Tensor | None, total: Tensor | float) -> Tensor:
-    """Return sum(losses over mask) / total, a scalar.
+    """Aggregate losses to a scalar: their sum over the mask / total.
 
     total is the same for every microbatch of an optimiser step: only then does splitting a
     minibatch leave its gradient unchanged. The update's is the same for all its steps too
@@ -96,17 +99,17 @@ def aggregate(losses: Tensor, mask: Tensor | None, total: Tensor | float) -> Ten
 
 
 def kl_k1(log_ratios: Tensor) -> Tensor:
-    """Return -log r, (N,): unbiased for KL(old || new), high variance (CleanRL's old_approx_kl)."""
+    """Return the KL estimator k1 = -log r, (N,): unbiased, noisy (CleanRL's old_approx_kl)."""
     return -log_ratios
 
 
 def kl_k2(log_ratios: Tensor) -> Tensor:
-    """Return (log r)^2 / 2, (N,): biased as a value, but its gradient is that of the KL."""
+    """Return the KL estimator k2 = (log r)^2 / 2, (N,): biased, with the KL's gradient."""
     return 0.5 * log_ratios.square()
 
 
 def kl_k3(log_ratios: Tensor) -> Tensor:
-    """Return (r - 1) - log r, (N,).
+    """Return the KL estimator k3 = (r - 1) - log r, (N,).
 
     Unbiased for KL(old || new) and never negative (Schulman, "Approximating KL").
     """

@@ -22,7 +22,7 @@ Metrics = dict[str, float]
 
 
 class LossTerms(NamedTuple):
-    """Per-token terms of the loss of one pass; all (n,)."""
+    """Terms of the loss of one pass at each token; all (n,)."""
 
     token_log_ratios: Tensor
     log_ratios: Tensor  # as clipped
@@ -43,7 +43,7 @@ class LossTerms(NamedTuple):
 
     @classmethod
     def concatenate(cls, parts: Sequence[LossTerms]) -> LossTerms:
-        """Return the terms of several microbatches concatenated."""
+        """Concatenate the terms of several microbatches."""
         return cls(**{name: torch.cat([getattr(p, name) for p in parts]) for name in cls._fields})
 
 
@@ -113,7 +113,7 @@ def update_metrics(
 
 
 def drop_critic_metrics(metrics: Metrics) -> Metrics:
-    """Return the metrics without those of values, for an algorithm without a critic."""
+    """Drop the critic's metrics, for an algorithm without a critic."""
     values = (
         "losses/value_loss",
         "losses/vf_clipfrac",

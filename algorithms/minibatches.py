@@ -28,7 +28,7 @@ def microbatches(
     num_parts: int = 1,
     max_padding_share: float = MAX_PADDING_SHARE,
 ) -> list[list[int]]:
-    """Return row indices in few groups of similar length, the shortest rows first.
+    """Split rows into microbatches of similar length; return row indices, the shortest first.
 
     Each group is padded and passed through the model on its own. It holds at most max_tokens
     tokens, padding included (a longer row forms a group by itself). Less than max_padding_share of
@@ -75,7 +75,7 @@ def _cheapest_cut(sizes: NDArray[np.int64], limit: int, price: float) -> list[in
 def plan_minibatches(
     experience: Experience, config: TrainConfig, generator: torch.Generator
 ) -> list[Minibatch]:
-    """Return one epoch: all rows shuffled into nearly equal minibatches, split into microbatches.
+    """Plan one epoch: rows shuffled into minibatches, split into microbatches.
 
     What is shuffled is the groups of episodes of one task and environment seed, if there are enough
     of them, since their rows begin alike; else single rows. Each row is as likely in any minibatch,
@@ -88,12 +88,12 @@ def plan_minibatches(
 
 
 def prepare_passes(experience: Experience, policy: ActorCritic, config: TrainConfig) -> Experience:
-    """Return the update batch as passes take it.
+    """Prepare the experience for passes: roles, critic rows, shared prefixes.
 
     Roles with weights of their own apart, prefixes shared where that pays.
     """
     experience = experience._replace(
-        roles_apart=config.roles_apart, joint_rows=_joint_rows(experience.episodes)
+        roles_apart=config.roles_have_own_weights, joint_rows=_joint_rows(experience.episodes)
     )
     if not config.share_prefixes or experience.joint_rows is not None:
         return experience
@@ -111,7 +111,7 @@ def _joint_rows(episodes: Sequence[EpisodeRecord]) -> list[RowArrays] | None:
 def share_prefixes(
     experience: Experience, sharing: PrefixSharing | str, config: TrainConfig
 ) -> Experience:
-    """Return the update batch with passes that share prefixes where that pays.
+    """Return the experience with passes that share prefixes where that pays.
 
     `sharing`: the cost of such passes, or why they cannot share.
     """
@@ -119,7 +119,7 @@ def share_prefixes(
         return experience
     shared = experience._replace(sharing=sharing)
     unshuffled = range(len(experience.rows))
-    rows = experience.trained_ids(unshuffled)
+    rows = experience.trained_token_ids(unshuffled)
     longest = max(len(row.ids) for row in experience.rows)
     if not sharing.may_save_tokens(rows, longest):
         return experience
@@ -135,7 +135,7 @@ def _plan(experience: Experience, config: TrainConfig, order: Sequence[int]) -> 
     plan = []
     for numbers in torch.tensor_split(torch.arange(len(units)), num_minibatches):
         rows = [row for number in numbers.tolist() for row in units[number]]
-        of_role = group_by_key(rows, experience.role_of)
+        of_role = group_by_key(rows, experience.role_of_row)
         plan.append([each for own in of_role for each in _passes(experience, config, own)])
     return plan
 
@@ -147,12 +147,12 @@ def _passes(experience: Experience, config: TrainConfig, rows: Sequence[int]) ->
     if sharing is None:
         groups = microbatches([experience.pass_length(row) for row in rows], **limits)
     else:
-        groups = sharing.microbatches(experience.trained_ids(rows), **limits)
+        groups = sharing.microbatches(experience.trained_token_ids(rows), **limits)
     return [[rows[index] for index in group] for group in groups]
 
 
 def group_by_key(items: Sequence[int], key: Callable[[int], str]) -> list[list[int]]:
-    """Return the items in groups of one key each, in order of key and item."""
+    """Group items by a key, in order of key and item."""
     groups: dict[str, list[int]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
@@ -178,7 +178,7 @@ def bootstrap_values(
     config: TrainConfig,
     processes: ProcessGroup,
 ) -> Tensor:
-    """Return the bootstrap value after the last token of each truncated episode, (E,).
+    """Return the bootstrap value behind each truncated episode, (E,).
 
     0 where it terminated, or without a critic.
 

@@ -18,7 +18,7 @@ MAX_TASKS = 4  # that a message names
 
 
 class NotFiniteError(FloatingPointError):
-    """A tensor has NaN or infinite entries; `indices` are theirs in the flattened tensor."""
+    """Tensor with NaN or infinite entries; `indices` are theirs in the flattened tensor."""
 
     def __init__(self, message: str, indices: Tensor) -> None:
         super().__init__(message)
@@ -26,7 +26,7 @@ class NotFiniteError(FloatingPointError):
 
 
 def check_finite(name: str, tensor: Tensor, where: str = "before the first step") -> None:
-    """Raise NotFiniteError naming the tensor and how much of it is NaN or infinite."""
+    """Check that a tensor is finite; NotFiniteError says how much of it is not."""
     bad = ~torch.isfinite(tensor)
     if bool(bad.any()):
         raise NotFiniteError(
@@ -69,7 +69,7 @@ def annotate_tasks(experience: Experience, token_indices: Tensor | None = None) 
 
 @contextlib.contextmanager
 def annotate_location(policy: nn.Module, place: str) -> Iterator[None]:
-    """Context manager: add location and first bad weight, else gradient, to a NotFiniteError."""
+    """Context manager: add location and first bad weight to a NotFiniteError raised inside."""
     try:
         yield
     except NotFiniteError as error:
@@ -81,7 +81,7 @@ def annotate_location(policy: nn.Module, place: str) -> Iterator[None]:
 
 
 def check_weights(policy: nn.Module) -> None:
-    """Raise FloatingPointError for a NaN or infinite weight, before it is saved."""
+    """Check that no weight is NaN or infinite, before it is saved; FloatingPointError."""
     culprit = first_bad_weight(policy)
     if culprit:
         raise FloatingPointError(
@@ -101,7 +101,7 @@ def first_bad_weight(policy: nn.Module) -> str | None:
 
 
 def first_bad_gradient(policy: nn.Module) -> str | None:
-    """Return the name of the first weight whose gradient holds a NaN or an infinity."""
+    """Return the name of the first weight whose gradient has a NaN or an infinity."""
     gradients = ((name, weight.grad) for name, weight in policy.named_parameters())
     return next(
         (f'gradient of "{name}"' for name, it in gradients if it is not None and _is_bad(it)), None

@@ -28,12 +28,12 @@ class SettingError(ValueError):
 
 
 def setting(default: Any, sentence: str, **facts: Any) -> Any:
-    """Return a dataclass field with its sentence (and unit), and the facts of its `SettingSpec`."""
+    """Define a setting: a dataclass field with its default, sentence and other facts."""
     return dataclasses.field(default=default, metadata={"sentence": sentence, **facts})
 
 
 def add_arguments(parser: argparse.ArgumentParser, config_class: type[Any]) -> None:
-    """Add a flag a field to the parser, with its default, range and sentence as help."""
+    """Add a command-line argument for each field of a settings class to a parser."""
     groups: dict[str, Any] = {str(group.title): group for group in parser._action_groups}
     for title in (BASIC, *(flag.group for flag in flags(config_class) if not flag.basic)):
         if title not in groups:
@@ -75,7 +75,7 @@ class _JoinedAction(argparse.Action):
 
 
 def replace_synonyms(config: Any) -> None:
-    """Give a dataclass's fields today's words for their values: True where a word was a flag."""
+    """Replace former words (synonyms) of a dataclass's values by today's."""
     for flag in flags(type(config)):
         word = str(getattr(config, flag.name)).lower()
         if word in flag.synonyms:
@@ -83,7 +83,7 @@ def replace_synonyms(config: Any) -> None:
 
 
 def check_ranges(config: Any) -> None:
-    """Raise SettingError for a dataclass's first field of the wrong type or out of range."""
+    """Check each field's type and range; SettingError for the first that is wrong."""
     for flag in flags(type(config)):
         value = getattr(config, flag.name)
         if not flag.fits(value):
@@ -94,17 +94,17 @@ def check_ranges(config: Any) -> None:
 
 
 def flags(config_class: type[Any]) -> list[SettingSpec]:
-    """Return the flags of a dataclass made of settings, in the order of its fields."""
+    """Return the command-line flags of a settings class, in the order of its fields."""
     hints = typing.get_type_hints(config_class)
     found, group = [], "settings"
     for field in dataclasses.fields(config_class):
         group = field.metadata.get("group", group)
-        found.append(SettingSpec.of(field, hints[field.name], group))
+        found.append(SettingSpec.from_field(field, hints[field.name], group))
     return found
 
 
 def format_value(value: Any) -> str:
-    """Return a value as a message should show it.
+    """Format a setting's value for a message.
 
     Text in quotes, none and booleans as the command line writes them.
     """
@@ -115,7 +115,7 @@ def format_value(value: Any) -> str:
 
 @dataclass(frozen=True)
 class SettingSpec:
-    """One setting as the command line sees it; `setting` gives all that has a default here."""
+    """Specification of one setting: type, default, range, choices, help."""
 
     name: str
     base: type[Any]  # int, float, bool or str
@@ -137,8 +137,8 @@ class SettingSpec:
     separator: str = ","  # between them
 
     @classmethod
-    def of(cls, field: dataclasses.Field[Any], hint: Any, group: str) -> SettingSpec:
-        """Return the flag of a field whose type is int, float, bool, str or one of them or None."""
+    def from_field(cls, field: dataclasses.Field[Any], hint: Any, group: str) -> SettingSpec:
+        """Return the specification of a dataclass field made by `setting`."""
         parts = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
         base = next(part for part in parts if part is not types.NoneType)
         facts: dict[str, Any] = dict(field.metadata) | {"group": group}
@@ -147,7 +147,7 @@ class SettingSpec:
 
     @property
     def expected(self) -> str:
-        """What the setting may hold, in words: "a number in (0, 1] or none", "one of auto, cpu"."""
+        """What values are expected, in words: "a number in (0, 1] or none", "one of auto, cpu"."""
         words = "one of " + ", ".join(self.choices) if self.choices else NOUNS[self.base]
         words += ", or MODULE:NAME of your own" if self.own else ""
         words += f" in {self.interval}" if self.interval else ""
@@ -155,14 +155,14 @@ class SettingSpec:
 
     @property
     def default_metavar(self) -> str:
-        """What stands for the value in the help: the choices, or a word for their kind."""
+        """Default metavar of the help: the choices, or a word for their kind."""
         if self.choices:
             return "{" + ",".join((*self.choices, *(["MODULE:NAME"] if self.own else []))) + "}"
         by_name = (word for end, word in ENDS.items() if self.name.endswith(end))
         return next(by_name, METAVARS[self.base]) if self.base is str else METAVARS[self.base]
 
     def suggestion(self, value: Any) -> str:
-        """Return what a value that does not fit may have meant, as the end of a message.
+        """Return a suggestion of what a wrong value may have meant, as the end of a message.
 
         Nothing where none is near.
         """
@@ -173,7 +173,7 @@ class SettingSpec:
         return f"; is {meant} meant?" if meant else ""
 
     def parse(self, text: str) -> Any:
-        """Return the value a text stands for.
+        """Parse a command-line text to the setting's value.
 
         Argparse's error, naming value and range, where it is none of ours.
         """
@@ -189,7 +189,7 @@ class SettingSpec:
         return value
 
     def fits(self, value: Any) -> bool:
-        """Return whether the value has the right type and lies in its range."""
+        """Whether a value fits the setting: its type and its range."""
         if value is None:
             return self.optional
         if isinstance(value, bool) != (self.base is bool):  # True is an int to Python, not to us

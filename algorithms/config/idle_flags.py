@@ -13,7 +13,7 @@ from fctncalling.algorithms.config.train_config import TrainConfig
 
 
 class IdleFlagRule(NamedTuple):
-    """Flags, and the settings under which they have no effect."""
+    """Rule of flags that are idle, of no effect, under some settings."""
 
     flags: str  # parted by blanks
     idle: Callable[..., bool]  # of a TrainConfig, or of whatever settings the rules are about
@@ -86,7 +86,7 @@ RULES = (
 
 
 def idle_flag_notes(config: TrainConfig, given: Collection[str]) -> list[str]:
-    """Return a line for each kind of given flags that is harmless and idle.
+    """Return notes about given flags that are idle under the other settings.
 
     SettingError for one that misleads.
 
@@ -103,7 +103,7 @@ def idle_flag_notes(config: TrainConfig, given: Collection[str]) -> list[str]:
 
 
 def apply_rules(rules: Iterable[IdleFlagRule], given: Collection[str], *settings: Any) -> list[str]:
-    """Return a note for each rule whose given flags are idle under these settings.
+    """Apply idle-flag rules: return a note for each whose flags are given and idle.
 
     SettingError for a rule that refuses them.
     """

@@ -9,7 +9,7 @@ from fctncalling.algorithms.config.config_fields import setting
 
 @dataclass
 class LearningSettings:
-    """Rewards and credit, optimiser steps, losses, critic."""
+    """Settings of learning: rewards and credit, optimiser, losses, critic."""
 
     # Rewards and advantages: discounts, lambdas, scaling, cut actions, one algorithm's own.
 

@@ -20,7 +20,7 @@ ALGORITHMS_ELSEWHERE = {
 
 @dataclass
 class RunningSettings:
-    """The run, tasks and model, collecting episodes, evaluation."""
+    """Settings of running: tasks, model, rollout, evaluation."""
 
     # The run: preset, seed, environment, algorithm, results, device and precision.
 

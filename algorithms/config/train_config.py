@@ -23,7 +23,7 @@ Settings = Any
 
 
 def check_combinations(config: Settings) -> None:
-    """Raise SettingError, naming the flags, where two settings contradict each other."""
+    """Check combinations of settings; SettingError, naming flags, where two contradict."""
     experiment = Path(config.experiment_name)
     if not experiment.parts or experiment.is_absolute() or ".." in experiment.parts:
         raise SettingError(
@@ -97,7 +97,7 @@ def _check_roles(config: Settings) -> None:
         flags.append("--role_adapters")
         if not config.lora_r:
             raise SettingError("--role_adapters: needs --lora_r of at least 1, their rank")
-    if config.critic_reads_apart and config.critic == "head":
+    if config.critic_has_own_rows and config.critic == "head":
         flag = "--critic_sees truth" if config.critic_sees == "truth" else "--team_critic central"
         raise SettingError(
             f"{flag}: reads other rows than the policy does, which needs --critic "
@@ -142,23 +142,23 @@ class TrainConfig(LearningSettings, RunningSettings):
         check_combinations(self)
 
     @property
-    def frozen(self) -> tuple[str, ...]:
-        """The roles that learn nothing."""
+    def frozen_role_names(self) -> tuple[str, ...]:
+        """Names of the frozen roles, which learn nothing."""
         return tuple(self.frozen_roles.split(",")) if self.frozen_roles else ()
 
     @property
-    def critic_reads_apart(self) -> bool:
-        """Whether the critic reads rows of its own: a team's conversation, or the truth before."""
+    def critic_has_own_rows(self) -> bool:
+        """Whether the critic reads rows of its own: a team's conversation, or the truth first."""
         return self.team_critic == "central" or self.critic_sees == "truth"
 
     @property
-    def roles_apart(self) -> bool:
+    def roles_have_own_weights(self) -> bool:
         """Whether the roles of a team have weights of their own."""
         return self.role_adapters or self.team_critic == "per_role"
 
     @property
     def discount(self) -> float:
-        """The discount from one action to the next.
+        """Discount factor from one action to the next.
 
         --gamma, or what the algorithm has where it is left open.
         """
@@ -175,12 +175,12 @@ class TrainConfig(LearningSettings, RunningSettings):
 
     @property
     def has_supervised_stage(self) -> bool:
-        """Whether demonstrations are learned before reinforcement learning."""
+        """Whether a supervised stage on demonstrations comes before reinforcement learning."""
         return self.sft_tasks is not None or self.sft_episodes is not None
 
     @property
     def critic_shape(self) -> dict[str, Any]:
-        """The shape of the value head, as keywords of an ActorCritic."""
+        """Shape of the critic's value head, as keywords of an ActorCritic."""
         number, low, width = self.value_bins, self.value_low, self.value_high - self.value_low
         return {
             "critic_head": self.critic_head,
@@ -191,19 +191,19 @@ class TrainConfig(LearningSettings, RunningSettings):
 
     @property
     def detaches_critic(self) -> bool:
-        """Whether the value loss trains the critic alone, as the control experiment asks too."""
+        """Whether the critic is detached: the value loss trains it alone, not the backbone."""
         return self.critic_detach or self.permute_advantages
 
     @classmethod
     def from_preset(cls, name: str, **changes: Any) -> Self:
-        """Return the settings of a --preset, with changes."""
+        """Return the settings of a preset, with changes."""
         if name not in PRESETS:
             raise SettingError(f"--preset: got {name!r}, expected one of {', '.join(PRESETS)}")
         return cls(**{**PRESETS[name], "preset": name, **changes})
 
     @classmethod
     def from_args(cls, namespace: argparse.Namespace) -> Self:
-        """Return the settings of parsed arguments.
+        """Return the settings of parsed command-line arguments.
 
         Arguments that are no field of ours are left to others.
         """
@@ -213,12 +213,12 @@ class TrainConfig(LearningSettings, RunningSettings):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add a flag to the parser for every field of TrainConfig."""
+    """Add a command-line argument for every field of TrainConfig to a parser."""
     config_fields.add_arguments(parser, TrainConfig)
 
 
 def resolve_device(name: str) -> torch.device:
-    """Return the device that --device names.
+    """Resolve the name of --device to a torch device.
 
     SettingError where this machine has none of that kind.
     """

@@ -32,8 +32,8 @@ class FSDP:
         self._copy: ActorCritic | None = None  # the policy with empty weights
 
     @classmethod
-    def configured(cls) -> FSDP:
-        """Return FSDP as accelerate's FSDP_... variables configure it.
+    def from_environment(cls) -> FSDP:
+        """Return FSDP as accelerate's environment variables FSDP_... configure it.
 
         SettingError for version 1.
         """
@@ -50,7 +50,7 @@ class FSDP:
         return cls(FullyShardedDataParallelPlugin(fsdp_version=2))
 
     def apply(self, policy: ActorCritic) -> None:
-        """Shard the policy's weights in place; make optimisers afterwards."""
+        """Apply FSDP to a policy: shard its weights in place; make optimisers afterwards."""
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import (
             MixedPrecisionPolicy,
@@ -82,7 +82,7 @@ class FSDP:
 
     @contextlib.contextmanager
     def unsharded_copy(self, policy: ActorCritic, device: torch.device) -> Iterator[ActorCritic]:
-        """Context manager: a copy of the policy with its full current weights, freed at the end."""
+        """Context manager: an unsharded copy of the policy with its current weights."""
         if self._copy is None:
             yield policy  # not sharded yet
             return
@@ -112,7 +112,7 @@ def local_shard(tensor: Tensor) -> Tensor:
 
 
 def full_state_dict(optimiser: torch.optim.Optimizer) -> dict[str, Any]:
-    """Return the optimiser's state dict with full tensors, as a single process would save it."""
+    """Return an optimiser's state dict with full tensors, as a single process would save it."""
     state = optimiser.state_dict()
     slots = {
         number: {
@@ -125,7 +125,7 @@ def full_state_dict(optimiser: torch.optim.Optimizer) -> dict[str, Any]:
 
 
 def load_full_state_dict(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Load a state dict with full tensors; each rank takes its shards.
+    """Load an optimiser's state dict with full tensors; each rank takes its shards.
 
     Moments and step counts are loaded; learning rates and other settings stay this run's.
     """

@@ -36,7 +36,7 @@ ONE_ON_A_CPU = (
 
 
 class ProcessGroup:
-    """Data-parallel process group of `count` processes, this one being `rank`; default: one."""
+    """Data-parallel process group: `count` processes, this one being `rank`; default: one."""
 
     def __init__(
         self,
@@ -52,11 +52,11 @@ class ProcessGroup:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is rank 0, which prints and writes files."""
+        """Whether this process is the first (rank 0), which prints and writes files."""
         return self.rank == 0
 
     def shard_items(self, items: Sequence[T]) -> list[tuple[T, bool]]:
-        """Return this rank's items as (item, counts), padded so that all ranks have equally many.
+        """Return this rank's shard of items, padded so that all ranks have equally many.
 
         Padding items have counts false. A pass through sharded weights is a collective operation,
         so no rank may skip one.
@@ -68,7 +68,7 @@ class ProcessGroup:
     def for_each_microbatch(
         self, microbatches: Sequence[T], run_pass: Callable[[T], R]
     ) -> Iterator[R]:
-        """Yield run_pass's result for each of this rank's microbatches.
+        """Run a pass for each of this rank's microbatches; yield the results.
 
         A rank with fewer of them repeats a pass and drops its result (see shard_items).
         """
@@ -83,7 +83,7 @@ class ProcessGroup:
         microbatches: Sequence[T],
         run_pass: Callable[[T], tuple[Tensor, R]],  # -> (loss to sum, result)
     ) -> list[R]:
-        """Add the gradient of all microbatches' summed losses to the parameters, on every rank.
+        """Accumulate the gradients of all microbatches' losses, on every rank.
 
         Returns run_pass's results in the order of the microbatches.
         """
@@ -97,12 +97,12 @@ class ProcessGroup:
         return self.gather_in_order(found)
 
     def with_equal_accumulation(self, config: TrainConfig) -> TrainConfig:
-        """Return the config with gradient_cp_steps a multiple of the number of processes."""
+        """Return the config with gradient accumulation that all processes share equally."""
         parts = -(-config.gradient_cp_steps // self.count) * self.count
         return config if self.count == 1 else dataclasses.replace(config, gradient_cp_steps=parts)
 
     def gather(self, value: T) -> list[T]:
-        """Return the value of every process, by rank.
+        """Gather a value from every process, by rank.
 
         Tensors are moved to this process's device.
         """
@@ -118,18 +118,18 @@ class ProcessGroup:
         ]
 
     def gather_in_order(self, own: list[T]) -> list[T]:
-        """Return the items of all processes in the order they had before shard_items."""
+        """Gather the items of all processes in the order before shard_items."""
         parts = self.gather(own)
         return [
             part[place] for place in range(len(parts[0])) for part in parts if place < len(part)
         ]
 
     def sum(self, number: float) -> float:
-        """Return the sum of the number over all processes."""
+        """Sum a number over all processes."""
         return sum(self.gather(number))
 
     def all_reduce(self, *tensors: Tensor) -> None:
-        """Replace each tensor by its sum over all processes, in place."""
+        """All-reduce tensors: replace each by its sum over all processes, in place."""
         for tensor in tensors if self.count > 1 else ():
             torch.distributed.all_reduce(tensor)
 
@@ -143,7 +143,7 @@ class ProcessGroup:
         torch.autograd.backward(loss * self.count if self.sharding else loss)
 
     def all_reduce_gradients(self, module: nn.Module) -> None:
-        """Replace the gradients of a module by their sum over all processes.
+        """All-reduce the gradients of a module: sum them over all processes.
 
         FSDP has done so already. A gradient that some processes alone have, as of a role's weights
         where the others passed rows of another role, is 0 in theirs.
@@ -176,7 +176,7 @@ class ProcessGroup:
 
     @contextlib.contextmanager
     def unsharded(self, policy: ActorCritic) -> Iterator[ActorCritic]:
-        """Context manager: the unsharded policy, for generation and saving.
+        """Context manager: the policy unsharded, for generation and saving.
 
         A collective operation.
         """
@@ -218,14 +218,14 @@ def init_process_group(device: str = "auto", *, fsdp: bool = False) -> ProcessGr
     threads = torch.get_num_threads()
     state = PartialState(cpu=chosen.type == "cpu", timeout=timedelta(seconds=PATIENCE_S))
     torch.set_num_threads(threads)
-    sharding = FSDP.configured() if wants_fsdp else None
+    sharding = FSDP.from_environment() if wants_fsdp else None
     # Each its own accelerator.
     own = chosen if chosen.type == "cpu" else torch.device(str(state.device))
     return ProcessGroup(state.process_index, state.num_processes, own, sharding)
 
 
 def launch_warning(processes: ProcessGroup) -> str | None:
-    """Return what a user should know of how the processes were started.
+    """Return a warning about how the processes were launched, if there is one.
 
     None where there is nothing.
     """
@@ -238,7 +238,7 @@ def launch_warning(processes: ProcessGroup) -> str | None:
 
 
 def unsharded_norm(norm: Tensor) -> Tensor:
-    """Return a gradient norm as an ordinary number.
+    """Return a sharded gradient norm as an ordinary number.
 
     Of sharded weights each process knows but a part.
     """

@@ -22,7 +22,7 @@ States = tuple[Tensor, ...]
 
 @dataclass(eq=False, slots=True)
 class CachedBlock:
-    """Keys and values of BLOCK tokens that follow those of the parent."""
+    """Cached block of BLOCK tokens: their keys and values, which follow the parent's."""
 
     tokens: tuple[int, ...]
     states: States
@@ -31,7 +31,7 @@ class CachedBlock:
 
 
 class BlockTree:
-    """Cache of token blocks, at most `max_tokens` tokens at any time."""
+    """Tree of cached token blocks, at most `max_tokens` tokens at any time."""
 
     def __init__(self) -> None:
         self.max_tokens = 0
@@ -40,17 +40,17 @@ class BlockTree:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens whose keys and values are kept."""
+        """Number of tokens in the tree."""
         return len(self._by_age) * BLOCK
 
-    def limit(self, max_tokens: int) -> None:
-        """Set the most tokens to keep, and evict those over it."""
+    def set_limit(self, max_tokens: int) -> None:
+        """Set the limit of tokens, and evict those over it."""
         self.max_tokens = max_tokens
         while self.num_tokens > max_tokens:
             self._evict()
 
     def find(self, ids: Sequence[int]) -> list[CachedBlock]:
-        """Return the blocks that a sequence begins with, as many as are kept, and use them."""
+        """Find the cached blocks that a sequence begins with, and mark them as used."""
         path, children = list[CachedBlock](), self._roots
         for start in range(0, len(ids) - BLOCK + 1, BLOCK):
             block = children.get(tuple(ids[start : start + BLOCK]))
@@ -62,7 +62,7 @@ class BlockTree:
         return path
 
     def add(self, ids: Sequence[int], states: Callable[[int, int], States]) -> None:
-        """Keep the whole blocks of a sequence, as many as the limit has room for.
+        """Add the whole blocks of a sequence, as many as the limit has room for.
 
         `states(start, end)` returns the keys and values of tokens [start, end); it is called once
         for all that is missing, if anything is.
@@ -97,7 +97,7 @@ class BlockTree:
 
 
 def concatenate_blocks(blocks: Sequence[CachedBlock]) -> States:
-    """Return the keys and values of consecutive blocks."""
+    """Concatenate the keys and values of consecutive blocks."""
     return tuple(
         torch.cat(parts, -2) for parts in zip(*(block.states for block in blocks), strict=True)
     )

@@ -12,63 +12,65 @@ from fctncalling.algorithms.generation.block_tree import States
 from fctncalling.algorithms.generation.transformers_cache import (
     RaggedCache,
     attention_mask,
-    check_supported,
+    check_supported_cache,
 )
-from fctncalling.algorithms.policy.precision import pass_dtypes
+from fctncalling.algorithms.policy.precision import compute_dtypes
 
 
 class Decoder(Protocol):
-    """A model with a KV cache of one growing sequence per row."""
+    """Interface of a decoder: a model with a KV cache of one growing sequence per row."""
 
     num_tokens: int  # passed through the model so far, without padding
 
     def prefill(self, rows: Sequence[int], new_tokens: Sequence[Sequence[int]]) -> Tensor:
-        """Append a non-empty list of tokens to each of these distinct rows.
+        """Prefill rows: append several tokens to each in one pass.
 
         Return the logits (n, V) after the last of each. One or more passes.
         """
         ...
 
     def decode(self, tokens: Sequence[int], active: Sequence[bool]) -> Tensor:
-        """Append one token to each active row among the first n = len(active).
+        """Decode one step: append one token to each active row among the first.
 
         Return the logits (n, V) after it; those of the other rows are undefined.
         """
         ...
 
     def length(self, row: int) -> int:
-        """Return how many tokens a row holds."""
+        """Return the length of a row in tokens."""
         ...
 
     def clear_row(self, row: int) -> None:
-        """Forget a row's tokens."""
+        """Clear a row: forget its tokens."""
 
     def swap_rows(self, one: int, other: int) -> None:
-        """Let two rows change places."""
+        """Swap two rows."""
 
-    def open(self, rows: Sequence[int], prompt: Sequence[int], known: States | None = None) -> None:
+    def start_rows(
+        self, rows: Sequence[int], prompt: Sequence[int], known: States | None = None
+    ) -> None:
         """Start empty rows with the same prompt, which passes through the model once.
 
         `known`: keys and values of its first tokens, which do not.
         """
 
     def share_prefix(self, source: int, rows: Sequence[int], count: int) -> None:
-        """Start empty rows with the first `count` tokens of another."""
+        """Share a prefix: start empty rows with the first `count` tokens of another."""
 
     def cached_states(self, row: int, start: int, end: int) -> States:
-        """Return the keys and values of tokens [start, end) of a row; they may be views."""
+        """Return the cached keys and values of tokens [start, end) of a row; perhaps views."""
         ...
 
-    def load(self, row: int, states: States) -> None:
-        """Append tokens to a row whose keys and values are known."""
+    def append_states(self, row: int, states: States) -> None:
+        """Append tokens with known keys and values to a row."""
 
 
 class TransformersDecoder:
-    """Any causal language model of transformers, through its own forward."""
+    """Decoder of any causal language model of transformers, through its own forward."""
 
     def __init__(self, model: nn.Module, num_rows: int, *, max_tokens: int = 8192) -> None:
         """max_tokens: padded tokens of one forward over several rows."""
-        check_supported(model)
+        check_supported_cache(model)
         self.model = model
         self.max_tokens = max_tokens
         self.cache = RaggedCache(num_rows)
@@ -76,7 +78,7 @@ class TransformersDecoder:
         self._parameter = next(model.parameters())
 
     def prefill(self, rows: Sequence[int], new_tokens: Sequence[Sequence[int]]) -> Tensor:
-        """Pass new tokens through the model, rows of like length in one left-padded block."""
+        """Prefill rows: pass new tokens, rows of like length in one left-padded block."""
         by_length = sorted(range(len(new_tokens)), key=lambda i: len(new_tokens[i]))
         logits: dict[int, Tensor] = {}
         while by_length:
@@ -92,42 +94,44 @@ class TransformersDecoder:
         return torch.stack([logits[i] for i in range(len(new_tokens))])
 
     def decode(self, tokens: Sequence[int], active: Sequence[bool]) -> Tensor:
-        """Pass one token of each of the first rows through."""
+        """Decode one step: pass one token of each of the first rows through the model."""
         return self._forward(
             [[token] for token in tokens], list(map(int, active)), range(len(tokens))
         )
 
     def length(self, row: int) -> int:
-        """Return how many tokens a row holds."""
+        """Return the length of a row in tokens."""
         return self.cache.lengths[row]
 
     def clear_row(self, row: int) -> None:
-        """Forget a row's tokens."""
+        """Clear a row: forget its tokens."""
         self.cache.lengths[row] = 0
 
     def swap_rows(self, one: int, other: int) -> None:
-        """Let two rows change places."""
+        """Swap two rows."""
         self.cache.swap_rows(one, other)
 
-    def open(self, rows: Sequence[int], prompt: Sequence[int], known: States | None = None) -> None:
+    def start_rows(
+        self, rows: Sequence[int], prompt: Sequence[int], known: States | None = None
+    ) -> None:
         """Start empty rows with the same prompt, which passes once and is copied."""
         if known is not None:
-            self.load(rows[0], known)
+            self.append_states(rows[0], known)
         if rest := prompt[self.length(rows[0]) :]:
             self.prefill(rows[:1], [rest])
         self.share_prefix(rows[0], rows[1:], len(prompt))
 
     def share_prefix(self, source: int, rows: Sequence[int], count: int) -> None:
-        """Start empty rows with a copy of the first `count` tokens of another."""
+        """Share a prefix: start empty rows with a copy of another's first `count` tokens."""
         for row in rows:
             self.cache.share_prefix(source, row, count)
 
     def cached_states(self, row: int, start: int, end: int) -> States:
-        """Return the keys and values (heads, tokens, size) of tokens [start, end) of a row."""
+        """Return the cached keys and values (heads, tokens, size) of tokens start to end."""
         return self.cache.cached_states(row, start, end)
 
-    def load(self, row: int, states: States) -> None:
-        """Append tokens to a row whose keys and values are known."""
+    def append_states(self, row: int, states: States) -> None:
+        """Append tokens with known keys and values to a row."""
         self.cache.append_states(row, states)
 
     def _forward(self, block: list[list[int]], counts: list[int], rows: Sequence[int]) -> Tensor:
@@ -136,11 +140,11 @@ class TransformersDecoder:
         Row i has `counts[i]` tokens.
         """
         device, model = self._parameter.device, self.model
-        positions = self.cache.append_plan(counts, len(block[0]), rows, device)
+        positions = self.cache.reserve_positions(counts, len(block[0]), rows, device)
         self.num_tokens += sum(counts)
         output: Any = model(
             input_ids=torch.tensor(block, device=device),
-            attention_mask=attention_mask(model, positions, pass_dtypes(model).decoder),
+            attention_mask=attention_mask(model, positions, compute_dtypes(model).decoder),
             position_ids=positions.positions.clamp(min=0),
             past_key_values=self.cache,
             use_cache=True,

@@ -19,7 +19,7 @@ from fctncalling.algorithms.generation.engine_api import (
 from fctncalling.algorithms.generation.fused_decoder import FusedDecoder
 from fctncalling.algorithms.generation.sequence import Slot
 from fctncalling.algorithms.generation.slot_prefixes import SlotPrefixes, min_shared_tokens
-from fctncalling.algorithms.generation.transformers_cache import check_supported
+from fctncalling.algorithms.generation.transformers_cache import check_supported_cache
 from fctncalling.algorithms.policy.sparse_forward import supports_fused_decoder
 from fctncalling.data.timing import time_calls
 
@@ -27,15 +27,15 @@ from fctncalling.data.timing import time_calls
 BELOW_ONE = 1 - 2**-23
 
 
-class Sampled(NamedTuple):
-    """Sampled token and log-probability of each of n rows of logits."""
+class SampledTokens(NamedTuple):
+    """Sampled token of each of n rows, with its log-probability."""
 
     tokens: Tensor  # (n,) int64
     logprobs: Tensor  # (n,) float32, at the sampling temperature
 
 
-def sample(logits: Tensor, noise: Tensor | None, temperature: float) -> Sampled:
-    """Return a token for each row of logits (n, V), by inverse distribution function of noise (n,).
+def sample(logits: Tensor, noise: Tensor | None, temperature: float) -> SampledTokens:
+    """Sample a token for each row of logits (n, V), by the inverse distribution function.
 
     None is greedy, with log-probabilities at temperature 1.
     """
@@ -49,7 +49,7 @@ def sample(logits: Tensor, noise: Tensor | None, temperature: float) -> Sampled:
         below = logprobs.exp().cumsum(-1)
         threshold = noise.to(below).clamp_(max=BELOW_ONE).unsqueeze(-1) * below[:, -1:]
         tokens = torch.searchsorted(below, threshold, right=True).clamp_(max=logits.shape[-1] - 1)
-    return Sampled(tokens.squeeze(-1), logprobs.gather(-1, tokens).squeeze(-1))
+    return SampledTokens(tokens.squeeze(-1), logprobs.gather(-1, tokens).squeeze(-1))
 
 
 def _likeliest(logprobs: Tensor) -> Tensor:
@@ -62,11 +62,11 @@ __all__ = ["Action", "CacheBudgetError", "Engine", "GenerationEngine", "Request"
 
 
 class CacheBudgetError(ValueError):
-    """The caches of the running episodes do not fit into their budget."""
+    """Caches of the running episodes that do not fit into their budget."""
 
 
 class GenerationEngine(Engine):
-    """Continuous-batching sampler for any transformers causal language model.
+    """Generation engine with continuous batching, for any transformers causal language model.
 
     Every token passes through the model once: a slot's KV cache stays between its requests, a
     request's new ids are prefilled, and the slot then decodes one token a step with all other busy
@@ -104,7 +104,7 @@ class GenerationEngine(Engine):
             )
         self.fast_path = supports_fused_decoder(model) if fast_path is None else fast_path
         if not self.fast_path:
-            check_supported(model)
+            check_supported_cache(model)
         self.model = model
         self.stop_ids = frozenset(stop_ids)
         self.decode = decode
@@ -124,12 +124,12 @@ class GenerationEngine(Engine):
 
     @property
     def num_forward_tokens(self) -> int:
-        """Tokens passed through the model since construction, without padding."""
+        """Number of tokens passed through the model since construction, without padding."""
         return self._num_prefilled + self._decoder.num_tokens
 
     @property
     def token_counts(self) -> TokenCounts:
-        """Tokens since construction."""
+        """Counts of tokens since construction."""
         return TokenCounts(
             self.num_sampled_tokens,
             self.num_forward_tokens,
@@ -138,7 +138,7 @@ class GenerationEngine(Engine):
         )
 
     def start(self, num_slots: int) -> None:
-        """Clear all slots and provide slots 0..num_slots-1.
+        """Start with empty slots 0..num_slots-1.
 
         Call it whenever the weights changed.
         """
@@ -156,21 +156,21 @@ class GenerationEngine(Engine):
         self._prefixes = SlotPrefixes(self._decoder, self._row, shared)
         self._longest = 0  # tokens that a slot has held so far
 
-    def begin(
+    def begin_sequence(
         self, slot: int, seed: int | None = None, *, stream: torch.Generator | None = None
     ) -> None:
-        """Clear a slot for a new sequence.
+        """Begin a new sequence in a slot, cleared, with a random stream of its own.
 
         A seed gives it its own random stream, `stream` is one that it shares with others.
         """
-        self.restart(slot)
+        self.restart_sequence(slot)
         if seed is not None:
             stream = torch.Generator().manual_seed(seed)
         self._slots[slot].stream = self.generator if stream is None else stream
 
-    def restart(self, slot: int) -> None:
-        """Clear a slot but keep its random stream (its history was rendered anew)."""
-        self._prefixes.leave(slot)
+    def restart_sequence(self, slot: int) -> None:
+        """Restart a slot's sequence: clear it but keep its random stream."""
+        self._prefixes.forget_slot(slot)
         self._slots[slot] = Slot(slot, self._slots[slot].stream)
         self._busy.discard(slot)
         self._prefilling.discard(slot)
@@ -178,7 +178,7 @@ class GenerationEngine(Engine):
         self._decoder.clear_row(self._row[slot])
 
     def submit(self, request: Request) -> None:
-        """Take a request; its slot must have none that waits for an answer."""
+        """Submit a request; its slot must have no pending one."""
         self._slots[request.slot].start_request(
             request, self.stop_ids, self.decode, self.max_new_tokens, self.temperature
         )
@@ -186,7 +186,7 @@ class GenerationEngine(Engine):
         self._prefilling.add(request.slot)
 
     def advance(self) -> list[tuple[int, Action]]:
-        """Run until at least 1/8 of the requests finished, or `interrupted`.
+        """Advance generation until at least 1/8 of the requests finished, or `interrupted`.
 
         Return (slot, action) pairs.
 
@@ -228,7 +228,7 @@ class GenerationEngine(Engine):
         )
         self._prefilling.clear()
         asked, before = sum(len(slot.pending) for slot in joining), self._decoder.num_tokens
-        opened = self._prefixes.open(
+        opened = self._prefixes.start_slots(
             [s for s, length in zip(joining, lengths, strict=True) if not (length or s.prefix)]
         )
         for is_opened in (False, True):
@@ -237,7 +237,7 @@ class GenerationEngine(Engine):
                 numbers = [self._row[slot.number] for slot in slots]
                 pending = [slot.pending for slot in slots]
                 self._sample(slots, self._decoder.prefill(numbers, pending))
-        self._prefixes.keep()
+        self._prefixes.keep_prompts()
         self.num_prompt_tokens += asked
         self.num_shared_tokens += asked - (self._decoder.num_tokens - before)
 
@@ -299,7 +299,7 @@ class GenerationEngine(Engine):
                 "--n_rollout_threads or --max_episode_tokens"
             )
         self._longest = longest
-        self._prefixes.tree.limit(held if budget is None else budget - held)
+        self._prefixes.tree.set_limit(held if budget is None else budget - held)
 
     def _new_decoder(self, num_rows: int) -> Decoder:
         if self.fast_path:
@@ -308,7 +308,7 @@ class GenerationEngine(Engine):
         return TransformersDecoder(self.model, num_rows, max_tokens=self.max_prefill_tokens)
 
 
-def _sampled(rows: Sequence[Slot | None], logits: Tensor) -> Sampled:
+def _sampled(rows: Sequence[Slot | None], logits: Tensor) -> SampledTokens:
     """Return a token for each row that has a slot, at the temperature of the slot's request."""
     wanted = {slot.temperature for slot in rows if slot}
     if len(wanted) == 1:
@@ -319,10 +319,10 @@ def _sampled(rows: Sequence[Slot | None], logits: Tensor) -> Sampled:
         places = [at for at, slot in enumerate(rows) if slot and slot.temperature == temperature]
         found = _sampled_at([rows[at] for at in places], logits[places], temperature)
         tokens[places], logprobs[places] = found.tokens, found.logprobs
-    return Sampled(tokens, logprobs)
+    return SampledTokens(tokens, logprobs)
 
 
-def _sampled_at(rows: Sequence[Slot | None], logits: Tensor, temperature: float) -> Sampled:
+def _sampled_at(rows: Sequence[Slot | None], logits: Tensor, temperature: float) -> SampledTokens:
     """Return a token for each row, all at one temperature."""
     noise = None
     if temperature > 0:

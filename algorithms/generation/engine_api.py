@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 
 
 class EngineError(Exception):
-    """The engine failed to produce an action; the episode is invalid."""
+    """Failure of the engine to produce an action; the episode is invalid."""
 
 
 class RolloutError(RuntimeError):
-    """Infrastructure failed for good: the run ends, and can be resumed later."""
+    """Final failure of the rollout's infrastructure: the run ends, and can be resumed later."""
 
 
 @dataclass
 class Request:
-    """New prompt tokens for a slot, and the stop conditions of the action to sample.
+    """Request for an action: a slot's new prompt tokens, and the stop conditions.
 
     An action ends at one of the engine's end tokens, at one of `stop_ids`, when its text contains
     one of the strings in `stop`, or at its limit. `on_stop` is called at a stop of the request's
@@ -43,7 +43,7 @@ class Request:
 
 @dataclass
 class Action:
-    """Sampled tokens of an action, their log-probs, and why it ended.
+    """Action: its sampled tokens, their log-probs, and why it ended.
 
     Log-probs are at the sampling temperature.
     """
@@ -58,18 +58,18 @@ class Action:
 
     @property
     def truncated(self) -> bool:
-        """Whether a limit cut the action."""
+        """Whether the action was truncated: a limit cut it."""
         return self.stop_reason == "length"
 
     def append(self, token: int, logprob: float | None) -> None:
-        """Add a token; log-probability None stands for one that was not sampled."""
+        """Append a token; log-probability None stands for one that was not sampled."""
         self.ids.append(token)
         self.logprobs.append(0.0 if logprob is None else logprob)
         self.acted.append(logprob is not None)
 
 
 class TokenCounts(NamedTuple):
-    """Tokens of an engine since its construction; 0 where it does not count them."""
+    """Counts of an engine's tokens since its construction; 0 where it does not count them."""
 
     sampled: float = 0.0
     forward: float = 0.0  # passed through the model, without padding
@@ -78,7 +78,7 @@ class TokenCounts(NamedTuple):
 
 
 class Engine(ABC):
-    """Generation engine interface: `GenerationEngine`, `VllmEngine`, `ScriptedEngine`.
+    """Interface of generation engines: requests in, actions out.
 
     A slot holds one growing sequence. Requests of several slots run concurrently: `submit` adds
     one, `advance` works until some are finished, `generate` does both and waits for all.
@@ -91,44 +91,44 @@ class Engine(ABC):
 
     @abstractmethod
     def start(self, num_slots: int) -> None:
-        """Clear all slots and provide slots 0..num_slots-1.
+        """Start with empty slots 0..num_slots-1.
 
         Call it whenever the weights changed.
         """
 
     def release(self) -> None:
-        """Clear all slots and free their caches, of no use once the weights change."""
+        """Release all slots and their caches, of no use once the weights change."""
         self.start(0)
 
     @abstractmethod
-    def begin(self, slot: int, seed: int | None = None) -> None:
-        """Clear a slot for a new sequence; a seed gives it its own random stream."""
+    def begin_sequence(self, slot: int, seed: int | None = None) -> None:
+        """Begin a new sequence in a slot; a seed gives it its own random stream."""
 
     @abstractmethod
-    def restart(self, slot: int) -> None:
-        """Clear a slot but keep its random stream (its history was rendered anew).
+    def restart_sequence(self, slot: int) -> None:
+        """Restart a slot's sequence: clear it but keep its random stream.
 
         A pending request of the slot is dropped.
         """
 
     @abstractmethod
     def submit(self, request: Request) -> None:
-        """Add a request; its slot must have no pending one."""
+        """Submit a request; its slot must have no pending one."""
 
     @abstractmethod
     def advance(self) -> list[tuple[int, Action]]:
-        """Run until some requests finished.
+        """Advance generation until some requests finished; return their actions.
 
         Return their (slot, action) pairs, none if there was no request.
         """
 
     @property
     def token_counts(self) -> TokenCounts:
-        """Tokens since construction."""
+        """Counts of tokens since construction."""
         return TokenCounts()
 
     def generate(self, requests: Sequence[Request]) -> list[Action]:
-        """Return the action of each request, in their order; no other request may be pending."""
+        """Generate the action of each request, in their order; no other may be pending."""
         for request in requests:
             self.submit(request)
         finished: dict[int, Action] = {}
@@ -138,7 +138,7 @@ class Engine(ABC):
 
 
 class ScriptedEngine(Engine):
-    """Engine that encodes the texts of a callable (task_id, turn, step_in_turn, info) -> text.
+    """Engine of a script: encodes the texts of a callable instead of sampling.
 
     In the same rollout as a model, it makes demonstrations with the ids and masks of training.
     """
@@ -155,19 +155,19 @@ class ScriptedEngine(Engine):
         self._requests: list[Request] = []
 
     def start(self, num_slots: int) -> None:
-        """Drop all requests."""
+        """Start anew: drop all requests."""
         self._requests = []
 
-    def begin(self, slot: int, seed: int | None = None) -> None:
-        """Forget what the slot was asked: a script keeps no sequences."""
-        self.restart(slot)
+    def begin_sequence(self, slot: int, seed: int | None = None) -> None:
+        """Begin a new sequence in a slot: forget its request; a script keeps no more."""
+        self.restart_sequence(slot)
 
-    def restart(self, slot: int) -> None:
-        """Forget what the slot was asked: a script keeps no sequences."""
+    def restart_sequence(self, slot: int) -> None:
+        """Restart a slot's sequence: forget its request; a script keeps no more."""
         self._requests = [request for request in self._requests if request.slot != slot]
 
     def submit(self, request: Request) -> None:
-        """Take a request."""
+        """Submit a request."""
         self._requests.append(request)
 
     def advance(self) -> list[tuple[int, Action]]:

@@ -32,11 +32,11 @@ from fctncalling.algorithms.generation.block_tree import States
 from fctncalling.algorithms.generation.fused_linear import FusedLinear
 from fctncalling.algorithms.generation.kv_cache import KVCache, PackedTokens
 from fctncalling.algorithms.generation.prefix_cache import PrefixKVCache, append_states
-from fctncalling.algorithms.policy.precision import pass_dtypes, without_autocast
+from fctncalling.algorithms.policy.precision import compute_dtypes, without_autocast
 
 
 class FusedNorm:
-    """RMS norm with the weights of a module."""
+    """Fused RMS norm with the weights of a module."""
 
     def __init__(
         self, module: Any, dtype: torch.dtype, following: FusedLinear | None = None
@@ -50,7 +50,10 @@ class FusedNorm:
         plain = self._weight.device.type == "cpu" and self._weight.dtype == torch.float32
         self._epsilon_tensor = torch.tensor(self._epsilon) if plain else None
         self._weight_folded = (
-            plain and following is not None and following.fused and following.dtype == torch.float32
+            plain
+            and following is not None
+            and following.is_fused
+            and following.dtype == torch.float32
         )
         if self._weight_folded and following is not None:
             following.fold_scale(self._weight)
@@ -67,7 +70,7 @@ class FusedNorm:
 
 
 class FusedLayer:
-    """Fused weights of a decoder layer."""
+    """Decoder layer with fused weights."""
 
     def __init__(
         self, layer: Any, fused: bool, dtype: torch.dtype, residual_dtype: torch.dtype
@@ -91,7 +94,7 @@ class FusedLayer:
             self.head_epsilon = attention.q_norm.variance_epsilon
 
     def interleave_rope(self, num_rotated: int, size: int) -> None:
-        """Permute q's and k's outputs so that dimensions i and i + size/2 are adjacent."""
+        """Interleave the halves of RoPE: permute q's and k's outputs so that pairs are adjacent."""
         pairs = torch.arange(size).view(2, -1).t().flatten()
         heads = torch.arange(num_rotated * size).view(-1, size)
         self.qkv.permute_outputs(heads[:, pairs].flatten())
@@ -99,6 +102,7 @@ class FusedLayer:
             self.head_scales = self.head_scales[:, pairs]
 
     def feed_forward(self, x: Tensor) -> Tensor:
+        """Return the output of the layer's feed-forward network."""
         gate, up = self.inner(self.second_norm(x)).chunk(2, -1)
         return self.down.add_to(x, F.silu(gate) * up)
 
@@ -108,10 +112,10 @@ MAX_HEAD_PARAMETERS = 2**24  # of an output layer: copying a larger one gains li
 
 
 class FusedDecoder:
-    """Decoder with fused weights, for inference mode; they are copied at the first pass.
+    """Decoder with fused weights, for inference; they are copied at the first pass.
 
-    Dtypes are those of `pass_dtypes(model)`. Weights are cast once, and autocast is off: it would
-    give an in-place operation a cast copy to work on, and the result would be lost.
+    Dtypes are those of `compute_dtypes(model)`. Weights are cast once, and autocast is off: it
+    would give an in-place operation a cast copy to work on, and the result would be lost.
     """
 
     def __init__(
@@ -132,7 +136,7 @@ class FusedDecoder:
             sum(parameter.numel() for parameter in model.parameters()) <= MAX_FUSED_PARAMETERS
         )
         self._weight: Tensor = decoder.embed_tokens.weight
-        dtype, head_dtype = pass_dtypes(model)
+        dtype, head_dtype = compute_dtypes(model)
         self._dtype = dtype
         self._head_dtype = head_dtype
         # Between layers fp32 stays fp32, as under autocast.
@@ -156,7 +160,7 @@ class FusedDecoder:
             FusedLayer(layer, self._fused, self._dtype, self._residual_dtype)
             for layer in self._model.model.layers
         ]
-        if self._dtype == torch.float32 and all(layer.qkv.fused for layer in layers):
+        if self._dtype == torch.float32 and all(layer.qkv.is_fused for layer in layers):
             self._complex_rope = True
             for layer in layers:
                 layer.interleave_rope(self.num_heads + self.num_kv_heads, self.head_size)
@@ -168,47 +172,49 @@ class FusedDecoder:
         return FusedLinear((self._model.lm_head,), is_small, self._head_dtype)
 
     def length(self, row: int) -> int:
-        """Return how many tokens a row holds."""
+        """Return the length of a row in tokens."""
         return self._cache.begins[row] + self._cache.lengths[row]
 
     def clear_row(self, row: int) -> None:
-        """Forget a row's tokens."""
+        """Clear a row: forget its tokens."""
         self._cache.clear_row(row)
 
     def swap_rows(self, one: int, other: int) -> None:
-        """Let two rows change places."""
+        """Swap two rows."""
         self._cache.swap_rows(one, other)
 
-    def open(self, rows: Sequence[int], prompt: Sequence[int], known: States | None = None) -> None:
+    def start_rows(
+        self, rows: Sequence[int], prompt: Sequence[int], known: States | None = None
+    ) -> None:
         """Start empty rows with the same prompt, which is computed and cached once."""
-        number = self._cache.new_prompt(len(prompt), known)
+        number = self._cache.add_prompt(len(prompt), known)
         if rest := prompt[self._cache.prompts.lengths[number] :]:
             with without_autocast(self._weight.device):
                 self._prefill_chunk(self._cache.prompts, [number], [rest])
-        self._cache.begin(rows, number)
+        self._cache.start_rows(rows, number)
 
     def share_prefix(self, source: int, rows: Sequence[int], count: int) -> None:
-        """Start empty rows with the first `count` tokens of another, cached once."""
+        """Share a prefix: start empty rows with another's first `count` tokens, cached once."""
         self._cache.share_prefix(source, rows, count)
 
     def cached_states(self, row: int, start: int, end: int) -> States:
-        """Return keys and values (layers, heads, tokens, size) of tokens [start, end) of a row."""
+        """Return cached keys and values (layers, heads, tokens, size) of tokens [start, end)."""
         return self._cache.cached_states(row, start, end)
 
-    def load(self, row: int, states: States) -> None:
-        """Append tokens to a row whose keys and values are known."""
+    def append_states(self, row: int, states: States) -> None:
+        """Append tokens with known keys and values to a row."""
         append_states(self._cache, row, states)
 
     def prefill(self, rows: Sequence[int], new_tokens: Sequence[Sequence[int]]) -> Tensor:
-        """Append tokens to rows, rows of similar length in one pass."""
+        """Prefill rows: append several tokens to each, rows of similar length in one pass."""
         with without_autocast(self._weight.device):
             return self._prefill_in_groups(rows, new_tokens)
 
     def decode(self, tokens: Sequence[int], active: Sequence[bool]) -> Tensor:
-        """Append one token to each active row among the first len(active)."""
+        """Decode one step: append one token to each active row among the first."""
         self.num_tokens += sum(active)
         with without_autocast(self._weight.device):
-            plan = self._cache.append_step_plan(active)
+            plan = self._cache.reserve_step_positions(active)
             return self._lm_head(self._forward(self._cache, plan, tokens))
 
     def _prefill_in_groups(
@@ -237,7 +243,7 @@ class FusedDecoder:
 
         Return hidden states (n, H) at the last token of each.
         """
-        block = cache.append_plan([len(new) for new in new_tokens], rows)
+        block = cache.reserve_positions([len(new) for new in new_tokens], rows)
         self.num_tokens += len(block.positions)
         return self._forward(cache, block, [token for new in new_tokens for token in new])
 
@@ -247,9 +253,13 @@ class FusedDecoder:
         tokens: the block's N new tokens, row by row. Their keys and values enter the cache.
         """
         layers, groups = self._layers, self.num_heads // self.num_kv_heads
-        angles = self._rope_table(block.begin + block.width).index_select(0, block.positions)
+        angles = self._rope_table(block.num_prefix_columns + block.width).index_select(
+            0, block.positions
+        )
         mask = cache.mask(block, groups)
-        x: Tensor = self._weight.index_select(0, cache.tensor(tokens)).to(self._residual_dtype)
+        x: Tensor = self._weight.index_select(0, cache.index_tensor(tokens)).to(
+            self._residual_dtype
+        )
         for number, layer in enumerate(layers):
             queries, keys, values = self._qkv(layer, layer.norm(x), angles)
             cache.write(number, block, keys, values)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 class FusedLinear:
-    """One or several linear layers on one input, with concatenated outputs.
+    """Fused linear layers: one or several on one input, with concatenated outputs.
 
     Fused: the weights are copied into one matrix (H, sum of widths) in the compute dtype,
     transposed because products with few rows are faster so. Active LoRA adapters are merged into it
@@ -56,12 +56,12 @@ class FusedLinear:
             self._lora_b = diagonal(*outer).t().contiguous()
 
     @property
-    def fused(self) -> bool:
-        """Whether the weights are a copy, which can be changed."""
+    def is_fused(self) -> bool:
+        """Whether the weights are fused: a copy, which can be changed."""
         return self._weight is not None
 
     def fold_scale(self, factors: Tensor) -> None:
-        """Multiply the inputs by factors (H,), by scaling a fused weight; else do nothing."""
+        """Fold a scale of the inputs (H,) into the fused weight; else do nothing."""
         if self._weight is not None:
             self._weight *= factors.unsqueeze(-1)
 
@@ -88,7 +88,7 @@ class FusedLinear:
         return y
 
     def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
-        """Return residual + outputs, in the dtype of the residual."""
+        """Add the outputs to a residual, in its dtype."""
         plain = self._bias is None and self._lora_a is None
         if self._weight is not None and plain and residual.dtype == self.dtype == x.dtype:
             return torch.addmm(residual, x, self._weight)

@@ -14,7 +14,7 @@ from fctncalling.algorithms.generation.transformers_cache import next_capacity
 
 
 class PrefixGroups(NamedTuple):
-    """Places of a block's n rows at G shared prompts of up to p tokens."""
+    """Groups of a block's n rows by the G shared prompts, of up to p tokens, that they follow."""
 
     prompts: Tensor  # (n,) int64, at which each row sits; at any where it has none
     mask: Tensor  # (G x heads, 1, p) additive, which of its columns a prompt has
@@ -25,13 +25,14 @@ class PrefixGroups(NamedTuple):
 
 
 class PackedTokens(NamedTuple):
-    """Places of N new tokens, lying side by side without padding, of n rows.
+    """Packed new tokens of n rows: N of them side by side, without padding.
 
     Each row has up to q of them and looks at k columns of the cache; `heads` are key heads, each of
     which serves `groups` query heads. What must hold in `KVCache`, which makes these blocks:
     - column p of a row is its p-th own token; what lies behind its length is masked by minus
       infinity and must still be finite numbers, since 0 x inf would be NaN;
-    - a plan (`append_plan`, `append_step_plan`) comes before `write`, and `write` before `attend`;
+    - `reserve_positions` or `reserve_step_positions` comes before `write`, and `write` before
+      `attend`;
     - views of the buffers (`layers`, `flat`) are made anew wherever `resize` moves the buffers.
     """
 
@@ -50,12 +51,12 @@ class PackedTokens(NamedTuple):
     prefix_groups: PrefixGroups | None = None  # where rows begin with shared prompts
 
     @property
-    def begin(self) -> int:
-        """Columns in front of a row's own: p, or none."""
+    def num_prefix_columns(self) -> int:
+        """Number of columns of shared prefixes, in front of a row's own."""
         return self.prefix_groups.mask.shape[-1] if self.prefix_groups is not None else 0
 
     def last_tokens(self) -> PackedTokens:
-        """Return the block of each row's last token alone."""
+        """Return the last token of each row alone, packed."""
         if self.longest == 1:
             return self
         number = torch.arange(len(self.chosen), device=self.chosen.device)
@@ -70,8 +71,8 @@ class PackedTokens(NamedTuple):
             fresh=False,
         )
 
-    def padded(self, states: Tensor) -> Tensor:
-        """Return states (N, ...) as (n, q, ...), each row's from its first on."""
+    def pad(self, states: Tensor) -> Tensor:
+        """Pad states (N, ...) to (n, q, ...)."""
         shape = (len(self.chosen), self.longest, *states.shape[1:])
         if len(states) == shape[0] * shape[1]:
             return states.view(shape)
@@ -79,8 +80,8 @@ class PackedTokens(NamedTuple):
         padded[self.place, self.offset] = states
         return padded
 
-    def unpadded(self, states: Tensor) -> Tensor:
-        """Return states (n, q, ...) as (N, ...)."""
+    def unpad(self, states: Tensor) -> Tensor:
+        """Unpad states (n, q, ...) to (N, ...)."""
         dense = len(self.place) == states.shape[0] * states.shape[1]
         return states.flatten(0, 1) if dense else states[self.place, self.offset]
 
@@ -90,7 +91,7 @@ MAX_SCORES = 2**22
 
 
 class KVCache:
-    """Rows of one buffer of keys and one of values; token p of a row lies in column p.
+    """KV cache: rows of one buffer of keys and one of values.
 
     Keys lie transposed, (layers, rows, heads, size, columns): the product with one query is then a
     walk along memory. A step writes for rows that it passes over too: into their next column, which
@@ -117,7 +118,7 @@ class KVCache:
         self._numbers = torch.arange(num_rows, device=like.device)
 
     def swap_rows(self, one: int, other: int) -> None:
-        """Let two rows change places; what an empty one holds is not kept."""
+        """Swap two rows; what an empty one holds is not kept."""
         here, there = self.lengths[one], self.lengths[other]
         for buffer in (self.keys, self.values.transpose(-1, -2)):
             held = buffer[:, one, ..., :here].clone()
@@ -126,14 +127,14 @@ class KVCache:
         for numbers in (self.lengths, self.begins):
             numbers[one], numbers[other] = numbers[other], numbers[one]
 
-    def append_step_plan(self, active: Sequence[bool]) -> PackedTokens:
-        """Reserve a cache position for one new token of each active row among the first ones."""
+    def reserve_step_positions(self, active: Sequence[bool]) -> PackedTokens:
+        """Reserve a cache position for one new token of each active row."""
         before = self.lengths[: len(active)]
         for row, goes_on in enumerate(active):
             self.lengths[row] += goes_on
         width = self._width(max(before) + 1)
         positions = [begin + column for begin, column in zip(self.begins, before, strict=False)]
-        at, columns = self.tensor([positions, before]).unbind()
+        at, columns = self.index_tensor([positions, before]).unbind()
         rows, offset = self._numbers[: len(active)], self._numbers[:1].expand(len(active))
         if self._num_first != (len(active), width):
             self._num_first, first = (len(active), width), slice(len(active))
@@ -141,7 +142,7 @@ class KVCache:
                 (k[first, ..., :width].flatten(0, 1), v[first, :, :width].flatten(0, 1))
                 for k, v in self.layers
             ]
-        groups = self.prefix_groups_of(range(len(active)))
+        groups = self.prefix_groups(range(len(active)))
         return PackedTokens(
             positions=at,
             rows=rows,
@@ -158,20 +159,20 @@ class KVCache:
             prefix_groups=groups,
         )
 
-    def append_plan(self, counts: Sequence[int], rows: Sequence[int]) -> PackedTokens:
+    def reserve_positions(self, counts: Sequence[int], rows: Sequence[int]) -> PackedTokens:
         """Reserve cache positions for `counts[i]` new tokens of row `rows[i]`."""
         device = self.keys.device
         before = [self.lengths[row] for row in rows]
         for row, count in zip(rows, counts, strict=True):
             self.lengths[row] += count
         width = self._width(max(self.lengths[row] for row in rows))
-        numbers, chosen = self.tensor(counts), self.tensor(rows)
+        numbers, chosen = self.index_tensor(counts), self.index_tensor(rows)
         place = torch.arange(len(rows), device=device).repeat_interleave(numbers)
         ends = numbers.cumsum(0) - 1
         offset = torch.arange(len(place), device=device) - (ends - numbers + 1)[place]
-        columns = self.tensor(before)[place] + offset
-        positions = self.tensor([self.begins[row] for row in rows])[place] + columns
-        groups = self.prefix_groups_of(rows)
+        columns = self.index_tensor(before)[place] + offset
+        positions = self.index_tensor([self.begins[row] for row in rows])[place] + columns
+        groups = self.prefix_groups(rows)
         return PackedTokens(
             positions=positions,
             rows=chosen[place],
@@ -187,12 +188,12 @@ class KVCache:
             prefix_groups=groups,
         )
 
-    def prefix_groups_of(self, rows: Sequence[int]) -> PrefixGroups | None:
-        """Return how rows sit at shared prompts, where there are any."""
+    def prefix_groups(self, rows: Sequence[int]) -> PrefixGroups | None:
+        """Return the groups of rows by the shared prefixes that they follow, if any."""
         return None
 
     def write(self, layer: int, block: PackedTokens, keys: Tensor, values: Tensor) -> None:
-        """Keep the announced tokens' keys and values (N, heads, size) of one layer."""
+        """Write one layer's keys and values (N, heads, size) at the reserved positions."""
         at, (kept_keys, kept_values) = (block.rows, block.columns), self._places[layer]
         kept_keys.index_put_(at, keys)
         kept_values.index_put_(at, values)
@@ -208,20 +209,20 @@ class KVCache:
         heads = self.keys.shape[2]
         if block.longest == 1:
             columns = block.columns.repeat_interleave(heads)
-            return self.hidden_behind(columns, block.width).unsqueeze(1)
-        last = block.padded(block.columns)
-        num_scores = last.numel() * heads * groups * (block.begin + block.width)
+            return self.causal_mask_rows(columns, block.width).unsqueeze(1)
+        last = block.pad(block.columns)
+        num_scores = last.numel() * heads * groups * (block.num_prefix_columns + block.width)
         # Products round scores to the buffers' precision; where that is half, only one token a row
         # is read so.
         if num_scores > MAX_SCORES or self.keys.dtype != torch.float32:
-            hidden = self.hidden_behind(last.flatten(), block.width)
+            hidden = self.causal_mask_rows(last.flatten(), block.width)
             return hidden.view(len(last), 1, block.longest, -1)
         rows = last[:, None, :, None].expand(-1, heads, -1, groups)
-        hidden = self.hidden_behind(rows.flatten(), block.width)
+        hidden = self.causal_mask_rows(rows.flatten(), block.width)
         return hidden.view(len(last) * heads, block.longest * groups, -1)
 
-    def hidden_behind(self, columns: Tensor, width: int) -> Tensor:
-        """Return rows of `width` numbers to be added to scores.
+    def causal_mask_rows(self, columns: Tensor, width: int) -> Tensor:
+        """Return additive causal mask rows of `width`: minus infinity behind one column each (n,).
 
         Minus infinity behind one column each (n,).
         """
@@ -236,7 +237,7 @@ class KVCache:
         values: Tensor,
         mask: Tensor | None,
     ) -> Tensor:
-        """Return the attention outputs of queries of announced tokens, (N, query heads x size).
+        """Return the attention outputs of the new tokens' queries, (N, query heads x size).
 
         Queries are (N, query heads, size).
         """
@@ -244,18 +245,18 @@ class KVCache:
             read = self._products(layer, block, self._grouped(block, queries), mask)
             return self._ungrouped(block, read)
         if mask is None:
-            keys, values = (block.padded(states).transpose(1, 2) for states in (keys, values))
+            keys, values = (block.pad(states).transpose(1, 2) for states in (keys, values))
         else:
             keys, values = self._columns(layer, block)
         read = F.scaled_dot_product_attention(
-            block.padded(queries).transpose(1, 2),
+            block.pad(queries).transpose(1, 2),
             keys,
             values,
             attn_mask=mask,
             is_causal=mask is None,
             enable_gqa=queries.shape[1] != self.keys.shape[2],
         )
-        return block.unpadded(read.transpose(1, 2)).flatten(1)
+        return block.unpad(read.transpose(1, 2)).flatten(1)
 
     def _products(self, layer: int, block: PackedTokens, queries: Tensor, mask: Tensor) -> Tensor:
         """Return what queries (n x heads, r, size) read, alike.
@@ -272,7 +273,7 @@ class KVCache:
         heads, size = self.keys.shape[2:4]
         if block.longest == 1:
             return queries.reshape(len(queries) * heads, -1, size)
-        padded = block.padded(queries).view(len(block.chosen), block.longest, heads, -1, size)
+        padded = block.pad(queries).view(len(block.chosen), block.longest, heads, -1, size)
         return padded.transpose(1, 2).reshape(len(block.chosen) * heads, -1, size)
 
     def _ungrouped(self, block: PackedTokens, read: Tensor) -> Tensor:
@@ -281,7 +282,7 @@ class KVCache:
             return read.view(len(block.chosen), -1)
         groups, size = read.shape[1] // block.longest, read.shape[2]
         padded = read.view(len(block.chosen), -1, block.longest, groups, size)
-        return block.unpadded(padded.transpose(1, 2)).flatten(1)
+        return block.unpad(padded.transpose(1, 2)).flatten(1)
 
     def _flat_own(self, layer: int, block: PackedTokens) -> tuple[Tensor, Tensor]:
         """Return keys (n x heads, size, k) and values (n x heads, k, size) of a block's rows."""
@@ -301,8 +302,8 @@ class KVCache:
         keys, values = self._own(layer, block)
         return keys.transpose(-1, -2).contiguous(), values
 
-    def tensor(self, numbers: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
-        """Return whole numbers where the buffers are; short ones are quickest over numpy."""
+    def index_tensor(self, numbers: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
+        """Return whole numbers as an index tensor on the buffers' device."""
         return torch.from_numpy(np.array(numbers, dtype=np.int64)).to(self.keys.device)
 
     def _width(self, longest: int) -> int:
@@ -314,7 +315,7 @@ class KVCache:
     def resize(
         self, capacity: int, rows: Sequence[int] | None = None, *, new_rows: int = 0
     ) -> None:
-        """Keep all rows or some, in that many columns, and append empty ones."""
+        """Resize the buffers to that many columns, keep all rows or some, and append empty ones."""
         keys, values = self.keys, self.values
         if rows is not None:
             keys, values = keys[:, rows], values[:, rows]
@@ -347,5 +348,5 @@ class KVCache:
 
 
 def round_up_columns(columns: int) -> int:
-    """Return a number of columns rounded up so that rows of keys begin where lines of memory do."""
+    """Round a number of columns up to whole cache lines."""
     return -(-columns // 16) * 16

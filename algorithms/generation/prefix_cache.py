@@ -27,7 +27,7 @@ from fctncalling.algorithms.generation.transformers_cache import next_capacity
 
 
 def cached_states(cache: KVCache, row: int, start: int, end: int) -> States:
-    """Return keys and values (layers, heads, tokens, size) of tokens [start, end): views."""
+    """Return cached keys and values (layers, heads, tokens, size) of tokens [start, end): views."""
     columns = slice(start, max(start, end))
     keys, values = cache.keys[:, row, :, :, columns], cache.values[:, row, :, columns]
     return keys.transpose(-1, -2), values
@@ -48,7 +48,7 @@ _ATTENTION: Any = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_f
 
 
 class PrefixKVCache(KVCache):
-    """KV cache with prefix sharing: each row follows a shared prompt, or none.
+    """KV cache with shared prefixes: each row follows a shared prompt, or none.
 
     A prompt lives as long as a row follows it. Attention is over [prompt | own] columns: as many
     prompt columns as the longest prompt has, then the row's own.
@@ -78,7 +78,7 @@ class PrefixKVCache(KVCache):
         self._groups: PrefixGroups | None = None
 
     def clear_row(self, row: int) -> None:
-        """Forget a row's tokens, and its prompt if no other row follows it."""
+        """Clear a row: forget its tokens, and its prompt if no other row follows it."""
         left = self._prompt_of[row]
         held = self.lengths[row] + 1  # a step over others may have written one more
         if held > 1:
@@ -98,13 +98,13 @@ class PrefixKVCache(KVCache):
         self._grouped_prompts = []
 
     def swap_rows(self, one: int, other: int) -> None:
-        """Let two rows change places; what an empty one holds is not kept."""
+        """Swap two rows; what an empty one holds is not kept."""
         super().swap_rows(one, other)
         prompts = self._prompt_of
         prompts[one], prompts[other] = prompts[other], prompts[one]
 
-    def new_prompt(self, count: int, states: States | None = None) -> int:
-        """Return the number of a prompt that there is room for, of `count` tokens.
+    def add_prompt(self, count: int, states: States | None = None) -> int:
+        """Add a shared prompt with room for `count` tokens; return its number.
 
         `cached_states`: keys and values of the first of them.
         """
@@ -115,20 +115,20 @@ class PrefixKVCache(KVCache):
             append_states(self.prompts, number, states)
         return number
 
-    def begin(self, rows: Sequence[int], prompt: int) -> None:
-        """Start empty rows with a cached prompt."""
+    def start_rows(self, rows: Sequence[int], prompt: int) -> None:
+        """Start empty rows with a shared prompt."""
         for row in rows:
             self._prompt_of[row], self.begins[row] = prompt, self.prompts.lengths[prompt]
 
     def share_prefix(self, source: int, rows: Sequence[int], count: int) -> None:
-        """Start empty rows with the first `count` tokens of another, as a prompt they share."""
+        """Share a prefix: start empty rows with another's first `count` tokens as their prompt."""
         prompt = self._prompt_of[source]
         if prompt is None or self.prompts.lengths[prompt] != count:
-            prompt = self.new_prompt(count, self.cached_states(source, 0, count))
-        self.begin(rows, prompt)
+            prompt = self.add_prompt(count, self.cached_states(source, 0, count))
+        self.start_rows(rows, prompt)
 
     def cached_states(self, row: int, start: int, end: int) -> States:
-        """Return keys and values (layers, heads, tokens, size) of tokens [start, end) of a row."""
+        """Return cached keys and values (layers, heads, tokens, size) of tokens [start, end)."""
         prompt, begin = self._prompt_of[row], self.begins[row]
         own = cached_states(self, row, max(start, begin) - begin, end - begin)
         if prompt is None or start >= begin:
@@ -138,8 +138,8 @@ class PrefixKVCache(KVCache):
             return shared
         return tuple(torch.cat(parts, -2) for parts in zip(shared, own, strict=True))
 
-    def prefix_groups_of(self, rows: Sequence[int]) -> PrefixGroups | None:
-        """Return the assignment of rows to shared prompts; None if no row has one."""
+    def prefix_groups(self, rows: Sequence[int]) -> PrefixGroups | None:
+        """Return the groups of rows by the shared prefixes that they follow; None without any."""
         prompts = [self._prompt_of[row] for row in rows]
         if not self.prompts.lengths or prompts.count(None) == len(prompts):
             return None
@@ -164,7 +164,7 @@ class PrefixKVCache(KVCache):
         none = [row for row, prompt in enumerate(prompts) if prompt is None]
         return PrefixGroups(
             prompts=torch.tensor([prompt or 0 for prompt in prompts], device=device),
-            mask=self.prompts.hidden_behind(last, round_up_columns(max(lengths))).unsqueeze(1),
+            mask=self.prompts.causal_mask_rows(last, round_up_columns(max(lengths))).unsqueeze(1),
             none=torch.tensor(none, device=device) if none else None,
             rows=None if ordered else torch.tensor(rows, device=device),
             back=None if ordered else torch.tensor(back, device=device),
@@ -186,12 +186,12 @@ class PrefixKVCache(KVCache):
         if groups.none is not None:
             scores = scores.index_fill(0, groups.none, float("-inf"))
         weights = torch.cat((scores, own), -1).softmax(-1)
-        shared_weights, own_weights = weights.tensor_split((block.begin,), -1)
+        shared_weights, own_weights = weights.tensor_split((block.num_prefix_columns,), -1)
         read = _per_prefix(groups, shared_weights, shared_values).flatten(0, 1)
         return read.baddbmm_(own_weights.flatten(0, 1), values)
 
     def mask(self, block: PackedTokens, groups: int) -> Tensor | None:
-        """Return the additive mask.
+        """Return the additive attention mask of new tokens, shared prefixes included.
 
         As `KVCache.mask` over own columns where `_products` adds the prompts; else (n, 1, q, k)
         over [prompt | own] columns, or over own ones where `by_prompt`.
@@ -215,7 +215,7 @@ class PrefixKVCache(KVCache):
         values: Tensor,
         mask: Tensor | None,
     ) -> Tensor:
-        """Return the attention outputs of queries of announced tokens, (N, query heads x size).
+        """Return the attention outputs of the new tokens' queries, (N, query heads x size).
 
         Queries are (N, query heads, size).
         """
@@ -259,7 +259,9 @@ class PrefixKVCache(KVCache):
     def _tokens_by_prompt(self, block: PackedTokens) -> dict[int, Tensor]:
         """Return the new tokens of the rows that follow each prompt."""
         rows = [self._prompt_of[row] for row in block.chosen.tolist()]
-        prompt_of = self.tensor([-1 if prompt is None else prompt for prompt in rows])[block.place]
+        prompt_of = self.index_tensor([-1 if prompt is None else prompt for prompt in rows])[
+            block.place
+        ]
         return {
             prompt: (prompt_of == prompt).nonzero().squeeze(1)
             for prompt in sorted({prompt for prompt in rows if prompt is not None})

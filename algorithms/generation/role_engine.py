@@ -15,7 +15,7 @@ from fctncalling.algorithms.generation.engine_api import Action, Engine, Request
 
 @dataclass
 class RoleSampler:
-    """The engine of a role, and the context that its passes run in: the role's adapter."""
+    """Sampler of a role: its engine, and the context of its passes (the role's adapter)."""
 
     engine: GenerationEngine
     active: Callable[[], contextlib.AbstractContextManager[None]]
@@ -23,7 +23,7 @@ class RoleSampler:
 
 
 class RoleEngine(Engine):
-    """Engine that samples each request with that of `request.info["role"]`.
+    """Engine of a team: samples each request with the engine of its role.
 
     All share their slots' random streams, so that equal weights would sample what one engine does.
 
@@ -35,7 +35,7 @@ class RoleEngine(Engine):
         self._samplers = dict(samplers)
 
     def start(self, num_slots: int) -> None:
-        """Clear all slots and provide slots 0..num_slots-1.
+        """Start with empty slots 0..num_slots-1.
 
         Call it whenever the weights changed.
         """
@@ -43,21 +43,21 @@ class RoleEngine(Engine):
             sampler.engine.start(num_slots)
             sampler.pending.clear()
 
-    def begin(self, slot: int, seed: int | None = None) -> None:
-        """Clear a slot for a new sequence; a seed gives it its own random stream."""
+    def begin_sequence(self, slot: int, seed: int | None = None) -> None:
+        """Begin a new sequence in a slot; a seed gives it its own random stream."""
         stream = None if seed is None else torch.Generator().manual_seed(seed)
         for sampler in self._samplers.values():
-            sampler.engine.begin(slot, stream=stream)
+            sampler.engine.begin_sequence(slot, stream=stream)
             sampler.pending.discard(slot)
 
-    def restart(self, slot: int) -> None:
-        """Clear a slot but keep its random stream; its next request may be another role's."""
+    def restart_sequence(self, slot: int) -> None:
+        """Restart a slot's sequence: clear it but keep its random stream."""
         for sampler in self._samplers.values():
-            sampler.engine.restart(slot)
+            sampler.engine.restart_sequence(slot)
             sampler.pending.discard(slot)
 
     def submit(self, request: Request) -> None:
-        """Take a request; SettingError for a role that was unknown when the run started."""
+        """Submit a request to its role's engine; SettingError for an unknown role."""
         role = str(request.info.get("role") or "")
         if role not in self._samplers:
             raise SettingError(
@@ -68,7 +68,7 @@ class RoleEngine(Engine):
         self._samplers[role].pending.add(request.slot)
 
     def advance(self) -> list[tuple[int, Action]]:
-        """Run the role with the most requests until some of them finished."""
+        """Advance the role with the most requests until some of them finished."""
         sampler = max(self._samplers.values(), key=lambda it: len(it.pending))
         sampler.engine.interrupted = self.interrupted
         with sampler.active():
@@ -78,6 +78,6 @@ class RoleEngine(Engine):
 
     @property
     def token_counts(self) -> TokenCounts:
-        """Tokens since construction, of all roles."""
+        """Counts of tokens since construction, of all roles."""
         counts = (sampler.engine.token_counts for sampler in self._samplers.values())
         return TokenCounts(*map(sum, zip(*counts, strict=True)))

@@ -10,7 +10,7 @@ from fctncalling.algorithms.generation.engine_api import Action, Request
 
 
 class Slot:
-    """State of a slot besides its KV cache: pending tokens, current request and action."""
+    """Slot of an engine, besides its KV cache: pending tokens, request and action."""
 
     def __init__(self, number: int, stream: torch.Generator) -> None:
         self.number = number
@@ -30,7 +30,7 @@ class Slot:
         max_new_tokens: int,
         temperature: float,
     ) -> None:
-        """Start a request; ValueError if the slot has one already, or no token to continue."""
+        """Start a request in the slot; ValueError if it has one, or no token to continue."""
         if self._request is not None:
             raise ValueError(
                 f"slot {self.number} has a request already: wait for its action, or begin the slot "
@@ -59,11 +59,11 @@ class Slot:
 
     @property
     def uniform(self) -> float:
-        """Uniform sample in [0, 1) for the next token."""
+        """Uniform random number in [0, 1) for sampling the next token."""
         return self._uniforms[self._num_sampled]
 
     def append(self, token: int, logprob: float) -> bool:
-        """Add a sampled token to the action; return whether the action ends with it."""
+        """Append a sampled token to the action; return whether the action ends with it."""
         action = self.action
         action.append(token, logprob)
         self.pending = [token]
@@ -129,7 +129,7 @@ class StopCondition:
         self._first = 0  # of the tokens that are searched
 
     def reason(self, action: Action) -> str:
-        """Return why the action ends with its last token.
+        """Return the reason why the action stops after its last token, "" if it goes on.
 
         "end", "stop" (`action.stop` tells the string) or "".
         """
@@ -147,6 +147,6 @@ class StopCondition:
         return ""
 
     def resume_after(self, action: Action) -> None:
-        """Continue after a stop that was answered: search only what follows."""
+        """Resume after a stop that was answered: search only what follows."""
         self._first = len(action.ids)
         action.stop = ""

@@ -2,7 +2,7 @@
 
 - Slots with the same first prompt (a group) share all of it but its last token.
 - Other slots that run at the same time share a prefix of whole blocks, which is computed and cached
-  once (`Decoder.open`).
+  once (`Decoder.start_slots`).
 - What no running slot holds any more is copied from the tree of blocks.
 """
 
@@ -22,7 +22,7 @@ from fctncalling.algorithms.generation.block_tree import (
 )
 from fctncalling.algorithms.generation.decoder import Decoder
 from fctncalling.algorithms.generation.sequence import Slot
-from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import common_lengths
+from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import common_prefix_lengths
 
 MIN_SAVED_FLOPS = (
     1e9  # that sharing between different prompts must save: it takes passes of its own
@@ -32,13 +32,13 @@ Tokens = tuple[int, ...]
 
 
 def min_shared_tokens(model: nn.Module) -> int:
-    """Return the shortest prefix that different prompts share, for a model of this size."""
+    """Return the least number of tokens worth sharing, for a model of this size."""
     num_weights = sum(weight.numel() for weight in model.parameters())
     return max(BLOCK, int(MIN_SAVED_FLOPS / (2 * num_weights)))
 
 
 class SlotPrefixes:
-    """Prefixes of the slots' first prompts: who holds which, and what is kept of them.
+    """Prefixes that slots share: who holds which, and what is kept of them.
 
     rows: the decoder's row of each slot; it may change at any time. min_tokens: the shortest prefix
     that slots with different prompts share; None: they share nothing, and nothing is kept.
@@ -53,15 +53,15 @@ class SlotPrefixes:
         self._prefixes: dict[int, list[Tokens]] = {}  # a slot -> those of them that it holds
         self._unkept: list[Slot] = []  # whose prompts the tree should hold once they are computed
 
-    def leave(self, slot: int) -> None:
+    def forget_slot(self, slot: int) -> None:
         """Forget a slot's prefixes."""
         for prefix in self._prefixes.pop(slot, ()):
             self._holders[prefix].remove(slot)
             if not self._holders[prefix]:
                 del self._holders[prefix]
 
-    def open(self, slots: Sequence[Slot]) -> set[int]:
-        """Start empty slots with what they share; only the rest of their prompts stays pending.
+    def start_slots(self, slots: Sequence[Slot]) -> set[int]:
+        """Start empty slots with the prefixes they share; the rest of their prompts stays pending.
 
         The last token always does: each slot needs the logits after it. Returns the numbers of
         the slots of which nothing else is pending.
@@ -84,8 +84,8 @@ class SlotPrefixes:
                 self._start_alone(slot, count)
         return opened
 
-    def keep(self) -> None:
-        """Add the prompts that were computed since `open` to the tree."""
+    def keep_prompts(self) -> None:
+        """Keep the prompts computed since `start_slots` in the tree of blocks."""
         for slot in self._unkept:
             self._add(slot, slot.prefix)
         self._unkept = []
@@ -97,7 +97,7 @@ class SlotPrefixes:
             self._start([slot], opening[:count], opening[:count])
         blocks = self.tree.find(opening[:-1])[count // BLOCK :]
         if blocks:
-            self._decoder.load(row, concatenate_blocks(blocks))
+            self._decoder.append_states(row, concatenate_blocks(blocks))
         slot.pending = list(opening[count + len(blocks) * BLOCK :])
         self._unkept.append(slot)
 
@@ -110,7 +110,7 @@ class SlotPrefixes:
             self._decoder.share_prefix(ready[-1], rows, len(shared))
         else:
             blocks = self.tree.find(shared) if self._is_long(shared) else []
-            self._decoder.open(rows, shared, concatenate_blocks(blocks) if blocks else None)
+            self._decoder.start_rows(rows, shared, concatenate_blocks(blocks) if blocks else None)
             if self._is_long(shared):
                 self._add(slots[0], shared)
         self._hold(slots, prefix)
@@ -137,7 +137,7 @@ class SlotPrefixes:
         """Return how many tokens of whole blocks each slot shares with other running slots."""
         openings = {prefixes[0] for prefixes in self._prefixes.values()}
         rows = sorted((np.array(opening) for opening in openings), key=lambda row: row.tobytes())
-        common = [*common_lengths(rows), 0]
+        common = [*common_prefix_lengths(rows), 0]
         number = {tuple(row.tolist()): place for place, row in enumerate(rows)}
         found = [_most_shared(common, number[slot.prefix]) for slot in slots]
         most = [min(count, len(slot.prefix) - 1) for count, slot in zip(found, slots, strict=True)]

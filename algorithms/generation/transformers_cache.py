@@ -13,14 +13,14 @@ from fctncalling.algorithms.generation.block_tree import States
 
 
 class NewTokenPositions(NamedTuple):
-    """Positions of a block of new tokens: n rows, q columns; k is the longest row's new length."""
+    """Positions of a left-padded block of new tokens: n rows, q columns."""
 
     positions: Tensor  # (n, q) int64, position of each token in its own row; negative on padding
     width: int  # k
 
 
 class RaggedCache(Cache):
-    """Keys and values of all slots, without holes.
+    """Transformers cache of rows of different lengths: keys and values without holes.
 
     Buffers are (rows, heads, capacity + 1, head size).
 
@@ -40,10 +40,10 @@ class RaggedCache(Cache):
         self._width = 0
         self._capacity = 0
 
-    def append_plan(
+    def reserve_positions(
         self, counts: Sequence[int], block_width: int, rows: Sequence[int], device: Any
     ) -> NewTokenPositions:
-        """Reserve positions for a left-padded block.
+        """Reserve cache positions for a left-padded block of new tokens.
 
         `counts[i]` >= 0 new tokens for row `rows[i]`.
         """
@@ -69,7 +69,7 @@ class RaggedCache(Cache):
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Write the reserved block's keys and values (n, heads, q, size).
+        """Update the cache: write the reserved block's keys and values (n, heads, q, size).
 
         Return those of the whole rows (n, heads, k, size).
         """
@@ -82,7 +82,7 @@ class RaggedCache(Cache):
         )
 
     def swap_rows(self, one: int, other: int) -> None:
-        """Let two rows change places; what an empty one holds is not kept."""
+        """Swap two rows; what an empty one holds is not kept."""
         here, there = self.lengths[one], self.lengths[other]
         for buffer in (*self._keys, *self._values):
             held = buffer[one, :, :here].clone()
@@ -91,17 +91,17 @@ class RaggedCache(Cache):
         self.lengths[one], self.lengths[other] = there, here
 
     def share_prefix(self, source: int, row: int, count: int) -> None:
-        """Copy the first `count` tokens of a row to the begin of an empty one."""
+        """Share a prefix: copy a row's first `count` tokens to an empty one."""
         for buffer in (*self._keys, *self._values):
             buffer[row, :, :count] = buffer[source, :, :count]
         self.lengths[row] = count
 
     def cached_states(self, row: int, start: int, end: int) -> States:
-        """Return the keys and values (heads, tokens, size) of tokens [start, end) of a row."""
+        """Return the cached keys and values (heads, tokens, size) of tokens start to end."""
         return tuple(buffer[row, :, start:end] for buffer in (*self._keys, *self._values))
 
     def append_states(self, row: int, states: States) -> None:
-        """Append tokens to a row whose keys and values are known."""
+        """Append tokens with known keys and values to a row."""
         start = self.lengths[row]
         self.lengths[row] = end = start + states[0].shape[-2]
         self._grow(end)
@@ -109,7 +109,7 @@ class RaggedCache(Cache):
             buffer[row, :, start:end] = known
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Return the longest row's length; models ask only where no positions are given."""
+        """Return the sequence length, that of the longest row."""
         return max(self.lengths, default=0)
 
     def _write(self, buffer: Tensor, states: Tensor) -> Tensor:
@@ -172,8 +172,8 @@ def _additive(allowed: Tensor, dtype: torch.dtype) -> Tensor:
     return mask.masked_fill_(~allowed, torch.finfo(dtype).min).unsqueeze(1)
 
 
-def check_supported(model: nn.Module) -> None:
-    """Raise ValueError for a model whose cache is not keys and values of every token."""
+def check_supported_cache(model: nn.Module) -> None:
+    """Check that a model's cache is supported; ValueError unless it is keys and values."""
     config: Any = getattr(model, "config", None)
     if config is None:
         raise ValueError(

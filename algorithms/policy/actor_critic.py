@@ -32,7 +32,7 @@ from fctncalling.algorithms.policy.shared_prefixes import (
     PrefixSharing,
     PrefixTree,
     prefix_sharing_of,
-    reads_by_segment,
+    supports_segment_forward,
     tree_states_at,
 )
 from fctncalling.algorithms.policy.sparse_forward import (
@@ -40,7 +40,7 @@ from fctncalling.algorithms.policy.sparse_forward import (
     supports_sparse_forward,
     token_logprobs_and_entropies,
 )
-from fctncalling.algorithms.policy.value_head import make_value_head, saved_value_head
+from fctncalling.algorithms.policy.value_head import find_value_head_file, make_value_head
 
 
 def states_at(
@@ -61,7 +61,7 @@ def states_at(
     side by side, (N, num_layers x H).
     """
     if num_layers > 1:
-        if tree is not None and not reads_by_segment(model, decoder):
+        if tree is not None and not supports_segment_forward(model, decoder):
             tree = None  # its forward would lay the trees side by side
         kept = RecordingRunner(run)
         last = states_at(
@@ -220,7 +220,7 @@ class ActorCritic(nn.Module):
             )
         scores = self._value_scores(hidden, role)
         return TokenOutputs(
-            logprobs, entropies, self.value_head.of_role(role).values(scores), scores
+            logprobs, entropies, self.value_head.head_of_role(role).values(scores), scores
         )
 
     def critic_states(
@@ -261,7 +261,7 @@ class ActorCritic(nn.Module):
         rows = torch.arange(len(ids), device=ids.device)
         states = self._critic_states(role, ids, attention_mask, position_ids, rows, columns, tree)
         scores = self._value_scores(states, role)
-        return self.value_head.of_role(role).values(scores)
+        return self.value_head.head_of_role(role).values(scores)
 
     def set_reference(self, model: Any) -> None:
         """Set the frozen KL reference model; with LoRA the base serves."""
@@ -384,7 +384,7 @@ class ActorCritic(nn.Module):
             str(name_or_path), dtype=dtype, trust_remote_code=False
         ).requires_grad_(dtype == torch.float32)
         policy = cls(model, **critic)
-        if saved_value_head(Path(name_or_path)) is not None:
+        if find_value_head_file(Path(name_or_path)) is not None:
             policy.load_critic(name_or_path)
         return policy
 
@@ -417,7 +417,7 @@ class ActorCritic(nn.Module):
 
     def _actor(self, role: str) -> str | None:
         """Return the name of the adapter that acts for a role; None without adapters."""
-        return None if self.adapters is None else self.adapters.actor(role)
+        return None if self.adapters is None else self.adapters.actor_adapter_name(role)
 
     def _use(self, adapter: str | None) -> contextlib.AbstractContextManager[None]:
         """Context manager: an adapter is active, or with None the base alone."""
@@ -428,6 +428,6 @@ class ActorCritic(nn.Module):
         return RecomputingRunner(lambda: self._use(adapter)) if recompute else TrimmingRunner()
 
     def _value_scores(self, hidden: Tensor, role: str) -> Tensor:
-        return self.value_head.of_role(role).scores(
+        return self.value_head.head_of_role(role).scores(
             hidden.detach() if self.critic_detach else hidden
         )

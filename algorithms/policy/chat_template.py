@@ -38,7 +38,7 @@ def bos_ids(tokenizer: Any) -> list[int]:
     return [bos] if bos is not None and tokenizer("").input_ids[:1] == [bos] else []
 
 
-def adapt_roles(
+def replace_unknown_roles(
     messages: Sequence[Message], known_roles: Mapping[str, bool], *, merge_users: bool
 ) -> list[Message]:
     """Return the messages with unknown roles replaced by "user".
@@ -109,7 +109,7 @@ class MarkerEscaper:
         ]
 
 
-def markers_in(rendered: str) -> list[str]:
+def find_markers(rendered: str) -> list[str]:
     """Return what looks like a template marker (<|user|>, </tool>, [INST]) in a rendered prompt."""
     return _MARKER.findall(rendered)
 
@@ -274,7 +274,7 @@ class ChatTemplate:
 
     def _adapt_roles(self, messages: Sequence[Message]) -> list[Message]:
         known = {"tool": self.tool_role, "system": self.system_role}
-        return adapt_roles(messages, known, merge_users=self.merges_users)
+        return replace_unknown_roles(messages, known, merge_users=self.merges_users)
 
     def _render(
         self, messages: Sequence[Message], tools: list[Any] | None = None, prompt: bool = True
@@ -347,7 +347,7 @@ class ChatTemplate:
         ):
             # A template that wants tool calls before tool results shows its markers elsewhere.
             with contextlib.suppress(*_REFUSALS):
-                markers.update(markers_in(self._render(messages, tools)))
+                markers.update(find_markers(self._render(messages, tools)))
         return markers
 
     def _is_append_only(self) -> bool:

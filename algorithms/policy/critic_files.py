@@ -7,7 +7,11 @@ from pathlib import Path
 from torch import nn
 
 from fctncalling.algorithms.policy.lora import CRITIC, Adapters
-from fctncalling.algorithms.policy.value_head import VALUE_HEAD_FILE, ValueHead, saved_value_head
+from fctncalling.algorithms.policy.value_head import (
+    VALUE_HEAD_FILE,
+    ValueHead,
+    find_value_head_file,
+)
 
 CRITIC_MODEL_FILE = "critic_model.safetensors"
 
@@ -29,7 +33,7 @@ def load_critic(
 
     ValueError where the folder has none, or one of another kind or shape.
     """
-    head_file, model_file = saved_value_head(folder), folder / CRITIC_MODEL_FILE
+    head_file, model_file = find_value_head_file(folder), folder / CRITIC_MODEL_FILE
     if head_file is None:
         raise ValueError(f"{folder} holds no critic ({VALUE_HEAD_FILE} is missing)")
     if critic_model is not None:

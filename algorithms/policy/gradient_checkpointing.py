@@ -127,7 +127,7 @@ class RecomputingRunner:
 
     def __init__(self, context: Callable[[], contextlib.AbstractContextManager[Any]]) -> None:
         self._context = context
-        self._memory = OwnPages()
+        self._memory = OffHeapCopies()
         self._heap = HeapTrimmer()
 
     def __call__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -135,7 +135,7 @@ class RecomputingRunner:
             return function(*args, **kwargs)
         num_bytes = input_bytes((*args, *kwargs.values()))
         self._heap.before_layer(num_bytes)
-        keep = self._memory.layer_input
+        keep = self._memory.copy_layer_output
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
             return checkpoint(
                 function,
@@ -158,7 +158,7 @@ class RecomputingRunner:
             yield
 
 
-class OwnPages:
+class OffHeapCopies:
     """Copies of tensors in pages outside malloc's heap, freed as the copies are.
 
     What a pass keeps stays until the backward pass. In the heap it would lie between blocks that
@@ -188,7 +188,7 @@ class OwnPages:
             tensor.shape, torch.empty_like(tensor, device="meta").stride()
         ).copy_(tensor.detach())
 
-    def layer_input(self, tensor: Tensor) -> Tensor:
+    def copy_layer_output(self, tensor: Tensor) -> Tensor:
         """Return a copy of a layer's output, the next one's input.
 
         All else (rotary angles, biases) as it is.
@@ -199,7 +199,7 @@ class OwnPages:
 class _Keeping(TorchDispatchMode):
     """Mode that keeps the outputs of attention kernels, in the order of the calls."""
 
-    def __init__(self, kept: list[Any], memory: OwnPages) -> None:
+    def __init__(self, kept: list[Any], memory: OffHeapCopies) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._kept = kept
         self._memory = memory

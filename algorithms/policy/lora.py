@@ -22,7 +22,7 @@ CRITIC = "critic"  # saved in a subfolder of this name
 ROLE_PREFIX = "role_"  # of the adapter of a role, and of its subfolder
 
 
-def role_adapter(role: str) -> str:
+def role_adapter_name(role: str) -> str:
     """Return the name of a role's adapter; that of the only one where there are no roles."""
     return ROLE_PREFIX + role if role else ACTOR
 
@@ -57,10 +57,10 @@ class Adapters:
         # peft reads an attribute that transformers has renamed; the user cannot fix that.
         warnings.filterwarnings("ignore", message="`is_gradient_checkpointing` is deprecated")
         self.roles = tuple(roles)
-        first, *others = [role_adapter(role) for role in roles or ("",)]
+        first, *others = [role_adapter_name(role) for role in roles or ("",)]
         self.peft: Any = get_peft_model(language_model, self.config, adapter_name=first)
         self.active: str | None = first  # None: the base alone
-        self.switch(first)
+        self.activate(first)
         for name in others:
             self.add(name)
 
@@ -70,7 +70,7 @@ class Adapters:
             self.peft.add_adapter(name, self.config)
         else:
             self.peft.load_adapter(str(folder), adapter_name=name, is_trainable=True)
-        self.switch(self.active)
+        self.activate(self.active)
 
     def load(self, folder: str | Path, names: Sequence[str] | None = None) -> None:
         """Load saved weights into the named adapters (default: all there are).
@@ -107,7 +107,7 @@ class Adapters:
         """Return the weights of one adapter."""
         return [weight for _, weight in self._named(name)]
 
-    def actor(self, role: str) -> str | None:
+    def actor_adapter_name(self, role: str) -> str | None:
         """Return the name of the adapter that acts for a role.
 
         Without roles the active one (None: the base alone). SettingError for a role without
@@ -118,11 +118,11 @@ class Adapters:
                 f'--role_adapters: the environment\'s info["role"] is "{role}", expected one of '
                 f"its attribute roles: {', '.join(self.roles)}"
             )
-        return role_adapter(role) if self.roles else self.active
+        return role_adapter_name(role) if self.roles else self.active
 
     def actor_parameters(self) -> list[nn.Parameter]:
         """Return the weights of the actor's adapter, of all roles where it has several."""
-        names = [role_adapter(role) for role in self.roles] or [self.active or ACTOR]
+        names = [role_adapter_name(role) for role in self.roles] or [self.active or ACTOR]
         return [weight for name in names for weight in self.parameters(name)]
 
     @contextlib.contextmanager
@@ -132,13 +132,13 @@ class Adapters:
         if name == before:
             yield
             return
-        self.switch(name)
+        self.activate(name)
         try:
             yield
         finally:
-            self.switch(before)
+            self.activate(before)
 
-    def switch(self, name: str | None) -> None:
+    def activate(self, name: str | None) -> None:
         """Activate an adapter, or None for the base alone; no weight is loaded or changed."""
         from peft.tuners.tuners_utils import BaseTunerLayer
 

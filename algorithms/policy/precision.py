@@ -31,14 +31,14 @@ HALF = (torch.bfloat16, torch.float16)
 Context = contextlib.AbstractContextManager[Any]
 
 
-class PassDtypes(NamedTuple):
+class ComputeDtypes(NamedTuple):
     """Compute dtypes of a model's decoder and of its output layer."""
 
     decoder: torch.dtype
     head: torch.dtype
 
 
-def base_dtype(config: TrainConfig, device: torch.device) -> torch.dtype:
+def weights_dtype(config: TrainConfig, device: torch.device) -> torch.dtype:
     """Return the dtype of the language model's weights.
 
     SettingError for trainable weights not in fp32.
@@ -91,22 +91,22 @@ def without_autocast(device: torch.device) -> Context:
     return torch.autocast(device.type, enabled=False) if enabled else contextlib.nullcontext()
 
 
-def pass_dtypes(model: Any) -> PassDtypes:
+def compute_dtypes(model: Any) -> ComputeDtypes:
     """Return the compute dtypes of a model.
 
     Those of `set_compute_dtype`, else autocast's, else the weights'.
     """
-    configured: PassDtypes | None = getattr(model, "_pass_dtypes", None)
+    configured: ComputeDtypes | None = getattr(model, "_compute_dtypes", None)
     if configured is not None:
         return configured
     weight = next(model.parameters())
     if torch.is_autocast_enabled(weight.device.type):
         dtype = torch.get_autocast_dtype(weight.device.type)
-        return PassDtypes(dtype, dtype)
-    return PassDtypes(weight.dtype, weight.dtype)
+        return ComputeDtypes(dtype, dtype)
+    return ComputeDtypes(weight.dtype, weight.dtype)
 
 
-def half_dtype(decoder: Any) -> torch.dtype | None:
+def half_precision_dtype(decoder: Any) -> torch.dtype | None:
     """Return the half precision that a decoder computes in; None where it has fp32."""
     dtype: torch.dtype | None = getattr(decoder, "_half_dtype", None)
     return dtype
@@ -140,7 +140,7 @@ def set_compute_dtype(
     if is_whole:
         head_dtype = torch.float32 if fp32_head else dtype
         _set_compute_dtype(model.get_output_embeddings(), head_dtype, device)
-        model._pass_dtypes = PassDtypes(dtype, head_dtype)
+        model._compute_dtypes = ComputeDtypes(dtype, head_dtype)
 
 
 def _set_compute_dtype(module: nn.Module, dtype: torch.dtype, device: torch.device) -> None:

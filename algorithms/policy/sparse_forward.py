@@ -167,8 +167,8 @@ def _causal_biases(hidden: Tensor) -> list[Tensor]:
     biases = []
     for start in range(0, length, QUERY_BLOCK):
         end = min(start + QUERY_BLOCK, length)
-        hidden_behind = hidden.new_full((end - start, end), float("-inf")).triu(start + 1)
-        biases.append(hidden_behind)
+        causal_mask_rows = hidden.new_full((end - start, end), float("-inf")).triu(start + 1)
+        biases.append(causal_mask_rows)
     return biases
 
 
@@ -237,17 +237,14 @@ def token_logprobs_and_entropies(
 def _chunk(
     model: Any, hidden: Tensor, tokens: Tensor, temperature: float, entropy_gradient: bool
 ) -> tuple[Tensor, Tensor]:
-    logits = (
-        model_logit_scaling(model.get_output_embeddings()(hidden).float(), model.config)
-        / temperature
-    )
+    logits = scale_logits(model.get_output_embeddings()(hidden).float(), model.config) / temperature
     log_softmax = logits.log_softmax(-1)  # (N, V)
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         entropies = -(log_softmax.exp() * log_softmax).sum(-1)
     return log_softmax.gather(1, tokens[:, None]).squeeze(1), entropies
 
 
-def model_logit_scaling(logits: Tensor, config: Any) -> Tensor:
+def scale_logits(logits: Tensor, config: Any) -> Tensor:
     """Return the logits as the model's own forward scales or caps them (Granite, Cohere; Gemma)."""
     if scaling := getattr(config, "logits_scaling", None):
         logits = logits / scaling

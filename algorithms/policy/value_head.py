@@ -17,7 +17,7 @@ EXPORTED_VALUE_HEAD = f"value_head/{VALUE_HEAD_FILE}"
 """
 
 
-def saved_value_head(folder: Path) -> Path | None:
+def find_value_head_file(folder: Path) -> Path | None:
     """Return a model folder's file of a value head; None where it has none."""
     files = (folder / VALUE_HEAD_FILE, folder / EXPORTED_VALUE_HEAD)
     return next((file for file in files if file.is_file()), None)
@@ -70,7 +70,7 @@ class ValueHead(nn.Module):
         values: Tensor = scores.softmax(-1) @ self.centres
         return values
 
-    def of_role(self, role: str) -> ValueHead:
+    def head_of_role(self, role: str) -> ValueHead:
         """Return the head that values a role's tokens: this one, whatever the role."""
         return self
 
@@ -108,7 +108,7 @@ class RoleValueHeads(ValueHead):
         heads = {_key(role): ValueHead(hidden_size, kind=kind, **shape) for role in roles}
         self.heads = nn.ModuleDict(heads)
 
-    def of_role(self, role: str) -> ValueHead:
+    def head_of_role(self, role: str) -> ValueHead:
         """Return the role's own head; SettingError for a role that has none."""
         if _key(role) not in self.heads:
             raise SettingError(

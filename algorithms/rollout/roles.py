@@ -30,7 +30,7 @@ def add_joint_rows(
             f"--critic_sees truth: the info of {len(episodes)} episodes has no ground_truth at "
             "their end; leave it out, or let the environment give one"
         )
-    for episode in episodes if config.critic_reads_apart else ():
+    for episode in episodes if config.critic_has_own_rows else ():
         known = f"{episode.ground_truth or []}\n" if truth else ""
         state = template.encode_untrusted(episode.state + known)
         _add(episode, state[: config.max_episode_tokens])
@@ -63,7 +63,7 @@ def _action_ends(row: TokenRecord) -> list[int]:
     return [at + 1 for at, ends in enumerate(row.ends_action) if ends]
 
 
-def role_trajectories(
+def split_by_role(
     episodes: Sequence[EpisodeRecord], frozen: Collection[str] = ()
 ) -> list[EpisodeRecord]:
     """Return each role's part of each episode, without frozen roles.

@@ -42,7 +42,9 @@ class RoleView:
     last_action: TokenRecord | None = None  # row of the last action
     last_token: int = 0  # where in it that action ends
 
-    def open(self, messages: Sequence[Message], tools: Sequence[Any], instructions: str) -> None:
+    def render_first_prompt(
+        self, messages: Sequence[Message], tools: Sequence[Any], instructions: str
+    ) -> None:
         """Render the first prompt."""
         self.opening = (tools, instructions)
         self.history = list(messages)
@@ -50,7 +52,7 @@ class RoleView:
         self.rows.append(TokenRecord([], [], [], [], []))
         self.rows[-1].role = self.role
 
-    def record(self, action: Action) -> None:
+    def append_action(self, action: Action) -> None:
         """Append a sampled action to the current row."""
         row = self.rows[-1]
         row.ids += action.ids
@@ -61,18 +63,18 @@ class RoleView:
         self.last_action = row
         self.last_token = len(row.ids) - 1
 
-    def credit(self, reward: float) -> None:
+    def add_reward(self, reward: float) -> None:
         """Add a reward to the last action; a role that has not acted yet earned none of it."""
         if self.last_action is not None:
             self.last_action.rewards[self.last_token] += reward
 
-    def speak(self, text: str) -> None:
+    def append_message(self, text: str) -> None:
         """Append the finished message of the policy to the history."""
         self.policy_messages.add(len(self.history))
         self.history.append({"role": "assistant", "content": self.unfinished + text})
         self.unfinished = ""
 
-    def hear(self, messages: Sequence[Message]) -> None:
+    def append_observation(self, messages: Sequence[Message]) -> None:
         """Append new messages to the history and render them as the next context."""
         self.history += messages
         if self.template.append_only:
@@ -84,12 +86,12 @@ class RoleView:
         self.rows.append(TokenRecord([], [], [], [], []))
         self.rows[-1].role = self.role
 
-    def go_on(self, text: str, observation: str, tags: Sequence[str]) -> None:
+    def continue_message(self, text: str, observation: str, tags: Sequence[str]) -> None:
         """Let the environment's text continue the unfinished message of the policy."""
         self.unfinished += text + observation
         self.new_ids = self.template.encode_untrusted(observation, tags)
 
-    def take_context(self, room: int | None = None) -> list[int]:
+    def append_context(self, room: int | None = None) -> list[int]:
         """Move the new context to the current row, at most `room` tokens of it, and return it."""
         new_ids, self.new_ids = self.new_ids[:room], []
         row = self.rows[-1]
@@ -157,7 +159,7 @@ class RunningEpisode:
         """Process the result of `reset` and render the first prompt."""
         self.info = info
         self.state = str(info.get("state") or "")
-        engine.begin(self.slot, self.seed)
+        engine.begin_sequence(self.slot, self.seed)
         messages = _messages(info, observation)
         self.messages = [list(messages)]
         self._show(messages)
@@ -169,11 +171,11 @@ class RunningEpisode:
     def next_request(self, engine: Engine) -> Request:
         """Append the new context to the current row and return the engine's next request."""
         view = self.view
-        row, new_ids = view.rows[-1], view.take_context()
+        row, new_ids = view.rows[-1], view.append_context()
         if view is not self.in_slot:
             new_ids = list(row.ids)  # of another role: the slot reads it from its beginning
         if view is not self.in_slot or (len(new_ids) == len(row.ids) and len(view.rows) > 1):
-            engine.restart(self.slot)
+            engine.restart_sequence(self.slot)
             self.in_slot = view
         return Request(
             self.slot,
@@ -188,7 +190,7 @@ class RunningEpisode:
 
     def on_action(self, action: Action) -> EnvRequest:
         """Record the sampled action and return the request that steps the environment."""
-        self.view.record(action)
+        self.view.append_action(action)
         if "state_hash" in self.info:
             self.state_hashes.append(str(self.info["state_hash"]))
         if action.truncated:
@@ -205,7 +207,7 @@ class RunningEpisode:
         self.info = info
         own = info.get("rewards") or {}
         for view in self.views.values():
-            view.credit(float(own.get(view.role, 0.0) if own else reward))
+            view.add_reward(float(own.get(view.role, 0.0) if own else reward))
         self.truncated = bool(truncated) and not self.terminated
         self._append_step(turn, self.text, float(reward))
         continued = info.get("continuation") == "text"
@@ -216,9 +218,9 @@ class RunningEpisode:
             self.fail(InvalidEpisodeError(str(info.get("invalid_reason", "no reason given"))))
         elif not self.terminated:
             if continued:
-                acted.go_on(self.text, str(observation), info.get("tags") or ())
+                acted.continue_message(self.text, str(observation), info.get("tags") or ())
             else:
-                acted.speak(self.text)
+                acted.append_message(self.text)
                 self._show(_messages(info, observation))
             self._check_budget()
             if self.ended:
@@ -284,11 +286,11 @@ class RunningEpisode:
         """Show messages to the role that acts next, in a view of its own."""
         self.role = str(self.info.get("role") or "")
         if self.role in self.views:
-            self.view.hear(messages)
+            self.view.append_observation(messages)
             return
         self.views[self.role] = RoleView(self.template, self.role)
         tools, instructions = self.info.get("tools") or (), self.info.get("instructions") or ""
-        self.view.open(messages, tools, instructions)
+        self.view.render_first_prompt(messages, tools, instructions)
 
     def _check_budget(self) -> None:
         length = len(self.view.rows[-1].ids) + len(self.view.new_ids)
@@ -304,7 +306,7 @@ class RunningEpisode:
 
         Its value is the bootstrap.
         """
-        self.view.take_context(max(0, self.max_tokens - len(self.view.rows[-1].ids)))
+        self.view.append_context(max(0, self.max_tokens - len(self.view.rows[-1].ids)))
 
     def _append_step(self, turn: int, text: str, reward: float) -> None:
         step = StepRecord.from_info(turn, text, reward, self.info)

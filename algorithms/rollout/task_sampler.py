@@ -64,8 +64,8 @@ class TaskSampler:
     def __init__(self, candidates: Sequence[CandidateTask], config: TrainConfig) -> None:
         self.candidates = candidates
         self._seed = config.seed
-        self._mixture = read_mixture(config.mixture) if config.mixture else {}
-        self._stages = read_curriculum(config.curriculum) if config.curriculum else []
+        self._mixture = parse_mixture(config.mixture) if config.mixture else {}
+        self._stages = parse_curriculum(config.curriculum) if config.curriculum else []
         self._by_success = config.task_sampling == "success"
         self._weighted = bool(self._mixture or self._stages or self._by_success)
         names = sorted({candidate.category for candidate in candidates})
@@ -84,7 +84,7 @@ class TaskSampler:
                     f'--curriculum: stage "{stage.name}" admits no task{also}; known: {self._known}'
                 )
 
-    def knows(self, task_ids: Sequence[str]) -> bool:
+    def has_tasks(self, task_ids: Sequence[str]) -> bool:
         """Whether all these tasks are among the candidates."""
         return set(task_ids) <= {candidate.id for candidate in self.candidates}
 
@@ -103,7 +103,9 @@ class TaskSampler:
         drawn = rng.permutation(order[np.searchsorted(bounds, within, side="right")])
         return [self.candidates[index].id for index in drawn]
 
-    def remember(self, successes: Successes, outcomes: Iterable[tuple[str, bool]]) -> Successes:
+    def record_outcomes(
+        self, successes: Successes, outcomes: Iterable[tuple[str, bool]]
+    ) -> Successes:
         """Return the success records after an update with these (task id, success) outcomes.
 
         Empty unless --task_sampling success.
@@ -118,7 +120,7 @@ class TaskSampler:
             record[1] += float(success)
         return kept
 
-    def stage(self, update: int) -> tuple[int, str] | None:
+    def curriculum_stage(self, update: int) -> tuple[int, str] | None:
         """Return the number, from 1, and the name of the curriculum's stage of an update.
 
         None without a curriculum.
@@ -219,7 +221,7 @@ def difficulty_bands(candidates: Sequence[CandidateTask]) -> NDArray[np.int64] |
     return np.array([numbers[key] for key in keys], dtype=np.int64)
 
 
-def read_mixture(text: str) -> dict[str, float]:
+def parse_mixture(text: str) -> dict[str, float]:
     """Return category -> weight of a text such as "multi_turn_base=2,simple_python=1".
 
     SettingError naming the flaw.
@@ -237,7 +239,7 @@ def read_mixture(text: str) -> dict[str, float]:
     return weights
 
 
-def read_curriculum(text: str) -> list[CurriculumStage]:
+def parse_curriculum(text: str) -> list[CurriculumStage]:
     """Return the stages of a text such as "simple_python+multiple:10,2:20".
 
     SettingError naming the flaw.

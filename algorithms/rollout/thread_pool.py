@@ -64,7 +64,7 @@ class EnvThread:
         """Queue a request."""
         self._requests.put((ticket, request))
 
-    def leave(self) -> None:
+    def request_close(self) -> None:
         """Close the environment after the pending request, without waiting."""
         self._requests.put(None)
 
@@ -134,13 +134,13 @@ class ThreadEnvPool(EnvPool):
 
     def replace(self, slot: int) -> None:
         """Replace a failed environment by a new one; a hanging thread is abandoned."""
-        self._threads[slot].leave()
+        self._threads[slot].request_close()
         self._threads[slot] = EnvThread(slot, self._make_env(), self._inbox)
 
     def close(self) -> None:
         """Close every environment, and wait up to CLOSING_S for all."""
         for thread in self._threads:
-            thread.leave()
+            thread.request_close()
         for thread in self._threads:
             thread.join(CLOSING_S / max(1, len(self._threads)))
 

@@ -77,7 +77,7 @@ def strict_success_rate(records: Sequence[EpisodeRecord]) -> float | None:
     return fmean(bool(record.strict_success) for record in valid)
 
 
-def unjudged_return(records: Sequence[EpisodeRecord]) -> float | None:
+def mean_return_without_verdict(records: Sequence[EpisodeRecord]) -> float | None:
     """Return the mean return of valid episodes of an environment without verdicts.
 
     Their success is a return above 0 and says little; None for others.

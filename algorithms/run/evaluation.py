@@ -11,12 +11,12 @@ from typing import Any
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.run.episode_metrics import (
     CLARIFY,
+    mean_return_without_verdict,
     question_metrics,
     question_rate,
     strict_success_rate,
     success_metrics,
     success_rate,
-    unjudged_return,
 )
 from fctncalling.algorithms.run.logs import write_json
 
@@ -50,7 +50,7 @@ class Evaluation:
             name = f"eval/{kind}_success_rate"
             flat |= success_metrics(records, name, f"eval/{kind}_strict_success_rate")
             flat |= question_metrics(records, f"eval/{kind}_asked")
-            if (mean := unjudged_return(records)) is not None:
+            if (mean := mean_return_without_verdict(records)) is not None:
                 flat[f"eval/{kind}_return"] = mean
         flat["eval/invalid"] = sum(record.invalid for record in (*self.greedy, *self.sampled))
         return flat
@@ -176,7 +176,10 @@ def _rates(evaluation: Evaluation, category: str, *, whole: bool = True) -> dict
 
     greedy, sampled = of_category(evaluation.greedy), of_category(evaluation.sampled)
     asked = {"greedy_asked": question_rate(greedy), "sampled_asked": question_rate(sampled)}
-    returns = {"greedy_return": unjudged_return(greedy), "sampled_return": unjudged_return(sampled)}
+    returns = {
+        "greedy_return": mean_return_without_verdict(greedy),
+        "sampled_return": mean_return_without_verdict(sampled),
+    }
     return {
         **(asked if category.startswith(CLARIFY) else {}),
         **{name: mean for name, mean in returns.items() if mean is not None},

@@ -65,7 +65,7 @@ class RunLock(FileLock):
 _HELD: weakref.WeakValueDictionary[Path, FileLock] = weakref.WeakValueDictionary()
 
 
-def lock_of_file(path: Path) -> FileLock:
+def lock_for_file(path: Path) -> FileLock:
     """Return the lock of a file that is being written, as a hidden file beside it."""
     target = path.resolve()
     lock = target.with_name(f".{target.name}{LOCK_FILE}")

@@ -56,7 +56,7 @@ class TokenTexts:
         text = self._template.spell
         return bool(word) and text(word * 2) == f"{text(word)} {self._piece(word[0])}"
 
-    def pieces(self, ids: Sequence[int]) -> dict[int, str]:
+    def token_texts(self, ids: Sequence[int]) -> dict[int, str]:
         """Return the text of each id; its name in brackets if it is no whole character."""
         return {token: self._piece(token) for token in ids}
 
@@ -169,7 +169,7 @@ def token_contents(
 
     ids, acted = joined("ids", np.int32), joined("acted", np.bool_)
     logprobs = joined("rollout_logprobs", np.float32)
-    pieces = texts.pieces(np.unique(ids).tolist())
+    pieces = texts.token_texts(np.unique(ids).tolist())
     return TokenFile(
         header={**_header(update, episodes, reasons, trace, config), "pieces": pieces},
         ids=ids,

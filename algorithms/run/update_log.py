@@ -181,7 +181,7 @@ class UpdateLog:
         """Names of the alarms that hold after the last update."""
         return self._alarms.active
 
-    def trace(self, update: int) -> TokenDiagnostics | None:
+    def make_diagnostics(self, update: int) -> TokenDiagnostics | None:
         """Return what takes up the token numbers of an update, None if no token file is due."""
         due = self._log.writes and self._is_due(update, self._tokens_interval)
         due = due and not self._config.frozen_roles  # a file holds what whole episodes learned

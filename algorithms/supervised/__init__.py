@@ -1,5 +1,5 @@
 """Supervised fine-tuning on demonstrations."""
 
-from fctncalling.algorithms.supervised.learner import SupervisedLearner, WarmStartConfig
+from fctncalling.algorithms.supervised.learner import SupervisedConfig, SupervisedLearner
 
-__all__ = ["SupervisedLearner", "WarmStartConfig"]
+__all__ = ["SupervisedConfig", "SupervisedLearner"]

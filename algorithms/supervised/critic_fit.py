@@ -22,7 +22,7 @@ from torch.nn.utils import clip_grad_norm_
 from fctncalling.algorithms.advantages import explained_variance
 from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.critic_metrics import by_turn, token_turns
+from fctncalling.algorithms.critic_metrics import explained_variance_by_turn, token_turns
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.metrics import Metrics
@@ -131,7 +131,9 @@ def fit_critic(
     }
     turns = [each.turns for each in samples if each.turns is not None]
     if len(turns) == len(samples):
-        metrics |= by_turn(EXPLAINED, values, returns, torch.cat(turns)[validation])
+        metrics |= explained_variance_by_turn(
+            EXPLAINED, values, returns, torch.cat(turns)[validation]
+        )
     return metrics
 
 

@@ -27,13 +27,13 @@ from fctncalling.algorithms.minibatches import microbatches
 from fctncalling.algorithms.nan_guard import check_finite
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing, PrefixTree
-from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import common_lengths
+from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import common_prefix_lengths
 
 KEY_BLOCK = 64  # tokens of a prompt that are compared as one
 
 
 @dataclass
-class WarmStartConfig:
+class SupervisedConfig:
     """Settings of supervised fine-tuning."""
 
     epochs: int = 1
@@ -62,9 +62,9 @@ class WarmStartConfig:
     """Seeds the order of the rows."""
 
 
-def supervised_settings(config: TrainConfig) -> WarmStartConfig:
+def supervised_settings(config: TrainConfig) -> SupervisedConfig:
     """Return the supervised stage's part of a run's settings."""
-    return WarmStartConfig(
+    return SupervisedConfig(
         epochs=config.sft_epochs,
         lr=config.sft_lr,
         weight_decay=config.weight_decay,
@@ -141,7 +141,7 @@ class SupervisedLearner:
             confident = int((outputs.logprobs.detach() > np.log(0.5)).sum())
             return loss, (loss.item(), confident)
 
-        passes = list(pass_batches(rows, self._settings, self._sharing, device))
+        passes = list(make_batches(rows, self._settings, self._sharing, device))
         parts = self._processes.accumulate_gradients(policy, passes, run_pass)
         return {
             "loss": sum(loss for loss, _ in parts),
@@ -205,9 +205,9 @@ def trained_rows(records: Sequence[EpisodeRecord]) -> list[TokenRecord]:
     return rows
 
 
-def pass_batches(
+def make_batches(
     rows: list[TokenRecord],
-    config: WarmStartConfig,
+    config: SupervisedConfig,
     sharing: PrefixSharing | None,
     device: torch.device,
 ) -> Iterator[Batch]:
@@ -240,7 +240,7 @@ def _fixed_tokens(tree: PrefixTree, rows: Sequence[TokenRecord]) -> int:
 
 
 def row_batches(
-    sort_keys: Sequence[int] | Sequence[list[int]], config: WarmStartConfig
+    sort_keys: Sequence[int] | Sequence[list[int]], config: SupervisedConfig
 ) -> list[list[int]]:
     """Return the row indices of each optimiser step.
 
@@ -274,7 +274,7 @@ def find_shared_prefixes(rows: Sequence[Sequence[int]]) -> list[list[int]]:
     """
     ids = [np.asarray(row, dtype=np.int64) for row in rows]
     order = sorted(range(len(ids)), key=lambda row: ids[row].tobytes())
-    common = [*common_lengths([ids[row] for row in order]), 0]
+    common = [*common_prefix_lengths([ids[row] for row in order]), 0]
     keys: list[list[int]] = [[]] * len(ids)
     for place, row in enumerate(order):
         shared = max(common[place], common[place + 1])
@@ -282,7 +282,7 @@ def find_shared_prefixes(rows: Sequence[Sequence[int]]) -> list[list[int]]:
     return keys
 
 
-def learning_rate_multiplier(step: int, num_steps: int, config: WarmStartConfig) -> float:
+def learning_rate_multiplier(step: int, num_steps: int, config: SupervisedConfig) -> float:
     """Return the share of the highest learning rate: a linear rise, then half a cosine."""
     warmup = max(1, round(config.warmup_share * num_steps))
     if step < warmup:
@@ -294,7 +294,7 @@ def learning_rate_multiplier(step: int, num_steps: int, config: WarmStartConfig)
 
 
 def adamw(
-    every: Iterable[nn.Parameter], config: WarmStartConfig, *, fused: bool = True
+    every: Iterable[nn.Parameter], config: SupervisedConfig, *, fused: bool = True
 ) -> torch.optim.AdamW:
     """Return AdamW over the parameters that learn; weight decay applies to matrices only."""
     parameters = [p for p in every if p.requires_grad]

@@ -82,7 +82,7 @@ class VllmClient:
         reason, stop = str(choice.get("finish_reason")), choice.get("stop_reason")
         return Completion(ids, logprobs, reason, stop, model)
 
-    def best_logprob(self, model: str, prompt: Sequence[int], temperature: float) -> float:
+    def top_logprob(self, model: str, prompt: Sequence[int], temperature: float) -> float:
         """Return the log-probability of the most likely token after a prompt."""
         body = {
             "model": model,

@@ -60,14 +60,14 @@ class VllmEngine(Engine):
         self._streams = [np.random.default_rng(slot) for slot in range(num_slots)]
         self._pending: dict[int, Future[Action]] = {}
 
-    def begin(self, slot: int, seed: int | None = None) -> None:
+    def begin_sequence(self, slot: int, seed: int | None = None) -> None:
         """Clear a slot for a new sequence; a seed gives it its own random stream."""
-        self.restart(slot)
-        self.servers.begin(slot)
+        self.restart_sequence(slot)
+        self.servers.release_slot(slot)
         if seed is not None:
             self._streams[slot] = np.random.default_rng(seed)
 
-    def restart(self, slot: int) -> None:
+    def restart_sequence(self, slot: int) -> None:
         """Clear a slot but keep its random stream; a pending request is dropped."""
         self._ids[slot] = []
         if slot in self._pending:

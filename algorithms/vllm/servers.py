@@ -41,7 +41,7 @@ class ServerState:
     back_at: float = 0.0
     slots: set[int] = field(default_factory=set)
 
-    def postpone(self) -> None:
+    def postpone_retry(self) -> None:
         """Set when the server is tried next."""
         self.wait_s = min(MAX_WAIT_S, 2.0 * self.wait_s) or FIRST_WAIT_S
         self.next_try = time.monotonic() + self.wait_s
@@ -50,7 +50,7 @@ class ServerState:
 class WeightPublication(Protocol):
     """Versions of the policy's weights as servers hold them."""
 
-    def prepare(self, client: VllmClient) -> None:
+    def update_server(self, client: VllmClient) -> None:
         """Bring a server up to the current version; RolloutError where it refuses that."""
         ...
 
@@ -138,13 +138,13 @@ class VllmServers:
                 self._note_recovery(server)
                 return completion
 
-    def begin(self, slot: int) -> None:
+    def release_slot(self, slot: int) -> None:
         """Release a slot from its server: its next sequence may go to another."""
         with self._changed:
             for server in self._servers:
                 server.slots.discard(slot)
 
-    def update(self, change: Callable[[], None]) -> None:
+    def update_weights(self, change: Callable[[], None]) -> None:
         """Change the published weights, and bring every server that answers up to them.
 
         Waits for a server where none answers; RolloutError where one refuses the weights.
@@ -232,7 +232,7 @@ class VllmServers:
     def _try_prepare(self, server: ServerState) -> None:
         """Bring a server up to the current weights, or leave it out while it is away."""
         try:
-            self._published.prepare(server.client)
+            self._published.update_server(server.client)
         except ServerAwayError as error:
             self._note_outage(server, error)
 
@@ -257,7 +257,7 @@ class VllmServers:
             if server.ready:
                 server.ready = False
                 server.slots.clear()
-                server.postpone()
+                server.postpone_retry()
             if self._recovery is None and not self._closed:
                 self._recovery = threading.Thread(
                     target=self._recover, name="vllm-recovery", daemon=True
@@ -300,7 +300,7 @@ class VllmServers:
         with self._publishing:
             try:
                 server.client.models(timeout_s=PROBE_TIMEOUT_S)
-                self._published.prepare(server.client)
+                self._published.update_server(server.client)
                 failure = ""
             except RolloutError as error:
                 refusal, failure = error, str(error)
@@ -314,5 +314,5 @@ class VllmServers:
                 server.back_at = time.monotonic()
                 if failure:
                     server.failure = failure
-                    server.postpone()
+                    server.postpone_retry()
                 self._changed.notify_all()

@@ -51,7 +51,7 @@ class PublishedVersions:
         """Versions served now, oldest first."""
         return list(self._versions)
 
-    def adopt(self, versions: Sequence[WeightVersion]) -> None:
+    def serve_versions(self, versions: Sequence[WeightVersion]) -> None:
         """Serve these versions, which a process has written."""
         self._versions = list(versions)
 
@@ -89,12 +89,12 @@ class PublishedWeights(PublishedVersions):
         written.rename(final)
         old = self._versions
         version = WeightVersion(number, name, final, tuple(text), tuple(logprobs))
-        self.servers.update(lambda: self.adopt([version]))
+        self.servers.update_weights(lambda: self.serve_versions([version]))
         for each in old:
             shutil.rmtree(each.folder, ignore_errors=True)
         return name
 
-    def prepare(self, client: VllmClient) -> None:
+    def update_server(self, client: VllmClient) -> None:
         """Load the newest version into a server that lacks it, and compare log-probabilities."""
         version = self._versions[-1]
         self._models[client.url] = client.models()[0]
@@ -254,12 +254,14 @@ class PublishedAdapters(PublishedVersions):
             str(version.folder), selected_adapters=[ACTOR], save_embedding_layers=False
         )
         dropped = self._versions[: 1 - NUM_SERVED]
-        self.servers.update(lambda: self.adopt([*self._versions, version][-NUM_SERVED:]))
+        self.servers.update_weights(
+            lambda: self.serve_versions([*self._versions, version][-NUM_SERVED:])
+        )
         for old in dropped:
             self._drop(old)
         return name
 
-    def prepare(self, client: VllmClient) -> None:
+    def update_server(self, client: VllmClient) -> None:
         """Load the versions into a server; those that it has already stay."""
         for version in self._versions:
             client.load_adapter(version.name, str(version.folder))

@@ -141,7 +141,9 @@ def _print_plan(config: TrainConfig, run_config: RunConfig) -> int:
 
     check_rollout(config, run_config)
     roles: tuple[str, ...] = ()
-    if config.roles_apart or config.team_critic == "central":  # tasks and team are read for these
+    if (
+        config.roles_have_own_weights or config.team_critic == "central"
+    ):  # tasks and team are read for these
         make_env = make_task_setup(config, run_config).make_env
         roles = roles_of_run(config, make_env, SINGLE_PROCESS)
     plan = laboratory_part("memory_plan")

@@ -42,13 +42,13 @@ def load_policy(
     from transformers.utils.logging import disable_progress_bar
 
     from fctncalling.algorithms.policy.actor_critic import ActorCritic
-    from fctncalling.algorithms.policy.precision import base_dtype
+    from fctncalling.algorithms.policy.precision import weights_dtype
     from fctncalling.algorithms.run.checkpoint import seed_streams
 
     disable_progress_bar()  # type: ignore[no-untyped-call]  # its bars of a few milliseconds would tear our own
     torch.set_num_threads(config.torch_threads)
     seed_streams(config.seed)
-    source, dtype = weights_source(config, checkpoint), base_dtype(config, device)
+    source, dtype = weights_source(config, checkpoint), weights_dtype(config, device)
     with _reading(source, checkpoint):
         tokenizer = AutoTokenizer.from_pretrained(str(source), trust_remote_code=False)
         policy = ActorCritic.load(
@@ -236,13 +236,13 @@ def critic_kind(folder: Path) -> str | None:
     """Return the --critic that a checkpoint was made with; None if it holds none."""
     from fctncalling.algorithms.policy.critic_files import CRITIC_MODEL_FILE
     from fctncalling.algorithms.policy.lora import CRITIC
-    from fctncalling.algorithms.policy.value_head import saved_value_head
+    from fctncalling.algorithms.policy.value_head import find_value_head_file
 
     if (folder / CRITIC_MODEL_FILE).is_file():
         return "full"
     if (folder / CRITIC).is_dir():
         return "lora"
-    return "head" if saved_value_head(folder) else None
+    return "head" if find_value_head_file(folder) else None
 
 
 def base_model(config: TrainConfig) -> str:

@@ -98,10 +98,10 @@ def machine_info() -> dict[str, Any]:
 
 def resolved_settings(config: TrainConfig, device: torch.device) -> dict[str, Any]:
     """Return the values that "auto" and none settings resolved to."""
-    from fctncalling.algorithms.policy.precision import base_dtype, compute_dtype
+    from fctncalling.algorithms.policy.precision import compute_dtype, weights_dtype
 
     names = {
-        "base_dtype": base_dtype(config, device),
+        "base_dtype": weights_dtype(config, device),
         "compute_dtype": compute_dtype(config, device),
     }
     types = {name: str(dtype).removeprefix("torch.") for name, dtype in names.items()}

@@ -63,7 +63,7 @@ def check_central_critic(
     config: TrainConfig, policy: ActorCritic, template: ChatTemplate, num_roles: int
 ) -> None:
     """Raise SettingError where a critic could not read rows of its own."""
-    if not config.critic_reads_apart:
+    if not config.critic_has_own_rows:
         return
     flag = "--critic_sees truth" if config.critic_sees == "truth" else "--team_critic central"
     num_roles = max(num_roles, 1)

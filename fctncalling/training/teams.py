@@ -43,7 +43,7 @@ def roles_of_run(
         )
     names = tuple(str(role) for role in roles)
     _check_names(names, flag)
-    _check_frozen(config.frozen, names)
+    _check_frozen(config.frozen_role_names, names)
     return names
 
 
@@ -111,7 +111,7 @@ def _team(source: str, tasks: Sequence[Task], config: TrainConfig) -> Team:
         )
     except TeamError as error:
         raise SettingError(f"--team: {error}") from error
-    for name in config.frozen:
+    for name in config.frozen_role_names:
         if name not in team.roles:
             raise SettingError(
                 f'--frozen_roles: got "{name}", expected roles of the team: {", ".join(team.roles)}'

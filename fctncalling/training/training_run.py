@@ -26,7 +26,7 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import TokenDiagnostics, make_optimisers, update
 from fctncalling.algorithms.reward_shaping import learnable_episodes
 from fctncalling.algorithms.rollout.collect import SeedStream, derive_seed
-from fctncalling.algorithms.rollout.roles import add_joint_rows, role_trajectories
+from fctncalling.algorithms.rollout.roles import add_joint_rows, split_by_role
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.algorithms.run.checkpoint import load_state, save_checkpoint
 from fctncalling.algorithms.run.episode_metrics import episode_metrics
@@ -161,10 +161,10 @@ class TrainingRun:
     def _learnable(self, episodes: Sequence[EpisodeRecord]) -> list[EpisodeRecord]:
         """Return the episodes that can be learned from, as the critic reads them, by role."""
         usable = learnable_episodes(episodes, self.config)
-        if not (any(episode.roles for episode in usable) or self.config.critic_reads_apart):
+        if not (any(episode.roles for episode in usable) or self.config.critic_has_own_rows):
             return usable
         add_joint_rows(usable, self.config, self.template)
-        return role_trajectories(usable, self.config.frozen)
+        return split_by_role(usable, self.config.frozen_role_names)
 
     def _critic_samples(self, episodes: Sequence[EpisodeRecord]) -> CriticSamples:
         return critic_samples(self.policy, episodes, self.config, self.processes)
@@ -184,7 +184,7 @@ class TrainingRun:
         if self._planner.max_rounds > 1:
             usable = groups_with_signal(usable, self.config)
         rates = learning_rates(self.config, self.counters.updates)
-        trace = self.update_log.trace(self.counters.updates + 1)
+        trace = self.update_log.make_diagnostics(self.counters.updates + 1)
         metrics |= self._update(usable, rates, trace) if usable else {}
         if self.config.critic_window_updates and collected:
             self._window.append(self._critic_samples(collected))
@@ -199,7 +199,7 @@ class TrainingRun:
         seconds = time.perf_counter() - started
         self.counters.updates += 1
         outcomes = ((each.task_id, each.success) for each in episodes if not each.invalid)
-        self.counters.successes = self.sampler.remember(self.counters.successes, outcomes)
+        self.counters.successes = self.sampler.record_outcomes(self.counters.successes, outcomes)
         self.counters.train_cpu_seconds += self.processes.sum(time.process_time() - cpu)
         counters = {"env_steps": self.counters.env_steps, "episodes": self.counters.episodes}
         rate = sum(len(row.ids) for each in usable for row in each.rows) / seconds
@@ -216,7 +216,7 @@ class TrainingRun:
 
     def _curriculum_stage(self) -> Metrics:
         """Return the curriculum's stage (from 1) as a metric; none without a curriculum."""
-        stage = self.sampler.stage(self.counters.updates)
+        stage = self.sampler.curriculum_stage(self.counters.updates)
         if stage is None:
             return {}
         self._notices.new_stage(self.counters.updates, *stage)
@@ -336,7 +336,7 @@ class TrainingRun:
             self._window.extend(CriticSamples(*each) for each in state.get("critic_window", []))
             ahead = state.get("ahead", [])
             saved = [ahead] if isinstance(ahead, dict) else ahead  # as earlier versions wrote it
-            self._ahead.restore(saved, self.counters, known=self.sampler.knows)
+            self._ahead.restore(saved, self.counters, known=self.sampler.has_tasks)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise unfit_checkpoint_error(checkpoint, error) from error
         self._saved = (self.counters.updates, self.counters.evaluated_at)

@@ -63,7 +63,7 @@ class Slots:
         while waiting or running:
             while free and waiting and (not running or order.random() < 0.8):
                 slot, (number, prompt) = free.pop(), waiting.pop(0)
-                self.engine.begin(slot, seed=number)
+                self.engine.begin_sequence(slot, seed=number)
                 self.engine.submit(Request(slot, prompt))
                 running[slot] = (number, prompt)
             for slot, action in self.engine.advance():
@@ -74,7 +74,7 @@ class Slots:
                     if number % 2:
                         self.engine.submit(Request(slot, new))
                     else:  # as where a template writes the history anew
-                        self.engine.restart(slot)
+                        self.engine.restart_sequence(slot)
                         self.engine.submit(Request(slot, ids + action.ids + new))
                     running[slot] = (number, ids + action.ids + new)
                 else:
@@ -114,11 +114,11 @@ def test_tokens_that_tasks_have_in_common_pass_once(kind: str) -> None:
     assert engine.num_forward_tokens == common + 6 * (120 - common)
     assert engine.num_prompt_tokens == 6 * 120
     assert engine.num_shared_tokens == 5 * common
-    engine.begin(0)
+    engine.begin_sequence(0)
     engine.generate([Request(0, tools + tails[3])])  # another slot still holds the whole prompt
     assert engine.num_shared_tokens == 5 * common + 119
     for slot in range(6):
-        engine.begin(slot)
+        engine.begin_sequence(slot)
     engine.generate([Request(0, tools + tails[4] + [7] * 20)])  # nobody does, but it is kept
     assert engine.num_shared_tokens == 5 * common + 119 + 120 // BLOCK * BLOCK
     engine.start(6)
@@ -149,7 +149,7 @@ def test_a_tree_keeps_what_was_used_last_and_never_more_than_its_limit(
     tree, used = BlockTree(), list[tuple[int, ...]]()
     for number, sequence in enumerate(sequences):
         limit = limits[number % len(limits)]
-        tree.limit(limit)
+        tree.set_limit(limit)
         used = used[len(used) - limit // BLOCK :] if limit // BLOCK < len(used) else used
         ids = [token for token in sequence for _ in range(BLOCK)] + [9] * 3
         tree.add(ids, lambda start, end, of=ids: (torch.tensor(of[start:end]).view(1, -1, 1),))

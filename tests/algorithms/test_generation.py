@@ -29,7 +29,7 @@ def play(
     played: dict[int, tuple[list[int], list[float | None]]] = {slot: ([], []) for slot in slots}
     texts = {slot: pieces(100 * seed + slot) for slot in slots}
     for slot in slots:
-        engine.begin(slot, seed=slot)
+        engine.begin_sequence(slot, seed=slot)
     for step in range(num_steps):
         requests = [
             Request(slot, next(texts[slot])) for slot in slots if (step + slot) % 3 or step == 0
@@ -90,7 +90,7 @@ def test_a_slot_begun_again_remembers_nothing() -> None:
     prompt = next(pieces(9))
     (fresh,) = engine.generate([Request(0, prompt)])
     engine.generate([Request(0, [5, 6, 7]), Request(1, [8])])
-    engine.begin(0)
+    engine.begin_sequence(0)
     assert engine.generate([Request(1, [9]), Request(0, prompt)])[1].ids == fresh.ids
 
 
@@ -101,7 +101,7 @@ def test_sampling_follows_the_distribution_at_the_temperature() -> None:
     engine = GenerationEngine(model, [], temperature=temperature, max_new_tokens=1)
     engine.start(number)
     for slot in range(number):
-        engine.begin(slot, seed=slot)
+        engine.begin_sequence(slot, seed=slot)
     actions = engine.generate([Request(slot, [4, 5, 6]) for slot in range(number)])
     counts = torch.bincount(torch.tensor([action.ids[0] for action in actions]), minlength=32)
     expected = number * uncached_logprobs(model, [4, 5, 6, 0], temperature)[-1].exp()
@@ -119,7 +119,7 @@ def test_the_random_stream_of_a_slot_does_not_depend_on_the_limits_of_others() -
     def second_action(limit: int) -> list[int]:
         engine.start(2)
         for slot in (0, 1):
-            engine.begin(slot, seed=slot)
+            engine.begin_sequence(slot, seed=slot)
         engine.generate([Request(0, [4], max_new_tokens=3), Request(1, [5], max_new_tokens=limit)])
         return engine.generate([Request(0, [6])])[0].ids
 

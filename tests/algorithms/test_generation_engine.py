@@ -40,7 +40,7 @@ def test_greedy_and_its_logprobs_are_the_models_own_in_whatever_order_slots_are_
         order.shuffle(free)
         while free and waiting and (not running or order.random() < 0.7):
             slot, prompt = free.pop(), next(pieces(waiting.pop(order.randrange(len(waiting)))))
-            engine.begin(slot)
+            engine.begin_sequence(slot)
             engine.submit(Request(slot, prompt))
             running[slot] = (0, prompt)
         for slot, action in engine.advance():

@@ -51,7 +51,7 @@ def test_an_error_of_a_callback_costs_its_own_slot_alone(fails_at: int) -> None:
         )
     with pytest.raises(RuntimeError, match="a callback's own"):
         finished(engine, 3)
-    engine.begin(0)
+    engine.begin_sequence(0)
     engine.submit(Request(0, PROMPTS[0]))
     actions = finished(engine, 3)
     for slot, prompt in enumerate(PROMPTS):
@@ -66,7 +66,7 @@ def test_who_drops_an_episode_that_does_not_fit_gets_the_others_answers() -> Non
         engine.submit(Request(slot, prompt))
     with pytest.raises(CacheBudgetError):
         engine.advance()
-    engine.begin(2)
+    engine.begin_sequence(2)
     for slot, action in finished(engine, 2).items():
         assert_greedy(model, PROMPTS[slot], action.ids, action.logprobs)
 
@@ -80,7 +80,7 @@ def test_what_overflowed_in_a_row_is_gone_when_the_row_begins_again() -> None:
     with torch.inference_mode():
         reader._cache.keys[:, 0, ..., : length + 1] = float("nan")
         reader._cache.values[:, 0, :, : length + 1] = float("inf")
-    engine.begin(0)
+    engine.begin_sequence(0)
     (action,) = engine.generate([Request(0, PROMPTS[1])])
     assert_greedy(model, PROMPTS[1], action.ids, action.logprobs)
 

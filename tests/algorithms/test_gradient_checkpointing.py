@@ -18,7 +18,7 @@ from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.minibatches import plan_minibatches
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.policy.gradient_checkpointing import ATTENTION_KERNELS, OwnPages
+from fctncalling.algorithms.policy.gradient_checkpointing import ATTENTION_KERNELS, OffHeapCopies
 from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing
 from fctncalling.algorithms.ppo import ALGORITHMS, accumulate_gradients, make_optimisers, update
 from fctncalling.algorithms.targets import compute_targets
@@ -145,10 +145,10 @@ def test_attention_is_computed_once(shares: bool) -> None:
 
 @pytest.mark.parametrize("numbers", [5, 2**12, 2**20])
 def test_copies_lie_apart_in_pages_and_keep_numbers_and_strides(numbers: int) -> None:
-    memory, leaf = OwnPages(), torch.randn(numbers, 3, 2, requires_grad=True)
-    assert memory.layer_input(leaf) is leaf
+    memory, leaf = OffHeapCopies(), torch.randn(numbers, 3, 2, requires_grad=True)
+    assert memory.copy_layer_output(leaf) is leaf
     outputs = [leaf.transpose(0, 1) * 2, leaf[:, :1] * 3, (leaf * 4)[:, 1:], leaf * 5]
-    copies = [memory.layer_input(it) for it in outputs]
+    copies = [memory.copy_layer_output(it) for it in outputs]
     del memory
     assert all(torch.equal(it, copy) for it, copy in zip(outputs, copies, strict=True))
     assert copies[0].stride() == outputs[0].stride()

@@ -189,7 +189,7 @@ def test_one_adapter_is_trained_and_another_evaluated_on_the_same_base() -> None
     policy.adapters.add("second")
     assert policy.adapters.active == ACTOR
     first, base = logits(policy.model), logits(tiny_policy().model.eval())
-    policy.adapters.switch("second")
+    policy.adapters.activate("second")
     assert torch.equal(logits(policy.model), base)  # a fresh adapter adds nothing
     trained(policy)
     second = logits(policy.model)

@@ -19,7 +19,7 @@ from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine, Request
 from fctncalling.algorithms.generation.fused_linear import FusedLinear
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.policy.precision import pass_dtypes, set_compute_dtype
+from fctncalling.algorithms.policy.precision import compute_dtypes, set_compute_dtype
 from fctncalling.algorithms.ppo import make_optimisers, update
 
 F32, BF16 = torch.float32, torch.bfloat16
@@ -164,7 +164,7 @@ def test_an_output_layer_in_fp32_halves_what_rounding_does_to_log_probabilities(
         policy = policy_of("llama", F32, adapted=False)
         plain = copy.deepcopy(policy.model)
         set_compute_dtype(policy.model, BF16, CPU, fp32_head=fp32_head)
-        assert pass_dtypes(policy.model) == (BF16, F32 if fp32_head else BF16)
+        assert compute_dtypes(policy.model) == (BF16, F32 if fp32_head else BF16)
         row = play(policy.model)[0]
         trained = logprobs_of(policy, row)
         own = own_logprobs(plain, row, BF16, fp32_head)

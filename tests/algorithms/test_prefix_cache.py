@@ -56,7 +56,7 @@ class Player:
         """Let some free slots begin, some that wait go on; take what is finished."""
         for slot in self.some(self.free) if refill else []:
             self.free.remove(slot)
-            self.engine.begin(slot)
+            self.engine.begin_sequence(slot)
             self.submit(slot, [], self.order.choice(self.prompts))
         for slot in self.some([*self.idle]):
             news = [self.order.randrange(3, 259) for _ in range(self.order.randint(1, 9))]
@@ -67,7 +67,7 @@ class Player:
             if self.order.random() < 0.6:
                 self.idle[slot] = ids + action.ids
             else:
-                self.engine.begin(slot)
+                self.engine.begin_sequence(slot)
                 self.free.append(slot)
 
 
@@ -85,7 +85,7 @@ def test_in_whatever_order_members_come_go_on_and_leave_each_says_what_it_would_
     for number in range(20):
         player.round(refill=number < 12)
     for slot in [*player.idle, *player.running]:
-        player.engine.begin(slot)
+        player.engine.begin_sequence(slot)
     if kind != "gpt2":
         assert prompt_bytes(player.engine) == 0
 
@@ -125,7 +125,7 @@ def test_sampled_logprobs_of_groups_of_unequal_sizes_equal_one_uncached_forward(
     engine.start(8)
     held: dict[int, list[int]] = {}
     for slot, prompt in enumerate([0, 1, 0, 0, 2, 1, 0, 2]):  # lie between each other
-        engine.begin(slot, seed=slot)
+        engine.begin_sequence(slot, seed=slot)
         held[slot] = list(prompts[prompt])
     requests = [Request(slot, ids) for slot, ids in held.items()]
     for step in range(4):
@@ -155,15 +155,15 @@ def test_a_group_keeps_its_prompt_once_and_gives_it_back_with_its_last_member() 
     own = 2 * size * 32 * token  # rows have room for 32 tokens at least
     assert cache_bytes(engine) == pytest.approx(2 * 800 * token + own, rel=0.02)
     for member in range(size - 1):
-        engine.begin(member)
+        engine.begin_sequence(member)
     assert prompt_bytes(engine) == 2 * 800 * token
-    engine.begin(size - 1)
+    engine.begin_sequence(size - 1)
     assert prompt_bytes(engine) == 800 * token
     (later,) = engine.generate([Request(0, [6] * length)])  # joins the other group
     assert prompt_bytes(engine) == 800 * token
     assert_greedy(model, [6] * length, later.ids, later.logprobs)
     for slot in range(2 * size):
-        engine.begin(slot)
+        engine.begin_sequence(slot)
     assert prompt_bytes(engine) == 0
 
 

@@ -32,7 +32,7 @@ from fctncalling.algorithms.policy.shared_prefixes import (
     tree_states_at,
 )
 from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import Ids, build_tree
-from fctncalling.algorithms.policy.shared_prefixes.tree_states import reads_by_segment
+from fctncalling.algorithms.policy.shared_prefixes.tree_states import supports_segment_forward
 from fctncalling.algorithms.policy.sparse_forward import supports_sparse_forward
 from fctncalling.algorithms.ppo import (
     ALGORITHMS,
@@ -40,7 +40,7 @@ from fctncalling.algorithms.ppo import (
     make_optimisers,
     update,
 )
-from fctncalling.algorithms.supervised import WarmStartConfig
+from fctncalling.algorithms.supervised import SupervisedConfig
 from fctncalling.algorithms.targets import compute_targets
 from fctncalling.lab.embedded.fit import fit_supervised
 
@@ -198,7 +198,7 @@ def test_trees_in_half_precision_are_as_near_to_fp32_as_separate_rows_are() -> N
     ]
     at = (torch.arange(4).repeat_interleave(3), torch.arange(29, 32).repeat(4))
     tree = build_tree(rows)
-    assert reads_by_segment(half, half.get_decoder())
+    assert supports_segment_forward(half, half.get_decoder())
     true, found = (tree_states_at(each, each.get_decoder(), tree, *at) for each in (model, half))
     alone = [half.get_decoder()(torch.from_numpy(row)[None]).last_hidden_state[0] for row in rows]
     separate = torch.cat([states[29:32] for states in alone]).float()
@@ -441,7 +441,7 @@ def test_supervised_fitting_takes_the_same_steps_from_trees(
         policy.model.get_decoder().layers[0].mlp.register_forward_hook(
             lambda module, args, output: passed.append(output[..., 0].numel())
         )
-        config = WarmStartConfig(epochs=2, batch_size=6, lr=1e-2, share_prefixes=shares)
+        config = SupervisedConfig(epochs=2, batch_size=6, lr=1e-2, share_prefixes=shares)
         steps[shares] = fit_supervised(policy.model, groups_of_episodes(), config)
         passed.append(0)
     apart, together = (sum(it) for it in split_at_zeros(passed))

@@ -17,7 +17,7 @@ from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.nan_guard import NotFiniteError
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.shared_prefixes import prefix_sharing
-from fctncalling.algorithms.supervised import SupervisedLearner, WarmStartConfig
+from fctncalling.algorithms.supervised import SupervisedConfig, SupervisedLearner
 from fctncalling.algorithms.supervised.learner import find_shared_prefixes, row_batches
 
 STAGE = {"sft_tasks": "dataset", "sft_epochs": 2, "sft_batch_size": 4, "sft_lr": 1e-3}
@@ -131,7 +131,7 @@ def test_within_one_prompt_rows_are_not_ordered_by_their_requests() -> None:
     rows = [[*prompts[n % 2], n // 2, 7, 9] for n in range(64)]
     keys = find_shared_prefixes(rows)
     assert all(key in (prompts[0][:192], prompts[1][:192]) for key in keys)
-    batches = row_batches(keys, WarmStartConfig(batch_size=8, seed=1))
+    batches = row_batches(keys, SupervisedConfig(batch_size=8, seed=1))
     for batch in batches:
         assert len({n % 2 for n in batch}) == 1
         words = [rows[n][200] for n in batch]

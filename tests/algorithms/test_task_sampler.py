@@ -120,14 +120,14 @@ def test_a_task_that_was_never_played_is_taken_for_its_category() -> None:
 
 def test_records_fade_and_are_forgotten_and_success_alone_keeps_them() -> None:
     sampler = TaskSampler(CANDIDATES, TrainConfig(task_sampling="success"))
-    first = sampler.remember({}, [("long_0", True), ("long_0", False), ("pair_1", False)])
+    first = sampler.record_outcomes({}, [("long_0", True), ("long_0", False), ("pair_1", False)])
     assert first == {"long_0": [2.0, 1.0], "pair_1": [1.0, 0.0]}
-    second = sampler.remember(first, [("long_0", True)])
+    second = sampler.record_outcomes(first, [("long_0", True)])
     assert second == {"long_0": pytest.approx([2.8, 1.9]), "pair_1": pytest.approx([0.9, 0.0])}
     for _ in range(60):
-        second = sampler.remember(second, [])
+        second = sampler.record_outcomes(second, [])
     assert second == {}
-    assert TaskSampler(CANDIDATES, TrainConfig()).remember({}, [("long_0", True)]) == {}
+    assert TaskSampler(CANDIDATES, TrainConfig()).record_outcomes({}, [("long_0", True)]) == {}
 
 
 def test_the_same_place_in_the_same_run_draws_the_same() -> None:
@@ -184,12 +184,12 @@ def test_the_stage_of_an_update_has_a_number_and_a_name() -> None:
         [CandidateTask("a", "simple_python"), CandidateTask("b", "multiple", 2)],
         TrainConfig(curriculum="simple_python:2,2:1"),
     )
-    assert [sampler.stage(update) for update in range(5)] == [
+    assert [sampler.curriculum_stage(update) for update in range(5)] == [
         *[(1, "simple_python")] * 2,
         (2, "2"),
         *[(3, "all tasks")] * 2,
     ]
-    assert TaskSampler([CandidateTask("a")], TrainConfig()).stage(0) is None
+    assert TaskSampler([CandidateTask("a")], TrainConfig()).curriculum_stage(0) is None
 
 
 GRADED = [CandidateTask(f"task_{i}", "simple", 1, i / 40) for i in range(40)]

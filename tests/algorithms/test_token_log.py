@@ -394,7 +394,7 @@ def test_texts_of_tokens_join_to_the_text_of_the_row(make: Any, texts: list[str]
     template = template_of(make())
     rows = [template.encode(text) for text in [*texts, *texts, *texts]]
     found = TokenTexts(template)
-    pieces = found.pieces([token for row in rows for token in row])
+    pieces = found.token_texts([token for row in rows for token in row])
     spaces = iter(found.implied_spaces(rows).tolist())
     for row in rows:
         joined = "".join(" " * next(spaces) + pieces[token] for token in row)
@@ -406,7 +406,7 @@ def test_texts_of_tokens_join_to_the_text_of_the_row(make: Any, texts: list[str]
 def test_a_part_of_a_character_bears_its_name() -> None:
     template = template_of(byte_level(bos=False))
     ids = template.encode("é漢")
-    assert any(text.startswith("[") for text in TokenTexts(template).pieces(ids).values())
+    assert any(text.startswith("[") for text in TokenTexts(template).token_texts(ids).values())
 
 
 def test_a_tokenizer_that_knows_no_bracket_has_texts_too() -> None:
@@ -415,5 +415,5 @@ def test_a_tokenizer_that_knows_no_bracket_has_texts_too() -> None:
         spell=lambda ids: "".join(map(chr, ids)),
     )
     texts = TokenTexts(template)
-    assert texts.pieces([ord("7")]) == {ord("7"): "7"}
+    assert texts.token_texts([ord("7")]) == {ord("7"): "7"}
     assert texts.implied_spaces([[ord("7")] * 3]).tolist() == [False] * 3

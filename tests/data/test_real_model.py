@@ -62,7 +62,7 @@ def test_the_engine_says_greedily_what_transformers_generates(
     )
     engine.start(len(prompts))
     for slot in range(len(prompts)):
-        engine.begin(slot, slot)
+        engine.begin_sequence(slot, slot)
     actions = engine.generate([Request(slot, ids) for slot, ids in enumerate(prompts)])
     for ids, action in zip(prompts, actions, strict=True):
         whole = torch.tensor([ids])
@@ -80,7 +80,7 @@ def test_the_engine_and_the_update_have_transformers_log_probabilities(
         model, template.stop_ids, temperature=1.0, max_new_tokens=24, decode=template.decode
     )
     engine.start(1)
-    engine.begin(0, 5)
+    engine.begin_sequence(0, 5)
     [action] = engine.generate([Request(0, ids)])
     row = torch.tensor([[*ids, *action.ids]])
     acted = torch.zeros_like(row, dtype=torch.bool)

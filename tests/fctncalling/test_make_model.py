@@ -14,7 +14,7 @@ from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine, ScriptedEngine
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout.collect import collect
-from fctncalling.algorithms.supervised import WarmStartConfig
+from fctncalling.algorithms.supervised import SupervisedConfig
 from fctncalling.lab.embedded.fit import fit_supervised
 
 TEMPLATE = ChatTemplate(tiny_tokenizer())
@@ -41,17 +41,19 @@ def test_the_loss_is_minus_the_mean_logprob_of_the_acted_tokens(kind: str) -> No
         (row,) = record.rows
         table = uncached_logprobs(model, row.ids)
         logprobs += [table[t - 1, row.ids[t]].item() for t, acted in enumerate(row.acted) if acted]
-    (metrics,) = fit_supervised(model, records, WarmStartConfig(epochs=1, batch_size=100))
+    (metrics,) = fit_supervised(model, records, SupervisedConfig(epochs=1, batch_size=100))
     assert metrics["loss"] == pytest.approx(-sum(logprobs) / len(logprobs), rel=1e-5)
     assert metrics["tokens"] == len(logprobs)
 
 
 def test_cutting_a_batch_into_microbatches_changes_no_step() -> None:
     whole, parts = tiny_model(), tiny_model()
-    config = WarmStartConfig(epochs=2, batch_size=8)
+    config = SupervisedConfig(epochs=2, batch_size=8)
     fit_supervised(whole, demonstrations(), config)
     fit_supervised(
-        parts, demonstrations(), WarmStartConfig(**{**vars(config), "max_tokens_per_microbatch": 1})
+        parts,
+        demonstrations(),
+        SupervisedConfig(**{**vars(config), "max_tokens_per_microbatch": 1}),
     )
     for one, other in zip(whole.parameters(), parts.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
@@ -60,7 +62,7 @@ def test_cutting_a_batch_into_microbatches_changes_no_step() -> None:
 def test_equal_seeds_fit_equal_weights() -> None:
     models = [tiny_model(), tiny_model(), tiny_model()]
     for model, seed in zip(models, (3, 3, 4), strict=True):
-        fit_supervised(model, demonstrations(), WarmStartConfig(epochs=2, batch_size=2, seed=seed))
+        fit_supervised(model, demonstrations(), SupervisedConfig(epochs=2, batch_size=2, seed=seed))
     one, two, three = ([p.detach() for p in model.parameters()] for model in models)
     assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
     assert not all(torch.equal(a, b) for a, b in zip(one, three, strict=True))
@@ -69,7 +71,7 @@ def test_equal_seeds_fit_equal_weights() -> None:
 def test_a_fitted_model_does_in_the_environment_what_it_was_shown() -> None:
     model = tiny_model()
     history = fit_supervised(
-        model, demonstrations(16), WarmStartConfig(epochs=25, batch_size=8, lr=1e-2)
+        model, demonstrations(16), SupervisedConfig(epochs=25, batch_size=8, lr=1e-2)
     )
     assert history[-1]["loss"] < 0.1 * history[0]["loss"]
     actor = GenerationEngine(model, TEMPLATE.stop_ids, temperature=0, max_new_tokens=8)
@@ -82,7 +84,7 @@ def test_invalid_demonstrations_are_left_out_and_none_at_all_is_an_error() -> No
     records = demonstrations(2)
     invalid = copy.copy(records[1])
     invalid.invalid = True
-    (metrics,) = fit_supervised(tiny_model(), [records[0], invalid], WarmStartConfig())
+    (metrics,) = fit_supervised(tiny_model(), [records[0], invalid], SupervisedConfig())
     assert metrics["tokens"] == sum(records[0].rows[0].acted)
     with pytest.raises(ValueError, match="none of the 1 demonstrations"):
-        fit_supervised(tiny_model(), [invalid], WarmStartConfig())
+        fit_supervised(tiny_model(), [invalid], SupervisedConfig())

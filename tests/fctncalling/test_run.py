@@ -647,8 +647,8 @@ def test_two_runs_cannot_write_one_output(
     output = tmp_path / "out.jsonl"
     child = (
         "import sys\nfrom pathlib import Path\n"
-        "from fctncalling.algorithms.run.run_lock import lock_of_file\n"
-        "lock = lock_of_file(Path(sys.argv[1]))\nprint('held', flush=True)\nsys.stdin.read()\n"
+        "from fctncalling.algorithms.run.run_lock import lock_for_file\n"
+        "lock = lock_for_file(Path(sys.argv[1]))\nprint('held', flush=True)\nsys.stdin.read()\n"
     )
     command = [sys.executable, "-c", child, str(output)]
     with subprocess.Popen(

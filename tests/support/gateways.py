@@ -56,10 +56,10 @@ class TokenScript(Engine):
         self._held = {slot: [] for slot in range(num_slots)}
         self._asked = []
 
-    def begin(self, slot: int, seed: int | None = None) -> None:
+    def begin_sequence(self, slot: int, seed: int | None = None) -> None:
         self._held[slot] = []
 
-    def restart(self, slot: int) -> None:
+    def restart_sequence(self, slot: int) -> None:
         self._held[slot] = []
 
     def submit(self, request: Request) -> None:

@@ -76,7 +76,7 @@ def play(policy: ActorCritic, config: TrainConfig, row: int) -> None:
     engine = GenerationEngine(policy.model, (), max_new_tokens=2)
     engine.start(config.n_rollout_threads)
     for slot in range(config.n_rollout_threads):
-        engine.begin(slot, seed=slot)
+        engine.begin_sequence(slot, seed=slot)
         engine.submit(Request(slot, [2 + (slot + place) % 50 for place in range(row - 2)]))
     for _ in range(config.n_rollout_threads):
         if not engine.advance():

@@ -30,7 +30,7 @@ class TextScriptEngine:
     def release(self) -> None:
         pass
 
-    def begin(self, slot: int, seed: int | None = None) -> None:
+    def begin_sequence(self, slot: int, seed: int | None = None) -> None:
         pass
 
     def generate(self, requests: Sequence[Request]) -> list[Action]:

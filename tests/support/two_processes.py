@@ -75,10 +75,10 @@ def config_of(case: str) -> TrainConfig:
 
 def policy_of(config: TrainConfig) -> ActorCritic:
     """Return the policy that every process starts with."""
-    roles = ROLES if config.roles_apart else ()
+    roles = ROLES if config.roles_have_own_weights else ()
     policy = tiny_policy(critic_head="linear", critic_roles=roles).eval()
     for role in roles or ("",):
-        nn.init.normal_(policy.value_head.of_role(role).out.weight, std=0.3)
+        nn.init.normal_(policy.value_head.head_of_role(role).out.weight, std=0.3)
     if config.critic == "full":
         policy.add_critic_model()
     if config.lora_r:
@@ -93,7 +93,7 @@ def episodes_of(config: TrainConfig) -> list[EpisodeRecord]:
     episodes = some_episodes(tiny_policy(), 12)
     for number, episode in enumerate(episodes):
         episode.task_id = f"task_{number // 4}"
-        episode.role = ROLES[number % 2] if config.roles_apart else ""
+        episode.role = ROLES[number % 2] if config.roles_have_own_weights else ""
     return episodes
 
 
@@ -103,7 +103,7 @@ def gradients(case: str, processes: ProcessGroup) -> dict[str, Tensor]:
     policy, generator = policy_of(config), torch.Generator().manual_seed(0)
     processes.shard(policy)
     experience = build_experience(episodes_of(config), torch.device("cpu"))
-    experience = experience._replace(roles_apart=config.roles_apart)
+    experience = experience._replace(roles_apart=config.roles_have_own_weights)
     plan = plan_minibatches(experience, config, generator)
     algorithm = ALGORITHMS[config.algorithm_name]
     targets = compute_targets(policy, experience, plan, algorithm, config, generator, processes)
@@ -209,7 +209,9 @@ def work(rank: int, folder: Path, cases: list[str]) -> None:
     )
     found: dict[str, Any] = {}
     for kind in ("data parallel", "sharded"):
-        processes = ProcessGroup(rank, 2, "cpu", FSDP.configured() if kind == "sharded" else None)
+        processes = ProcessGroup(
+            rank, 2, "cpu", FSDP.from_environment() if kind == "sharded" else None
+        )
         for case in (case for case in cases if kind != "sharded" or case not in UNSHARDED):
             with CollectiveCounter() as collectives:
                 found[kind, case] = learned(case, processes)

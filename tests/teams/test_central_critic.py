@@ -20,7 +20,7 @@ from fctncalling.algorithms.minibatches import bootstrap_values, plan_minibatche
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import ALGORITHMS
-from fctncalling.algorithms.rollout.roles import add_joint_rows, role_trajectories
+from fctncalling.algorithms.rollout.roles import add_joint_rows, split_by_role
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.envs.team import TeamEnv
 
@@ -43,7 +43,7 @@ def joined(template: ChatTemplate, **changes: Any) -> EpisodeRecord:
 
 
 def experience_of(episode: EpisodeRecord, policy: ActorCritic) -> Experience:
-    experience = build_experience(role_trajectories([episode]), CPU)
+    experience = build_experience(split_by_role([episode]), CPU)
     return prepare_passes(experience, policy, CONFIG)
 
 

@@ -21,10 +21,10 @@ from fctncalling.algorithms.generation.role_engine import RoleEngine, RoleSample
 from fctncalling.algorithms.minibatches import plan_minibatches
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.algorithms.policy.lora import role_adapter
+from fctncalling.algorithms.policy.lora import role_adapter_name
 from fctncalling.algorithms.ppo import ALGORITHMS, accumulate_gradients, make_optimisers, update
 from fctncalling.algorithms.rollout.collect import collect
-from fctncalling.algorithms.rollout.roles import role_trajectories
+from fctncalling.algorithms.rollout.roles import split_by_role
 from fctncalling.algorithms.targets import compute_targets
 from fctncalling.data.bfcl import embedded_path
 
@@ -58,18 +58,18 @@ def alone(policy: ActorCritic, role: str) -> ActorCritic:
     single.add_lora(r=2, alpha=4.0)
     assert policy.adapters is not None
     assert single.adapters is not None
-    own = policy.adapters.parameters(role_adapter(role))
+    own = policy.adapters.parameters(role_adapter_name(role))
     with torch.no_grad():
         for weight, wanted in zip(single.adapters.actor_parameters(), own, strict=True):
             weight.copy_(wanted)
-    single.value_head.load_state_dict(policy.value_head.of_role(role).state_dict())
+    single.value_head.load_state_dict(policy.value_head.head_of_role(role).state_dict())
     return single
 
 
 def weights_of(policy: ActorCritic, role: str) -> list[nn.Parameter]:
     assert policy.adapters is not None
-    head = policy.value_head.of_role(role)
-    return [*policy.adapters.parameters(role_adapter(role)), *head.parameters()]
+    head = policy.value_head.head_of_role(role)
+    return [*policy.adapters.parameters(role_adapter_name(role)), *head.parameters()]
 
 
 def accumulated(
@@ -103,7 +103,7 @@ def test_a_roles_gradient_is_that_of_a_policy_alone_and_exactly_0_from_the_other
     accumulated(policy, experience, config)
     whole = {role: [w.grad for w in weights_of(policy, role)] for role in ROLES}
     for role, other in (ROLES, ROLES[::-1]):
-        rows = {row for row in range(len(experience.rows)) if experience.role_of(row) == role}
+        rows = {row for row in range(len(experience.rows)) if experience.role_of_row(row) == role}
         accumulated(policy, experience, config, rows)
         assert all(weight.grad is None for weight in weights_of(policy, other))
         single = alone(policy, role)
@@ -148,7 +148,9 @@ def test_a_head_for_all_becomes_each_roles_and_heads_of_a_team_no_others(tmp_pat
     policy = team_policy()
     policy.load_critic(tmp_path)
     for role in ROLES:
-        assert torch.equal(policy.value_head.of_role(role).out.weight, single.value_head.out.weight)
+        assert torch.equal(
+            policy.value_head.head_of_role(role).out.weight, single.value_head.out.weight
+        )
     policy.save(tmp_path)
     for other in (alone(policy, "a"), team_policy(("a", "b"))):
         with pytest.raises(ValueError, match="value heads of other roles"):
@@ -174,7 +176,7 @@ def test_each_role_speaks_with_its_adapter_and_an_untrained_one_says_what_the_ba
     policy.add_lora(r=2, alpha=4.0, roles=roles)
     adapters = policy.adapters
     assert adapters is not None
-    names = {role: role_adapter(role) for role in roles}
+    names = {role: role_adapter_name(role) for role in roles}
     samplers = {role: RoleSampler(engine(), partial(adapters.use, names[role])) for role in roles}
     fresh = talks(RoleEngine(samplers), template)
     assert [[row.ids for row in each.rows] for each in fresh] == [
@@ -184,9 +186,7 @@ def test_each_role_speaks_with_its_adapter_and_an_untrained_one_says_what_the_ba
         for weight in adapters.parameters(names[role]):
             nn.init.normal_(weight, std=0.05)
     rows = [
-        row
-        for part in role_trajectories(talks(RoleEngine(samplers), template))
-        for row in part.rows
+        row for part in split_by_role(talks(RoleEngine(samplers), template)) for row in part.rows
     ]
     assert {row.role for row in rows} == set(roles)
     for row in rows:

@@ -25,7 +25,7 @@ from fctncalling.algorithms.policy.actor_critic import TokenOutputs
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import ALGORITHMS, accumulate_gradients
 from fctncalling.algorithms.rollout.collect import collect
-from fctncalling.algorithms.rollout.roles import role_trajectories
+from fctncalling.algorithms.rollout.roles import split_by_role
 from fctncalling.algorithms.targets import compute_targets
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.data.types import Episode
@@ -103,7 +103,7 @@ def test_each_role_has_a_row_in_which_only_its_own_words_are_acted(template: Cha
 def test_an_action_earns_what_comes_until_its_roles_next_one(
     template: ChatTemplate, own: bool
 ) -> None:
-    for part in role_trajectories([played(template, own=own)]):
+    for part in split_by_role([played(template, own=own)]):
         (row,) = part.rows
         paid = [r for r, ends in zip(row.rewards, row.ends_action, strict=True) if ends]
         assert paid == (OWN if own else SHARED)[part.role]
@@ -149,7 +149,7 @@ def test_the_gradient_is_the_closed_form_on_own_tokens_and_exactly_0_elsewhere(
     )
     generator, algorithm = torch.Generator().manual_seed(0), ALGORITHMS["TPPO"]
     policy: Any = TablePolicy([row.ids for row in episode.rows])
-    experience = build_experience(role_trajectories([episode], frozen), torch.device("cpu"))
+    experience = build_experience(split_by_role([episode], frozen), torch.device("cpu"))
     minibatches = plan_minibatches(experience, config, generator)
     parts = (policy, experience, minibatches, algorithm, config, generator)
     targets = compute_targets(*parts)
@@ -184,7 +184,7 @@ def test_a_cut_episode_goes_on_from_values_that_are_learned(
     (episode,) = collect([env], script, template, ["talk"], max_episode_tokens=400)
     assert episode.truncated
     config = TrainConfig(gamma=0.5, share_prefixes=False)
-    experience = build_experience(role_trajectories([episode]), torch.device("cpu"))
+    experience = build_experience(split_by_role([episode]), torch.device("cpu"))
     policy: Any = SimpleNamespace(values_at=lambda ids, mask, columns, *_: columns.float())
     found = bootstrap_values(policy, experience, ALGORITHMS["TPPO"], config, SINGLE_PROCESS)
     acting = SCRIPT[num_steps][0]
@@ -206,7 +206,7 @@ def test_the_viewers_checks_know_roles(
     episode.terminated, episode.truncated = not cut, cut
     assert isinstance(episode.episode, Episode)
     episode.episode = dataclasses.replace(episode.episode, terminated=not cut, truncated=cut)
-    roles = role_trajectories([episode])
+    roles = split_by_role([episode])
     config = TrainConfig(num_mini_batch=1, target_kl=None, gamma=0.9, lam=0.8)
     run = write_run(tmp_path / "run", template, [episode], roles, config)
     data = page_data(load_run(run), lambda _: (None, {}))

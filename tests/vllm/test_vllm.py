@@ -59,7 +59,7 @@ def published(server: VllmServers, folder: Path) -> str:
 def sampled(actor: VllmEngine, *requests: Request) -> list[Action]:
     actor.start(len(requests))
     for request in requests:
-        actor.begin(request.slot, seed=request.slot)
+        actor.begin_sequence(request.slot, seed=request.slot)
     return actor.generate(requests)
 
 
@@ -240,14 +240,14 @@ class Recorded:
         self.requested: list[tuple[str, int]] = []
         self.dead: set[str] = set()
 
-    def prepare(self, client: VllmClient) -> None:
+    def update_server(self, client: VllmClient) -> None:
         if client.url in self.dead:
             raise client_module.ServerAwayError("refused")
 
     def complete(
         self, client: VllmClient, version: str, prompt: Sequence[int], **_: Any
     ) -> Completion:
-        self.prepare(client)
+        self.update_server(client)
         self.requested.append((client.url, prompt[0]))
         return Completion([1], [0.0], "length", None, version)
 

@@ -9,12 +9,12 @@ from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import (
     Ids,
     PrefixTree,
     build_tree,
-    common_lengths,
+    common_prefix_lengths,
 )
 from fctncalling.algorithms.policy.shared_prefixes.tree_attention import BLOCK
 from fctncalling.algorithms.policy.shared_prefixes.tree_states import (
     accepts_tree_masks,
-    reads_by_segment,
+    supports_segment_forward,
 )
 
 MAX_COST = 0.9  # of the cost of separate rows; nearer to it the estimate could be wrong
@@ -46,7 +46,7 @@ class PrefixSharing(NamedTuple):
         common with it.
         """
         order = sorted(range(len(rows)), key=lambda row: rows[row].tobytes())
-        common = common_lengths([rows[row] for row in order])
+        common = common_prefix_lengths([rows[row] for row in order])
         new = [len(rows[row]) - shared for row, shared in zip(order, common, strict=True)]
         limit = min(max_tokens, -(-sum(new) // num_parts))
         groups, start = list[list[int]](), 0
@@ -69,7 +69,7 @@ class PrefixSharing(NamedTuple):
         if self.max_row is not None and longest > self.max_row:
             return False
         ordered = sorted(rows, key=lambda row: row.tobytes())
-        saved, total = sum(common_lengths(ordered)), sum(map(len, ordered))
+        saved, total = sum(common_prefix_lengths(ordered)), sum(map(len, ordered))
         return saved > (1.0 - MAX_COST) * total
 
     def saves_tokens(
@@ -97,7 +97,7 @@ class PrefixSharing(NamedTuple):
         tokens, positions = len(tree.ids), int(tree.positions.sum())
         if self.by_segment:
             return self._cost(tokens, tokens + positions, tokens // BLOCK + len(tree.segments))
-        sizes = [end - start for start, end in tree.roots()]
+        sizes = [end - start for start, end in tree.tree_spans()]
         padded = len(sizes) * max(sizes)
         return self._cost(padded, padded * max(sizes), 1)
 
@@ -109,7 +109,7 @@ def prefix_sharing_of(model: Any, decoder: Any) -> PrefixSharing | str:
     """Return how passes of a model's decoder share prefixes, or why they cannot."""
     layers = getattr(decoder, "layers", None) or getattr(decoder, "h", None)
     config = getattr(model, "config", None)
-    by_segment = layers is not None and reads_by_segment(model, decoder)
+    by_segment = layers is not None and supports_segment_forward(model, decoder)
     if not by_segment and not accepts_tree_masks(decoder):
         return f"{type(model).__name__} takes no attention mask over a tree of rows"
     blocks = [decoder] if layers is None else list(layers)

@@ -57,7 +57,7 @@ class PrefixTree(NamedTuple):
         ends = torch.tensor([segment.descendants_end for segment in self.segments])
         return ends.repeat_interleave(sizes)
 
-    def roots(self) -> list[tuple[int, int]]:
+    def tree_spans(self) -> list[tuple[int, int]]:
         """Return the tokens [start, end) of every tree of this forest."""
         bounds, end = list[tuple[int, int]](), 0
         for segment in self.segments:
@@ -77,7 +77,7 @@ def build_tree(
     root only if it is at least this share of the longest of them.
     """
     order = sorted(range(len(rows)), key=lambda row: rows[row].tobytes())
-    common = common_lengths([rows[row] for row in order])
+    common = common_prefix_lengths([rows[row] for row in order])
     row_index = np.zeros((len(rows), max(map(len, rows), default=0)), dtype=np.int64)
     ids, positions = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     levels, size = list[tuple[int, int, int]](), 0  # (start, end, depth in segments)
@@ -107,7 +107,7 @@ def build_tree(
     )
 
 
-def common_lengths(rows: Sequence[Ids]) -> list[int]:
+def common_prefix_lengths(rows: Sequence[Ids]) -> list[int]:
     """Return how many tokens each row has in common with the row before it; 0 for the first."""
     common = [0]
     for before, row in itertools.pairwise(rows):

@@ -29,7 +29,7 @@ _FORWARD = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu"
 _BACKWARD = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu_backward", None)
 
 
-def supports_tree_attention() -> bool:
+def is_tree_attention_available() -> bool:
     """Whether this version of torch has the kernels."""
     return _FORWARD is not None and _BACKWARD is not None
 

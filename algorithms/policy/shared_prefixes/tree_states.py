@@ -20,12 +20,12 @@ from fctncalling.algorithms.policy.gradient_checkpointing import (
     run_layer,
     use_layer_runner,
 )
-from fctncalling.algorithms.policy.precision import compute_dtype_context, half_dtype
+from fctncalling.algorithms.policy.precision import compute_dtype_context, half_precision_dtype
 from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import PrefixTree, build_tree
 from fctncalling.algorithms.policy.shared_prefixes.tree_attention import (
     AttentionPart,
     attention_parts,
-    supports_tree_attention,
+    is_tree_attention_available,
     tree_attention,
 )
 from fctncalling.algorithms.policy.sparse_forward import (
@@ -53,16 +53,18 @@ def tree_states_at(
 
     After the final norm; `run` calls its layers.
     """
-    if reads_by_segment(model, decoder):
+    if supports_segment_forward(model, decoder):
         return _segment_states_at(decoder, tree, rows, columns, run)
     with use_layer_runner(decoder, run):
         return _masked_states_at(decoder, tree, rows, columns)
 
 
-def reads_by_segment(model: Any, decoder: Any) -> bool:
+def supports_segment_forward(model: Any, decoder: Any) -> bool:
     """Whether a decoder is read segment by segment, without a mask over whole trees."""
-    own_hooks = int(half_dtype(decoder) is not None)  # autocast's, which `_layer` enters itself
-    return supports_tree_attention() and supports_sparse_forward(
+    own_hooks = int(
+        half_precision_dtype(decoder) is not None
+    )  # autocast's, which `_layer` enters itself
+    return is_tree_attention_available() and supports_sparse_forward(
         model, decoder, known_hooks=own_hooks
     )
 
@@ -105,7 +107,7 @@ def _segment_states_at(
     cos, sin = _angles(decoder, hidden, tree.positions[fixed:])
     learned = range(fixed, len(tree.ids)) if fixed else None
     parts = attention_parts(tree, learned, dtype=hidden.dtype)
-    half = half_dtype(decoder)
+    half = half_precision_dtype(decoder)
     *below, last = decoder.layers
     *known_below, known = _fixed_keys_and_values(decoder, tree)
     for layer, before in zip(below, known_below, strict=True):
@@ -135,7 +137,7 @@ def _fixed_keys_and_values(decoder: Any, tree: PrefixTree) -> list[KeysAndValues
     root = build_tree([tree.ids[: tree.fixed].cpu().numpy()]).to(tree.ids.device)
     hidden = decoder.embed_tokens(root.ids)
     cos, sin = _angles(decoder, hidden, root.positions)
-    parts, half = attention_parts(root, dtype=hidden.dtype), half_dtype(decoder)
+    parts, half = attention_parts(root, dtype=hidden.dtype), half_precision_dtype(decoder)
     found: list[KeysAndValues | None] = []
     for layer in decoder.layers:
         with compute_dtype_context(half, hidden.device):
@@ -176,7 +178,7 @@ def _layer(
 
 def _masked_states_at(decoder: Any, tree: PrefixTree, rows: Tensor, columns: Tensor) -> Tensor:
     device = tree.ids.device
-    bounds = torch.tensor(tree.roots(), device=device)  # (R, 2)
+    bounds = torch.tensor(tree.tree_spans(), device=device)  # (R, 2)
     token = bounds[:, :1] + torch.arange(int((bounds[:, 1] - bounds[:, 0]).max()), device=device)
     inside = token < bounds[:, 1:]  # (R, M)
     token = token.where(inside, bounds[:, 1:] - 1)

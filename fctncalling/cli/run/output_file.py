@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from fctncalling.algorithms.run.run_lock import FileLock, RunLockedError, lock_of_file
+from fctncalling.algorithms.run.run_lock import FileLock, RunLockedError, lock_for_file
 from fctncalling.cli.shared.jsonl_records import InputError, Record, read_records, write_records
 from fctncalling.cli.shared.task_finder import folder_name, folder_of
 from fctncalling.data.categories import category_kind
@@ -71,7 +71,7 @@ def require_new(path: Path, *, resume: bool) -> None:
 
 def _locked(path: Path) -> FileLock:
     try:
-        return lock_of_file(path)
+        return lock_for_file(path)
     except RunLockedError as error:
         raise InputError(str(error)) from None
 

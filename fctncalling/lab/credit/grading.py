@@ -118,7 +118,11 @@ def open_run(
     from fctncalling.training.task_setup import make_task_setup
 
     config, run_config = run_settings(folder)
-    if config.roles_apart or config.team_critic == "central" or config.env_name == "team":
+    if (
+        config.roles_have_own_weights
+        or config.team_critic == "central"
+        or config.env_name == "team"
+    ):
         raise CreditError(f"{folder}: a team's run; the ruler grades runs of one agent")
     checkpoint = checkpoint_of(folder, update)
     setup = make_task_setup(config, run_config)

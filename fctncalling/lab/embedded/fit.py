@@ -14,12 +14,12 @@ from fctncalling.algorithms.policy.shared_prefixes import (
     prefix_sharing_of,
     tree_states_at,
 )
-from fctncalling.algorithms.policy.sparse_forward import model_logit_scaling
+from fctncalling.algorithms.policy.sparse_forward import scale_logits
 from fctncalling.algorithms.supervised.learner import (
-    WarmStartConfig,
+    SupervisedConfig,
     adamw,
     learning_rate_multiplier,
-    pass_batches,
+    make_batches,
     row_batches,
     trained_rows,
 )
@@ -30,7 +30,7 @@ _LOGIT_CHANGERS = ("final_logit_softcapping", "logit_scale", "logits_scaling", "
 def fit_supervised(
     model: nn.Module,
     records: Sequence[EpisodeRecord],
-    config: WarmStartConfig | None = None,
+    config: SupervisedConfig | None = None,
     *,
     on_step: Callable[[dict[str, float]], None] | None = None,
 ) -> list[dict[str, float]]:
@@ -42,7 +42,7 @@ def fit_supervised(
     microbatches. Metrics: step, lr, loss, accuracy (share of acted tokens that are the likeliest),
     grad_norm, tokens (acted ones).
     """
-    config = config or WarmStartConfig()
+    config = config or SupervisedConfig()
     rows = trained_rows(records)
     batches = row_batches([len(row.ids) for row in rows], config)
     optimizer = adamw(model.parameters(), config)
@@ -67,7 +67,7 @@ def fit_supervised(
 def _learn(
     model: nn.Module,
     rows: list[TokenRecord],
-    config: WarmStartConfig,
+    config: SupervisedConfig,
     sharing: PrefixSharing | None,
 ) -> dict[str, float]:
     """Set the parameters' gradients to the clipped gradient of one batch.
@@ -77,7 +77,7 @@ def _learn(
     total = sum(sum(row.acted) for row in rows)
     device = next(model.parameters()).device
     loss_sum, right = 0.0, 0
-    for batch in pass_batches(rows, config, sharing, device):
+    for batch in make_batches(rows, config, sharing, device):
         targets = batch.ids[:, 1:][batch.acted[:, 1:]]
         logits = acted_logits(model, batch.ids, batch.acted, batch.tree)
         loss = nn.functional.cross_entropy(logits.float(), targets, reduction="sum") / total
@@ -99,7 +99,7 @@ def _prefix_sharing(model: nn.Module) -> PrefixSharing | None:
     if not (hasattr(model, "get_decoder") and hasattr(model, "get_output_embeddings")):
         return None
     if getattr(language_model.config, "lm_head_multiplier", None):
-        return None  # which `model_logit_scaling` does not know
+        return None  # which `scale_logits` does not know
     sharing = prefix_sharing_of(model, language_model.get_decoder())
     return None if isinstance(sharing, str) else sharing
 
@@ -123,7 +123,7 @@ def acted_logits(
         rows, columns = acted.nonzero(as_tuple=True)
         decoder = language_model.get_decoder()
         states = tree_states_at(model, decoder, tree, rows, columns - 1)
-        return model_logit_scaling(language_model.get_output_embeddings()(states), config)
+        return scale_logits(language_model.get_output_embeddings()(states), config)
     plain = not any(getattr(config, name, None) for name in _LOGIT_CHANGERS)
     if (
         head is None

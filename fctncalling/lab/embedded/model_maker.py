@@ -142,12 +142,12 @@ def learn(
     """Fit the model to demonstrations for a number of steps, with a progress bar."""
     from tqdm import tqdm
 
-    from fctncalling.algorithms.supervised import WarmStartConfig
+    from fctncalling.algorithms.supervised import SupervisedConfig
     from fctncalling.lab.embedded.fit import fit_supervised
 
     right = sum(record.success for record in records) / len(records)
     epochs = -(-num_steps * batch_size // len(records))
-    config = WarmStartConfig(
+    config = SupervisedConfig(
         epochs=epochs, max_steps=num_steps, batch_size=batch_size, lr=lr, seed=order_seed
     )
     with tqdm(total=num_steps, desc=f"demonstrations, {right:.0%} right", unit="step") as bar:

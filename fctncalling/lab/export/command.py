@@ -131,12 +131,12 @@ def _copy_tokenizer_and_critic(checkpoint: Path, output: Path, *, with_critic: b
     A critic with a model of its own reads other weights than the exported ones, so it is not
     copied.
     """
-    from fctncalling.algorithms.policy.value_head import EXPORTED_VALUE_HEAD, saved_value_head
+    from fctncalling.algorithms.policy.value_head import EXPORTED_VALUE_HEAD, find_value_head_file
 
     for pattern in ("tokenizer*", "special_tokens*", "chat_template*"):
         for path in checkpoint.glob(pattern):
             shutil.copy2(path, output / path.name)
-    if with_critic and (head := saved_value_head(checkpoint)) is not None:
+    if with_critic and (head := find_value_head_file(checkpoint)) is not None:
         (output / EXPORTED_VALUE_HEAD).parent.mkdir()
         shutil.copy2(head, output / EXPORTED_VALUE_HEAD)
 

@@ -144,9 +144,11 @@ class Sampler:
         if _goes_on(held_slot, job):
             return job.ids[len(held_slot.held) :]
         if isinstance(engine, GenerationEngine):
-            engine.begin(held_slot.slot, stream=job.stream)
+            engine.begin_sequence(held_slot.slot, stream=job.stream)
         else:
-            engine.begin(held_slot.slot, int(torch.randint(2**31, (), generator=job.stream)))
+            engine.begin_sequence(
+                held_slot.slot, int(torch.randint(2**31, (), generator=job.stream))
+            )
         held_slot.held = []
         held_slot.owner = job.owner
         held_slot.stream = job.stream

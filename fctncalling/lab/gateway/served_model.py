@@ -20,7 +20,7 @@ class ServedModel:
         self._models: dict[str, str] = {}  # a server's address -> the name of its model
         servers.publication = self
 
-    def prepare(self, client: VllmClient) -> None:
+    def update_server(self, client: VllmClient) -> None:
         """Read the model's name."""
         self._models[client.url] = client.models()[0]
 
@@ -29,7 +29,7 @@ class ServedModel:
     ) -> Completion:
         """Sample with the server's model."""
         if client.url not in self._models:
-            self.prepare(client)
+            self.update_server(client)
         return client.complete(self._models[client.url], prompt, **sampling)
 
 
@@ -43,7 +43,7 @@ def served_engine(url: str, template: ChatTemplate, max_new_tokens: int) -> Vllm
     start = [next(iter(template.stop_ids))]
     for client in servers.ready_clients():
         name = client.models()[0]
-        if client.best_logprob(name, start, 0.5) == client.best_logprob(name, start, 1.0):
+        if client.top_logprob(name, start, 0.5) == client.top_logprob(name, start, 1.0):
             raise ValueError(
                 f"--vllm_url {client.url}: it tells log-probabilities at temperature 1 whatever "
                 "the temperature; start it with --logprobs-mode processed_logprobs"

@@ -81,7 +81,7 @@ def rollout_func(
             seed=trainer.args.seed + trainer.state.global_step,
         )
         model.train(was_training)
-        rows = [record.rows[-1].split() for record in records]
+        rows = [record.rows[-1].to_prompt_completion() for record in records]
         return {
             "prompt_ids": [row.prompt_ids for row in rows],
             "completion_ids": [row.completion_ids for row in rows],

@@ -193,9 +193,9 @@ def largest_pass(config: TrainConfig, sizes: PolicySizes, count: int = 1) -> Mic
     parts = -(-config.gradient_cp_steps // count) * count
     limit = min(config.max_microbatch_tokens, -(-rows * row // parts))
     shared = config.share_prefixes and config.episodes_per_task > 1 and sizes.own_forward
-    shared = shared and not config.critic_reads_apart
+    shared = shared and not config.critic_has_own_rows
     tokens = max(limit, row) if shared else max(1, limit // row) * row
-    is_only_one = tokens * count >= rows * row and not config.roles_apart
+    is_only_one = tokens * count >= rows * row and not config.roles_have_own_weights
     return Microbatch(tokens, row, shared, is_only_one)
 
 
@@ -204,7 +204,7 @@ def longest_row(config: TrainConfig, sizes: PolicySizes) -> int:
 
     An episode, or what a central critic reads of one, all roles' rows and the state before them.
     """
-    joined = sizes.num_roles + 1 if config.critic_reads_apart else 1
+    joined = sizes.num_roles + 1 if config.critic_has_own_rows else 1
     return joined * config.max_episode_tokens
 
 

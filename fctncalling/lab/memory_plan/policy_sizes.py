@@ -18,7 +18,7 @@ from fctncalling.algorithms.generation.fused_decoder import (
     MAX_HEAD_PARAMETERS,
 )
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.policy.precision import base_dtype
+from fctncalling.algorithms.policy.precision import weights_dtype
 from fctncalling.algorithms.policy.sparse_forward import supports_fused_decoder
 from fctncalling.training.load_policy import ModelError, base_model
 
@@ -64,7 +64,7 @@ def policy_sizes(
 
     ModelError if the model cannot be read.
     """
-    dtype = base_dtype(config, device)
+    dtype = weights_dtype(config, device)
     policy = _empty_policy(config, dtype, roles)
     model, decoder = policy.model, policy.model.get_decoder()
     trained = [*policy.policy_parameters(), *policy.critic_parameters()]

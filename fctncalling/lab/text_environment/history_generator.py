@@ -217,7 +217,7 @@ class HistoryGenerator:
         """
         self.engine.start(len(histories))
         for slot, seed in enumerate(torch.randint(2**31 - 1, (len(histories),)).tolist()):
-            self.engine.begin(slot, seed)
+            self.engine.begin_sequence(slot, seed)
         self._slots = {id(history): slot for slot, history in enumerate(histories)}
         self._known = [0] * len(histories)
         self._first = first

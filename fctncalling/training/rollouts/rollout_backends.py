@@ -247,7 +247,10 @@ class LocalRollout:
         if adapters is None or not roles:
             return engine()
         return RoleEngine(
-            {it: RoleSampler(engine(), partial(adapters.use, adapters.actor(it))) for it in roles}
+            {
+                it: RoleSampler(engine(), partial(adapters.use, adapters.actor_adapter_name(it)))
+                for it in roles
+            }
         )
 
 

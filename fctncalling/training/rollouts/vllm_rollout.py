@@ -82,7 +82,7 @@ class VllmRollout(LocalRollout):
         elif self.processes.is_first and policy.adapters is not None:
             self.published.publish(policy.adapters, rollout_round.version)
         versions: Any = self.processes.gather(self.published.versions)[0]
-        self.published.adopt(versions)
+        self.published.serve_versions(versions)
         name = self.published.versions[-1].name
         if not self._checked:
             self._check_logprobs(name)
@@ -130,8 +130,8 @@ class VllmRollout(LocalRollout):
         prompt, temperature = [next(iter(self.template.stop_ids))], self.config.temperature
         for client in self.servers.ready_clients():
             model = self.published.model_name(client, name)
-            tempered = client.best_logprob(model, prompt, temperature)
-            if tempered == client.best_logprob(model, prompt, 1.0):
+            tempered = client.top_logprob(model, prompt, temperature)
+            if tempered == client.top_logprob(model, prompt, 1.0):
                 raise SettingError(
                     f"--temperature: got {temperature}, but the server at {client.url} tells "
                     "log-probabilities at temperature 1; start it with --logprobs-mode "
