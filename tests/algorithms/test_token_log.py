@@ -56,7 +56,7 @@ torch.set_num_threads(1)
 class NumberTexts:
     """Texts of the tokens of a world that has no tokenizer."""
 
-    def pieces(self, ids: list[int]) -> dict[int, str]:
+    def token_texts(self, ids: list[int]) -> dict[int, str]:
         return {token: f"<{token}>" for token in ids}
 
     def implied_spaces(self, rows: list[list[int]]) -> NDArray[np.bool_]:
