@@ -88,7 +88,7 @@ def plan_minibatches(
 
 
 def prepare_passes(experience: Experience, policy: ActorCritic, config: TrainConfig) -> Experience:
-    """Prepare the experience for passes: roles, critic rows, shared prefixes.
+    """Prepare the experience of an update for forward passes.
 
     Roles with weights of their own apart, prefixes shared where that pays.
     """

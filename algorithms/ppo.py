@@ -47,7 +47,7 @@ PASS_TERMS = ("logprobs", "log_ratios", "token_entropies", "token_reference_kl")
 
 
 class TokenDiagnostics:
-    """Targets of an update's N acted tokens, and the loss terms of each token's last pass.
+    """Diagnostics of an update's N acted tokens: targets, and loss terms of the last pass.
 
     No pass is made for it. A token whose last pass belongs to an earlier epoch (--target_kl ended
     the last one early) keeps that one's terms.
@@ -65,7 +65,7 @@ class TokenDiagnostics:
         minibatch: Minibatch,
         parts: Sequence[LossTerms],  # of the minibatch's microbatches, in their order
     ) -> None:
-        """Take the loss terms of an optimiser step."""
+        """Add the loss terms of an optimiser step."""
         if self.targets is None:
             blank = torch.full_like(targets.advantages, torch.nan)
             self.terms = {name: blank.clone() for name in PASS_TERMS}
@@ -78,14 +78,14 @@ class TokenDiagnostics:
 
 
 class Optimisers(NamedTuple):
-    """Separate optimisers for policy and critic."""
+    """Optimisers of policy and critic."""
 
     policy: torch.optim.Optimizer | None  # None: the language model is not trained
     critic: torch.optim.Optimizer
 
 
 def make_optimisers(policy: ActorCritic, config: TrainConfig) -> Optimisers:
-    """Return one AdamW each for policy and critic.
+    """Make the optimisers, one AdamW each for policy and critic.
 
     Weight decay is off by default: it pulls a fine-tuned model towards 0.
     """
@@ -98,7 +98,7 @@ def make_optimisers(policy: ActorCritic, config: TrainConfig) -> Optimisers:
 def adamw(
     parameters: Iterable[torch.nn.Parameter], lr: float, config: TrainConfig
 ) -> torch.optim.AdamW:
-    """Return AdamW over the parameters; weight decay applies to matrices only."""
+    """Make an AdamW over the parameters; weight decay applies to matrices only."""
     every, decay = list(parameters), config.weight_decay
     decays = {id(weight): bool(decay) and weight.dim() > 1 for weight in every}
     groups: list[dict[str, Any]] = [
@@ -121,7 +121,7 @@ def update(
     processes: ProcessGroup = SINGLE_PROCESS,
     trace: TokenDiagnostics | None = None,  # takes up what every pass says of every token
 ) -> Metrics:
-    """Train the policy on the episodes and return the metrics of the update.
+    """Update the policy on the episodes (PPO epochs) and return the metrics.
 
     Where all returns are equal, only the critic learns. Raises ValueError where no token was acted,
     and FloatingPointError at a NaN or infinity, before the step that would spread it to the
@@ -223,7 +223,7 @@ def accumulate_gradients(
     config: TrainConfig,
     processes: ProcessGroup = SINGLE_PROCESS,
 ) -> list[LossTerms]:
-    """Set the gradients to the minibatch's, whatever its microbatches; return their terms."""
+    """Accumulate the gradients of a minibatch over its microbatches; return their loss terms."""
     policy.zero_grad(set_to_none=True)
     total = loss_divisor(targets, experience, config)
     value_coef = config.value_coef if algorithm.critic else 0.0
@@ -314,7 +314,7 @@ def value_losses(
     loss_mask: Tensor | None,
     config: TrainConfig,
 ) -> Tensor:
-    """Return the critic's loss of each token, (N,): regression, or with --value_bins classes."""
+    """Return the value loss of each token, (N,): regression, or with --value_bins classes."""
     if config.value_bins:
         centres = returns.new_tensor(config.critic_shape["bin_centres"])
         return losses.binned_value_loss(scores, returns, centres, loss_mask)
@@ -329,7 +329,7 @@ def value_losses(
 
 
 def take_step(policy: ActorCritic, optimisers: Optimisers, config: TrainConfig) -> Metrics:
-    """Clip policy and critic gradients apart, step both, return the norms before clipping."""
+    """Take an optimiser step: clip policy and critic gradients apart; return the norms before."""
     parts = {"policy": policy.policy_parameters(), "critic": policy.critic_parameters()}
     norms = {
         f"{part}_grad_norm": unsharded_norm(clip_grad_norm_(weights, config.max_grad_norm))

@@ -14,7 +14,7 @@ from fctncalling.algorithms.episodes import EpisodeRecord
 
 
 def shape_rewards(episodes: Sequence[EpisodeRecord], config: TrainConfig) -> list[EpisodeRecord]:
-    """Return the episodes with rewards less the --overlong penalty, all times --reward_scale."""
+    """Return the episodes with shaped rewards: --overlong penalty, --reward_scale."""
     if config.reward_scale == 1.0 and config.overlong != "penalty":
         return list(episodes)
     return [_shape_episode(episode, config) for episode in episodes]
@@ -23,7 +23,7 @@ def shape_rewards(episodes: Sequence[EpisodeRecord], config: TrainConfig) -> lis
 def learnable_episodes(
     episodes: Sequence[EpisodeRecord], config: TrainConfig
 ) -> list[EpisodeRecord]:
-    """Return the valid episodes with actions; none if --overlong mask masks every one of these."""
+    """Return the episodes to learn from: valid, with actions, not all masked by --overlong."""
     usable = [episode for episode in episodes if not episode.invalid and episode.rows]
     if config.overlong == "mask" and all(is_fully_truncated(episode) for episode in usable):
         return []
@@ -31,7 +31,7 @@ def learnable_episodes(
 
 
 def overlong_penalty(length: int, *, cut: bool, config: TrainConfig) -> float:
-    """Return the penalty of an action of `length` tokens: --overlong_penalty if it was cut.
+    """Return the penalty for an overlong action of `length` tokens.
 
     Over the last --overlong_buffer tokens before the limit it rises linearly from 0 (DAPO,
     arXiv:2503.14476, eq. 13).
@@ -46,7 +46,7 @@ def overlong_penalty(length: int, *, cut: bool, config: TrainConfig) -> float:
 def subtract_kl_penalties(
     experience: Experience, reference_logprobs: Tensor, old_logprobs: Tensor, config: TrainConfig
 ) -> Experience:
-    """Return the batch with rewards less --kl_coef times each token's own divergence.
+    """Subtract from each token's reward --kl_coef times its divergence from the reference.
 
     The estimate adds them up.
     """
@@ -74,5 +74,5 @@ def _shape_episode(episode: EpisodeRecord, config: TrainConfig) -> EpisodeRecord
 
 
 def is_fully_truncated(episode: EpisodeRecord) -> bool:
-    """Whether --max_new_tokens cut every action of an episode."""
+    """Whether every action of an episode was truncated by --max_new_tokens."""
     return len(episode.cut_actions) >= sum(sum(row.ends_action) for row in episode.rows)

@@ -40,7 +40,7 @@ class Targets(NamedTuple):
     bootstrap: Tensor  # of the token's episode, see `Trajectories`
 
     def at(self, token_indices: Tensor) -> Targets:
-        """Return the targets of these acted tokens."""
+        """Return the targets at some token indices."""
         return Targets(**{name: field[token_indices] for name, field in self._asdict().items()})
 
 
@@ -54,7 +54,7 @@ def compute_targets(
     processes: ProcessGroup = SINGLE_PROCESS,
     outputs: tuple[Tensor, Tensor] | None = None,
 ) -> Targets:
-    """Compute old log-probs, values, advantages and loss weights for the update.
+    """Compute the update's targets: old log-probs, values, advantages, loss weights.
 
     outputs: of `policy_outputs`, where several estimates are made of the same episodes.
 
@@ -120,7 +120,7 @@ def policy_outputs(
     config: TrainConfig,
     processes: ProcessGroup = SINGLE_PROCESS,
 ) -> tuple[Tensor, Tensor]:
-    """Return log-probabilities and values of all acted tokens, both (N,).
+    """Return the policy's outputs for all acted tokens: log-probabilities and values, (N,).
 
     Under the current weights.
     """
@@ -172,7 +172,7 @@ def estimate_advantages(
     bootstrap: Tensor,
     config: TrainConfig,
 ) -> AdvantageEstimate:
-    """Return the algorithm's estimate with all fields flat, (N,)."""
+    """Estimate advantages with the algorithm, all fields flat, (N,)."""
     trajectories = _trajectories(experience, values, bootstrap)
     estimate = algorithm.estimate(trajectories, config)
     hashes = [episode.state_hashes for episode in experience.episodes]
@@ -229,7 +229,7 @@ def _importance_weights(
 
 
 def loss_divisor(targets: Targets, experience: Experience, config: TrainConfig) -> float:
-    """Return the divisor of the sum of a minibatch's weighted losses: one number for the update.
+    """Return the divisor of the loss, by --loss_aggregation: one number for the update.
 
     A minibatch is a random share of the rows, so some hold more tokens than others. Divided by its
     own number of tokens, every minibatch would weigh the same, and a token among short rows more

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.checkers.leaderboard import LIVE, MULTI_TURN, NON_LIVE
-from fctncalling.cli.shared.task_finder import TaskIndex, folder_of, tasks_of
+from fctncalling.cli.shared.task_finder import TaskIndex, category_folder, iter_category_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.envs.judging.judge import TRUTHS, judge
@@ -54,8 +54,10 @@ def write_results(data_dir: Path, root: Path) -> dict[str, list[tuple[Task, Any]
     """Write the result tree of one model and return its tasks and answers."""
     answers = {}
     for category in (*SINGLE_TURN, *MULTI_TURN):
-        answers[category] = [(task, answer(task)) for task in tasks_of(data_dir, category)]
-        path = root / "m" / folder_of(category) / f"BFCL_v4_{category}_result.json"
+        answers[category] = [
+            (task, answer(task)) for task in iter_category_tasks(data_dir, category)
+        ]
+        path = root / "m" / category_folder(category) / f"BFCL_v4_{category}_result.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = (
             json.dumps({"id": task.id, "result": text}) + "\n" for task, text in answers[category]

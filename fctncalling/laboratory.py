@@ -11,11 +11,11 @@ LABORATORY = "fctncalling.lab"
 
 
 def laboratory_folders() -> list[Path]:
-    """Return where the laboratory lies; empty where it is not installed."""
+    """Return the folders of the laboratory; none where it is not installed."""
     spec = find_spec(LABORATORY)
     return [Path(place) for place in spec.submodule_search_locations or ()] if spec else []
 
 
-def laboratory_part(name: str) -> ModuleType:
-    """Return a module of the laboratory; ModuleNotFoundError where it is not installed."""
+def import_laboratory_module(name: str) -> ModuleType:
+    """Import a module of the laboratory; ModuleNotFoundError where it is not installed."""
     return import_module(f"{LABORATORY}.{name}")

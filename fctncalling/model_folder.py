@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fctncalling.data.paths import user_cache_folder
-from fctncalling.laboratory import laboratory_part
+from fctncalling.laboratory import import_laboratory_module
 
 # One of them is in every folder that transformers reads a tokenizer from.
 TOKENIZER_FILES = (
@@ -21,25 +21,25 @@ HUB_TIMEOUT_S = 10
 
 
 class ImportFailure(Exception):
-    """Data or a model that cannot be got, read or written; the message names what, and the cure."""
+    """Failed import of data or a model; the message names what, and the cure."""
 
 
 def is_gguf(name: str | Path) -> bool:
-    """Return whether a model's name means a GGUF file."""
+    """Whether a model's name means a GGUF file."""
     return str(name).lower().endswith(".gguf")
 
 
-def missing_model(name: str, *, weights: bool = True) -> str:
-    """Return why a model cannot be had, in one line.
+def missing_model_message(name: str, *, weights: bool = True) -> str:
+    """Return the message of a missing model, in one line.
 
     "" where it can: a folder with all that belongs to a model, or a name on the hub, which is asked
     once.
     """
     folder = Path(name).expanduser()
     if folder.is_dir() or name.startswith(("/", ".", "~")) or name.count("/") > 1:
-        return missing_part(folder, weights=weights)
+        return missing_file_message(folder, weights=weights)
     if name.count("/") == 1 and folder.parent.is_dir():
-        return missing_part(folder)
+        return missing_file_message(folder)
     return _missing_on_hub(name)
 
 
@@ -60,8 +60,8 @@ def _missing_on_hub(name: str) -> str:
     return ""
 
 
-def missing_part(folder: Path, *, weights: bool = True) -> str:
-    """Return what a folder lacks of a model, in one line; "" where it has all."""
+def missing_file_message(folder: Path, *, weights: bool = True) -> str:
+    """Return the message of a file missing in a model's folder; "" where it has all."""
     if not folder.is_dir():
         return "there is no such folder. Give that of a transformers model, or a name on the hub"
     if not (folder / "config.json").is_file():
@@ -78,8 +78,8 @@ def missing_part(folder: Path, *, weights: bool = True) -> str:
     return ""
 
 
-def folder_of_model(name: str, on_stage: Callable[[str], None] = lambda _: None) -> str:
-    """Return the folder or hub name of a model.
+def resolve_model_folder(name: str, on_stage: Callable[[str], None] = lambda _: None) -> str:
+    """Resolve a model's name to its folder or hub name.
 
     The name itself, or of a GGUF file the folder that it was converted to.
 
@@ -93,7 +93,7 @@ def folder_of_model(name: str, on_stage: Callable[[str], None] = lambda _: None)
     if not folder.is_dir():
         on_stage(f"Converting {gguf.name} once, to {folder}")
         try:
-            write = laboratory_part("import_model").write_model_folder
+            write = import_laboratory_module("import_model").write_model_folder
             write(gguf, folder, source={"gguf_file": str(gguf)})
         except OSError:
             if not folder.is_dir():  # else another process was quicker

@@ -14,7 +14,7 @@ from typing import Any
 
 @cache
 def moved_modules() -> dict[str, str]:
-    """Return where a former package or module is since version 0.2, by its former name."""
+    """Return the modules that moved since version 0.2: former name -> present name."""
     from json import load
 
     with open(__file__.removesuffix("py") + "json", encoding="utf-8") as file:
@@ -22,8 +22,8 @@ def moved_modules() -> dict[str, str]:
     return moved
 
 
-def present_name(former: str) -> str | None:
-    """Return where a module is today, None if it did not move; the longest match counts."""
+def current_module_name(former: str) -> str | None:
+    """Return the current name of a module by its former one, None if it did not move."""
     head, tail, moved = former, "", moved_modules()
     while head:
         if head in moved:
@@ -34,13 +34,15 @@ def present_name(former: str) -> str | None:
 
 
 class MovedModuleFinder:
-    """Finder of modules by their former names."""
+    """Import finder of moved modules by their former names."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return a spec that loads the moved module; None for every other name."""
-        if not fullname.startswith("fctncalling.") or not (present := present_name(fullname)):
+        """Find the spec that loads a moved module; None for every other name."""
+        if not fullname.startswith("fctncalling.") or not (
+            present := current_module_name(fullname)
+        ):
             return None
         loader: Any = _MovedModuleLoader(present)  # importlib.abc would load what few users need
         return ModuleSpec(fullname, loader, is_package=True)
@@ -65,7 +67,7 @@ class _MovedModuleLoader:
 
 
 def keep_former_paths() -> None:
-    """Serve former import paths, once a process."""
+    """Keep former import paths working, for this process."""
     if not any(isinstance(finder, MovedModuleFinder) for finder in sys.meta_path):
         finder: Any = MovedModuleFinder()
         sys.meta_path.insert(0, finder)  # before a moved package finds its files twice

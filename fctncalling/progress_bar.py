@@ -15,7 +15,7 @@ EVALUATED = (
 
 
 class Progress:
-    """Progress of a run: a bar on a terminal, else one line per update."""
+    """Progress of a run on the screen: a bar on a terminal, else one line per update."""
 
     def __init__(self, num_updates: int, done: int, *, shown: bool = True) -> None:
         """shown: whether anything is printed; of several processes only the first shows."""
@@ -58,7 +58,7 @@ class Progress:
             print(f"update {number}/{self._num_updates}  {text}", flush=True)
 
     def show_evaluation_start(self, num_tasks: int, what: str = "before the first update") -> None:
-        """Say that held-out tasks are being played, which may take minutes without a line."""
+        """Show that an evaluation starts, which may take minutes without a line."""
         self._write(f"playing {num_tasks} held-out tasks twice, greedily and sampled, {what} ...")
 
     def show_supervised_step(self, metrics: dict[str, float], steps: int, num_steps: int) -> None:
@@ -79,7 +79,7 @@ class Progress:
             print(f"supervised step {steps}/{num_steps}  {shown}", flush=True)
 
     def show_evaluation(self, rates: dict[str, Any], what: str = "held-out tasks") -> None:
-        """Show success on held-out tasks."""
+        """Show the result of an evaluation: success on held-out tasks."""
         shown = (
             f"{kind.replace('_', ' ')} {_shown(rates[kind])}"
             for kind in EVALUATED
@@ -94,7 +94,7 @@ class Progress:
             print(text, flush=True)
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
+        """Close the bar, leaving the terminal as it was."""
         if self._supervised_bar is not None:
             self._supervised_bar.close()
         if self._bar is not None:

@@ -15,7 +15,7 @@ ENTRY_POINTS = {
 
 
 def register_environments() -> None:
-    """Register every environment that is not registered yet."""
+    """Register the Gymnasium environments that are not registered yet."""
     for env_id, entry_point in ENTRY_POINTS.items():
         if env_id not in registry:
             register(id=env_id, entry_point=entry_point)

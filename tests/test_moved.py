@@ -8,15 +8,22 @@ from importlib import import_module
 
 import pytest
 
-from fctncalling.moved import moved_modules, present_name
+from fctncalling.moved import current_module_name, moved_modules
 
 MOVED = moved_modules()
 
 
 def test_a_path_below_a_moved_package_moves_with_it() -> None:
-    assert present_name("fctncalling.forge.words.grammar") == "fctncalling.lab.forge.words.grammar"
-    assert present_name("fctncalling.doctor.finding") == "fctncalling.lab.doctor.finding"
-    assert present_name("fctncalling.forgery") is present_name("fctncalling.lab.forge") is None
+    assert (
+        current_module_name("fctncalling.forge.words.grammar")
+        == "fctncalling.lab.forge.words.grammar"
+    )
+    assert current_module_name("fctncalling.doctor.finding") == "fctncalling.lab.doctor.finding"
+    assert (
+        current_module_name("fctncalling.forgery")
+        is current_module_name("fctncalling.lab.forge")
+        is None
+    )
 
 
 @pytest.mark.parametrize("former", sorted(MOVED))

@@ -32,7 +32,7 @@ from fctncalling.algorithms.policy.shared_prefixes import (
     PrefixSharing,
     PrefixTree,
     prefix_sharing_of,
-    supports_segment_forward,
+    runs_by_segment,
     tree_states_at,
 )
 from fctncalling.algorithms.policy.sparse_forward import (
@@ -55,13 +55,13 @@ def states_at(
     run: LayerRunner = run_layer,  # calls the layers
     num_layers: int = 1,
 ) -> Tensor:
-    """Return a decoder's hidden states at N positions, (N, H); computes no logits.
+    """Return the decoder's hidden states at N positions of rows, (N, H); computes no logits.
 
     They are the last layer's, after the final norm; with num_layers those of so many last ones,
     side by side, (N, num_layers x H).
     """
     if num_layers > 1:
-        if tree is not None and not supports_segment_forward(model, decoder):
+        if tree is not None and not runs_by_segment(model, decoder):
             tree = None  # its forward would lay the trees side by side
         kept = RecordingRunner(run)
         last = states_at(
@@ -90,7 +90,7 @@ def states_at(
 
 
 def acted_positions(acted: Tensor) -> tuple[Tensor, Tensor]:
-    """Return rows and columns of the N acted tokens, (N,) each; ValueError where one is first."""
+    """Return the rows and columns of the N acted tokens; ValueError where one is first."""
     rows, columns = acted.nonzero(as_tuple=True)
     if bool((columns == 0).any()):
         raise ValueError(
@@ -106,7 +106,7 @@ def _padded_right(attention_mask: Tensor) -> bool:
 
 
 class CriticRows(NamedTuple):
-    """Rows of a central critic, one for each of the actor's B rows, padded on the right to T'.
+    """Rows that a central critic reads, one for each of the actor's B rows, padded to T'.
 
     They have the same acted tokens in the same order, with more in front of each: what the whole
     team had read and said by then.
@@ -118,7 +118,7 @@ class CriticRows(NamedTuple):
 
 
 class TokenOutputs(NamedTuple):
-    """Log-probs, entropies and values of the N acted tokens of a pass, in fp32."""
+    """Outputs for the N acted tokens of a pass: log-probs, entropies and values, in fp32."""
 
     logprobs: Tensor  # (N,) of the token that was sampled, at the sampling temperature
     entropies: Tensor  # (N,) of the distribution it was sampled from, in nats
@@ -235,7 +235,7 @@ class ActorCritic(nn.Module):
         position_ids: Tensor | None = None,
         gradient_checkpointing: bool = False,
     ) -> Tensor:
-        """Return what the value head reads at the N acted tokens, (N, layers x H).
+        """Return the critic's hidden states, which the value head reads at the N acted tokens.
 
         Arguments as `forward`'s.
         """
@@ -257,7 +257,7 @@ class ActorCritic(nn.Module):
         *,
         position_ids: Tensor | None = None,
     ) -> Tensor:
-        """Return the value behind the token in `columns`, (B,): the bootstrap of a cut episode."""
+        """Return the values behind the tokens in `columns`, (B,): bootstraps of cut episodes."""
         rows = torch.arange(len(ids), device=ids.device)
         states = self._critic_states(role, ids, attention_mask, position_ids, rows, columns, tree)
         scores = self._value_scores(states, role)
@@ -310,13 +310,13 @@ class ActorCritic(nn.Module):
         )[0]
 
     def policy_parameters(self) -> Iterator[nn.Parameter]:
-        """Return the language model's trainable weights; with LoRA the actor's adapters."""
+        """Return the trainable parameters of the policy; with LoRA the actor's adapters."""
         if self.adapters is not None:
             return iter(self.adapters.actor_parameters())
         return (parameter for parameter in self.model.parameters() if parameter.requires_grad)
 
     def critic_parameters(self) -> Iterator[nn.Parameter]:
-        """Return the weights of the value head, and of the critic's own adapter or model."""
+        """Return the parameters of the critic: the value head, its own adapter or model."""
         yield from self.value_head.parameters()
         if self.critic_model is not None:
             yield from self.critic_model.parameters()
@@ -324,7 +324,7 @@ class ActorCritic(nn.Module):
             yield from self.adapters.parameters(CRITIC)
 
     def add_critic_model(self) -> None:
-        """Give the critic its own copy of the backbone, trained by the value loss alone."""
+        """Add a model of the critic's own: a copy of the backbone, trained by the value loss."""
         self.critic_model = copy.deepcopy(self.model.get_decoder()).float().requires_grad_(True)
         refuse_half_precision(self)
 
@@ -337,7 +337,7 @@ class ActorCritic(nn.Module):
         critic: bool = False,
         roles: Sequence[str] = (),
     ) -> None:
-        """Freeze the language model and add a LoRA adapter for the actor, or for each role.
+        """Add LoRA adapters for the actor, or for each role, and freeze the language model.
 
         With `critic`, another one for the critic.
         """
@@ -347,7 +347,7 @@ class ActorCritic(nn.Module):
         refuse_half_precision(self)
 
     def save(self, folder: str | Path) -> None:
-        """Write a Hugging Face model folder, or peft adapter folder, with the critic's files.
+        """Save a Hugging Face model folder, or peft adapter folder, with the critic's files.
 
         The policy itself is not changed.
         """
@@ -358,7 +358,7 @@ class ActorCritic(nn.Module):
         save_critic(Path(folder), self.value_head, self.critic_model)
 
     def load_critic(self, folder: str | Path) -> None:
-        """Load a saved policy's value head, critic model and critic adapter.
+        """Load the critic of a saved policy: value head, critic model and critic adapter.
 
         As far as this one has them. ValueError where the folder has none, or one of another kind or
         shape.
@@ -373,7 +373,7 @@ class ActorCritic(nn.Module):
         dtype: torch.dtype = torch.float32,
         **critic: Any,
     ) -> Self:
-        """Return the policy of a model folder or hub name, with a new value head if none was saved.
+        """Load the policy of a model folder or hub name, with a new value head if none was saved.
 
         dtype: of the language model's weights, which are frozen unless it is fp32. critic: the
         keywords of an ActorCritic.
@@ -390,7 +390,7 @@ class ActorCritic(nn.Module):
 
     @functools.cached_property
     def prefix_sharing(self) -> PrefixSharing | str:
-        """How passes share prefixes, or why they cannot; ask once before weights are sharded."""
+        """Prefix sharing of this policy's passes, or why they cannot; ask before sharding."""
         return prefix_sharing_of(self.model, self.model.get_decoder())
 
     @property

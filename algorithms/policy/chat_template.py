@@ -21,7 +21,7 @@ PLAIN_TEMPLATE = (
 
 
 def fallback_template(tokenizer: Any) -> str | None:
-    """Return PLAIN_TEMPLATE, with a warning, for a tokenizer without a chat template; else None."""
+    """Return a plain chat template, with a warning, for a tokenizer without one; else None."""
     if getattr(tokenizer, "chat_template", None):
         return None
     logger.warning(
@@ -33,7 +33,7 @@ def fallback_template(tokenizer: Any) -> str | None:
 
 
 def bos_ids(tokenizer: Any) -> list[int]:
-    """Return [BOS] if the tokenizer puts one before a text, as its model was trained; else []."""
+    """Return [BOS id] if the tokenizer puts one before a text; else []."""
     bos = tokenizer.bos_token_id
     return [bos] if bos is not None and tokenizer("").input_ids[:1] == [bos] else []
 
@@ -41,7 +41,7 @@ def bos_ids(tokenizer: Any) -> list[int]:
 def replace_unknown_roles(
     messages: Sequence[Message], known_roles: Mapping[str, bool], *, merge_users: bool
 ) -> list[Message]:
-    """Return the messages with unknown roles replaced by "user".
+    """Return the messages with roles that the template does not know replaced by "user".
 
     known_roles: role -> whether the template renders it; roles not in it are known. A replaced
     message is merged with a neighbouring user message; two that were user messages from the start
@@ -71,7 +71,7 @@ _MARKER = re.compile(r"<\|?/?[\w:-]+\|?>|\[/?[A-Z_]{3,}\]")
 
 
 class MarkerEscaper:
-    """Breaker of markers in untrusted text (tool results, user messages, function docs).
+    """Escaper of template markers in untrusted text (tool results, user messages, docs).
 
     An invisible character after a marker's first character (`break_marker`) leaves it readable, and
     the tokenizer encodes it as ordinary text in place of a special token.
@@ -85,7 +85,7 @@ class MarkerEscaper:
         self._pattern = re.compile("|".join(map(re.escape, words))) if words else None
 
     def escape(self, text: str, keep: Sequence[str] = ()) -> str:
-        """Return the text with every marker broken, except those in `keep`."""
+        """Escape every marker in a text, except those in `keep`."""
         if self._pattern is None:
             return text
         kept = frozenset(keep)
@@ -94,7 +94,7 @@ class MarkerEscaper:
         )
 
     def escape_value(self, value: Any) -> Any:
-        """Return a JSON value with all its strings escaped, keys included."""
+        """Escape the markers in all strings of a JSON value, keys included."""
         if isinstance(value, str):
             return self.escape(value)
         if isinstance(value, Mapping):
@@ -102,7 +102,7 @@ class MarkerEscaper:
         return [self.escape_value(v) for v in value] if isinstance(value, list | tuple) else value
 
     def escape_messages(self, messages: Sequence[Message]) -> list[Message]:
-        """Return the messages with all fields but their roles escaped."""
+        """Escape the markers in all fields of messages but their roles."""
         return [
             {k: v if k == "role" else self.escape_value(v) for k, v in message.items()}
             for message in messages
@@ -110,7 +110,7 @@ class MarkerEscaper:
 
 
 def find_markers(rendered: str) -> list[str]:
-    """Return what looks like a template marker (<|user|>, </tool>, [INST]) in a rendered prompt."""
+    """Find what looks like a template marker (<|user|>, </tool>, [INST]) in a rendered prompt."""
     return _MARKER.findall(rendered)
 
 
@@ -137,7 +137,7 @@ _PROBE_TOOL = {
 
 
 class ChatTemplate:
-    """A tokenizer's chat template, seen as what must be appended to a growing token sequence.
+    """Chat template of a tokenizer, for prompts that grow by appending tokens.
 
     What the template can do is found by rendering probes, never by its name: `takes_tools` (else
     the system message carries the prompting instructions), `tool_role` and `system_role` (else such
@@ -183,7 +183,7 @@ class ChatTemplate:
     def render_prompt(
         self, messages: Sequence[Message], tools: Sequence[Any] = (), instructions: str = ""
     ) -> list[int]:
-        """Return the ids of an episode's first prompt, generation prompt included.
+        """Render an episode's first prompt to token ids, generation prompt included.
 
         `tools` are OpenAI-form schemas; `instructions` replaces them where the template takes no
         tools.
@@ -192,7 +192,7 @@ class ChatTemplate:
         return [*self.opening_ids, *self.encode(self._render(opened, self._shown(tools)))]
 
     def render_delta(self, messages: Sequence[Message], last_id: int | None = None) -> list[int]:
-        """Return the ids to append after an action: its closing, the new messages, the next prompt.
+        """Render new messages to the token ids to append after an action, next prompt included.
 
         `last_id` is the action's last sampled token; None stands for the end-of-turn token. What of
         the closing was sampled already is left out, so an action cut before its end token is closed
@@ -216,7 +216,7 @@ class ChatTemplate:
         instructions: str = "",
         trusted: Sequence[int] = (),
     ) -> list[int]:
-        """Return the ids of a whole history with its generation prompt, where one cannot append.
+        """Render a whole history to token ids, where the template cannot append.
 
         `trusted` are the indices of messages that the policy wrote itself, which are rendered as
         they are.
@@ -229,7 +229,7 @@ class ChatTemplate:
         return [*self.opening_ids, *self.encode(self._render(opened, self._shown(tools)))]
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a text; nothing is put in front or behind.
+        """Encode a text to token ids; nothing is put in front or behind.
 
         Tokenizers take no surrogate code points.
         """
@@ -237,7 +237,7 @@ class ChatTemplate:
         return ids
 
     def encode_untrusted(self, text: str, tags: Sequence[str] = ()) -> list[int]:
-        """Return the ids of a text, of which nothing becomes a special token or a marker.
+        """Encode untrusted text: nothing of it becomes a special token or a marker.
 
         `tags` are the environment's own marks, which it has broken in what tools said itself: some
         tokenizers have a token for them, and they are to be read as that.
@@ -245,15 +245,15 @@ class ChatTemplate:
         return self.encode(self.escape_specials(text, tags))
 
     def escape_specials(self, text: str, tags: Sequence[str] = ()) -> str:
-        """Return a text with special tokens and template markers broken, but those in `tags`."""
+        """Escape special tokens and template markers in a text, but those in `tags`."""
         return self._escaper.escape(text, tags)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return an action's text without its end token, every other special token spelled out."""
+        """Decode an action's token ids to text, without its end token."""
         return self.spell(ids[:-1] if ids and ids[-1] in self.stop_ids else ids)
 
     def spell(self, ids: Sequence[int]) -> str:
-        """Return the text of ids, special tokens spelled out."""
+        """Spell out token ids as text, special tokens included."""
         text: str = self.tokenizer.decode(
             list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
         )

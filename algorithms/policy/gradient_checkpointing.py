@@ -24,7 +24,7 @@ BYTES_A_TRIM = 2**23  # of layers' inputs; with less, a small model's time would
 
 
 class HeapTrimmer:
-    """Heap trimmer between the layers of one pass, at each BYTES_A_TRIM of inputs.
+    """Trimmer of the heap between the layers of one pass.
 
     A pass that autograd records makes large arrays that go at once between arrays and small things,
     such as nodes of autograd's graph, that stay until the backward pass. The small ones are cut
@@ -38,7 +38,7 @@ class HeapTrimmer:
         self._num_bytes = 0
 
     def before_layer(self, num_bytes: int) -> None:
-        """Count a layer that is about to be computed from an input of so many bytes."""
+        """Count a layer's input of so many bytes, before it is computed, and trim when due."""
         self._num_bytes += num_bytes
         if self._num_bytes >= BYTES_A_TRIM:
             self._num_bytes = 0
@@ -46,7 +46,7 @@ class HeapTrimmer:
 
 
 def input_bytes(arguments: Iterable[Any]) -> int:
-    """Return the bytes of a layer's hidden states, the first tensor of its arguments.
+    """Return the size in bytes of a layer's input: its hidden states.
 
     0 if they are not on a CPU.
     """
@@ -57,7 +57,7 @@ def input_bytes(arguments: Iterable[Any]) -> int:
 
 
 def trim_heap() -> None:
-    """Give free pages of the heap back to the system; other C libraries than glibc keep them."""
+    """Trim the heap: give free pages back to the system, where the C library is glibc."""
     trim = _malloc_trim()
     if trim is not None:
         trim(0)
@@ -89,12 +89,12 @@ LayerRunner = Callable[..., Any]
 
 
 def run_layer(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a layer as it is: everything that its backward pass needs stays in memory."""
+    """Run a layer as it is, without checkpointing."""
     return function(*args, **kwargs)
 
 
 class TrimmingRunner:
-    """Runner that calls layers as they are and trims the heap between them; serves one pass."""
+    """Layer runner that trims the heap between layers; serves one pass."""
 
     def __init__(self) -> None:
         self._heap = HeapTrimmer()
@@ -106,7 +106,7 @@ class TrimmingRunner:
 
 
 class RecordingRunner:
-    """Runner that calls layers by another one and keeps what each returned; serves one pass."""
+    """Layer runner that records what each layer returned; serves one pass."""
 
     def __init__(self, run: LayerRunner) -> None:
         self._run = run
@@ -119,7 +119,7 @@ class RecordingRunner:
 
 
 class RecomputingRunner:
-    """Runner whose layers keep their inputs and attention output alone; serves one pass.
+    """Layer runner that recomputes layers in the backward pass (checkpointing); serves one pass.
 
     context: entered while a layer is computed again, which happens long after the pass, when
     another adapter may be active.
@@ -159,7 +159,7 @@ class RecomputingRunner:
 
 
 class OffHeapCopies:
-    """Copies of tensors in pages outside malloc's heap, freed as the copies are.
+    """Copies of tensors off the heap, in pages that are freed with them.
 
     What a pass keeps stays until the backward pass. In the heap it would lie between blocks that
     come and go, and the holes that those leave are as large as what checkpointing saves.
@@ -170,7 +170,7 @@ class OffHeapCopies:
         self._used = 0
 
     def copy(self, tensor: Tensor) -> Tensor:
-        """Return a copy of a tensor, with its strides where it is dense.
+        """Copy a tensor off the heap, with its strides where it is dense.
 
         One that is not on a CPU, as it is.
         """
@@ -189,7 +189,7 @@ class OffHeapCopies:
         ).copy_(tensor.detach())
 
     def copy_layer_output(self, tensor: Tensor) -> Tensor:
-        """Return a copy of a layer's output, the next one's input.
+        """Copy a layer's output, the next one's input, off the heap.
 
         All else (rotary angles, biases) as it is.
         """
@@ -232,7 +232,7 @@ class _Replaying(TorchDispatchMode):
 
 @contextlib.contextmanager
 def use_layer_runner(decoder: nn.Module, run: LayerRunner) -> Iterator[None]:
-    """Context manager: the decoder's own forward has `run` compute its layers again."""
+    """Context manager: the decoder's own forward uses a layer runner."""
     patched = isinstance(run, RecomputingRunner | RecordingRunner)
     layers = checkpointed_layers(decoder) if patched else []
     for layer in layers:
@@ -246,7 +246,7 @@ def use_layer_runner(decoder: nn.Module, run: LayerRunner) -> Iterator[None]:
 
 
 def checkpointed_layers(decoder: nn.Module) -> list[nn.Module]:
-    """Return the layers of a transformers model that can be computed again.
+    """Return the layers of a model that gradient checkpointing can recompute.
 
     SettingError where it has none.
     """

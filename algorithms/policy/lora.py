@@ -23,12 +23,12 @@ ROLE_PREFIX = "role_"  # of the adapter of a role, and of its subfolder
 
 
 def role_adapter_name(role: str) -> str:
-    """Return the name of a role's adapter; that of the only one where there are no roles."""
+    """Return the name of a role's LoRA adapter; that of the only one where there are no roles."""
     return ROLE_PREFIX + role if role else ACTOR
 
 
 class Adapters:
-    """Named LoRA adapters in the layers of a language model, one or none of them active.
+    """LoRA adapters of a language model by name, one or none of them active.
 
     The caller's model object stays usable as before. peft's own switching freezes the adapters it
     deactivates; here all stay trainable.
@@ -93,7 +93,7 @@ class Adapters:
             set_peft_model_state_dict(self.peft, saved, adapter_name=name)
 
     def save(self, folder: str | Path) -> None:
-        """Write adapter_config.json and adapter_model.safetensors (critic: in a subfolder)."""
+        """Save the adapters as a peft folder (the critic's in a subfolder)."""
         self.peft.save_pretrained(
             str(folder), selected_adapters=self.names, save_embedding_layers=False
         )
@@ -121,13 +121,13 @@ class Adapters:
         return role_adapter_name(role) if self.roles else self.active
 
     def actor_parameters(self) -> list[nn.Parameter]:
-        """Return the weights of the actor's adapter, of all roles where it has several."""
+        """Return the parameters of the actor's adapters, one or one a role."""
         names = [role_adapter_name(role) for role in self.roles] or [self.active or ACTOR]
         return [weight for name in names for weight in self.parameters(name)]
 
     @contextlib.contextmanager
     def use(self, name: str | None) -> Iterator[None]:
-        """Context manager: activate an adapter, or None for the base alone, then restore."""
+        """Context manager: use an adapter, or None for the base alone, then restore."""
         before = self.active
         if name == before:
             yield
@@ -139,7 +139,7 @@ class Adapters:
             self.activate(before)
 
     def activate(self, name: str | None) -> None:
-        """Activate an adapter, or None for the base alone; no weight is loaded or changed."""
+        """Activate an adapter, or None for the base alone."""
         from peft.tuners.tuners_utils import BaseTunerLayer
 
         self.active = name
@@ -161,13 +161,13 @@ class Adapters:
 
 
 def saved_adapter_folders(folder: Path) -> dict[str, Path]:
-    """Return the folders of the adapters of roles that a checkpoint holds, by role."""
+    """Return the folders of the roles' adapters saved in a checkpoint, by role."""
     found = sorted(path.parent for path in folder.glob(f"{ROLE_PREFIX}*/{ADAPTER_FILE}"))
     return {path.name.removeprefix(ROLE_PREFIX): path for path in found}
 
 
 def merge_lora(folder: str | Path, base: str | Path) -> Any:
-    """Return the base model with the adapter of a folder merged into its weights."""
+    """Merge a folder's LoRA adapter into the base model; return that."""
     import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM

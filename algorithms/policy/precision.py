@@ -32,7 +32,7 @@ Context = contextlib.AbstractContextManager[Any]
 
 
 class ComputeDtypes(NamedTuple):
-    """Compute dtypes of a model's decoder and of its output layer."""
+    """Compute dtypes of a model: its decoder's and its output layer's."""
 
     decoder: torch.dtype
     head: torch.dtype
@@ -56,14 +56,14 @@ def weights_dtype(config: TrainConfig, device: torch.device) -> torch.dtype:
 
 
 def compute_dtype(config: TrainConfig, device: torch.device) -> torch.dtype:
-    """Return the dtype of forward passes: --compute_dtype, by default bf16 on CUDA, else fp32."""
+    """Return the dtype that passes compute in: --compute_dtype, by default bf16 on CUDA."""
     if config.compute_dtype == "auto":
         return torch.bfloat16 if device.type == "cuda" else torch.float32
     return NAMES[config.compute_dtype]
 
 
 def corrects_sampling(config: TrainConfig, device: torch.device) -> bool:
-    """Whether truncated importance weights correct for off-policy sampling.
+    """Whether importance weights correct for sampling with another engine or older weights.
 
     They do where stale weights or another engine sample, and where passes compute in bf16:
     rollout and training then round differently, by a per cent and more on single tokens.
@@ -76,7 +76,7 @@ def corrects_sampling(config: TrainConfig, device: torch.device) -> bool:
 
 
 def pass_autocast(config: TrainConfig, device: torch.device) -> Context:
-    """Return an autocast context for many passes with the same weights, which it casts once."""
+    """Return the autocast context of passes with the same weights, which it casts once."""
     dtype = compute_dtype(config, device)
     return (
         contextlib.nullcontext()
@@ -107,13 +107,13 @@ def compute_dtypes(model: Any) -> ComputeDtypes:
 
 
 def half_precision_dtype(decoder: Any) -> torch.dtype | None:
-    """Return the half precision that a decoder computes in; None where it has fp32."""
+    """Return the half-precision dtype that a decoder computes in; None where it has fp32."""
     dtype: torch.dtype | None = getattr(decoder, "_half_dtype", None)
     return dtype
 
 
 def compute_dtype_context(dtype: torch.dtype | None, device: torch.device) -> Context:
-    """Return a context in which products are computed in a half precision; None: as they are."""
+    """Return a context that computes products in a half precision; None: as they are."""
     if dtype is None:
         return contextlib.nullcontext()
     return torch.autocast(device.type, dtype=dtype)
@@ -122,7 +122,7 @@ def compute_dtype_context(dtype: torch.dtype | None, device: torch.device) -> Co
 def set_compute_dtype(
     model: Any, dtype: torch.dtype, device: torch.device, *, fp32_head: bool = True
 ) -> None:
-    """Make all passes of a language model, or of a decoder, compute in dtype.
+    """Set the dtype that all passes of a language model, or of a decoder, compute in.
 
     Value heads stay fp32.
 
@@ -194,7 +194,7 @@ def _add_context_hooks(module: nn.Module, context: Callable[[nn.Module], Context
 
 
 def refuse_half_precision(module: nn.Module) -> None:
-    """Raise TypeError for a trainable half-precision weight; frozen weights may have any dtype.
+    """Raise TypeError for trainable half-precision weights; frozen ones may have any dtype.
 
     An optimiser step of 1e-6 on a weight of 0.01 rounds to nothing in half precision.
     """

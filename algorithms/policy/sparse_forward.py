@@ -32,7 +32,7 @@ QUERY_BLOCK = 128  # queries per attention call: with fewer, calls cost more tha
 
 
 def supports_fused_decoder(model: Any) -> bool:
-    """Whether the fused decoder supports the model: its outputs equal those of its own forward."""
+    """Whether the fused decoder supports the model, with equal outputs."""
     if type(model).__name__ not in MODELS or not type(model).__module__.startswith("transformers."):
         return False
     config = model.config
@@ -50,7 +50,7 @@ def supports_fused_decoder(model: Any) -> bool:
 
 
 def supports_sparse_forward(model: Any, decoder: Any, *, known_hooks: int = 0) -> bool:
-    """Whether `hidden_states_at` gives what this decoder's own forward gives.
+    """Whether the sparse forward (`hidden_states_at`) supports this decoder.
 
     False with forward hooks on the decoder (autocast, a profiler's), which it would skip, and on
     other devices than the CPU, where it is untested. known_hooks: of each sort, those that the
@@ -76,7 +76,7 @@ def hidden_states_at(
     columns: Tensor,  # (N,) ascending within each row
     run: LayerRunner = run_layer,
 ) -> Tensor:
-    """Return the decoder's last hidden states, after the final norm, at N positions, (N, H).
+    """Return the decoder's last hidden states at N positions, (N, H).
 
     run: calls the layers, but for the last one: the backward pass needs that first.
     """
@@ -107,7 +107,7 @@ def _layer(
 
 
 def rotated_queries(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Return rotated queries (..., heads, size) of normed states (..., H)."""
+    """Return queries (..., heads, size) of states (..., H), rotated by RoPE."""
     attention = layer.self_attn
     queries = attention.q_proj(states).unflatten(-1, (-1, int(attention.head_dim)))
     # Qwen3 normalises queries.
@@ -117,7 +117,7 @@ def rotated_queries(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> Ten
 
 
 def keys_and_values(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-    """Return rotated keys, and values, of normed states (..., H), both (..., key heads, size)."""
+    """Return keys, rotated by RoPE, and values of states (..., H)."""
     attention = layer.self_attn
     keys, values = (
         it(states).unflatten(-1, (-1, int(attention.head_dim)))
@@ -141,7 +141,7 @@ def _for_all_heads(layer: Any, keys: Tensor, values: Tensor) -> tuple[Tensor, Te
 
 
 def layer_output(layer: Any, hidden: Tensor, attended: Tensor) -> Tensor:
-    """Return the layer's output (..., H) from its input and its attention output.
+    """Return a layer's output (..., H) from its input and its attention output.
 
     The input is (..., H), the attention output (..., heads, size).
     """
@@ -217,7 +217,7 @@ MAX_LOGITS = 2**24  # (positions x vocabulary) of one chunk: 64 MiB in fp32
 def token_logprobs_and_entropies(
     model: Any, hidden: Tensor, tokens: Tensor, *, temperature: float, entropy_gradient: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return log-probabilities and entropies, (N,) fp32, from the states (N, H) before the tokens.
+    """Return the log-probabilities and entropies of N tokens, (N,) fp32, from hidden states.
 
     model: a causal language model. Several chunks are checkpointed: each recomputes its logits in
     the backward pass, so that only one chunk's logits exist at a time.
@@ -245,7 +245,7 @@ def _chunk(
 
 
 def scale_logits(logits: Tensor, config: Any) -> Tensor:
-    """Return the logits as the model's own forward scales or caps them (Granite, Cohere; Gemma)."""
+    """Scale or cap logits as the model's own forward does (Granite, Cohere; Gemma)."""
     if scaling := getattr(config, "logits_scaling", None):
         logits = logits / scaling
     if scale := getattr(config, "logit_scale", None):

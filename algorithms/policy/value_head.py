@@ -18,7 +18,7 @@ EXPORTED_VALUE_HEAD = f"value_head/{VALUE_HEAD_FILE}"
 
 
 def find_value_head_file(folder: Path) -> Path | None:
-    """Return a model folder's file of a value head; None where it has none."""
+    """Find the file of a value head in a model folder; None where it has none."""
     files = (folder / VALUE_HEAD_FILE, folder / EXPORTED_VALUE_HEAD)
     return next((file for file in files if file.is_file()), None)
 
@@ -53,10 +53,11 @@ class ValueHead(nn.Module):
         nn.init.zeros_(self.out.bias)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
+        """Return the values (...) of hidden states (..., H)."""
         return self.values(self.scores(hidden_states))
 
     def scores(self, hidden_states: Tensor) -> Tensor:
-        """Return the output layer's numbers (..., K): the value, or a logit for each bin."""
+        """Return the scores of the output layer (..., K): the value, or a logit for each bin."""
         features = hidden_states.float()
         if self.hidden is not None:
             features = torch.tanh(self.hidden(features))
@@ -64,18 +65,18 @@ class ValueHead(nn.Module):
         return scores
 
     def values(self, scores: Tensor) -> Tensor:
-        """Return the values (...) of an output (..., K)."""
+        """Return the values (...) of scores (..., K)."""
         if scores.shape[-1] == 1:
             return scores.squeeze(-1)
         values: Tensor = scores.softmax(-1) @ self.centres
         return values
 
     def head_of_role(self, role: str) -> ValueHead:
-        """Return the head that values a role's tokens: this one, whatever the role."""
+        """Return the head of a role: this one, whatever the role."""
         return self
 
     def load(self, path: Path) -> None:
-        """Load the weights of a file; ValueError where their shapes differ."""
+        """Load the weights from a file; ValueError where their shapes differ."""
         from safetensors.torch import load_file
 
         self._load(load_file(path), path)
@@ -98,7 +99,7 @@ class ValueHead(nn.Module):
 
 
 class RoleValueHeads(ValueHead):
-    """A value head for each role of a team."""
+    """Value heads of a team, one for each role."""
 
     def __init__(
         self, hidden_size: int, roles: Sequence[str], *, kind: str = "mlp", **shape: Any
@@ -109,7 +110,7 @@ class RoleValueHeads(ValueHead):
         self.heads = nn.ModuleDict(heads)
 
     def head_of_role(self, role: str) -> ValueHead:
-        """Return the role's own head; SettingError for a role that has none."""
+        """Return the head of a role; SettingError for a role that has none."""
         if _key(role) not in self.heads:
             raise SettingError(
                 f'--team_critic per_role: the environment\'s info["role"] is "{role}", which its '
@@ -127,7 +128,7 @@ class RoleValueHeads(ValueHead):
 def make_value_head(
     hidden_size: int, roles: Sequence[str] = (), *, kind: str = "mlp", **shape: Any
 ) -> ValueHead:
-    """Return a value head for all, or one for each of the roles."""
+    """Make a value head for all, or one for each of the roles."""
     if roles:
         return RoleValueHeads(hidden_size, roles, kind=kind, **shape)
     return ValueHead(hidden_size, kind=kind, **shape)

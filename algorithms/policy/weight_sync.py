@@ -12,7 +12,7 @@ Weights = dict[str, NDArray[np.float32]]
 
 
 def policy_state(policy: ActorCritic) -> Weights:
-    """Return a copy of the language model's trainable weights by name; with LoRA, the adapter's.
+    """Return the policy's state: a copy of its trainable weights by name, or of its adapter's.
 
     Without critic, reference and frozen base: a remote worker loads the base itself.
     """
@@ -25,7 +25,7 @@ def policy_state(policy: ActorCritic) -> Weights:
 
 @torch.no_grad()
 def load_policy_state(policy: ActorCritic, weights: Weights) -> None:
-    """Copy the weights into the policy; ValueError where the names are not those of its model."""
+    """Load a policy's state; ValueError where the names are not those of its model."""
     trained = {id(weight) for weight in policy.policy_parameters()}
     own = {
         name: weight for name, weight in policy.model.named_parameters() if id(weight) in trained

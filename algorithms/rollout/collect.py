@@ -41,7 +41,7 @@ def collect(
     on_episode: Callable[[EpisodeRecord], None] | None = None,
     deadline_s: float = math.inf,
 ) -> list[EpisodeRecord]:
-    """Play one episode for each task id and return them in that order, `len(envs)` at a time.
+    """Collect episodes: play one for each task id, `len(envs)` at a time, returned in order.
 
     Episode i is seeded by (seed, numbers[i]) alone (default: i), so neither the number of
     environments nor the order in which episodes end changes what is played (beyond rounding). An
@@ -69,7 +69,7 @@ def collect(
 
 
 def episode_seeds(seed: int, numbers: Sequence[int], group_size: int) -> list[tuple[int, int]]:
-    """Return (sampling seed, environment seed) of each episode; a group shares the latter."""
+    """Return the seeds of each episode: (sampling seed, environment seed)."""
     return [
         (derive_seed(seed, number), derive_seed(seed, number - number % group_size))
         for number in numbers
@@ -172,7 +172,7 @@ def _checked(ended: Sequence[_Ended], max_episode_tokens: int) -> list[EpisodeRe
 
 
 class SeedStream(IntEnum):
-    """Streams of a run's randomness: the last word of a seed, behind (seed, update).
+    """Streams of a run's random seeds, one for each use.
 
     Names of one number are one stream; runs are reproduced only as long as each keeps its own.
     """
@@ -186,5 +186,5 @@ class SeedStream(IntEnum):
 
 
 def derive_seed(*words: int) -> int:
-    """Return a seed below 2**31 that follows from several numbers, such as a SeedStream."""
+    """Derive a seed below 2**31 from several numbers, such as a SeedStream."""
     return int(np.random.SeedSequence(words).generate_state(1)[0] & 0x7FFFFFFF)

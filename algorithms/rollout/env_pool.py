@@ -41,15 +41,15 @@ class EnvResponse(NamedTuple):
 
 
 class NoResponseError(RuntimeError):
-    """An environment did not respond within its episode's deadline, or its process ended."""
+    """Environment that did not respond in time, or whose process ended."""
 
 
 class InvalidEpisodeError(RuntimeError):
-    """An environment reported an infrastructure failure by `info["invalid"]`."""
+    """Episode that its environment reported as invalid: an infrastructure failure."""
 
 
 class EnvPool(ABC):
-    """Environment pool: one environment per slot, with at most one pending request each.
+    """Interface of environment pools: one environment per slot, one pending request each.
 
     `in_order`: responses come sorted by slot, once all pending requests are answered, so that the
     seed determines the rollout. Else they come as they arrive, and no slot waits for a slow one. It
@@ -64,7 +64,7 @@ class EnvPool(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Drop all pending requests; their late responses are ignored."""
+        """Start anew: drop all pending requests, whose late responses are ignored."""
 
     @abstractmethod
     def send(self, slot: int, request: EnvRequest, within_s: float) -> None:
@@ -75,11 +75,11 @@ class EnvPool(ABC):
 
     @abstractmethod
     def recv(self, *, wait: bool) -> list[EnvResponse]:
-        """Return responses sorted by slot; with `wait` at least one, if a request is pending."""
+        """Receive responses, sorted by slot; with `wait` at least one, if a request is pending."""
 
     @abstractmethod
     def replace(self, slot: int) -> None:
-        """Put a fresh environment in the place of one that failed, if there is a maker."""
+        """Replace a failed environment by a fresh one, if there is a maker."""
 
     @abstractmethod
     def close(self) -> None:
@@ -87,12 +87,12 @@ class EnvPool(ABC):
 
     @property
     def num_arrived(self) -> int:
-        """Approximate number of responses to fetch."""
+        """Approximate number of responses that have arrived."""
         return 0
 
 
 class InlineEnvPool(EnvPool):
-    """Environment pool in the caller's thread; replacements are put into the caller's list."""
+    """Environment pool in the caller's thread."""
 
     def __init__(self, envs: list[TextEnv], make_env: MakeEnv | None = None) -> None:
         self._envs = envs
@@ -104,20 +104,20 @@ class InlineEnvPool(EnvPool):
         return len(self._envs)
 
     def start(self) -> None:
-        """Drop all responses."""
+        """Start anew: drop all responses."""
         self._responses = []
 
     def send(self, slot: int, request: EnvRequest, within_s: float) -> None:
-        """Call the environment at once; no deadline can be enforced."""
+        """Send a request: call the environment at once; no deadline can be enforced."""
         self._responses.append(call_env(slot, self._envs[slot], request))
 
     def recv(self, *, wait: bool) -> list[EnvResponse]:
-        """Return all responses."""
+        """Receive all responses."""
         found, self._responses = sorted(self._responses, key=lambda answer: answer.slot), []
         return found
 
     def replace(self, slot: int) -> None:
-        """Put a fresh environment in the place of one that failed, if there is a maker."""
+        """Replace a failed environment by a fresh one, if there is a maker."""
         if self._make_env is not None:
             close_quietly(self._envs[slot])
             self._envs[slot] = self._make_env()
@@ -130,7 +130,7 @@ class InlineEnvPool(EnvPool):
 
 @time_calls("environment")
 def call_env(slot: int, env: TextEnv, request: EnvRequest) -> EnvResponse:
-    """Call `reset` or `step`; an exception is returned as part of the response."""
+    """Call an environment's `reset` or `step`; an exception becomes part of the response."""
     started = time.perf_counter()
     try:
         result = env.step(request.text) if request.text is not None else _reset(env, request)
@@ -159,7 +159,7 @@ def _reset(env: TextEnv, request: EnvRequest) -> tuple[Any, ...]:
 
 
 def have_in_process_tools(envs: Sequence[TextEnv]) -> bool:
-    """Whether every environment declares in_process_tools.
+    """Whether all environments have in-process tools, as they declare.
 
     Fast and determined by seed and actions.
     """
@@ -167,7 +167,7 @@ def have_in_process_tools(envs: Sequence[TextEnv]) -> bool:
 
 
 def close_quietly(env: TextEnv) -> None:
-    """Close an environment, and only warn where that fails."""
+    """Close an environment; if that fails, only warn."""
     try:
         env.close()
     except Exception as error:

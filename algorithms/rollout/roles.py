@@ -15,7 +15,7 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate
 def add_joint_rows(
     episodes: Sequence[EpisodeRecord], config: TrainConfig, template: ChatTemplate
 ) -> None:
-    """Give each row what a critic of --team_critic central or --critic_sees truth reads, in place.
+    """Add to each row the joint row that a central critic, or one that sees the truth, reads.
 
     A role has one row.
 
@@ -66,7 +66,7 @@ def _action_ends(row: TokenRecord) -> list[int]:
 def split_by_role(
     episodes: Sequence[EpisodeRecord], frozen: Collection[str] = ()
 ) -> list[EpisodeRecord]:
-    """Return each role's part of each episode, without frozen roles.
+    """Split each episode into parts by role, without frozen roles.
 
     In order of episode and row. Episodes without roles are returned as they are.
 

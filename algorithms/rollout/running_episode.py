@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class RoleView:
-    """A growing conversation and its token rows.
+    """View of one role: its growing conversation and its token rows.
 
     An episode has one for each `info["role"]`, or one alone where the environment names no roles.
     """
@@ -69,13 +69,13 @@ class RoleView:
             self.last_action.rewards[self.last_token] += reward
 
     def append_message(self, text: str) -> None:
-        """Append the finished message of the policy to the history."""
+        """Append the policy's finished message to the history."""
         self.policy_messages.add(len(self.history))
         self.history.append({"role": "assistant", "content": self.unfinished + text})
         self.unfinished = ""
 
     def append_observation(self, messages: Sequence[Message]) -> None:
-        """Append new messages to the history and render them as the next context."""
+        """Append the environment's new messages to the history and render the next context."""
         self.history += messages
         if self.template.append_only:
             self.new_ids = self.template.render_delta(messages, self.rows[-1].ids[-1])
@@ -87,12 +87,12 @@ class RoleView:
         self.rows[-1].role = self.role
 
     def continue_message(self, text: str, observation: str, tags: Sequence[str]) -> None:
-        """Let the environment's text continue the unfinished message of the policy."""
+        """Continue the policy's unfinished message with the environment's text."""
         self.unfinished += text + observation
         self.new_ids = self.template.encode_untrusted(observation, tags)
 
     def append_context(self, room: int | None = None) -> list[int]:
-        """Move the new context to the current row, at most `room` tokens of it, and return it."""
+        """Append the new context to the current row, at most `room` tokens, and return it."""
         new_ids, self.new_ids = self.new_ids[:room], []
         row = self.rows[-1]
         row.ids += new_ids
@@ -143,12 +143,12 @@ class RunningEpisode:
 
     @property
     def view(self) -> RoleView:
-        """View of the role that acts next."""
+        """View of the current role, which acts next."""
         return self.views[self.role]
 
     @property
     def rows(self) -> list[TokenRecord]:
-        """Token rows of all views, one view after the other."""
+        """Token rows of all roles, one role after the other."""
         return [row for view in self.views.values() for row in view.rows]
 
     def reset_request(self) -> EnvRequest:
@@ -156,7 +156,7 @@ class RunningEpisode:
         return EnvRequest(self.task_id, self.env_seed)
 
     def on_reset(self, engine: Engine, observation: Any, info: dict[str, Any]) -> None:
-        """Process the result of `reset` and render the first prompt."""
+        """Handle the result of `reset`: render the first prompt."""
         self.info = info
         self.state = str(info.get("state") or "")
         engine.begin_sequence(self.slot, self.seed)
@@ -169,7 +169,7 @@ class RunningEpisode:
         self._check_budget()
 
     def next_request(self, engine: Engine) -> Request:
-        """Append the new context to the current row and return the engine's next request."""
+        """Return the engine's next request, after appending the new context to the row."""
         view = self.view
         row, new_ids = view.rows[-1], view.append_context()
         if view is not self.in_slot:
@@ -189,7 +189,7 @@ class RunningEpisode:
         )
 
     def on_action(self, action: Action) -> EnvRequest:
-        """Record the sampled action and return the request that steps the environment."""
+        """Handle a sampled action: record it and return the request that steps the environment."""
         self.view.append_action(action)
         if "state_hash" in self.info:
             self.state_hashes.append(str(self.info["state_hash"]))
@@ -201,7 +201,7 @@ class RunningEpisode:
     def on_step(
         self, observation: Any, reward: Any, terminated: bool, truncated: bool, info: dict[str, Any]
     ) -> None:
-        """Process the result of `step` and render the next context."""
+        """Handle the result of `step`: record it and render the next context."""
         turn, acted = int(self.info.get("turn", 0)), self.view
         self.terminated = terminated
         self.info = info
@@ -227,7 +227,7 @@ class RunningEpisode:
                 self._append_bootstrap_context()
 
     def fail(self, error: Exception) -> None:
-        """End the episode as invalid."""
+        """Fail: end the episode as invalid."""
         what = (
             str(error)
             if isinstance(error, NoResponseError | EngineError | InvalidEpisodeError)

@@ -29,7 +29,7 @@ _DIFFICULTY = re.compile(r"0\.\d+|1\.0*")
 
 
 class CandidateTask(NamedTuple):
-    """Task id, category and length, for sampling."""
+    """Candidate task for sampling: id, category and length."""
 
     id: str
     category: str = ""
@@ -47,7 +47,7 @@ class CurriculumStage(NamedTuple):
     max_difficulty: float | None = None  # tasks of at most this difficulty, in place of categories
 
     def admits(self, candidate: CandidateTask) -> bool:
-        """Whether this stage includes the task."""
+        """Whether this stage admits the task."""
         if self.max_difficulty is not None:
             return candidate.difficulty is not None and candidate.difficulty <= self.max_difficulty
         if self.max_turns is not None:
@@ -56,7 +56,7 @@ class CurriculumStage(NamedTuple):
 
 
 class TaskSampler:
-    """Task sampler of a run.
+    """Sampler of a run's tasks, by mixture, curriculum or past success.
 
     SettingError where --mixture or --curriculum does not fit the tasks.
     """
@@ -85,13 +85,13 @@ class TaskSampler:
                 )
 
     def has_tasks(self, task_ids: Sequence[str]) -> bool:
-        """Whether all these tasks are among the candidates."""
+        """Whether the sampler has all these tasks among its candidates."""
         return set(task_ids) <= {candidate.id for candidate in self.candidates}
 
     def draw(
         self, count: int, *, position: int, update: int, successes: Mapping[str, Sequence[float]]
     ) -> list[str]:
-        """Return the ids of a run's next tasks, `position` tasks into it, for an update."""
+        """Draw the ids of a run's next tasks, `position` tasks into it, for an update."""
         if not self._weighted:
             return [self.candidates[index].id for index in self._evenly(count, position)]
         rng = np.random.default_rng([self._seed, SeedStream.TASK_DRAWS, position])
@@ -106,7 +106,7 @@ class TaskSampler:
     def record_outcomes(
         self, successes: Successes, outcomes: Iterable[tuple[str, bool]]
     ) -> Successes:
-        """Return the success records after an update with these (task id, success) outcomes.
+        """Record (task id, success) outcomes of an update; return the new success records.
 
         Empty unless --task_sampling success.
         """
@@ -121,7 +121,7 @@ class TaskSampler:
         return kept
 
     def curriculum_stage(self, update: int) -> tuple[int, str] | None:
-        """Return the number, from 1, and the name of the curriculum's stage of an update.
+        """Return the curriculum stage of an update: its number, from 1, and its name.
 
         None without a curriculum.
         """
@@ -206,7 +206,7 @@ class TaskSampler:
 
 
 def difficulty_bands(candidates: Sequence[CandidateTask]) -> NDArray[np.int64] | None:
-    """Return the number of each task's band: same category, same tenth of difficulty.
+    """Return the difficulty band of each task: same category, same tenth of difficulty.
 
     None where no task says how difficult it is. A task that was not played yet is expected to
     succeed as often as those of its band.
@@ -222,7 +222,7 @@ def difficulty_bands(candidates: Sequence[CandidateTask]) -> NDArray[np.int64] |
 
 
 def parse_mixture(text: str) -> dict[str, float]:
-    """Return category -> weight of a text such as "multi_turn_base=2,simple_python=1".
+    """Parse a mixture such as "multi_turn_base=2,simple_python=1" to category -> weight.
 
     SettingError naming the flaw.
     """
@@ -240,7 +240,7 @@ def parse_mixture(text: str) -> dict[str, float]:
 
 
 def parse_curriculum(text: str) -> list[CurriculumStage]:
-    """Return the stages of a text such as "simple_python+multiple:10,2:20".
+    """Parse a curriculum such as "simple_python+multiple:10,2:20" to its stages.
 
     SettingError naming the flaw.
     """

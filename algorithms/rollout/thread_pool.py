@@ -46,7 +46,7 @@ CLOSING_S = 5.0  # to wait for environments to close
 
 
 class EnvThread:
-    """One environment with a thread of its own, in which all its methods are called.
+    """Thread of one environment, in which all its methods are called.
 
     Some libraries bind objects to the thread that made them. A daemon thread: one that hangs must
     not keep the program from ending.
@@ -61,15 +61,15 @@ class EnvThread:
         self._thread.start()
 
     def send(self, ticket: int, request: EnvRequest) -> None:
-        """Queue a request."""
+        """Send a request to the environment's queue."""
         self._requests.put((ticket, request))
 
     def request_close(self) -> None:
-        """Close the environment after the pending request, without waiting."""
+        """Request that the environment is closed after its pending request; do not wait."""
         self._requests.put(None)
 
     def join(self, timeout_s: float) -> None:
-        """Wait until the environment is closed."""
+        """Join: wait until the environment is closed."""
         self._thread.join(timeout_s)
 
     def _work(self) -> None:
@@ -80,7 +80,7 @@ class EnvThread:
 
 
 class ThreadEnvPool(EnvPool):
-    """Environment pool with a thread for each environment; responses go into one inbox.
+    """Environment pool with a thread for each environment.
 
     They come in slot order until the others have waited for a slow environment for `patience_s`;
     from then on they come as they arrive.
@@ -101,11 +101,11 @@ class ThreadEnvPool(EnvPool):
 
     @property
     def num_arrived(self) -> int:
-        """Approximate number of responses to fetch."""
+        """Approximate number of responses that have arrived."""
         return self._inbox.qsize()
 
     def start(self) -> None:
-        """Drop all pending requests; their late responses are ignored."""
+        """Start anew: drop all pending requests, whose late responses are ignored."""
         self._pending.clear()
 
     def send(self, slot: int, request: EnvRequest, within_s: float) -> None:
@@ -116,7 +116,7 @@ class ThreadEnvPool(EnvPool):
 
     @time_calls("wait")
     def recv(self, *, wait: bool) -> list[EnvResponse]:
-        """Return responses and failures, sorted by slot."""
+        """Receive responses and failures, sorted by slot."""
         found: list[EnvResponse] = []
         patience_s = self.patience_s
         while True:
@@ -178,7 +178,7 @@ class ThreadEnvPool(EnvPool):
 
 
 def make_env_pool(config: TrainConfig, make_env: MakeEnv, share: int = 1) -> EnvPool:
-    """Return the environment pool of one of `share` rollout processes."""
+    """Make the environment pool of one of `share` rollout processes."""
     envs = ThreadEnvPool(make_env, num_parallel_episodes(config, share))
     envs.in_order = config.wait_for_tools != "never"
     if config.wait_for_tools == "always":
@@ -187,7 +187,7 @@ def make_env_pool(config: TrainConfig, make_env: MakeEnv, share: int = 1) -> Env
 
 
 def num_parallel_episodes(config: TrainConfig, share: int = 1) -> int:
-    """Return how many episodes run at a time.
+    """Return the number of episodes that run in parallel.
 
     --n_rollout_threads, or as many as --max_cache_tokens holds at full length.
     """

@@ -34,7 +34,7 @@ MAX_LIMIT = 0.3  # share of episodes that a limit ended
 
 @dataclass(frozen=True)
 class Alarm:
-    """One alarm: what was seen, what it means and what to do, with example episodes."""
+    """Alarm about a run: what was seen, what it means and what to do."""
 
     update: int
     name: str
@@ -49,13 +49,13 @@ Rule = Callable[[History], Finding | None]
 
 
 def find_alarms(history: History) -> dict[str, Finding]:
-    """Return what is wrong after the last update of the history, by the alarm's name."""
+    """Find what is wrong after the last update of the history, by the alarm's name."""
     found = {name: rule(history) for name, rule in RULES.items()}
     return {name: finding for name, finding in found.items() if finding is not None}
 
 
 def new_alarms(history: History) -> list[Alarm]:
-    """Return the alarms after the last update that none of the QUIET updates before it had."""
+    """Return the alarms that are new after the last update of the history."""
     update = int(history[-1].get("update") or len(history)) if history else 0
     earlier = [history[: len(history) - back] for back in range(1, QUIET + 1)]
     return [
@@ -139,7 +139,7 @@ def _values_states(history: History) -> bool:
 
 @dataclass(frozen=True)
 class AlarmRule:
-    """Rule of one metric: its recent values against a threshold."""
+    """Rule of an alarm: a metric's recent values against a threshold."""
 
     metric: str
     is_wrong: Callable[[float, float], bool]  # of (recent, threshold), such as operator.gt

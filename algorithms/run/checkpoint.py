@@ -24,14 +24,14 @@ GONE = ".gone"
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint is missing, incomplete or unreadable."""
+    """Checkpoint that is missing, incomplete or unreadable."""
 
 
 class SupportsSave(Protocol):
-    """Object that can be saved as a model folder."""
+    """Interface of what can be saved as a model folder."""
 
     def save(self, folder: str | Path) -> None:
-        """Write the weights."""
+        """Save the weights in a folder."""
 
 
 def save_checkpoint(
@@ -44,7 +44,7 @@ def save_checkpoint(
     keep: int = 2,
     best: bool = False,
 ) -> Path:
-    """Write folder/<name>.
+    """Save a checkpoint as folder/<name>.
 
     A model folder (weights, value head, tokenizer) and `state` with all random streams.
 
@@ -86,7 +86,7 @@ def _remove_old(folder: Path, newest: Path, keep: int) -> None:
 
 
 def find_checkpoint(folder: Path, name: str | None = None) -> Path:
-    """Return the checkpoint to resume from.
+    """Find the checkpoint to resume from.
 
     `name` is a path, "best", or "last", "auto" or None for the newest below `folder`.
     """
@@ -112,7 +112,7 @@ def find_checkpoint(folder: Path, name: str | None = None) -> Path:
 
 
 def check_digests(checkpoint: Path) -> None:
-    """Raise CheckpointError where a file differs from its SHA-256.
+    """Check the SHA-256 digests of a checkpoint's files; CheckpointError where one differs.
 
     Without digests nothing is checked.
     """
@@ -133,7 +133,7 @@ def check_digests(checkpoint: Path) -> None:
 
 
 def load_state(checkpoint: Path) -> dict[str, Any]:
-    """Return the state saved with a checkpoint, and restore all global random streams."""
+    """Load the state saved with a checkpoint, and restore all global random streams."""
     path = checkpoint / STATE_FILE
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
@@ -149,14 +149,14 @@ def load_state(checkpoint: Path) -> dict[str, Any]:
 
 
 def seed_streams(seed: int) -> None:
-    """Seed python's, numpy's and torch's global random streams, which user code may draw from."""
+    """Seed the global random streams of Python, NumPy and torch."""
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002 - the global stream is what users draw from
     torch.manual_seed(seed)
 
 
 def random_state() -> dict[str, Any]:
-    """Return the states of python's, numpy's and torch's global random streams."""
+    """Return the state of the global random streams of Python, NumPy and torch."""
     version, internal, gauss = random.getstate()
     numpy_state: Any = np.random.get_state(legacy=True)  # noqa: NPY002 - saved for users' own code
     name, keys, pos, has_gauss, cached = numpy_state
@@ -175,7 +175,7 @@ def random_state() -> dict[str, Any]:
 
 
 def set_random_state(state: dict[str, Any]) -> None:
-    """Restore the states of python's, numpy's and torch's global random streams."""
+    """Set the state of the global random streams of Python, NumPy and torch."""
     version, internal, gauss = state["python"]
     random.setstate((version, tuple(internal), gauss))
     name, keys, pos, has_gauss, cached = state["numpy"]

@@ -44,7 +44,7 @@ def episode_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float | None]
 def success_metrics(
     records: Sequence[EpisodeRecord], name: str, strict_name: str
 ) -> dict[str, float | None]:
-    """Return official and strict success under two names, overall and (name/category) by category.
+    """Return success rates, official and strict, overall and by category.
 
     Strict rates are left out where no environment gave a strict verdict.
     """
@@ -59,13 +59,13 @@ def success_metrics(
 
 
 def success_rate(records: Sequence[EpisodeRecord]) -> float | None:
-    """Return the share of valid episodes solved by the official verdict; None without any."""
+    """Return the success rate by the official verdict, of valid episodes; None without any."""
     valid = [record.success for record in records if not record.invalid]
     return fmean(valid) if valid else None
 
 
 def strict_success_rate(records: Sequence[EpisodeRecord]) -> float | None:
-    """Return the share of valid episodes solved by the strict verdict.
+    """Return the success rate by the strict verdict, of valid episodes.
 
     None without any such verdict.
 
@@ -78,7 +78,7 @@ def strict_success_rate(records: Sequence[EpisodeRecord]) -> float | None:
 
 
 def mean_return_without_verdict(records: Sequence[EpisodeRecord]) -> float | None:
-    """Return the mean return of valid episodes of an environment without verdicts.
+    """Return the mean return of valid episodes, for environments without verdicts.
 
     Their success is a return above 0 and says little; None for others.
     """
@@ -87,7 +87,7 @@ def mean_return_without_verdict(records: Sequence[EpisodeRecord]) -> float | Non
 
 
 def question_metrics(records: Sequence[EpisodeRecord], name: str) -> dict[str, float | None]:
-    """Return the share of episodes with a question, by category of questioning tasks.
+    """Return question rates by category of questioning tasks.
 
     {} where there is none.
     """
@@ -99,7 +99,7 @@ def question_metrics(records: Sequence[EpisodeRecord], name: str) -> dict[str, f
 
 
 def question_rate(records: Sequence[EpisodeRecord]) -> float | None:
-    """Return the share of valid episodes in which a message called nothing; None without any."""
+    """Return the rate of valid episodes with a question to the user; None without any."""
     valid = ["no_call" in record.errors for record in records if not record.invalid]
     return fmean(valid) if valid else None
 

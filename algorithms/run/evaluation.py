@@ -29,13 +29,13 @@ WIDE_TABLE = 148  # with three numbers in each cell
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Episodes on held-out tasks: one per task greedy, and one sampled."""
+    """Evaluation on held-out tasks: episodes played greedily, and sampled."""
 
     greedy: Sequence[EpisodeRecord]
     sampled: Sequence[EpisodeRecord]
 
     def as_json(self) -> dict[str, Any]:
-        """Return success rates in 0..1: overall, all multi-turn tasks together, and by category."""
+        """Return the evaluation as JSON: success rates, overall and by category."""
         categories = sorted({record.category for record in (*self.greedy, *self.sampled)})
         return {
             **_rates(self, ""),
@@ -44,7 +44,7 @@ class Evaluation:
         }
 
     def metrics(self) -> dict[str, float | None]:
-        """Return the same rates under flat names, for the log."""
+        """Return the evaluation as flat metrics, for the log."""
         flat: dict[str, float | None] = {}
         for kind, records in (("greedy", self.greedy), ("sampled", self.sampled)):
             name = f"eval/{kind}_success_rate"
@@ -81,7 +81,7 @@ def write_evaluation(
 def print_table(
     before: dict[str, Any], after: dict[str, Any], base: dict[str, Any] | None = None
 ) -> None:
-    """Print success rates by category, before and after reinforcement learning.
+    """Print a table of success rates by category, before and after reinforcement learning.
 
     base: those before a supervised stage, which stand in front.
     """
@@ -109,7 +109,7 @@ def print_table(
 
 
 def plot_curve(folder: Path) -> Path | None:
-    """Draw curve.png from metrics.jsonl.
+    """Plot the learning curve of metrics.jsonl as curve.png.
 
     None where matplotlib is not installed or nothing was logged.
     """
@@ -146,7 +146,7 @@ def plot_curve(folder: Path) -> Path | None:
 
 
 def curve_title(folder: Path) -> str:
-    """Return a plot's title: task, model, algorithm and seed, else the folder's name."""
+    """Return the title of a learning curve: task, model, algorithm and seed."""
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         algorithm, seed = config["algorithm_name"], config["seed"]

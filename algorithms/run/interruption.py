@@ -14,7 +14,7 @@ SIGNALS = (*ENDING, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
 
 
 class Interruption:
-    """Deferral of SIGINT, SIGTERM and SIGHUP to the next `allow_interrupts` block.
+    """Deferral of interrupting signals (SIGINT, SIGTERM, SIGHUP) to where they are allowed.
 
     There they raise KeyboardInterrupt.
 
@@ -42,7 +42,7 @@ class Interruption:
 
     @contextlib.contextmanager
     def allow_interrupts(self) -> Iterator[None]:
-        """Context manager: raise KeyboardInterrupt for a signal inside, or for a deferred one.
+        """Context manager: allow interrupts inside, also one that was deferred.
 
         No other process may depend on this block's completion.
         """

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 def check_wandb(mode: str) -> None:
-    """Raise SettingError where wandb is asked for and not installed."""
+    """Check that wandb is installed where it is asked for; SettingError."""
     if mode != "off" and importlib.util.find_spec("wandb") is None:
         raise SettingError(
             f"--wandb: got {mode}, but wandb is not installed: pip install wandb, or leave it out"
@@ -72,7 +72,7 @@ def _wandb(folder: Path, config: Mapping[str, Any], mode: str) -> Tracker:
 
 
 class Trackers:
-    """All configured trackers, opened at first use and again after a rewind."""
+    """Experiment trackers of a run: TensorBoard and wandb, as configured."""
 
     def __init__(
         self, folder: Path, config: Mapping[str, Any], *, tensorboard: bool, wandb: str
@@ -87,7 +87,7 @@ class Trackers:
         self._open: list[Tracker] | None = None
 
     def log_scalars(self, update: int, values: Mapping[str, float | None]) -> None:
-        """Show the numbers that exist."""
+        """Log the scalars that are not None to all trackers."""
         if self._open is None:
             self._open = self._opened()
         finite = {
@@ -99,7 +99,7 @@ class Trackers:
             show(update, finite)
 
     def close(self) -> None:
-        """Close those that are open."""
+        """Close the trackers."""
         for _, close in self._open or ():
             close()
 
@@ -125,11 +125,11 @@ BUILTIN_ENVIRONMENTS = frozenset(
 
 
 class RunExistsError(FileExistsError):
-    """A results folder already holds a run."""
+    """Results folder that already holds a run."""
 
 
 def results_folder(config: TrainConfig) -> Path:
-    """Return results/<experiment>/<model>/<dataset or environment>/<algorithm> of a config."""
+    """Return the results folder of a config: results/<experiment>/<model>/<dataset>/<algorithm>."""
     model = (
         model_folder_name(config.model_name_or_path) if config.model_name_or_path else "embedded"
     )
@@ -140,13 +140,13 @@ def results_folder(config: TrainConfig) -> Path:
 
 
 def model_folder_name(name_or_path: str) -> str:
-    """Return the last part of a model's name, also of a path such as ".."."""
+    """Return the folder name of a model: the last part of its name or path."""
     name = Path(name_or_path).name
     return name if name not in ("", "..") else Path(name_or_path).resolve().name
 
 
 def require_empty_run_folder(folder: Path) -> None:
-    """Raise RunExistsError if a folder holds a run that logged a line or saved a checkpoint."""
+    """Raise RunExistsError unless a folder is empty of runs."""
     metrics = folder / "metrics.jsonl"
     held = [
         name
@@ -164,7 +164,7 @@ def require_empty_run_folder(folder: Path) -> None:
 
 
 class RunLog:
-    """Writer of a run's files below one folder.
+    """Log of a run: writes its files below one folder.
 
     metrics.jsonl holds nothing that depends on the clock: equal seeds give equal bytes on one
     machine. timings.jsonl holds the rest. Tensorboard and wandb get both, where they are asked for
@@ -198,7 +198,7 @@ class RunLog:
         self._sft_steps = 0
 
     def file_positions(self) -> dict[str, int]:
-        """Return how far the files are written, for a checkpoint to remember."""
+        """Return the positions in the files, up to which they are written, for a checkpoint."""
         for file in (self._metrics, self._timings):
             file.flush()
             os.fsync(file.fileno())
@@ -206,7 +206,7 @@ class RunLog:
         return position | ({"sft_steps": self._sft_steps} if self._sft_steps else {})
 
     def rewind(self, position: Mapping[str, int], update: int = 0) -> None:
-        """Drop what was written after a checkpoint's update, so that resumed runs repeat no line.
+        """Rewind the files to a checkpoint's positions, so that resumed runs repeat no line.
 
         ValueError where less was written: the checkpoint is that of another run.
         """
@@ -224,13 +224,13 @@ class RunLog:
         self._sft_trackers.first_update = self._sft_steps + 1
 
     def write_metrics(self, update: int, values: Mapping[str, float | None]) -> None:
-        """Write one line of deterministic numbers; NaN becomes null."""
+        """Write an update's metrics, deterministic numbers, as one line; NaN becomes null."""
         self._metrics.write(_line({"update": update, **values}))
         self._metrics.flush()
         self._trackers.log_scalars(update, values)
 
     def write_timings(self, update: int, values: Mapping[str, float | None]) -> None:
-        """Write one line of numbers that depend on the clock or the machine."""
+        """Write an update's timings, which depend on clock or machine, as one line."""
         self._timings.write(_line({"update": update, **values}))
         self._timings.flush()
         self._trackers.log_scalars(update, values)
@@ -238,7 +238,7 @@ class RunLog:
     def write_supervised(
         self, step: int, values: Mapping[str, float | None], timings: Mapping[str, float | None]
     ) -> None:
-        """Write the lines of a supervised step before the first update."""
+        """Write the metrics and timings of a supervised step."""
         self._sft_steps = step
         for file, part in ((self._metrics, values), (self._timings, timings)):
             file.write(_line({"update": 0, "sft/step": step, **part}))
@@ -252,7 +252,7 @@ class RunLog:
         spell: Spell | None = None,
         reasons: Sequence[str | None] | None = None,
     ) -> Path:
-        """Write episodes/<name>.jsonl, one line per episode, complete enough for replay.
+        """Write episodes as episodes/<name>.jsonl, complete enough for replay.
 
         `spell` decodes the prompts' ids; without it the prompts are left out. `reasons`: why
         nothing was learned from an episode, None for the others.
@@ -265,7 +265,7 @@ class RunLog:
         return path
 
     def close(self) -> None:
-        """Close every file."""
+        """Close the files."""
         for file in (self._metrics, self._timings):
             with contextlib.suppress(OSError):  # each line was flushed, or told to have failed
                 file.close()
@@ -275,7 +275,7 @@ class RunLog:
 
 
 class NoLog(RunLog):
-    """Log of every process but the first: writes nothing."""
+    """Log that writes nothing, of every process but the first."""
 
     writes = False
 
@@ -283,22 +283,22 @@ class NoLog(RunLog):
         self.folder = folder
 
     def file_positions(self) -> dict[str, int]:
-        """Return nothing to remember."""
+        """Return no positions."""
         return {}
 
     def rewind(self, position: Mapping[str, int], update: int = 0) -> None:
-        """Do nothing."""
+        """Rewind nothing."""
 
     def write_metrics(self, update: int, values: Mapping[str, float | None]) -> None:
-        """Do nothing."""
+        """Write nothing."""
 
     def write_timings(self, update: int, values: Mapping[str, float | None]) -> None:
-        """Do nothing."""
+        """Write nothing."""
 
     def write_supervised(
         self, step: int, values: Mapping[str, float | None], timings: Mapping[str, float | None]
     ) -> None:
-        """Do nothing."""
+        """Write nothing."""
 
     def write_episodes(
         self,
@@ -307,11 +307,11 @@ class NoLog(RunLog):
         spell: Spell | None = None,
         reasons: Sequence[str | None] | None = None,
     ) -> Path:
-        """Return where the first process writes them."""
+        """Write nothing; return where the first process writes them."""
         return self.folder / "episodes" / f"{name}.jsonl"
 
     def close(self) -> None:
-        """Do nothing."""
+        """Close nothing."""
 
 
 def episode_json(record: EpisodeRecord, spell: Spell | None = None) -> dict[str, Any]:
@@ -349,7 +349,7 @@ def episode_json(record: EpisodeRecord, spell: Spell | None = None) -> dict[str,
 
 
 def tokens_json(rows: Sequence[TokenRecord]) -> list[dict[str, Any]]:
-    """Return the ids of each row, and who wrote them as run lengths: context, policy, context, ...
+    """Return the tokens of rows as JSON: ids, and who wrote them as run lengths.
 
     Where a chat template rewrites history, a row repeats much of the one before it: `shared` ids at
     its beginning are the same, and `ids` are the others. `runs` are those of the whole row,
@@ -371,7 +371,7 @@ def tokens_json(rows: Sequence[TokenRecord]) -> list[dict[str, Any]]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write readable JSON in one step: a reader never sees half a file."""
+    """Write a value as readable JSON to a file, in one step."""
     temporary = path.with_name(path.name + ".part")
     temporary.write_text(
         json_text(json_value(value), indent=2, default=repr) + "\n", encoding="utf-8"
@@ -384,7 +384,7 @@ def _line(values: Mapping[str, Any]) -> str:
 
 
 def json_value(value: Any) -> Any:
-    """Return the value with NaN and infinities as None and every key a string, as JSON asks."""
+    """Return a value that JSON can hold: NaN and infinities as None, keys as strings."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

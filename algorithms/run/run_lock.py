@@ -14,11 +14,11 @@ LOCK_FILE = ".lock"  # stays behind, unlocked, after a run
 
 
 class RunLockedError(RuntimeError):
-    """Another process works on the run."""
+    """Run that another process works on."""
 
 
 class FileLock:
-    """Exclusive lock by a file, until `release` or the end of this process, kills included.
+    """Exclusive lock by a file, held until `release` or the end of the process.
 
     A POSIX record lock: the system releases it with the process, and forked children do not
     inherit it. RunLockedError, naming the holder, if `results` are locked; `cure` says what to do.
@@ -53,7 +53,7 @@ class FileLock:
 
 
 class RunLock(FileLock):
-    """Lock of a run's folder."""
+    """Lock of a run's folder, against other processes."""
 
     def __init__(self, folder: Path) -> None:
         """Lock an existing folder."""
@@ -66,14 +66,14 @@ _HELD: weakref.WeakValueDictionary[Path, FileLock] = weakref.WeakValueDictionary
 
 
 def lock_for_file(path: Path) -> FileLock:
-    """Return the lock of a file that is being written, as a hidden file beside it."""
+    """Return the lock for a file that is being written, a hidden file beside it."""
     target = path.resolve()
     lock = target.with_name(f".{target.name}{LOCK_FILE}")
     return FileLock(lock, path, "wait for it or end it first, or name another --output")
 
 
 def require_unlocked(folder: Path) -> None:
-    """Raise RunLockedError if a folder is locked; writes nothing to one that never was."""
+    """Raise RunLockedError unless a folder is unlocked."""
     if (folder / LOCK_FILE).exists():
         RunLock(folder).release()
 

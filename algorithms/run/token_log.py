@@ -35,7 +35,7 @@ UNDECODED = "\ufffd"
 
 
 class TokenTexts:
-    """Text of each token id, computed once.
+    """Texts of token ids, cached.
 
     What the token adds behind a bracket, for alone tokenizers strip a space or mark.
 
@@ -57,11 +57,11 @@ class TokenTexts:
         return bool(word) and text(word * 2) == f"{text(word)} {self._piece(word[0])}"
 
     def token_texts(self, ids: Sequence[int]) -> dict[int, str]:
-        """Return the text of each id; its name in brackets if it is no whole character."""
+        """Return the text of each token id; its name in brackets if it is no whole character."""
         return {token: self._piece(token) for token in ids}
 
     def implied_spaces(self, rows: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
-        """Return for each token of all rows, joined, whether a space is implied before it."""
+        """Return for each token of all rows whether a space is implied before it."""
         if not self._implies_spaces:
             return np.zeros(sum(map(len, rows)), dtype=np.bool_)
         spaces = itertools.chain.from_iterable(map(self._spaces, rows))
@@ -102,7 +102,7 @@ SETTINGS = (
 
 
 class TokenLog:
-    """Writer of token files below a run's folder; a failure costs the file, never the run."""
+    """Log of tokens: writes token files below a run's folder."""
 
     def __init__(self, folder: Path, config: TrainConfig, texts: TokenTexts) -> None:
         self._folder = folder
@@ -133,7 +133,7 @@ class TokenLog:
 def exclusion_reasons(
     episodes: Sequence[EpisodeRecord], usable: Sequence[EpisodeRecord], config: TrainConfig
 ) -> list[str | None]:
-    """Return why nothing is learned from each episode; None for those of the update (`usable`)."""
+    """Return the reason why each episode is excluded from learning; None where it is not."""
     learned = {id(each.episode) if each.role else id(each) for each in usable}
 
     def reason(episode: EpisodeRecord) -> str | None:
@@ -158,7 +158,7 @@ def token_contents(
     config: TrainConfig,
     texts: TokenTexts,
 ) -> TokenFile:
-    """Return what the token file of an update holds."""
+    """Return the contents of an update's token file."""
     rows = [row for episode in episodes for row in episode.rows]
     row_episode = np.repeat(np.arange(len(episodes)), [len(each.rows) for each in episodes])
     lengths = [len(row.ids) for row in rows]
@@ -205,7 +205,7 @@ def _update_arrays(
 
 
 def acted_token_arrays(trace: TokenDiagnostics, config: TrainConfig) -> Numbers:
-    """Return the arrays of an update's N acted tokens, (N,) each; none if no pass was made."""
+    """Return arrays of an update's N acted tokens for its token file."""
     targets, experience = trace.targets, trace.experience
     if targets is None or experience is None:
         return {}
@@ -234,7 +234,7 @@ def acted_token_arrays(trace: TokenDiagnostics, config: TrainConfig) -> Numbers:
 
 
 def whitening_moments(targets: Targets) -> tuple[float, float] | None:
-    """Return (mean, divisor) of the whitening: advantages == (raw - mean) / divisor.
+    """Return the moments of the whitening: mean and divisor.
 
     Also after --permute_advantages; None if they are all 0.
     """

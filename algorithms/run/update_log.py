@@ -25,7 +25,7 @@ from fctncalling.data.unsafe_text import json_text
 
 
 def peak_memory() -> dict[str, float | None]:
-    """Return the peak memory in GB of this process, and of tensors on its CUDA device."""
+    """Return the peak memory in GB: of this process, and of its CUDA device."""
     import torch
 
     on_device = torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else None
@@ -35,7 +35,7 @@ def peak_memory() -> dict[str, float | None]:
 
 
 def peak_memory_gb() -> float | None:
-    """Return the peak resident size of this process in GB; None on systems without `resource`."""
+    """Return the peak resident memory of this process in GB; None where it is not known."""
     try:
         import resource
     except ImportError:  # Windows
@@ -61,7 +61,7 @@ EXAMPLES: dict[str, Callable[[EpisodeRecord], float]] = {
 
 
 class AlarmLog:
-    """Log that raises each alarm once. `active`: names of what is wrong now."""
+    """Log of alarms, each raised once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -69,7 +69,7 @@ class AlarmLog:
         self.active: tuple[str, ...] = ()
 
     def check(self, update: int, metrics: Metrics, episodes: Sequence[EpisodeRecord]) -> bool:
-        """Judge a run after an update that metrics.jsonl already holds.
+        """Check for alarms after an update that metrics.jsonl already holds.
 
         Return whether an alarm is new. A run that goes on after a checkpoint forgets the alarms of
         the updates after it.
@@ -92,7 +92,7 @@ class AlarmLog:
 
 
 def termination_metrics(episodes: Sequence[EpisodeRecord]) -> dict[str, float | None]:
-    """Return signals that no metric holds.
+    """Return metrics of how episodes and actions ended.
 
     The share of episodes that a limit ended, and the mean probability of the token that ended an
     action, as sampled.
@@ -153,7 +153,7 @@ def _drop_lines(path: Path, update: int) -> None:
 
 
 class UpdateLog:
-    """Writer of the files that each update leaves; an alarm's episodes are written with it.
+    """Log of updates: writes each one's episodes, tokens, metrics and alarms.
 
     `episodes_interval`: updates between two whose episodes are written, the first and the last
     always; 0: none. `tokens_interval`: the same of token files, whose episodes are written too;
@@ -178,11 +178,11 @@ class UpdateLog:
 
     @property
     def active_alarms(self) -> tuple[str, ...]:
-        """Names of the alarms that hold after the last update."""
+        """Names of the alarms that are active after the last update."""
         return self._alarms.active
 
     def make_diagnostics(self, update: int) -> TokenDiagnostics | None:
-        """Return what takes up the token numbers of an update, None if no token file is due."""
+        """Make the token diagnostics of an update; None if no token file is due."""
         due = self._log.writes and self._is_due(update, self._tokens_interval)
         due = due and not self._config.frozen_roles  # a file holds what whole episodes learned
         return TokenDiagnostics() if due else None
@@ -196,7 +196,7 @@ class UpdateLog:
         timings: Mapping[str, float | None],
         trace: TokenDiagnostics | None,
     ) -> None:
-        """Write an update's files; `trace`: as `trace` returned it, after the update."""
+        """Write the files of an update."""
         self._log.write_metrics(update, metrics)
         seconds: dict[str, float] = {}
         reasons = exclusion_reasons(episodes, usable, self._config)

@@ -40,7 +40,7 @@ EXPLAINED = "critic_fit/explained_variance"
 
 
 class CriticSamples(NamedTuple):
-    """Inputs of the value head at N acted tokens, and the return from there on."""
+    """Samples to fit a critic to: value-head inputs at N acted tokens, and returns."""
 
     states: Tensor  # (N, F)
     returns: Tensor  # (N,)
@@ -55,7 +55,7 @@ def critic_samples(
     config: TrainConfig,
     processes: ProcessGroup = SINGLE_PROCESS,
 ) -> CriticSamples:
-    """Return the samples of the episodes' tokens under the current policy."""
+    """Return the samples for a critic of the episodes' tokens, under the current policy."""
     policy.eval()
     device = next(policy.parameters()).device
     experience = build_experience(shape_rewards(episodes, config), device)
@@ -85,7 +85,7 @@ def critic_samples(
 
 
 def is_held_out(task_id: str) -> bool:
-    """Whether a task chooses the epoch and teaches nothing: every fifth, in every fit."""
+    """Whether a task is held out for validation: every fifth, in every fit."""
     return zlib.crc32(task_id.encode()) % 5 == 0
 
 
@@ -95,7 +95,7 @@ def fit_critic(
     config: TrainConfig,
     generator: torch.Generator,  # on the CPU: shuffles the tokens
 ) -> Metrics:
-    """Fit the value head to the samples; return how long that took, and what it explains."""
+    """Fit the critic's value head to samples; return how well it explains returns."""
     states = torch.cat([each.states for each in samples])
     returns = torch.cat([each.returns for each in samples])
     held_out = torch.cat([each.held_out for each in samples])

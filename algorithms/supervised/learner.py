@@ -63,7 +63,7 @@ class SupervisedConfig:
 
 
 def supervised_settings(config: TrainConfig) -> SupervisedConfig:
-    """Return the supervised stage's part of a run's settings."""
+    """Return the settings of the supervised stage of a run."""
     return SupervisedConfig(
         epochs=config.sft_epochs,
         lr=config.sft_lr,
@@ -77,7 +77,7 @@ def supervised_settings(config: TrainConfig) -> SupervisedConfig:
 
 
 class SupervisedLearner:
-    """Supervised learning of demonstrations: mean negative log-likelihood of their acted tokens.
+    """Learner of demonstrations by supervised fine-tuning on their acted tokens.
 
     The passes are those of reinforcement learning: adapters, precision, shared prefixes, several
     processes and sharded weights work alike. Which rows a step learns from depends on the settings
@@ -112,16 +112,16 @@ class SupervisedLearner:
 
     @property
     def num_steps(self) -> int:
-        """Optimiser steps of all epochs."""
+        """Number of optimiser steps of all epochs."""
         return len(self._batches)
 
     @property
     def is_over(self) -> bool:
-        """Whether every step was taken."""
+        """Whether the stage is over: every step was taken."""
         return self.steps >= self.num_steps
 
     def compute_gradient(self) -> dict[str, float]:
-        """Set the policy's gradients to those of the next step's loss, before clipping.
+        """Compute the gradient of the next step's loss, before clipping.
 
         Return loss, confident_token_share, trained_tokens and tokens.
         """
@@ -151,7 +151,7 @@ class SupervisedLearner:
         }
 
     def take_step(self) -> dict[str, float]:
-        """Clip the gradients, take the step at its learning rate.
+        """Take an optimiser step: clip the gradients, step at its learning rate.
 
         Return the norm before clipping and the rate. FloatingPointError at a NaN, before any weight
         is changed.
@@ -168,7 +168,7 @@ class SupervisedLearner:
         return {"grad_norm": float(norm), "learning_rate": share * self._settings.lr}
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint stores: steps, optimiser, digest; a collective operation."""
+        """Return the state for a checkpoint: steps, optimiser, digest; a collective operation."""
         return {
             "steps": self.steps,
             "optimiser": full_state_dict(self.optimiser),
@@ -176,7 +176,7 @@ class SupervisedLearner:
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from a saved state; ValueError if it is of other demonstrations or settings."""
+        """Load a saved state; ValueError if it is of other demonstrations or settings."""
         if state["digest"] != self._digest():
             raise ValueError(
                 "its supervised stage has other demonstrations, --sft_epochs, --sft_batch_size or "
@@ -196,7 +196,7 @@ class SupervisedLearner:
 
 
 def trained_rows(records: Sequence[EpisodeRecord]) -> list[TokenRecord]:
-    """Return the rows with a trained token of valid demonstrations; ValueError where none has."""
+    """Return the rows to train on: those of valid demonstrations with a trained token."""
     rows = [
         row for record in records if not record.invalid for row in record.rows if any(row.acted)
     ]
@@ -211,7 +211,7 @@ def make_batches(
     sharing: PrefixSharing | None,
     device: torch.device,
 ) -> Iterator[Batch]:
-    """Yield the rows in microbatches: of trees where sharing prefixes pays, else padded."""
+    """Yield the batches of an optimiser step's rows: trees where sharing pays, else padded."""
     limit, lengths = config.max_tokens_per_microbatch, trained_lengths(rows)
     # Padding is not bounded: the grouping of rows decides the last bits of the published weights.
     groups, shares = microbatches(lengths, max_tokens=limit, max_padding_share=1.0), False
@@ -242,7 +242,7 @@ def _fixed_tokens(tree: PrefixTree, rows: Sequence[TokenRecord]) -> int:
 def row_batches(
     sort_keys: Sequence[int] | Sequence[list[int]], config: SupervisedConfig
 ) -> list[list[int]]:
-    """Return the row indices of each optimiser step.
+    """Split rows into batches, one for each optimiser step; return row indices.
 
     Shuffled each epoch, rows with similar keys together.
 
@@ -267,7 +267,7 @@ def row_batches(
 
 
 def find_shared_prefixes(rows: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Return of each row the tokens that it shares with another, in whole blocks.
+    """Find the prefix that each row shares with another, in whole blocks.
 
     As keys of `row_batches` they bring rows of one prompt together and leave them mixed otherwise:
     by all of its tokens a row would lie among those whose requests begin with the same words.
@@ -283,7 +283,7 @@ def find_shared_prefixes(rows: Sequence[Sequence[int]]) -> list[list[int]]:
 
 
 def learning_rate_multiplier(step: int, num_steps: int, config: SupervisedConfig) -> float:
-    """Return the share of the highest learning rate: a linear rise, then half a cosine."""
+    """Return the multiplier of the learning rate at a step: linear warm-up, half a cosine."""
     warmup = max(1, round(config.warmup_share * num_steps))
     if step < warmup:
         return (step + 1) / warmup
@@ -296,7 +296,7 @@ def learning_rate_multiplier(step: int, num_steps: int, config: SupervisedConfig
 def adamw(
     every: Iterable[nn.Parameter], config: SupervisedConfig, *, fused: bool = True
 ) -> torch.optim.AdamW:
-    """Return AdamW over the parameters that learn; weight decay applies to matrices only."""
+    """Make an AdamW over the trainable parameters; weight decay applies to matrices only."""
     parameters = [p for p in every if p.requires_grad]
     groups = [
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": config.weight_decay},

@@ -17,7 +17,7 @@ ERROR_WAIT_S = 0.25  # before the second of them, and twice as long before each 
 
 
 class Completion(NamedTuple):
-    """Sampled continuation of a prompt."""
+    """Completion of a prompt, as the server sampled it."""
 
     ids: list[int]
     logprobs: list[float]
@@ -27,15 +27,15 @@ class Completion(NamedTuple):
 
 
 class ServerAwayError(EngineError):
-    """The server does not answer, or is starting or full: worth another attempt later."""
+    """Server that is away: it does not answer, is starting or full; worth a later attempt."""
 
 
 class MissingModelError(EngineError):
-    """The server does not know the model, or holds other weights than expected."""
+    """Model missing on the server, or with other weights than expected."""
 
 
 class VllmClient:
-    """Client of one server, for any thread, one attempt a request.
+    """Client of one vLLM server, for any thread, one attempt a request.
 
     Wire format: vLLM's OpenAI-compatible /v1/completions with `return_token_ids`, and its run-time
     LoRA routes (VLLM_ALLOW_RUNTIME_LORA_UPDATING=1). ServerAwayError where the server does not
@@ -57,7 +57,7 @@ class VllmClient:
         self._closed = threading.Event()
 
     def complete(self, model: str, prompt: Sequence[int], **sampling: Any) -> Completion:
-        """Sample a continuation of a prompt of token ids; EngineError where the server fails."""
+        """Complete a prompt of token ids; EngineError where the server fails."""
         body = {
             "model": model,
             "prompt": list(prompt),
@@ -83,7 +83,7 @@ class VllmClient:
         return Completion(ids, logprobs, reason, stop, model)
 
     def top_logprob(self, model: str, prompt: Sequence[int], temperature: float) -> float:
-        """Return the log-probability of the most likely token after a prompt."""
+        """Return the log-probability of the top (most likely) token after a prompt."""
         body = {
             "model": model,
             "prompt": list(prompt),
@@ -95,7 +95,7 @@ class VllmClient:
         return float(max(top.values()))
 
     def prompt_logprobs(self, model: str, prompt: Sequence[int]) -> list[float]:
-        """Return the log-probabilities of a prompt's tokens after the first, at temperature 1."""
+        """Return the log-probabilities of a prompt's tokens after the first."""
         body = {
             "model": model,
             "prompt": list(prompt),
@@ -110,7 +110,7 @@ class VllmClient:
         ]
 
     def weights_version(self) -> str:
-        """Return what the server calls the weights it holds; RolloutError where it cannot tell."""
+        """Return the version of the weights that the server holds, as it names them."""
         reply = self._answered("GET", "/weight_info", timeout=60.0)
         if reply.status_code == 404:
             raise RolloutError(
@@ -120,7 +120,7 @@ class VllmClient:
         return str(_json(reply)["weight_version"])
 
     def load_weights(self, folder: str, version: str) -> None:
-        """Replace the model's weights by a folder's and clear the prefix cache.
+        """Load a folder's weights in place of the model's, and clear the prefix cache.
 
         Once requests under way have ended; RolloutError where the server refuses them.
         """
@@ -138,11 +138,11 @@ class VllmClient:
         _json(self._answered("POST", "/resume", json={}))
 
     def models(self, *, timeout_s: float = 60.0) -> list[str]:
-        """Return the names of the models and adapters served, the base model first."""
+        """Return the names of the server's models and adapters, the base model first."""
         return [str(each["id"]) for each in self.get("/v1/models", timeout_s=timeout_s)["data"]]
 
     def load_adapter(self, name: str, folder: str) -> None:
-        """Load an adapter under a name; RolloutError where the server refuses it."""
+        """Load a LoRA adapter under a name; RolloutError where the server refuses it."""
         reply = self.post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": folder})
         if reply.status_code >= 300 and "already been loaded" not in reply.text:
             raise RolloutError(
@@ -153,7 +153,7 @@ class VllmClient:
             )
 
     def unload_adapter(self, name: str) -> None:
-        """Unload an adapter; no error where the server is away or does not have it."""
+        """Unload a LoRA adapter; no error where the server does not have it."""
         with contextlib.suppress(*self._errors):
             self._client.post(
                 f"{self.url}/v1/unload_lora_adapter", json={"lora_name": name}, timeout=10.0
@@ -165,11 +165,11 @@ class VllmClient:
         self._client.close()
 
     def get(self, path: str, *, timeout_s: float = 60.0) -> Any:
-        """Return the JSON at a path."""
+        """Send a GET request to a path; return the JSON."""
         return _json(self._answered("GET", path, timeout=timeout_s))
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Return the reply to a request, of any status but those of a server that is away."""
+        """Send a POST request to a path; return the reply, also one that refuses."""
         wait_s = ERROR_WAIT_S
         for _ in range(TRIES - 1):
             reply = self._answered("POST", path, json=body)

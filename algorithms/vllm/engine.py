@@ -21,7 +21,7 @@ POLL_S = 0.02  # how often environments may break in while answers are waited fo
 
 
 class VllmEngine(Engine):
-    """Engine on vLLM servers: token ids in, token ids with log-probs out, nothing re-encoded.
+    """Engine on vLLM servers: token ids in, token ids with log-probs out.
 
     Each request sends the slot's whole sequence, to the slot's server, whose prefix cache holds its
     keys and values. Seeds come from the slot's own stream, and actions end as `GenerationEngine`'s
@@ -48,11 +48,11 @@ class VllmEngine(Engine):
 
     @property
     def token_counts(self) -> TokenCounts:
-        """Tokens since construction; servers do not tell what they read."""
+        """Counts of tokens since construction."""
         return TokenCounts(self.num_sampled_tokens)
 
     def start(self, num_slots: int) -> None:
-        """Clear all slots and provide slots 0..num_slots-1."""
+        """Start with empty slots 0..num_slots-1."""
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
         self._threads = ThreadPoolExecutor(num_slots, "vllm") if num_slots else None
@@ -61,20 +61,20 @@ class VllmEngine(Engine):
         self._pending: dict[int, Future[Action]] = {}
 
     def begin_sequence(self, slot: int, seed: int | None = None) -> None:
-        """Clear a slot for a new sequence; a seed gives it its own random stream."""
+        """Begin a new sequence in a slot; a seed gives it its own random stream."""
         self.restart_sequence(slot)
         self.servers.release_slot(slot)
         if seed is not None:
             self._streams[slot] = np.random.default_rng(seed)
 
     def restart_sequence(self, slot: int) -> None:
-        """Clear a slot but keep its random stream; a pending request is dropped."""
+        """Restart a slot's sequence: drop a pending request but keep the random stream."""
         self._ids[slot] = []
         if slot in self._pending:
             self._pending.pop(slot).cancel()
 
     def submit(self, request: Request) -> None:
-        """Send a request; ValueError if the slot has a pending one, or no token to continue."""
+        """Submit a request to a server; ValueError if the slot has a pending one."""
         if request.slot in self._pending or self._threads is None:
             raise ValueError(
                 f"slot {request.slot} has a request already: wait for its action, or begin the "
@@ -93,7 +93,7 @@ class VllmEngine(Engine):
         )
 
     def advance(self) -> list[tuple[int, Action]]:
-        """Wait until requests finished or environments responded.
+        """Advance: wait until requests finished or environments responded.
 
         Return finished (slot, action) pairs.
         """

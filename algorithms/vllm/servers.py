@@ -29,7 +29,7 @@ MAX_WAIT_S = 5.0
 
 @dataclass
 class ServerState:
-    """One server: whether requests go to it, and since when it fails."""
+    """State of one server: whether requests go to it, and since when it fails."""
 
     client: VllmClient
     ready: bool = True
@@ -42,22 +42,22 @@ class ServerState:
     slots: set[int] = field(default_factory=set)
 
     def postpone_retry(self) -> None:
-        """Set when the server is tried next."""
+        """Postpone the next attempt at the server."""
         self.wait_s = min(MAX_WAIT_S, 2.0 * self.wait_s) or FIRST_WAIT_S
         self.next_try = time.monotonic() + self.wait_s
 
 
 class WeightPublication(Protocol):
-    """Versions of the policy's weights as servers hold them."""
+    """Interface of published weights: versions of the policy that servers hold."""
 
     def update_server(self, client: VllmClient) -> None:
-        """Bring a server up to the current version; RolloutError where it refuses that."""
+        """Update a server to the current version; RolloutError where it refuses that."""
         ...
 
     def complete(
         self, client: VllmClient, version: str, prompt: Sequence[int], **sampling: Any
     ) -> Completion:
-        """Sample with a version; MissingModelError where the server does not hold it."""
+        """Complete a prompt with a version of the weights."""
         ...
 
 
@@ -68,7 +68,7 @@ SETTLED_S = 10.0  # after which a failure of a server that came back is another 
 
 
 class VllmServers:
-    """Servers that sample from one policy; all methods may be called from any thread.
+    """vLLM servers that sample from one policy; all methods are for any thread.
 
     A slot stays with its server, whose prefix cache holds the episode so far. Without any server
     that answers, requests wait up to `patience_s`, then RolloutError. `offset` (a process's rank)
@@ -97,11 +97,11 @@ class VllmServers:
 
     @property
     def urls(self) -> str:
-        """Addresses of all servers, for messages."""
+        """URLs of all servers, for messages."""
         return ", ".join(client.url for client in self.clients)
 
     def connect(self) -> None:
-        """Leave out servers that do not answer.
+        """Connect to the servers; leave out those that do not answer.
 
         Raise what the first one failed with if none does.
         """
@@ -119,7 +119,7 @@ class VllmServers:
     def complete(
         self, slot: int, version: str, prompt: Sequence[int], **sampling: Any
     ) -> Completion:
-        """Sample a continuation with a version of the weights, on the slot's server if it answers.
+        """Complete a prompt with a version of the weights, on the slot's server if it answers.
 
         EngineError where it fails for this request.
         """
@@ -145,7 +145,7 @@ class VllmServers:
                 server.slots.discard(slot)
 
     def update_weights(self, change: Callable[[], None]) -> None:
-        """Change the published weights, and bring every server that answers up to them.
+        """Update the published weights by a change, on every server that answers.
 
         Waits for a server where none answers; RolloutError where one refuses the weights.
         """
@@ -158,7 +158,7 @@ class VllmServers:
         self._wait_for_ready()
 
     def ready_clients(self) -> list[VllmClient]:
-        """Return the clients of the servers that answer."""
+        """Return the clients of the servers that are ready."""
         with self._changed:
             return [server.client for server in self._servers if server.ready]
 

@@ -26,7 +26,7 @@ from fctncalling.algorithms.vllm.servers import VllmServers
 
 
 class WeightVersion(NamedTuple):
-    """Published weights of one update."""
+    """Version of the weights, published after one update."""
 
     number: int
     name: str
@@ -37,7 +37,7 @@ class WeightVersion(NamedTuple):
 
 
 class PublishedVersions:
-    """Weights by version below `folder`, which the servers read too and are told to load."""
+    """Published versions of the weights, in folders that the servers read too."""
 
     def __init__(self, servers: VllmServers, folder: Path) -> None:
         self.servers = servers
@@ -48,16 +48,16 @@ class PublishedVersions:
 
     @property
     def versions(self) -> list[WeightVersion]:
-        """Versions served now, oldest first."""
+        """Versions that are served now, oldest first."""
         return list(self._versions)
 
     def serve_versions(self, versions: Sequence[WeightVersion]) -> None:
-        """Serve these versions, which a process has written."""
+        """Serve versions that another process has written."""
         self._versions = list(versions)
 
 
 class PublishedWeights(PublishedVersions):
-    """Whole weights: the newest version is loaded into the servers.
+    """Published whole weights: the newest version is loaded into the servers.
 
     tolerance: mean absolute difference, in nats, between the server's log-probabilities of the
     fixed text and training's, above which a server is refused.
@@ -71,7 +71,7 @@ class PublishedWeights(PublishedVersions):
         servers.publication = self
 
     def new_folder(self, number: int) -> Path:
-        """Return the folder to write the weights after `number` updates to, for `publish`."""
+        """Return a new folder to write the weights of an update to, for `publish`."""
         part = self.folder / f".weights-{self._run}-{number}.part"
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
@@ -80,7 +80,7 @@ class PublishedWeights(PublishedVersions):
     def publish(
         self, written: Path, number: int, text: Sequence[int], logprobs: Sequence[float]
     ) -> str:
-        """Load the weights in a folder of `new_folder` into all servers; return their name.
+        """Publish the weights in a folder: load them into all servers; return their version.
 
         RolloutError where a server does not take them, or tells other log-probabilities.
         """
@@ -95,7 +95,7 @@ class PublishedWeights(PublishedVersions):
         return name
 
     def update_server(self, client: VllmClient) -> None:
-        """Load the newest version into a server that lacks it, and compare log-probabilities."""
+        """Update a server to the newest version, and compare log-probabilities."""
         version = self._versions[-1]
         self._models[client.url] = client.models()[0]
         found = client.weights_version()
@@ -108,7 +108,7 @@ class PublishedWeights(PublishedVersions):
     def complete(
         self, client: VllmClient, version: str, prompt: Sequence[int], **sampling: Any
     ) -> Completion:
-        """Sample with a version.
+        """Complete a prompt with a version of the weights.
 
         MissingModelError where the server holds, or held meanwhile, other weights.
         """
@@ -123,12 +123,12 @@ class PublishedWeights(PublishedVersions):
         return completion._replace(version=version)
 
     def close(self) -> None:
-        """Remove the folders; the servers go on with the weights they hold."""
+        """Close: remove the folders; the servers go on with the weights they hold."""
         for version in self._versions:
             shutil.rmtree(version.folder, ignore_errors=True)
 
     def model_name(self, client: VllmClient, version: str) -> str:
-        """Return what a request names the model by."""
+        """Return the model's name in requests for a version."""
         return self._models[client.url]
 
     def _recognised(self, client: VllmClient, version: str) -> str:
@@ -160,7 +160,7 @@ INDEX_FILE = "model.safetensors.index.json"
 
 
 def write_model(model: Any, folder: Path | None) -> None:
-    """Write a model's weights and configuration into a folder, as transformers lays them out.
+    """Write a model's weights and configuration in a folder, as transformers lays them out.
 
     With FSDP a collective operation.
 
@@ -230,7 +230,7 @@ NUM_SERVED = 2  # requests with the previous version may still be under way
 
 
 class PublishedAdapters(PublishedVersions):
-    """Adapters: the last `NUM_SERVED` versions are served.
+    """Published LoRA adapters: the last `NUM_SERVED` versions are served.
 
     Every version gets a new name and a new folder: a server caches by name, so a reused one would
     be served from caches of other weights, unnoticed.
@@ -241,7 +241,7 @@ class PublishedAdapters(PublishedVersions):
         servers.publication = self
 
     def publish(self, adapters: Adapters, number: int) -> str:
-        """Publish the current adapter unless it is already; return its name on the servers.
+        """Publish the current adapter, unless it is already; return its name on the servers.
 
         number: updates so far.
         """
@@ -262,22 +262,22 @@ class PublishedAdapters(PublishedVersions):
         return name
 
     def update_server(self, client: VllmClient) -> None:
-        """Load the versions into a server; those that it has already stay."""
+        """Update a server: load the versions that it does not have yet."""
         for version in self._versions:
             client.load_adapter(version.name, str(version.folder))
 
     def complete(
         self, client: VllmClient, version: str, prompt: Sequence[int], **sampling: Any
     ) -> Completion:
-        """Sample with a version of the adapter, by its name."""
+        """Complete a prompt with a version of the adapter."""
         return client.complete(version, prompt, **sampling)
 
     def model_name(self, client: VllmClient, version: str) -> str:
-        """Return what a request names the model by."""
+        """Return the model's name in requests for a version: that of its adapter."""
         return version
 
     def close(self) -> None:
-        """Unload all versions from the servers and remove their folders."""
+        """Close: unload all versions from the servers and remove their folders."""
         for version in self._versions:
             self._drop(version)
         self._versions = []

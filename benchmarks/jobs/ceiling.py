@@ -27,7 +27,7 @@ from fctncalling.lab.credit.ruler import BranchedTruth, BranchPlayer
 from fctncalling.training.prepare_run import prepare_run
 from fctncalling.training.rollouts.rollout_backends import RolloutRound
 from fctncalling.training.run_config import RunConfig
-from fctncalling.training.run_loop import report
+from fctncalling.training.run_loop import write_run_report
 from fctncalling.training.task_setup import make_task_setup
 
 BRANCHES = 8  # of every state
@@ -93,7 +93,7 @@ def learn_from_truth(config: TrainConfig) -> None:
         metrics = run.learn(truth.episodes)
         print(run.counters.updates, metrics["env/success_rate"], truth.num_branches, flush=True)
     run.evaluate()
-    report(run, run_config.prompt_style)
+    write_run_report(run, run_config.prompt_style)
     run.close()
 
 

@@ -23,8 +23,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fctncalling.cli.shared.jsonl_records import Line
-from fctncalling.cli.shared.task_finder import tasks_of
+from fctncalling.cli.shared.jsonl_records import SourceRecord
+from fctncalling.cli.shared.task_finder import iter_category_tasks
 from fctncalling.cli.verdicts import RecordJudge
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers import get_handler
@@ -52,7 +52,7 @@ class OddAnswers:
     """Writes random answers to the tasks of a category."""
 
     def __init__(self, data_dir: Path, category: str, seed: int) -> None:
-        self._tasks = list(tasks_of(data_dir, category))
+        self._tasks = list(iter_category_tasks(data_dir, category))
         language = (
             category.removeprefix("simple_")
             if category in ("simple_java", "simple_javascript")
@@ -124,7 +124,8 @@ def compare(official: str, data_dir: Path, category: str, number: int, seed: int
         ).stdout
     theirs, judge = [json.loads(line) for line in told.splitlines()], RecordJudge(data_dir)
     ours = [
-        judge.judge_record(Line(Path(category), index, each)) for index, each in enumerate(answers)
+        judge.judge_record(SourceRecord(Path(category), index, each))
+        for index, each in enumerate(answers)
     ]
     other = [i for i, each in enumerate(ours) if each["valid"] is not theirs[i][0]]
     told_otherwise = [

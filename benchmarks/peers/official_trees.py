@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.checkers.leaderboard import LIVE, MEMORY, MULTI_TURN, NON_LIVE, WEB_SEARCH
-from fctncalling.cli.shared.task_finder import folder_of, tasks_of
+from fctncalling.cli.shared.task_finder import category_folder, iter_category_tasks
 from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
 from fctncalling.data.types import Task
 from fctncalling.envs.conversations import task_for_form
@@ -102,10 +102,10 @@ class Model:
     def write(self, data_dir: Path, folder: Path, category: str, *, recorded_only: bool) -> None:
         """Write the result file of a category, tasks that no table holds left out where asked."""
         recorded = self._tables.answers(category, self._calls)
-        path = folder / folder_of(category) / f"BFCL_v4_{category}_result.json"
+        path = folder / category_folder(category) / f"BFCL_v4_{category}_result.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w", encoding="utf-8") as file:
-            for task in tasks_of(data_dir, category):
+            for task in iter_category_tasks(data_dir, category):
                 if recorded_only and key(task.id) not in recorded:
                     continue
                 answer = self._answer(task, category, recorded)

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from fctncalling.cli.registry import command_summary, subcommands
+from fctncalling.cli.shared.broken_pipe import ignore_broken_pipe
 from fctncalling.cli.shared.parser import OneLineParser, missing_library
-from fctncalling.cli.shared.standard_streams import standard_streams
 from fctncalling.envs.named_tools import add_working_folder_to_path
 
 
 def main(argv: Sequence[str] | None = None, *, prog: str = "evaluate_fctncalling.py") -> int:
-    """Run one subcommand and return its exit code.
+    """Run a subcommand of evaluate_fctncalling.py and return its exit code.
 
     0, 2 where what it was given cannot be read, 130 after Ctrl-C; SystemExit where nobody reads its
     output any more.
@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None, *, prog: str = "evaluate_fctncalling
     add_working_folder_to_path()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # models' texts may hold half characters
-    with standard_streams(goes_on=False):
+    with ignore_broken_pipe(goes_on=False):
         return _run(argv, prog)
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.cli.shared.convert_records import add_arguments, convert_file, mark_invalid
-from fctncalling.cli.shared.jsonl_records import Line, Record
+from fctncalling.cli.shared.jsonl_records import Record, SourceRecord
 from fctncalling.cli.shared.task_finder import TaskFinder
 from fctncalling.cli.shared.tool_flags import TaskTools
 from fctncalling.envs.errors import InfrastructureError
@@ -38,7 +38,7 @@ MAX_SESSIONS = 256
 
 
 def run(args: argparse.Namespace) -> int:
-    """Execute every record.
+    """Run the subcommand `execute`: execute every record.
 
     Return 0, 1 if some are invalid, 2 if a record or a task cannot be used.
     """
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class RecordExecutor:
-    """Execution of records one by one, with the newest tasks' tools kept between calls."""
+    """Executor of records, one by one, with the tools of the newest tasks."""
 
     def __init__(self, tasks: Path | Sequence[Path], tools: TaskTools | None = None) -> None:
         self._finder = TaskFinder(tasks, tools.given if tools else ())
@@ -56,8 +56,8 @@ class RecordExecutor:
         self._sessions: dict[tuple[str, str], ToolSession] = {}
         self._lost: dict[tuple[str, str], str] = {}  # why later calls of a task cannot be executed
 
-    def execute_record(self, line: Line) -> Record:
-        """Return the record with our results; InputError if it cannot be executed."""
+    def execute_record(self, line: SourceRecord) -> Record:
+        """Execute a record; return it with our results. InputError if it cannot be executed."""
         try:
             if "calls" in line.record:
                 return self._sequence(line)
@@ -67,7 +67,7 @@ class RecordExecutor:
         except LookupError as error:
             raise line.error("id", f"cannot be executed: {error}") from None
 
-    def _one_call(self, line: Line) -> Record:
+    def _one_call(self, line: SourceRecord) -> Record:
         call = line.field("call", str, "a call as text")
         category = line.field("category", str, "a category's name")
         key = (category, line.field("id", str, "a task's id"))
@@ -84,7 +84,7 @@ class RecordExecutor:
             self._lose(key, f"an earlier call of the task failed: {error}")
             raise
 
-    def _begin(self, key: tuple[str, str], line: Line) -> None:
+    def _begin(self, key: tuple[str, str], line: SourceRecord) -> None:
         self._sessions.pop(key, None)
         self._lost.pop(key, None)
         self._sessions[key] = self._session(line)
@@ -97,7 +97,7 @@ class RecordExecutor:
         self._sessions.pop(key, None)
         self._lost[key] = reason
 
-    def _sequence(self, line: Line) -> Record:
+    def _sequence(self, line: SourceRecord) -> Record:
         session = self._session(line)
         results = []
         for index, each in enumerate(line.field("calls", list, "a list of calls")):
@@ -106,8 +106,8 @@ class RecordExecutor:
             results.append({"call": each["call"], **result_fields(session.execute(each["call"]))})
         return {**line.record, "calls": results}
 
-    def _session(self, line: Line) -> ToolSession:
-        task = self._finder.task_of(line)
+    def _session(self, line: SourceRecord) -> ToolSession:
+        task = self._finder.find_task(line)
         origin = self._finder.path
         user_classes = self._tools.classes_for((task,), origin) if self._tools else None
         return ToolSession(
@@ -119,12 +119,12 @@ class RecordExecutor:
 
 
 def strip_results(record: Record) -> Record:
-    """Return a record without what calls would have returned."""
+    """Strip a record of the results of its calls."""
     return {key: value for key, value in record.items() if key not in ("result", "cwd", "calls")}
 
 
 def working_directory(session: ToolSession) -> str | None:
-    """Return the path of the file system's current directory; None for tools without one."""
+    """Return the working directory of the file system tool; None for tools without one."""
     if not session.has_function("pwd"):
         return None
     path: str = json.loads(session.execute("pwd()"))["current_working_directory"]
@@ -132,7 +132,7 @@ def working_directory(session: ToolSession) -> str | None:
 
 
 def result_fields(result: str) -> dict[str, Any]:
-    """Return a result text as recorded: whole, or what tells a long one from another."""
+    """Return the fields of a record for a result text: whole, or a hash of a long one."""
     if len(result) <= MAX_RESULT_CHARS:
         return {"result": result}
     digest = hashlib.sha256(result.encode("utf-8", "surrogatepass")).hexdigest()

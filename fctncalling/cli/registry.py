@@ -23,7 +23,7 @@ CORE_COMMANDS = {
 
 @cache
 def subcommands() -> dict[str, str]:
-    """Return subcommand -> module with add_arguments(parser) and run(args) -> exit code, sorted.
+    """Return all subcommands: name -> module with add_arguments(parser) and run(args).
 
     Modules are imported only when their command is called.
     """
@@ -35,7 +35,7 @@ def subcommands() -> dict[str, str]:
 
 
 def command_summary(subcommand: str) -> str:
-    """Return a subcommand and the first paragraph of its module's docstring, unimported."""
+    """Return the summary of a subcommand: the first paragraph of its module's docstring."""
     spec = find_spec(subcommands()[subcommand])
     assert spec is not None
     source = Path(str(spec.origin)).read_text(encoding="utf-8")

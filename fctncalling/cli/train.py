@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 from fctncalling.algorithms.config import SettingError, TrainConfig, add_arguments, config_fields
 from fctncalling.algorithms.config.idle_flags import idle_flag_notes
 from fctncalling.algorithms.config.model_presets import PRESETS
+from fctncalling.cli.shared.broken_pipe import ignore_broken_pipe
 from fctncalling.cli.shared.parser import BasicHelpAction, OneLineParser, missing_library
-from fctncalling.cli.shared.standard_streams import standard_streams
 from fctncalling.cli.train_flags import (
     CONFIG_SETTINGS,
     FORMER_SETTINGS,
@@ -33,12 +33,12 @@ from fctncalling.cli.train_flags import (
 )
 from fctncalling.data.bfcl import TaskError
 from fctncalling.envs.named_tools import add_working_folder_to_path
-from fctncalling.laboratory import laboratory_part
+from fctncalling.laboratory import import_laboratory_module
 from fctncalling.progress_bar import Progress
-from fctncalling.training.announce import announce, is_first_process, own_command
+from fctncalling.training.announce import announce, is_first_process, shell_command
 from fctncalling.training.load_policy import ModelError
 from fctncalling.training.run_config import EMBEDDED_MODEL_DEFAULTS, ENV_DEFAULTS, RunConfig
-from fctncalling.training.run_loop import report, run_loop
+from fctncalling.training.run_loop import run_loop, write_run_report
 
 if TYPE_CHECKING:
     from fctncalling.training.training_run import TrainingRun
@@ -74,12 +74,12 @@ exactly.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line.
+    """Run the command `train` and return its exit code.
 
     Return 0, 1 at a NaN, 2 if the user can mend it, 130 where Ctrl-C ended it. A run goes on where
     nobody reads its lines any more.
     """
-    with standard_streams(goes_on=True):
+    with ignore_broken_pipe(goes_on=True):
         return _run(list(sys.argv[1:] if arguments is None else arguments))
 
 
@@ -137,7 +137,7 @@ def _print_plan(config: TrainConfig, run_config: RunConfig) -> int:
     from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS
     from fctncalling.training.rollouts.choose_rollout import check_rollout
     from fctncalling.training.task_setup import make_task_setup
-    from fctncalling.training.teams import roles_of_run
+    from fctncalling.training.teams import team_roles
 
     check_rollout(config, run_config)
     roles: tuple[str, ...] = ()
@@ -145,14 +145,14 @@ def _print_plan(config: TrainConfig, run_config: RunConfig) -> int:
         config.roles_have_own_weights or config.team_critic == "central"
     ):  # tasks and team are read for these
         make_env = make_task_setup(config, run_config).make_env
-        roles = roles_of_run(config, make_env, SINGLE_PROCESS)
-    plan = laboratory_part("memory_plan")
+        roles = team_roles(config, make_env, SINGLE_PROCESS)
+    plan = import_laboratory_module("memory_plan")
     exit_code: int = plan.print_plan(config, run_config.plan, roles)
     return exit_code
 
 
 def parse_settings(words: Sequence[str]) -> argparse.Namespace:
-    """Return the settings of a command line.
+    """Parse a command line to settings.
 
     What it leaves open is as in the file of --config, then as its --preset, then as its --env_name
     or the embedded model has it. SettingError for a file that cannot be.
@@ -182,13 +182,13 @@ def _job_defaults(namespace: argparse.Namespace) -> dict[str, Any]:
 
 
 def config_file_settings(path: str | None) -> dict[str, Any]:
-    """Return the settings of --config; SettingError where they cannot be."""
+    """Return the settings of the file of --config; SettingError where they cannot be."""
     known = [*config_fields.flags(TrainConfig), *config_fields.flags(RunConfig)]
     return {} if path is None else read_config_file(Path(path), known)
 
 
 def given_flags(words: Sequence[str]) -> set[str]:
-    """Return the names of the flags that a command line has, whatever their values."""
+    """Return the flags that a command line gives, by name."""
     parser = build_parser()
     for action in parser._actions:
         action.default = argparse.SUPPRESS
@@ -196,7 +196,7 @@ def given_flags(words: Sequence[str]) -> set[str]:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the parser with a flag for every setting."""
+    """Build the parser of `train`, with a flag for every setting."""
     parser = OneLineParser(
         "fctncalling train",
         usage="fctncalling train [--FLAG VALUE ...]",
@@ -232,35 +232,35 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def train(config: TrainConfig, run_config: RunConfig, words: Sequence[str] = ()) -> int:
-    """Train, evaluating before and after.
+    """Train by the settings, evaluating before and after; return the exit code.
 
     Return 0, 1 if a NaN or lost workers ended it, 130 where Ctrl-C did.
     """
     from fctncalling.algorithms.generation.engine_api import RolloutError
     from fctncalling.algorithms.run.checkpoint import CheckpointError
     from fctncalling.training.prepare_run import prepare_run
-    from fctncalling.training.supervised_stage import progress_made
+    from fctncalling.training.supervised_stage import progress_text
 
     run = prepare_run(config, run_config)
     progress = Progress(config.num_updates, run.counters.updates, shown=run.processes.is_first)
     profiling: Any = nullcontext()
     if run_config.profile and run.processes.is_first:
-        profiling = laboratory_part("profiler").run_profiler(run)
+        profiling = import_laboratory_module("profiler").run_profiler(run)
     with run.interruption, profiling as profiler:
         try:
             run_loop(run, progress, profiler)
             progress.close()
-            report(run, run_config.prompt_style)
+            write_run_report(run, run_config.prompt_style)
         except KeyboardInterrupt:
             progress.close()
             announce(
-                f"\nInterrupted after {progress_made(run)}; saved {run.save()}. Go on with:\n",
+                f"\nInterrupted after {progress_text(run)}; saved {run.save()}. Go on with:\n",
                 f"  {command_to_resume(words, run.processes.count)}\n",
             )
             return 130
         except (FloatingPointError, RolloutError, CheckpointError, OSError) as error:
             progress.close()
-            made, text = progress_made(run), _explain_failure(run, error)
+            made, text = progress_text(run), _explain_failure(run, error)
             print(f"error: after {made}: {text}", file=sys.stderr)
             return 1
         finally:
@@ -284,7 +284,7 @@ def _explain_failure(run: TrainingRun, error: Exception) -> str:
 
 
 def command_to_resume(words: Sequence[str], num_processes: int = 1) -> str:
-    """Return the command line that goes on with a run of the given words."""
+    """Return the command line that resumes a run of the given words."""
     kept = [
         word
         for number, word in enumerate(words)
@@ -292,4 +292,4 @@ def command_to_resume(words: Sequence[str], num_processes: int = 1) -> str:
         and not (number and words[number - 1] == "--resume" and word[:1] != "-")
     ]
     launcher = f"torchrun --nproc_per_node {num_processes}" if num_processes > 1 else ""
-    return f"{own_command('train', launcher)} {shlex.join([*kept, '--resume'])}"
+    return f"{shell_command('train', launcher)} {shlex.join([*kept, '--resume'])}"

@@ -24,7 +24,7 @@ MAX_DEPTH = 8
 
 
 def read_config_file(path: Path, known: Sequence[SettingSpec]) -> dict[str, Any]:
-    """Return the settings of a file: flag name (or an alias of it) -> value.
+    """Read the settings of a configuration file: flag name -> value.
 
     Raises SettingError, naming file and setting, for what cannot be read, for unknown names and
     for values out of range.
@@ -192,7 +192,7 @@ CONFIG_SETTINGS = (
 
 
 def config_setting_notes(given: Collection[str]) -> list[str]:
-    """Return a line for each given flag that leaves, naming what comes after it."""
+    """Return notes on given flags that become settings of --config."""
     return [
         f"--{name}: the flag goes with version 0.4; a file has it, {name}: ..., for --config FILE"
         for name in CONFIG_SETTINGS
@@ -203,7 +203,7 @@ def config_setting_notes(given: Collection[str]) -> list[str]:
 def idle_run_flag_notes(
     config: TrainConfig, run_config: RunConfig, given: Collection[str]
 ) -> list[str]:
-    """Return a line for each kind of given flags that is harmless and idle.
+    """Return notes on given flags that are idle under the other settings of the run.
 
     SettingError for one that misleads. given: as of `idle_flag_notes`.
     """

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.cli.shared.convert_records import add_arguments, convert_file, mark_invalid
-from fctncalling.cli.shared.jsonl_records import Line, Record
+from fctncalling.cli.shared.jsonl_records import Record, SourceRecord
 from fctncalling.cli.shared.task_finder import TaskFinder
 from fctncalling.cli.shared.tool_flags import TaskTools
 from fctncalling.data import format_sensitivity
@@ -34,7 +34,7 @@ __all__ = ["add_arguments", "run"]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Judge every record.
+    """Run the subcommand `verdicts`: judge every record.
 
     Return 0, 1 if some are invalid, 2 if a record or a task cannot be used.
     """
@@ -54,8 +54,8 @@ class RecordJudge:
         self._tools = tools
         self._truth: tuple[str, Sequence[TurnResults]] | None = None
 
-    def judge_record(self, line: Line) -> Record:
-        """Return the record with our verdict; InputError if it cannot be judged."""
+    def judge_record(self, line: SourceRecord) -> Record:
+        """Judge a record; return it with our verdict. InputError if it cannot be judged."""
         if line.record.get("invalid") is True:
             return {**line.record, "valid": None, "error_type": None}
         form = line.field("form", str, f"one of {', '.join(ANSWER_FORMS)}")
@@ -72,7 +72,7 @@ class RecordJudge:
         try:
             if category != format_sensitivity.CATEGORY:
                 category_kind(category)
-            task = self._finder.task_of(line)
+            task = self._finder.find_task(line)
             user_classes = (
                 self._tools.classes_for((task,), self._finder.path) if self._tools else None
             )

@@ -19,8 +19,8 @@ text block.
 _SUFFIX = {"java": {"long": "L", "float": "f"}, "javascript": {"Bigint": "n"}}
 
 
-def source_of(value: Any, declared: Mapping[str, Any], language: str, style: str) -> str:
-    """Return a documented parameter's value as source text of Java or JavaScript."""
+def source_text(value: Any, declared: Mapping[str, Any], language: str, style: str) -> str:
+    """Return a parameter's value as source text of Java or JavaScript."""
     write = _java if language == "java" else _javascript
     items = declared.get("items")
     item = str(items.get("type", "")) if isinstance(items, Mapping) else ""
@@ -77,7 +77,7 @@ _MAX_ALTERNATIVES = 4
 
 
 def possible_texts(task: Task) -> Iterator[tuple[str, str, str]]:
-    """Yield (form, style, text) of answers, natural ones first, then other accepted values."""
+    """Yield possible texts of the answer: (form, style, text), natural ones first."""
     language = task.language
     for calls in accepted_calls(task):
         if language == "python":
@@ -93,7 +93,7 @@ def possible_texts(task: Task) -> Iterator[tuple[str, str, str]]:
 
 
 def accepted_answer(task: Task, form: str) -> str | None:
-    """Return an answer in a form that passes: some truths are accepted in one spelling only.
+    """Return an answer to a task that is accepted, in a form.
 
     Where none does, the most natural one; None if no call can be written.
     """
@@ -104,7 +104,7 @@ def accepted_answer(task: Task, form: str) -> str | None:
 
 
 def render_calls(task: Task, calls: Sequence[Call], style: str = STYLES[0]) -> str:
-    """Return calls as a prompted model writes them, values as its language's literals.
+    """Render calls as a prompted model writes them, values as its language's literals.
 
     Raises ValueError for values that have none.
     """
@@ -120,7 +120,7 @@ def render_calls(task: Task, calls: Sequence[Call], style: str = STYLES[0]) -> s
 
 
 def accepted_calls(task: Task) -> Iterator[list[Call]]:
-    """Yield the expected calls: first accepted values, optional ones left out, then later ones."""
+    """Yield accepted calls of a task: first accepted values, then later ones."""
     try:
         [first] = oracle_calls(task)
     except (ValueError, TypeError, KeyError, AttributeError, StopIteration):
@@ -171,7 +171,7 @@ def _as_source(task: Task, call: Call, language: str, style: str, *, quoted: boo
     arguments = {
         key: value
         if isinstance(value, str) and not quoted
-        else source_of(value, properties.get(key, {}), language, style)
+        else source_text(value, properties.get(key, {}), language, style)
         for key, value in call.arguments.items()
     }
     return Call(call.name, arguments)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def play_episode(
     env: gymnasium.Env[str, str], task_id: str, player: Player, seed: int | None = None
 ) -> PlayedEpisode:
-    """Play one episode; where the agent or infrastructure fails it is invalid, with the reason."""
+    """Play one episode with a player; invalid, with the reason, if infrastructure fails."""
     observation, info = env.reset(seed=seed, options={"task_id": task_id})
     steps: list[StepRecord] = []
     observations: list[str] = []
@@ -70,7 +70,7 @@ def play_episode(
 
 
 def episode_response(task: Task, steps: Sequence[StepRecord]) -> Any:
-    """Return the answer as `score` and `verdicts` read it: a text, or turns of steps of texts."""
+    """Return an episode's response in the form that `score` and `verdicts` read."""
     if not task.executes_calls and task.kind != "clarify":
         return steps[-1].text if steps else ""
     turns = max((step.turn for step in steps), default=-1) + 1
@@ -78,7 +78,7 @@ def episode_response(task: Task, steps: Sequence[StepRecord]) -> Any:
 
 
 def verdict_fields(task: Task, steps: Sequence[StepRecord], verdict: Verdict) -> dict[str, Any]:
-    """Return the fields of the official verdict, the strict verdict and the progress."""
+    """Return the fields of the verdicts, official and strict, and of the progress."""
     strict = strict_verdict(task, steps, verdict)
     return {
         "valid": verdict.valid,
@@ -91,7 +91,7 @@ def verdict_fields(task: Task, steps: Sequence[StepRecord], verdict: Verdict) ->
 
 
 def episode_json(played: PlayedEpisode) -> dict[str, Any]:
-    """Return what replaying and reading need: all messages, every step, and how the episode ended.
+    """Return a played episode as JSON, complete enough for replay.
 
     `messages` are those that open the episode; a step's own are what users said behind it, its tool
     results are in `results`. The digests tell whether an observation was the same to the letter.
@@ -118,7 +118,7 @@ def episode_json(played: PlayedEpisode) -> dict[str, Any]:
 def user_replies(
     steps: Sequence[Mapping[str, Any]], messages: Sequence[Sequence[Message]]
 ) -> dict[int, Message]:
-    """Return what a user answered within a turn, by the step that it answered.
+    """Return the user's replies within turns, by the step that each answered.
 
     `messages`: those behind each step.
     """
@@ -132,12 +132,12 @@ def user_replies(
 
 
 def text_hash(text: str) -> str:
-    """Return what tells one text from another."""
+    """Return the hash of a text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def dataclass_to_json(value: Any) -> Any:
-    """Return a record of the house exactly as a line of JSON gives it back."""
+    """Convert a dataclass to JSON, exactly as a line of JSON gives it back."""
     return json.loads(json.dumps(dataclasses.asdict(value), default=repr))
 
 
@@ -154,7 +154,7 @@ def play_episodes(
     seed: int = 0,
     group_size: int = 1,
 ) -> list[EpisodeRecord]:
-    """Return one episode for each task id, in that order, with its tokens, masks and log-probs.
+    """Play one episode for each task id; return them with tokens, masks and log-probs.
 
     `model` is a transformers causal language model, `tokenizer` has a chat template. `num_envs`
     episodes run at a time and are batched; `temperature` 0 is greedy. Episode i is seeded by (seed,

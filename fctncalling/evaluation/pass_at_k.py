@@ -21,7 +21,7 @@ Estimator = Callable[[int, int, int], float]
 
 
 def pass_at_k(samples: int, successes: int, k: int) -> float:
-    """Return the chance that at least one of k answers succeeds: 1 - C(n-c, k) / C(n, k).
+    """Return pass@k, the chance that one of k answers succeeds: 1 - C(n-c, k) / C(n, k).
 
     Unbiased: of n samples with c successes, k are drawn without putting any back
     (arXiv:2107.03374).
@@ -30,7 +30,7 @@ def pass_at_k(samples: int, successes: int, k: int) -> float:
 
 
 def pass_hat_k(samples: int, successes: int, k: int) -> float:
-    """Return the chance that all of k answers succeed, pass^k: C(c, k) / C(n, k), unbiased.
+    """Return pass^k, the chance that all of k answers succeed: C(c, k) / C(n, k).
 
     It tells how far an agent can be relied on (arXiv:2406.12045).
     """
@@ -57,7 +57,7 @@ def wilson_interval(rate: float, count: float, z: float = Z_95) -> tuple[float, 
 
 
 def interval_of_mean(values: Sequence[float], num_samples: int) -> tuple[float, float]:
-    """Return a 95 % interval of the mean over tasks of estimates that lie in 0..1.
+    """Return a 95 % confidence interval of the mean over tasks of values in 0..1.
 
     Tasks are the independent units; samples of one task are alike. Wilson's interval is taken at
     the effective sample size m(1 - m) / (s^2 / T): how many coin flips of mean m would vary as much
@@ -78,7 +78,7 @@ def interval_of_mean(values: Sequence[float], num_samples: int) -> tuple[float, 
 
 
 class SampledTasks:
-    """Samples and successes of each task, in eight bytes an answer: score files may be long.
+    """Sampled answers of tasks: samples and successes of each, in eight bytes an answer.
 
     An answer is a number: 63 bits of its task id's hash, and whether it succeeded as the lowest
     bit. Two of a million ids share a hash with a chance of 1 in 18 million.
@@ -88,26 +88,26 @@ class SampledTasks:
         self._answers = array("Q")
 
     def add(self, task_id: str, *, success: bool) -> None:
-        """Count one answer."""
+        """Add one answer of a task."""
         digest = hashlib.blake2b(task_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         self._answers.append(int.from_bytes(digest, "big") & ~1 | success)
 
     @property
     def num_samples(self) -> int:
-        """The least number of samples of a task: the largest k that every task has."""
+        """Number of samples of each task, at least: the largest k that every task has."""
         return min((samples for samples, _ in self._counts()), default=0)
 
     @property
     def successes(self) -> int:
-        """How many answers succeeded."""
+        """Number of answers that succeeded."""
         return sum(answer & 1 for answer in self._answers)
 
     def interval(self) -> tuple[float, float]:
-        """Return a 95 % interval of the success rate, the mean over tasks."""
+        """Return a 95 % confidence interval of the success rate."""
         return self._estimate(pass_at_k, 1)[1]
 
     def report(self) -> dict[str, Any]:
-        """Return pass@k and pass^k with 95 % intervals for k = 1, 2, 4, ... and all samples.
+        """Return a report of pass@k and pass^k with 95 % intervals, for several k.
 
         Empty where no task has two samples.
         """
@@ -149,7 +149,7 @@ def _estimate_json(estimate: float, interval: tuple[float, float]) -> dict[str, 
 
 
 def evaluation_uncertainty(evaluation: Evaluation) -> dict[str, Any]:
-    """Return `intervals` by name of the rate, and `pass_at_k` (official, strict) of the samples.
+    """Return the uncertainty of an evaluation: intervals of rates, and pass@k.
 
     A rate that has no episode, or was judged by nobody, has no interval.
     """

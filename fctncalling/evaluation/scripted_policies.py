@@ -18,7 +18,7 @@ ONE_CALL_A_STEP = "one_call_a_step"
 
 
 class PolicyInput(NamedTuple):
-    """Input of a policy for its next message."""
+    """Input of a scripted policy for its next message."""
 
     task: Task
     turn: int
@@ -34,12 +34,12 @@ Policy = Callable[[PolicyInput], str]
 
 
 def noop(_: PolicyInput) -> str:
-    """Say nothing."""
+    """No-op policy: say nothing."""
     return ""
 
 
 def placeholder_call(tool: Mapping[str, Any]) -> Call:
-    """Return a call of an offered function, required arguments filled by their type."""
+    """Return a call of an offered function with placeholders as required arguments."""
     function = tool["function"]
     properties = function["parameters"].get("properties", {})
     required = function["parameters"].get("required", [])
@@ -49,7 +49,7 @@ def placeholder_call(tool: Mapping[str, Any]) -> Call:
 
 
 def placeholder_value(schema: Mapping[str, Any]) -> Any:
-    """Return a schema's value that says nothing: its default, its enum's first, else empty."""
+    """Return a placeholder value of a schema: its default, its enum's first, else empty."""
     if "default" in schema:
         return schema["default"]
     if schema.get("enum"):
@@ -65,7 +65,7 @@ def placeholder_value(schema: Mapping[str, Any]) -> Any:
 
 
 def oracle(situation: PolicyInput) -> str:
-    """Play the ground truth; an agentic task's is its final message.
+    """Oracle policy: play the ground truth.
 
     Raises ValueError if calls cannot be written.
     """
@@ -87,7 +87,7 @@ def oracle(situation: PolicyInput) -> str:
 
 
 def question_about(parameter: str) -> str:
-    """Return the question for the value of a parameter."""
+    """Return a question about the value of a parameter."""
     return f"which {' '.join(split_words(parameter))}"
 
 
@@ -103,7 +103,7 @@ def _accepted(situation: PolicyInput) -> str | None:
 
 
 class RandomCalls:
-    """Policy that calls one offered function with placeholders, or ends the turn, at even odds."""
+    """Policy of random calls with placeholders; at even odds it ends the turn."""
 
     def __init__(self, seed: str) -> None:
         self._draw = random.Random(seed)
@@ -119,7 +119,7 @@ class RandomCalls:
 
 
 def render(situation: PolicyInput, calls: Sequence[Call]) -> str:
-    """Return calls as the handler writes them, or as the task's language does."""
+    """Render calls as the handler writes them, or as the task's language does."""
     if not calls:
         return DONE
     if situation.handler:

@@ -13,7 +13,7 @@ SCRIPTS = ("train_fctncalling.py", "evaluate_fctncalling.py")
 
 
 def is_first_process() -> bool:
-    """Whether this is the only process, or the first that torchrun started."""
+    """Whether this is the first process that torchrun started, or the only one."""
     return os.environ.get("RANK", "0") == "0"
 
 
@@ -23,8 +23,8 @@ def announce(*lines: str) -> None:
         print(*lines, sep="\n", flush=True)
 
 
-def own_command(subcommand: str, launcher: str = "") -> str:
-    """Return how the user's shell runs `fctncalling SUBCOMMAND`, ready to be copied.
+def shell_command(subcommand: str, launcher: str = "") -> str:
+    """Return the shell command of `fctncalling SUBCOMMAND` for the user, ready to be copied.
 
     By the script that is running, where it is one of ours and has that subcommand; else by the
     console script. launcher: such as torchrun, which stands in Python's place.
@@ -33,15 +33,15 @@ def own_command(subcommand: str, launcher: str = "") -> str:
     console = running if running.stem == CONSOLE else Path(sys.executable).with_name(CONSOLE)
     if running.name in SCRIPTS and (subcommand == "train" or not console.is_file()):
         script = shlex.quote(_short(running.with_name(SCRIPTS[subcommand != "train"])))
-        words = [launcher or own_python(), script, *([subcommand] * (subcommand != "train"))]
+        words = [launcher or shell_python(), script, *([subcommand] * (subcommand != "train"))]
     else:
         program = shlex.quote(_short(console) if console.is_file() else CONSOLE)
         words = [launcher, program, subcommand] if launcher else [program, subcommand]
     return " ".join(words)
 
 
-def own_python() -> str:
-    """Return how the user's shell runs this Python, ready to be copied."""
+def shell_python() -> str:
+    """Return the shell command of this Python for the user, ready to be copied."""
     return shlex.quote(_short(Path(sys.executable)))
 
 

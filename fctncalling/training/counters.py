@@ -12,7 +12,7 @@ FORMER_COUNTERS = ("returns", "entropy_coef")  # in checkpoints of earlier versi
 
 @dataclass
 class Counters:
-    """Progress counters saved in checkpoints, besides weights and optimisers."""
+    """Counters of a run's progress, saved in checkpoints."""
 
     updates: int = 0
     episodes: int = 0
@@ -35,7 +35,7 @@ class Counters:
 
     @classmethod
     def from_state(cls, saved: Any) -> Counters:
-        """Return saved counters; ValueError, TypeError if they are none."""
+        """Return the counters of a saved state; ValueError, TypeError if they are none."""
         counters = cls(**{name: saved[name] for name in saved if name not in FORMER_COUNTERS})
         for each in fields(cls):
             value, default = getattr(counters, each.name), getattr(cls(), each.name)
@@ -48,7 +48,7 @@ class Counters:
         return counters
 
     def add_evaluation(self, latest: dict[str, Any], *, strict: bool) -> None:
-        """Store the evaluation of the current update, and whether it is the first or the best.
+        """Add the evaluation of the current update, as the first or the best if it is.
 
         `strict`: compare strict success rates, where the environment has them.
         """

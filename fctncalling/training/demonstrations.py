@@ -31,7 +31,7 @@ from fctncalling.training.user_code import parse_tool_classes
 def successful_episodes(
     source: Path, template: ChatTemplate, *, strict: bool
 ) -> list[EpisodeRecord]:
-    """Return the distinct episodes that succeeded, of a run's folder, its episodes or one file.
+    """Return the successful episodes, without repeats, of a run's folder or file.
 
     Of a folder only training episodes are taken (train_*.jsonl): those of evaluations are of
     held-out tasks. Raises SettingError, naming file and line, where there is none, and for another
@@ -129,7 +129,7 @@ _NUM_ENVS = 16
 def load_demonstrations(
     config: TrainConfig, run_config: RunConfig, setup: TaskSetup, template: ChatTemplate
 ) -> list[EpisodeRecord]:
-    """Return the demonstrations that the settings name.
+    """Load the demonstrations that the settings name.
 
     Raises SettingError or TaskError, naming file and task, for missing files, tasks that cannot be
     demonstrated, and demonstrations without a trained token.
@@ -202,7 +202,7 @@ def play_ground_truths(
     handler: str,
     max_episode_tokens: int,
 ) -> list[EpisodeRecord]:
-    """Return an episode of each task's ground truth; SettingError where one cannot be played."""
+    """Play the ground truth of each task; return the episodes."""
     if unknown := [task.id for task in tasks if not _has_known_calls(task)]:
         raise SettingError(
             f"--sft_tasks: {unknown[0]}: {len(unknown)} of {len(tasks)} tasks do not say which "

@@ -24,7 +24,7 @@ MISSING_VALUE = "I call no function yet: something that it needs is missing."
 
 
 class GroundTruthPolicy:
-    """Policy that plays the ground truth as one who does not know it could.
+    """Policy that plays the ground truth, as one who does not know it could.
 
     A call of a turn waits for the results of those before it where it takes a value that was
     neither said nor shown so far and stands in no function's documentation. In one message with

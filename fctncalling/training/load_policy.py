@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.config.model_presets import PRESETS
 from fctncalling.data.bfcl import embedded_path
-from fctncalling.model_folder import ImportFailure, folder_of_model
+from fctncalling.model_folder import ImportFailure, resolve_model_folder
 from fctncalling.training.announce import announce
 from fctncalling.training.run_config import ENV_MODELS, RunConfig
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ModelError(Exception):
-    """The model cannot be loaded."""
+    """Model that cannot be loaded."""
 
 
 def load_policy(
@@ -33,7 +33,7 @@ def load_policy(
     device: torch.device,
     roles: Sequence[str] = (),
 ) -> tuple[ActorCritic, ChatTemplate]:
-    """Return policy and chat template of the model, or of a checkpoint.
+    """Load the policy and chat template of the model, or of a checkpoint.
 
     Sets torch's threads and every seed. roles: those that have weights of their own.
     """
@@ -98,7 +98,7 @@ def _check_tokenizer(tokenizer: Any, model: Any) -> None:
 
 
 def load_template(tokenizer: object, path: str | None) -> ChatTemplate:
-    """Return the chat template of a file or of the tokenizer, else announce and use a plain one."""
+    """Load the chat template of a file or of the tokenizer, else a plain one."""
     from jinja2.exceptions import TemplateError
 
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
@@ -168,7 +168,7 @@ def configure_policy(
     device: torch.device,
     roles: Sequence[str] = (),
 ) -> None:
-    """Attach adapters, critic and reference as configured; SettingError if a file does not fit."""
+    """Configure a policy: attach adapters, critic and reference by the settings."""
     from fctncalling.algorithms.policy.gradient_checkpointing import checkpointed_layers
     from fctncalling.algorithms.policy.precision import compute_dtype, set_compute_dtype
 
@@ -193,7 +193,7 @@ def configure_policy(
 
 
 def weights_source(config: TrainConfig, checkpoint: Path | None) -> str:
-    """Return the language model's folder: the checkpoint, or the base model of its adapters."""
+    """Return the source of the model's weights: the checkpoint's folder, or the base model."""
     return base_model(config) if checkpoint is None or config.lora_r else str(checkpoint)
 
 
@@ -233,7 +233,7 @@ def _load_critic_from(policy: ActorCritic, config: TrainConfig, folder: Path) ->
 
 
 def critic_kind(folder: Path) -> str | None:
-    """Return the --critic that a checkpoint was made with; None if it holds none."""
+    """Return the kind of critic (--critic) that a checkpoint has; None if it has none."""
     from fctncalling.algorithms.policy.critic_files import CRITIC_MODEL_FILE
     from fctncalling.algorithms.policy.lora import CRITIC
     from fctncalling.algorithms.policy.value_head import find_value_head_file
@@ -246,14 +246,16 @@ def critic_kind(folder: Path) -> str | None:
 
 
 def base_model(config: TrainConfig) -> str:
-    """Return the folder or hub name of the model that a run starts from.
+    """Return the base model that a run starts from, a folder or hub name.
 
     The reference, whatever was learned since. A GGUF file is converted first, once.
     """
     if config.model_name_or_path is None:
         return str(embedded_path(ENV_MODELS.get(config.env_name, "model")))
     try:
-        return folder_of_model(config.model_name_or_path, lambda stage: announce(f"{stage} ..."))
+        return resolve_model_folder(
+            config.model_name_or_path, lambda stage: announce(f"{stage} ...")
+        )
     except (ImportFailure, OSError) as error:
         raise ModelError(f"--model_name_or_path {error}") from error
 

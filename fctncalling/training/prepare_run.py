@@ -16,11 +16,11 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.algorithms.run.logs import results_folder
 from fctncalling.algorithms.supervised import SupervisedLearner
-from fctncalling.laboratory import laboratory_part
+from fctncalling.laboratory import import_laboratory_module
 from fctncalling.training.announce import announce
 from fctncalling.training.demonstrations import load_demonstrations
 from fctncalling.training.load_policy import load_policy
-from fctncalling.training.resume import checkpoint_to_resume, stage_is_ahead
+from fctncalling.training.resume import checkpoint_to_resume, supervised_stage_is_ahead
 from fctncalling.training.rollouts.choose_rollout import check_rollout, choose_rollout
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.run_log import open_log
@@ -30,16 +30,16 @@ from fctncalling.training.start_checks import (
     check_start,
     check_template,
 )
-from fctncalling.training.supervised_stage import progress_made
+from fctncalling.training.supervised_stage import progress_text
 from fctncalling.training.task_setup import TaskSetup, make_task_setup
-from fctncalling.training.teams import roles_of_run
+from fctncalling.training.teams import team_roles
 from fctncalling.training.training_run import TrainingRun
 
 
 def prepare_run(
     config: TrainConfig, run_config: RunConfig, task_setup: TaskSetup | None = None
 ) -> TrainingRun:
-    """Return a run at its start, or restored from the checkpoint of --resume.
+    """Prepare a training run: at its start, or restored from the checkpoint of --resume.
 
     `task_setup` replaces the environments of the settings.
     """
@@ -48,15 +48,15 @@ def prepare_run(
     checkpoint = checkpoint_to_resume(config, folder, is_first=processes.is_first)
     setup = task_setup or make_task_setup(config, run_config)
     sampler = TaskSampler(setup.candidates, config)  # refuses flags, so before what takes long
-    roles = roles_of_run(config, setup.make_env, processes)
+    roles = team_roles(config, setup.make_env, processes)
     policy, template = load_policy(config, run_config, checkpoint, processes.device, roles)
     _check_and_announce(config, run_config, policy, template)
     check_central_critic(config, policy, template, len(roles))
-    is_ahead = stage_is_ahead(config, checkpoint)
+    is_ahead = supervised_stage_is_ahead(config, checkpoint)
     shown = load_demonstrations(config, run_config, setup, template) if is_ahead else []
     source = None
     if run_config.agent_command is not None:
-        part = laboratory_part("gateway.agent_source")
+        part = import_laboratory_module("gateway.agent_source")
         source = part.agent_source(config, run_config, setup, template, processes.count)
     rollout = choose_rollout(
         config,
@@ -90,7 +90,7 @@ def _restore(run: TrainingRun, checkpoint: Path | None, shown: list[EpisodeRecor
         run.supervised = SupervisedLearner(run.policy, shown, run.config, run.processes)
     if checkpoint is not None:
         run.restore(checkpoint)
-        announce(f"Going on from {checkpoint}, after {progress_made(run)}.")
+        announce(f"Going on from {checkpoint}, after {progress_text(run)}.")
     else:
         run.log.rewind({}, -1)  # lines of a killed run that saved nothing
 

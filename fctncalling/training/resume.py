@@ -40,7 +40,7 @@ FREE_SETTINGS = ("resume", "num_updates", "experiment_name", "results_dir")
 def checkpoint_to_resume(
     config: TrainConfig, folder: Path, *, is_first: bool = True
 ) -> Path | None:
-    """Return the checkpoint that --resume asks for.
+    """Return the checkpoint to resume from, as --resume asks.
 
     None for the beginning, also of a run killed before it saved.
 
@@ -76,7 +76,7 @@ def checkpoint_to_resume(
 
 
 def unfit_checkpoint_error(checkpoint: Path, error: Exception) -> Exception:
-    """Return the CheckpointError of a checkpoint whose state does not fit the run."""
+    """Return the CheckpointError of a checkpoint that does not fit the run."""
     from fctncalling.algorithms.run.checkpoint import CheckpointError
 
     return CheckpointError(
@@ -101,7 +101,7 @@ def _compare_settings(config: TrainConfig, checkpoint: Path) -> None:
 
 
 def changed_settings(config: TrainConfig, checkpoint: Path) -> dict[str, tuple[Any, Any]]:
-    """Return the settings that differ from those the checkpoint's run had last.
+    """Return the settings that changed since the checkpoint's run.
 
     Name -> (before, now).
     """
@@ -142,16 +142,16 @@ def _word(value: Any) -> str:
     return value if isinstance(value, str) else format_value(value)
 
 
-def stage_is_ahead(config: TrainConfig, checkpoint: Path | None) -> bool:
-    """Return whether a run still learns demonstrations: checkpoints of updates are past that."""
+def supervised_stage_is_ahead(config: TrainConfig, checkpoint: Path | None) -> bool:
+    """Whether the supervised stage is still ahead: a checkpoint of an update is past it."""
     past = checkpoint is not None and checkpoint.resolve().name.startswith("update_")
     return config.has_supervised_stage and not past
 
 
-def restored_learner(
+def restore_learner(
     learner: SupervisedLearner | None, state: Mapping[str, Any]
 ) -> SupervisedLearner | None:
-    """Return the learner at the step of a checkpoint's state, None where that is past the stage.
+    """Restore the supervised learner of a checkpoint; None where that is past the stage.
 
     ValueError where it does not fit.
     """

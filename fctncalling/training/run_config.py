@@ -70,7 +70,7 @@ A model of one's own starts with those of TrainConfig, which are careful.
 
 @dataclass
 class RunConfig:
-    """Settings outside the learning algorithm: environments, tools, logs and rollout workers."""
+    """Configuration of a run outside the algorithm: environments, tools, logs, workers."""
 
     handler: str = setting(
         "auto",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def open_log(
     config: TrainConfig, run_config: RunConfig, folder: Path, processes: ProcessGroup
 ) -> RunLog:
-    """Return the log of the run; of several processes the first writes it."""
+    """Open the log of a run; of several processes only the first writes it."""
     if not processes.is_first:
         return NoLog(folder)
     described = {**dataclasses.asdict(config), **dataclasses.asdict(run_config)}
@@ -46,7 +46,7 @@ def open_log(
 
 
 def run_description(config: TrainConfig, processes: ProcessGroup) -> dict[str, Any]:
-    """Return the entries of config.json besides the settings; --config FILE passes over them."""
+    """Return the description of a run in config.json, besides the settings."""
     return {
         "command": shlex.join(sys.argv),
         "machine": machine_info(),
@@ -57,7 +57,7 @@ def run_description(config: TrainConfig, processes: ProcessGroup) -> dict[str, A
 
 
 def library_versions() -> dict[str, str]:
-    """Return the versions of this package, Python and the libraries that decide numbers."""
+    """Return the versions of this package, Python and the libraries used."""
     import platform
     from importlib.metadata import version
 
@@ -86,7 +86,7 @@ def _commit() -> str:
 
 
 def machine_info() -> dict[str, Any]:
-    """Return operating system, cores and GPUs."""
+    """Return information on the machine: operating system, cores and GPUs."""
     import platform
 
     import torch
@@ -97,7 +97,7 @@ def machine_info() -> dict[str, Any]:
 
 
 def resolved_settings(config: TrainConfig, device: torch.device) -> dict[str, Any]:
-    """Return the values that "auto" and none settings resolved to."""
+    """Return what "auto" and none settings were resolved to."""
     from fctncalling.algorithms.policy.precision import compute_dtype, weights_dtype
 
     names = {

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fctncalling.training.announce import own_command, own_python
+from fctncalling.training.announce import shell_command, shell_python
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.config import TrainConfig
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def run_loop(run: TrainingRun, progress: Progress, profiler: Any = None) -> None:
-    """Learn demonstrations, if any; then collect, learn, evaluate and save until all is done.
+    """Run the training loop: collect, learn, evaluate and save until all is done.
 
     profiler: of the laboratory, for --profile.
     """
@@ -42,8 +42,8 @@ def run_loop(run: TrainingRun, progress: Progress, profiler: Any = None) -> None
         progress.show_update(metrics, run)
 
 
-def report(run: TrainingRun, prompt_style: str) -> None:
-    """Write evaluation.json and curve.png and print the summary, in the first process.
+def write_run_report(run: TrainingRun, prompt_style: str) -> None:
+    """Write the report of a finished run: evaluation.json, curve.png, and a printed summary.
 
     prompt_style: how tasks were shown.
     """
@@ -83,9 +83,9 @@ def report(run: TrainingRun, prompt_style: str) -> None:
 def _commands_to_look(folder: Path) -> list[str]:
     """Return the commands that show a run, as the user's shell runs them."""
     name = shlex.quote(str(folder))
-    lines = [f"Look at it:\n  {own_command('view')} {name}"]
+    lines = [f"Look at it:\n  {shell_command('view')} {name}"]
     if any(folder.glob("events.out.tfevents*")):
-        lines.append(f"  {own_python()} -m tensorboard.main --logdir {name}")
+        lines.append(f"  {shell_python()} -m tensorboard.main --logdir {name}")
     return lines
 
 

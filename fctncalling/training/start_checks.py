@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.run.logs import check_wandb
-from fctncalling.laboratory import laboratory_part
-from fctncalling.model_folder import is_gguf, missing_model
+from fctncalling.laboratory import import_laboratory_module
+from fctncalling.model_folder import is_gguf, missing_model_message
 from fctncalling.training.load_policy import ModelError, critic_kind
 from fctncalling.training.run_config import RunConfig
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def check_start(config: TrainConfig, run_config: RunConfig) -> None:
-    """Raise SettingError or ModelError, naming flag and cure, for what would end the run later."""
+    """Check settings at the start for what would end the run later; SettingError, ModelError."""
     check_wandb(run_config.wandb)
     _check_results_dir(Path(config.results_dir))
     if config.model_name_or_path is not None:
@@ -40,18 +40,18 @@ def check_start(config: TrainConfig, run_config: RunConfig) -> None:
 
 
 def check_model(name: str) -> None:
-    """Raise ModelError for a model that transformers could not load.
+    """Check that transformers can load the model; ModelError.
 
     GGUF files are checked as they are converted.
     """
     if is_gguf(name) and not Path(name).expanduser().is_dir():
         return
-    if missing := missing_model(name):
+    if missing := missing_model_message(name):
         raise ModelError(f"--model_name_or_path {name}: the model cannot be loaded: {missing}")
 
 
 def check_prompt_style(style: str, template: ChatTemplate) -> None:
-    """Raise SettingError for a prompt style that a chat template with tools would not show."""
+    """Check that the chat template shows tools in the prompt style; SettingError."""
     if style != "bfcl" and template.takes_tools:
         raise SettingError(
             f"--prompt_style {style}: this model's chat template writes tools in its own form; "
@@ -62,7 +62,7 @@ def check_prompt_style(style: str, template: ChatTemplate) -> None:
 def check_central_critic(
     config: TrainConfig, policy: ActorCritic, template: ChatTemplate, num_roles: int
 ) -> None:
-    """Raise SettingError where a critic could not read rows of its own."""
+    """Check that a central critic can read rows of its own; SettingError."""
     if not config.critic_has_own_rows:
         return
     flag = "--critic_sees truth" if config.critic_sees == "truth" else "--team_critic central"
@@ -82,11 +82,11 @@ def check_central_critic(
 
 
 def check_template(template: ChatTemplate) -> None:
-    """Raise SettingError if chat template or tokenizer would spoil training.
+    """Check that chat template and tokenizer do not spoil training; SettingError.
 
     Takes some 0.1 s.
     """
-    for each in laboratory_part("doctor.template_findings").findings_on(template):
+    for each in import_laboratory_module("doctor.template_findings").findings_on(template):
         if each.is_fault:
             raise SettingError(
                 f"{each.line}. This would spoil training (fctncalling doctor tells "

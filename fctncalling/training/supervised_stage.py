@@ -19,7 +19,7 @@ BASE_VERSION = -1  # of the weights that the stage starts from; updates are coun
 
 
 def learn_demonstrations(run: TrainingRun, progress: Progress) -> None:
-    """Evaluate the base model, take the steps of the stage that are left, and save its end.
+    """Learn the demonstrations: evaluate the base model, take the steps, save.
 
     Nothing where the run has no such stage, or is past it.
     """
@@ -86,8 +86,8 @@ def _copy_decoder(policy: ActorCritic) -> None:
         critic.copy_(actor)
 
 
-def progress_made(run: TrainingRun) -> str:
-    """Return how far a run has come, in words."""
+def progress_text(run: TrainingRun) -> str:
+    """Return the progress of a run, in words."""
     if run.supervised is not None:
         return f"{run.supervised.steps} of {run.supervised.num_steps} supervised steps"
     return f"{run.counters.updates} updates"

@@ -36,7 +36,7 @@ from fctncalling.envs.users.user_names import User
 from fctncalling.evaluation.agents.local_model import user_by_name
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_split import load_bfcl_tasks, load_question_tasks
-from fctncalling.training.teams import parcel_task_split, team_envs
+from fctncalling.training.teams import parcel_task_split, team_env_maker
 from fctncalling.training.user_code import load_reward, parse_tool_classes
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def make_toolbox(
     mcp: str | None = None,
     mcp_timeout_s: float = TIMEOUT_S,
 ) -> ToolBox | None:
-    """Return the tools that a configuration file in OpenRLHF's form enables.
+    """Make the ToolBox that a configuration file in OpenRLHF's form enables.
 
     Without a file the Python executor and the calculator; and the tools of the MCP servers of `mcp`
     (an address a line). None without any.
@@ -87,7 +87,7 @@ def _box(tools: list[Any], mcp: str | None, mcp_timeout_s: float, **limits: Any)
 def make_inline_toolbox(
     *, num_executors: int | None, config_path: str | None
 ) -> tuple[ToolBox, int | None]:
-    """Return the tools of a job that calls them in mid-generation, and the calls it allows.
+    """Make the ToolBox for inline calls, and return the number of calls it allows.
 
     They are the executor, the calculator and, where what ranks pages is installed, the local
     search; those that a configuration file enables, where there is one. Raises SettingError naming
@@ -137,7 +137,7 @@ MAX_TURNS = 4  # calls of an answer that are run, where the tool configuration s
 
 
 class TaskSetup(NamedTuple):
-    """Environments of a run, with its training tasks and held-out tasks."""
+    """Setup of a run's tasks: environments, training tasks and held-out tasks."""
 
     make_env: Callable[[], Any]  # called once for each episode that runs side by side
     candidates: list[CandidateTask]  # training tasks, as the sampler draws them
@@ -149,7 +149,7 @@ class TaskSetup(NamedTuple):
 
 
 def make_task_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
-    """Return environments and tasks for --env_name and its related flags.
+    """Make the environments and tasks of --env_name and its related flags.
 
     SettingError, TaskError name the flag or file at fault.
     """
@@ -237,7 +237,7 @@ def _team_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
         training, held_out = _checked_tasks(config, run_config, ())
     tasks = tuple({task.id: task for task in (*training, *held_out)}.values())
     ids = [task.id for task in held_out]
-    return TaskSetup(team_envs(config, run_config, tasks), _candidates(training), ids)
+    return TaskSetup(team_env_maker(config, run_config, tasks), _candidates(training), ids)
 
 
 def _candidates(tasks: Sequence[Task]) -> list[CandidateTask]:
@@ -300,7 +300,7 @@ def _checked_tasks(
 def check_tasks(
     tasks: Sequence[Task], path: str, config: TrainConfig, run_config: RunConfig
 ) -> None:
-    """Raise TaskError, naming the file, for a forbidden class or a task without truth."""
+    """Check tasks; TaskError for a forbidden class or a task without truth."""
     classes_named_by_tasks(tasks, path, allowed=run_config.allow_task_tools)
     if ":" not in config.reward:  # a reward of one's own may need no ground truth
         _check_ground_truths(tasks, path)

@@ -22,7 +22,7 @@ T = TypeVar("T", Task, QuestionTask)
 def split_held_out(
     tasks: Sequence[T], separate: Sequence[T] | None, limit: int
 ) -> tuple[list[T], list[T]]:
-    """Return the training tasks and at most `limit` held-out ones, drawn by a fixed seed.
+    """Split tasks into training tasks and at most `limit` held-out ones, by a fixed seed.
 
     `separate`: held-out tasks of a file of their own; None: a fifth of each category of `tasks` is
     held out. A single task is both.
@@ -79,7 +79,7 @@ def _held_out_note(tasks: Sequence[Task], training: Sequence[Task], played: Sequ
 def load_bfcl_tasks(
     config: TrainConfig, user_classes: Collection[str] = ()
 ) -> tuple[list[Task], list[Task]]:
-    """Return training tasks and at most --eval_episodes held-out ones, of all categories.
+    """Load training tasks and at most --eval_episodes held-out ones, of all categories.
 
     `user_classes`: names of classes whose docs may be missing, for the environment makes them.
     """
@@ -96,7 +96,7 @@ def load_bfcl_tasks(
             self_documented=user_classes,
         )
         if config.eval_dataset_path != config.dataset_path:
-            separate = held_out_apart(tasks, separate)
+            separate = with_unique_held_out_ids(tasks, separate)
     training, held_out = split_held_out(tasks, separate, config.eval_episodes)
     if separate is None and len(tasks) == 1:
         announce(
@@ -107,8 +107,8 @@ def load_bfcl_tasks(
     return training, held_out
 
 
-def held_out_apart(training: Sequence[Task], held_out: Sequence[Task]) -> list[Task]:
-    """Return the held-out tasks under ids that no other training task has.
+def with_unique_held_out_ids(training: Sequence[Task], held_out: Sequence[Task]) -> list[Task]:
+    """Return the held-out tasks under ids that no training task has.
 
     Files of different origin number their tasks alike ("simple_python_0"); a clash would let one
     task be played in the other's place. A task that stands in both files keeps its id, and a note
@@ -130,7 +130,7 @@ def held_out_apart(training: Sequence[Task], held_out: Sequence[Task]) -> list[T
 def load_question_tasks(
     config: TrainConfig, path: str
 ) -> tuple[list[QuestionTask], list[QuestionTask]]:
-    """Return training and held-out tasks of a user's files of questions and answers."""
+    """Load training and held-out tasks of a user's files of questions and answers."""
     tasks = load_text_tasks(path, category=config.env_name)
     separate = None
     if config.eval_dataset_path is not None:

@@ -17,10 +17,10 @@ from fctncalling.training.run_config import RunConfig
 _NAME = re.compile(r"[A-Za-z0-9_-]+")  # also of a folder, and of a part of a weight's name
 
 
-def roles_of_run(
+def team_roles(
     config: TrainConfig, make_env: Callable[[], Any], processes: ProcessGroup
 ) -> tuple[str, ...]:
-    """Return the roles, none without --role_adapters and --team_critic per_role or central.
+    """Return the roles of a run's team; none where they share all weights and the critic.
 
     SettingError where they are not to be known.
 
@@ -73,16 +73,16 @@ HELD_OUT_TASKS = 100  # parcels to evaluate on, at most
 
 
 def parcel_task_split(config: TrainConfig) -> tuple[list[Task], list[Task]]:
-    """Return the parcels to train on, and those to evaluate on."""
+    """Return the split of parcel tasks: those to train on, and those to evaluate on."""
     held_out = min(HELD_OUT_TASKS, config.eval_episodes)
     training = parcel_tasks("train", TRAINING_TASKS, table_size=TABLE_SIZE)
     return training, parcel_tasks("held_out", held_out, table_size=TABLE_SIZE)
 
 
-def team_envs(
+def team_env_maker(
     config: TrainConfig, run_config: RunConfig, tasks: Sequence[Task]
 ) -> Callable[[], TeamEnv]:
-    """Return what makes the environments; SettingError for a team that does not fit the tasks."""
+    """Return the maker of team environments; SettingError if the team does not fit the tasks."""
     default = "parcels" if config.dataset_path is None else "planner_caller"
     team = _team(run_config.team or default, tasks, config)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TrainingResult(NamedTuple):
-    """Outcome of a training run; success rates are in 0..1, as in evaluation.json."""
+    """Result of a training run; success rates are in 0..1, as in evaluation.json."""
 
     before: dict[str, Any]  # held-out tasks before the first update: "greedy", "sampled", ...
     after: dict[str, Any]
@@ -80,7 +80,7 @@ class Trainer:
         self.config = config
 
     def run(self) -> TrainingResult:
-        """Train, evaluate before and after, and return the result; the results folder has more.
+        """Run the training, evaluating before and after; return the result.
 
         Errors are raised as they are: SettingError, TaskError, ModelError, RunExistsError,
         FloatingPointError. Ctrl-C saves a checkpoint first; with `TrainConfig(resume="auto")` the
@@ -88,7 +88,7 @@ class Trainer:
         """
         from fctncalling.progress_bar import Progress
         from fctncalling.training.prepare_run import prepare_run
-        from fctncalling.training.run_loop import report, run_loop
+        from fctncalling.training.run_loop import run_loop, write_run_report
 
         if self._model is not None:
             _write(*self._model, Path(str(self.config.model_name_or_path)))
@@ -99,7 +99,7 @@ class Trainer:
         with run.interruption:
             try:
                 run_loop(run, progress)
-                report(run, self.run_config.prompt_style)
+                write_run_report(run, self.run_config.prompt_style)
             except KeyboardInterrupt:
                 run.save()
                 raise

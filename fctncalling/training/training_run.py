@@ -38,7 +38,7 @@ from fctncalling.algorithms.supervised import SupervisedLearner
 from fctncalling.algorithms.supervised.critic_fit import CriticSamples, critic_samples, fit_critic
 from fctncalling.evaluation.pass_at_k import evaluation_uncertainty
 from fctncalling.training.counters import Counters
-from fctncalling.training.resume import restored_learner, unfit_checkpoint_error
+from fctncalling.training.resume import restore_learner, unfit_checkpoint_error
 from fctncalling.training.rollouts.rollout_backends import (
     OnEpisode,
     Rollout,
@@ -57,7 +57,7 @@ WARN_EVERY_SKIPPED = 10  # updates in a row without a learning signal
 
 
 class TrainingRun:
-    """One training run: environments, policy and learning algorithm; the caller sets the order.
+    """One training run: environments, policy and learning; the caller sets the order.
 
     All randomness of update k comes from (seed, k), so a resumed run draws what an uninterrupted
     one would, and several processes, which call every method alike, play the episodes that one
@@ -111,7 +111,7 @@ class TrainingRun:
     def collect(self, on_episode: OnEpisode | None = None) -> list[EpisodeRecord]:
         """Collect the next update's episodes (with --max_staleness above 0, by older weights)."""
         started, cpu = time.perf_counter(), time.process_time()
-        first = self._ahead.first(self.counters)
+        first = self._ahead.next_round(self.counters)
         results = [self._play(first, on_episode)]
         episodes, extra = results[0].episodes, 0
         while (
@@ -132,14 +132,14 @@ class TrainingRun:
         return episodes
 
     def critic_warm_up_is_due(self) -> bool:
-        """Whether the critic is to be fitted to episodes of the start policy."""
+        """Whether the critic's warm-up on episodes of the start policy is due."""
         return (
             self.counters.updates == 0
             and self.config.critic_warmup_episodes > self.counters.critic_episodes == 0
         )
 
     def warm_up_critic(self, on_episode: OnEpisode | None = None) -> None:
-        """Fit the critic to --critic_warmup_episodes of the start policy, each of another task."""
+        """Warm up the critic: fit it to --critic_warmup_episodes of the start policy."""
         cpu = time.process_time()
         result = self._play(self._planner.warm_up_round(), on_episode)
         figures = self._fit_critic([self._critic_samples(self._learnable(result.episodes))])
@@ -174,7 +174,7 @@ class TrainingRun:
         return fit_critic(self.policy.value_head, samples, self.config, generator)
 
     def learn(self, episodes: Sequence[EpisodeRecord]) -> dict[str, float | None]:
-        """Improve the policy on the episodes, log the update and return its metrics."""
+        """Learn from episodes: update the policy, log it and return the metrics."""
         started, cpu = time.perf_counter(), time.process_time()
         metrics = episode_metrics(episodes)
         usable = collected = self._learnable(episodes)
@@ -192,7 +192,7 @@ class TrainingRun:
         metrics |= self._curriculum_stage()
         metrics.setdefault("update/policy_skipped", 1.0)
         skipped = bool(metrics["update/policy_skipped"])
-        self._notices.no_signal(self.counters.updates, episodes, skipped=skipped)
+        self._notices.warn_no_signal(self.counters.updates, episodes, skipped=skipped)
         metrics["charts/learning_rate"] = rates[0]
         if self.config.max_staleness > 1:
             metrics["mismatch/staleness"] = float(self._staleness)
@@ -219,7 +219,7 @@ class TrainingRun:
         stage = self.sampler.curriculum_stage(self.counters.updates)
         if stage is None:
             return {}
-        self._notices.new_stage(self.counters.updates, *stage)
+        self._notices.log_new_stage(self.counters.updates, *stage)
         return {"charts/curriculum_stage": float(stage[0])}
 
     def _update(
@@ -244,7 +244,7 @@ class TrainingRun:
         return torch.Generator().manual_seed(seed)
 
     def evaluate(self) -> dict[str, Any]:
-        """Play the held-out tasks greedily and sampled, log and return the success rates."""
+        """Evaluate on the held-out tasks, greedily and sampled; log and return success rates."""
         number, started = self.counters.updates, time.perf_counter()
         if self.counters.evaluated_at == number:
             return self.counters.latest
@@ -261,19 +261,19 @@ class TrainingRun:
         return Evaluation(*(self._play(each).episodes for each in rounds))
 
     def log_evaluation(self, evaluation: Evaluation, name: str) -> dict[str, Any]:
-        """Write the episodes of an evaluation; return its success rates with their uncertainty."""
+        """Log an evaluation: write its episodes; return its success rates."""
         self.log.write_episodes(f"greedy_{name}", evaluation.greedy, self.template.spell)
         self.log.write_episodes(f"sampled_{name}", evaluation.sampled, self.template.spell)
         return {**evaluation.as_json(), **evaluation_uncertainty(evaluation)}
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Sampled tokens a second of the last rollout."""
+        """Tokens per second that the last rollout sampled."""
         return self._timings.get("perf/rollout_tokens_per_s")
 
     @property
     def wall_seconds(self) -> float:
-        """Seconds since this command started the run or resumed it."""
+        """Seconds of wall time since this command started or resumed the run."""
         return time.perf_counter() - self._started
 
     def evaluation_is_due(self) -> bool:
@@ -291,11 +291,11 @@ class TrainingRun:
         return due and self._saved != (number, self.counters.evaluated_at)
 
     def is_over(self) -> bool:
-        """Whether there is nothing left to learn."""
+        """Whether the run is over: nothing is left to learn."""
         return self.counters.updates >= self.config.num_updates
 
     def save(self) -> Path:
-        """Write a checkpoint; return its folder. FloatingPointError for a weight of NaN."""
+        """Save a checkpoint; return its folder. FloatingPointError for a weight of NaN."""
         number, folder = self.counters.updates, self.log.folder / "checkpoints"
         state: dict[str, Any] = {
             "counters": asdict(self.counters),
@@ -325,10 +325,10 @@ class TrainingRun:
         return folder / name
 
     def restore(self, checkpoint: Path) -> None:
-        """Restore counters, optimisers and log from a checkpoint; CheckpointError if unfit."""
+        """Restore the run from a checkpoint; CheckpointError if that does not fit."""
         state = load_state(checkpoint)
         try:
-            self.supervised = restored_learner(self.supervised, state)
+            self.supervised = restore_learner(self.supervised, state)
             self.counters = Counters.from_state(state["counters"])
             for name, optimiser in self.optimisers._asdict().items():
                 load_full_state_dict(optimiser, state["optimisers"][name])
@@ -342,7 +342,7 @@ class TrainingRun:
         self._saved = (self.counters.updates, self.counters.evaluated_at)
 
     def close(self) -> None:
-        """Close files and environments."""
+        """Close the run's files and environments."""
         self.log.close()
         self.rollout.close()
 
@@ -354,21 +354,23 @@ class TrainingRun:
 
 
 class RunNotices:
-    """Notices of a run, each printed once when it becomes true, by the first process."""
+    """Notices of a run, each printed once, by the first process."""
 
     def __init__(self, *, shown: bool) -> None:
         self._shown = shown
         self._skipped = 0  # updates in a row that had nothing to learn from
         self._stage = ""
 
-    def no_signal(self, update: int, episodes: Sequence[EpisodeRecord], *, skipped: bool) -> None:
+    def warn_no_signal(
+        self, update: int, episodes: Sequence[EpisodeRecord], *, skipped: bool
+    ) -> None:
         """Warn of an update without a learning signal: the first in a row, then every tenth."""
         self._skipped = self._skipped + 1 if skipped else 0
         if self._skipped % WARN_EVERY_SKIPPED == 1 and self._shown:
             logger.warning("update %d: %s", update + 1, no_signal_warning(episodes))
 
-    def new_stage(self, update: int, number: int, name: str) -> None:
-        """Log the curriculum's stage where it is another than before."""
+    def log_new_stage(self, update: int, number: int, name: str) -> None:
+        """Log that the curriculum has a new stage."""
         if name != self._stage and self._shown:
             logger.info("update %d: curriculum stage %d, %s", update + 1, number, name)
         self._stage = name

@@ -12,7 +12,7 @@ from fctncalling.envs.tools.box.callables import ToolDefinitionError
 
 
 def import_user_object(flag: str, target: str) -> Any:
-    """Import MODULE:NAME; SettingError, naming the flag and the cure, where it does not exist."""
+    """Import a user's object, MODULE:NAME; SettingError, naming flag and cure."""
     try:
         return import_object(target)
     except (ImportError, ToolDefinitionError, MissingExtra) as error:
@@ -20,7 +20,7 @@ def import_user_object(flag: str, target: str) -> Any:
 
 
 def load_reward(reward: str) -> Any:
-    """Return the name of a built-in reward, or the function of MODULE:NAME.
+    """Load a reward: the name of a built-in one, or the function of MODULE:NAME.
 
     SettingError for anything else.
     """
@@ -36,7 +36,7 @@ def load_reward(reward: str) -> Any:
 
 
 def parse_tool_classes(tools: Iterable[str]) -> dict[str, str]:
-    """Return task class name -> MODULE:CLASS of texts NAME=MODULE:CLASS; SettingError."""
+    """Parse texts NAME=MODULE:CLASS to task class name -> MODULE:CLASS; SettingError."""
     found = {}
     for text in filter(None, map(str.strip, tools)):
         name, _, target = text.partition("=")

@@ -32,7 +32,7 @@ from fctncalling.algorithms.policy.shared_prefixes import (
     tree_states_at,
 )
 from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import Ids, build_tree
-from fctncalling.algorithms.policy.shared_prefixes.tree_states import supports_segment_forward
+from fctncalling.algorithms.policy.shared_prefixes.tree_states import runs_by_segment
 from fctncalling.algorithms.policy.sparse_forward import supports_sparse_forward
 from fctncalling.algorithms.ppo import (
     ALGORITHMS,
@@ -198,7 +198,7 @@ def test_trees_in_half_precision_are_as_near_to_fp32_as_separate_rows_are() -> N
     ]
     at = (torch.arange(4).repeat_interleave(3), torch.arange(29, 32).repeat(4))
     tree = build_tree(rows)
-    assert supports_segment_forward(half, half.get_decoder())
+    assert runs_by_segment(half, half.get_decoder())
     true, found = (tree_states_at(each, each.get_decoder(), tree, *at) for each in (model, half))
     alone = [half.get_decoder()(torch.from_numpy(row)[None]).last_hidden_state[0] for row in rows]
     separate = torch.cat([states[29:32] for states in alone]).float()

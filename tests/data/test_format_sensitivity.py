@@ -15,7 +15,7 @@ from conftest import VerdictCounter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fctncalling.cli.shared.jsonl_records import InputError, Line, read_records
+from fctncalling.cli.shared.jsonl_records import InputError, SourceRecord, read_records
 from fctncalling.cli.verdicts import RecordJudge
 from fctncalling.data.errors import TaskError
 from fctncalling.data.format_sensitivity import (
@@ -164,7 +164,7 @@ def test_records_of_format_sensitivity_are_prompted(shared: Path) -> None:
         "response": "",
     }
     with pytest.raises(InputError, match=r'a line 1: field "form".*prompting'):
-        RecordJudge(shared / "bfcl/data").judge_record(Line(Path("a"), 1, record))
-    prompted = Line(Path("a"), 1, {**record, "form": "prompting"})
+        RecordJudge(shared / "bfcl/data").judge_record(SourceRecord(Path("a"), 1, record))
+    prompted = SourceRecord(Path("a"), 1, {**record, "form": "prompting"})
     with pytest.raises(InputError, match=r'field "id".*multiple_9999'):
         RecordJudge(shared / "bfcl/data").judge_record(prompted)

@@ -18,7 +18,7 @@ from evaluate_fctncalling import main
 from fctncalling.cli.train import main as train
 from fctncalling.lab.import_bfcl import wheel_download
 from fctncalling.lab.import_model import MODELS, gguf_file, pinned_models, write_model_folder
-from fctncalling.model_folder import ImportFailure, folder_of_model
+from fctncalling.model_folder import ImportFailure, resolve_model_folder
 
 pytest.importorskip("gguf", reason="needs the gguf library: pip install gguf")
 from tiny_gguf import tiny_llama, write_gguf
@@ -168,10 +168,10 @@ def test_training_starts_from_a_gguf_file_and_converts_it_once(
     gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    folder = Path(folder_of_model(str(gguf)))
+    folder = Path(resolve_model_folder(str(gguf)))
     assert (folder / "model.safetensors").is_file()
     stages = list[str]()
-    assert folder_of_model(str(gguf), stages.append) == str(folder)
+    assert resolve_model_folder(str(gguf), stages.append) == str(folder)
     assert not stages
     (tmp_path / "mine.gguf").write_bytes(b"GGUF and nothing else")
     flags = ["--model_name_or_path", str(tmp_path / "mine.gguf"), "--results_dir", str(tmp_path)]

@@ -19,7 +19,7 @@ from fctncalling.cli.command import main
 from fctncalling.cli.train import build_parser, command_to_resume, parse_settings
 from fctncalling.cli.train import main as train
 from fctncalling.cli.train_flags import CONFIG_SETTINGS, config_setting_notes
-from fctncalling.training.announce import own_command
+from fctncalling.training.announce import shell_command
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.run_log import open_log
 
@@ -219,9 +219,9 @@ def test_a_command_to_be_copied_is_run_as_this_one_was(
     monkeypatch.setattr(sys, "argv", [str(tmp_path / program)])
     resume = command_to_resume(["--lr", "1e-3", "--resume", "last"])
     assert resume == f"{wanted[0]} --lr 1e-3 --resume"
-    assert own_command("view").startswith(wanted[1])
+    assert shell_command("view").startswith(wanted[1])
     if program.startswith("clone"):
         several = command_to_resume(["--lr=1"], 2)
         assert several == "torchrun --nproc_per_node 2 clone/train_fctncalling.py --lr=1 --resume"
         (tmp_path / "bin" / "fctncalling").unlink()
-        assert own_command("view") == "bin/python clone/evaluate_fctncalling.py view"
+        assert shell_command("view") == "bin/python clone/evaluate_fctncalling.py view"

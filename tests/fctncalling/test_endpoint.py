@@ -250,7 +250,10 @@ def test_a_secret_is_found_however_it_is_written(write: Callable[[str], str]) ->
     for token in ("s3cret/01+x=y", "s3cret-0123ü"):
         redactor = Redactor("", f"http://{quote(token, safe='')}@host/v1")
         written = write(token)
-        told = redactor.error(f"Basic {written}.") + redactor.answer({"x": f"<{written}>"})["x"]
+        told = (
+            redactor.redact_text(f"Basic {written}.")
+            + redactor.redact_json({"x": f"<{written}>"})["x"]
+        )
         assert written not in told
         assert told.count("[redacted]") == 2
         assert len(told) <= len("Basic .<>") + 2 * len("[redacted]==")
@@ -259,8 +262,8 @@ def test_a_secret_is_found_however_it_is_written(write: Callable[[str], str]) ->
 def test_words_that_only_resemble_a_secret_stay() -> None:
     redactor = Redactor("sk-s3cret", "http://host/v1")
     text = "sk-s3cre t, sk_s3cret, %73k, http://host/v1 and c2stczNjcmV"
-    assert redactor.error(text) == text
-    assert Redactor("", "http://@host/v1").error("Basic Og==") == "Basic Og=="
+    assert redactor.redact_text(text) == text
+    assert Redactor("", "http://@host@host/v1").redact_text("Basic Og==") == "Basic Og=="
 
 
 def _counting(tokens_of: Callable[[dict[str, Any]], Any]) -> Any:

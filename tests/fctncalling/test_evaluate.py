@@ -18,7 +18,7 @@ import pytest
 from fctncalling.cli.evaluate import main
 from fctncalling.cli.execute import RecordExecutor
 from fctncalling.cli.registry import subcommands
-from fctncalling.cli.shared.jsonl_records import Line
+from fctncalling.cli.shared.jsonl_records import SourceRecord
 from fctncalling.cli.shared.task_finder import TaskStore
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task
@@ -266,7 +266,7 @@ def test_a_task_whose_tools_were_let_go_is_told_never_begun_anew(
     def executed(number: int, index: int) -> dict[str, Any]:
         record = {"category": "multi_turn_base", "id": f"multi_turn_base_{number}", "call": "ls()"}
         return executor.execute_record(
-            Line(Path("in"), 1, {**record, "turn": 0, "call_index": index})
+            SourceRecord(Path("in"), 1, {**record, "turn": 0, "call_index": index})
         )
 
     assert [executed(number, 0).get("invalid") for number in (0, 2)] == [None, None]

@@ -100,7 +100,7 @@ def played_here_and_there(
         while len(rollout.transport._locations) < 2:  # until both workers are there
             rollout.play(warm, Interruption())
         with caplog.at_level(logging.WARNING, logger="fctncalling"):
-            rollout.begin(wanted)
+            rollout.start_round(wanted)
             harm(rollout)
             there = rollout.play(wanted, Interruption()).episodes
         return here.play(wanted, Interruption()).episodes, there, rollout.pool

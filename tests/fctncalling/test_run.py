@@ -24,7 +24,7 @@ from fctncalling.algorithms.generation.engine import ScriptedEngine
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout.collect import collect
 from fctncalling.algorithms.run.logs import RunLog
-from fctncalling.cli.run.runner import Workers
+from fctncalling.cli.run.runner import DaemonThreadPool
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs.conversations import task_for_form
@@ -275,7 +275,7 @@ def test_what_ended_before_the_run_did_is_kept_and_nothing_more_begins() -> None
             go_on.wait(60)
         return item
 
-    workers = Workers(1, work)
+    workers = DaemonThreadPool(1, work)
     results = workers.results(range(10))
     assert next(results) == 0
     assert under_way.wait(60)
@@ -498,7 +498,7 @@ def test_a_random_agent_says_the_same_for_the_same_seed() -> None:
     ]
 
     def texts(seed: int) -> list[str]:
-        player = ScriptedAgent("random").player(task, "python_calls", seed)
+        player = ScriptedAgent("random").make_player(task, "python_calls", seed)
         return [player.answer("", {"tools": tools}) for _ in range(32)]
 
     assert texts(1) == texts(1) != texts(2)

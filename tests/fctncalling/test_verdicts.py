@@ -13,7 +13,7 @@ import pytest
 from conftest import VerdictCounter
 
 from fctncalling.cli.execute import RecordExecutor
-from fctncalling.cli.shared.jsonl_records import Line, Record, read_records
+from fctncalling.cli.shared.jsonl_records import Record, SourceRecord, read_records
 from fctncalling.cli.verdicts import RecordJudge
 from fctncalling.envs.handlers import DecodeError, get_handler
 
@@ -141,4 +141,4 @@ def test_a_record_of_an_unknown_category_is_told_by_file_line_and_field(official
         "response": "Paris",
     }
     with pytest.raises(Exception, match=r'answers.jsonl line 7: field "category".*exec_simple'):
-        RecordJudge(official / "data").judge_record(Line(Path("answers.jsonl"), 7, record))
+        RecordJudge(official / "data").judge_record(SourceRecord(Path("answers.jsonl"), 7, record))

@@ -17,7 +17,7 @@ from conftest import VerdictCounter
 
 from evaluate_fctncalling import main
 from fctncalling.cli.shared import task_finder
-from fctncalling.cli.shared.jsonl_records import Line, read_records
+from fctncalling.cli.shared.jsonl_records import SourceRecord, read_records
 from fctncalling.cli.shared.task_finder import TaskIndex
 from fctncalling.data.bfcl import embedded_path, iter_tasks, load_tasks
 from fctncalling.data.types import Call, FunctionDoc, Task
@@ -318,7 +318,7 @@ def test_official_mutations_are_named_and_mended(
             if number % TABLES[table]:
                 continue
             record = json.loads(text)
-            task = tasks.task_of(Line(path, number, record))
+            task = tasks.find_task(SourceRecord(path, number, record))
             found = diagnose(task, record["response"], record["form"])
             verdict_counter.add(1)
             assert found.verdict.valid == record["valid"]
@@ -343,7 +343,7 @@ def test_every_recorded_failure_has_a_cause_and_every_nearest_answer_passes(
     for path in (each for each in paths if not each.name.startswith(unjudged)):
         for line in islice(read_records(path), 0, None, 3):
             record = line.record
-            task = tasks.task_of(line)
+            task = tasks.find_task(line)
             found = diagnose(task, record["response"], record["form"])
             verdict_counter.add(1)
             assert found.verdict.valid == record["valid"]

@@ -20,7 +20,7 @@ from fctncalling.cli.train import main
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_setup import make_task_setup
-from fctncalling.training.teams import roles_of_run
+from fctncalling.training.teams import team_roles
 
 TEAM = {
     "roles": {"planner": {}, "caller": {"sees": ["planner"], "tools": ["sned"]}},
@@ -161,4 +161,4 @@ def test_an_environment_of_ones_own_says_its_roles_beforehand(
     env.roles = roles  # type: ignore[attr-defined]
     config = TrainConfig(env_name="mine", role_adapters=True, lora_r=2)
     with pytest.raises(SettingError, match=message):
-        roles_of_run(config, lambda: env, SINGLE_PROCESS)
+        team_roles(config, lambda: env, SINGLE_PROCESS)

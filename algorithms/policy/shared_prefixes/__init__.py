@@ -6,14 +6,8 @@ from fctncalling.algorithms.policy.shared_prefixes.prefix_sharing import (
 )
 from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import PrefixTree
 from fctncalling.algorithms.policy.shared_prefixes.tree_states import (
-    supports_segment_forward,
+    runs_by_segment,
     tree_states_at,
 )
 
-__all__ = [
-    "PrefixSharing",
-    "PrefixTree",
-    "prefix_sharing_of",
-    "supports_segment_forward",
-    "tree_states_at",
-]
+__all__ = ["PrefixSharing", "PrefixTree", "prefix_sharing_of", "runs_by_segment", "tree_states_at"]

@@ -14,7 +14,7 @@ from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import (
 from fctncalling.algorithms.policy.shared_prefixes.tree_attention import BLOCK
 from fctncalling.algorithms.policy.shared_prefixes.tree_states import (
     accepts_tree_masks,
-    supports_segment_forward,
+    runs_by_segment,
 )
 
 MAX_COST = 0.9  # of the cost of separate rows; nearer to it the estimate could be wrong
@@ -23,7 +23,7 @@ MIN_ROOT_SHARE = 0.5  # a mask over a whole tree costs its square: rows with les
 
 
 class PrefixSharing(NamedTuple):
-    """Cost of a pass over rows by the model's sizes, in tokens through its linear layers."""
+    """Prefix sharing of a model's passes: what they cost, and whether a tree pays."""
 
     layer_flops: int  # of the linear layers for a token, in each layer
     pair_flops: int  # of attention for a pair of query and key
@@ -39,7 +39,7 @@ class PrefixSharing(NamedTuple):
     def microbatches(
         self, rows: Sequence[Ids], *, max_tokens: int, num_parts: int = 1
     ) -> list[list[int]]:
-        """Return row indices in microbatches of rows that begin alike.
+        """Split rows into microbatches of rows that share prefixes; return row indices.
 
         Each holds at most max_tokens tokens of its tree (a longer row forms one by itself), and at
         most a num_parts-th of all. It ends, within its last half, where the next row has least in
@@ -62,7 +62,7 @@ class PrefixSharing(NamedTuple):
         return groups
 
     def may_save_tokens(self, rows: Sequence[Ids], longest: int) -> bool:
-        """Return whether the rows share enough tokens for a shared pass; quickly found out.
+        """Whether sharing may save enough tokens of the rows; a quick check.
 
         The longest pass has so many tokens.
         """
@@ -78,7 +78,7 @@ class PrefixSharing(NamedTuple):
         shared: Sequence[Sequence[int]],  # microbatches that pass as trees
         padded: Sequence[Sequence[int]],  # those that would pass as padded rows
     ) -> bool:
-        """Return whether passes over trees cost clearly less than passes over padded rows."""
+        """Whether passes over trees cost clearly less tokens than passes over padded rows."""
         separate = sum(self._padded_cost([len(rows[row]) for row in group]) for group in padded)
         together = 0.0
         for group in shared:
@@ -106,10 +106,10 @@ class PrefixSharing(NamedTuple):
 
 
 def prefix_sharing_of(model: Any, decoder: Any) -> PrefixSharing | str:
-    """Return how passes of a model's decoder share prefixes, or why they cannot."""
+    """Return the prefix sharing of a model's passes, or why they cannot share."""
     layers = getattr(decoder, "layers", None) or getattr(decoder, "h", None)
     config = getattr(model, "config", None)
-    by_segment = layers is not None and supports_segment_forward(model, decoder)
+    by_segment = layers is not None and runs_by_segment(model, decoder)
     if not by_segment and not accepts_tree_masks(decoder):
         return f"{type(model).__name__} takes no attention mask over a tree of rows"
     blocks = [decoder] if layers is None else list(layers)

@@ -24,7 +24,7 @@ Ids = NDArray[np.int64]
 
 
 class Segment(NamedTuple):
-    """Tokens [start, end) of a tree; those of its descendants are [end, descendants_end)."""
+    """Segment of a prefix tree: tokens [start, end), then those of its descendants."""
 
     start: int
     end: int
@@ -32,7 +32,7 @@ class Segment(NamedTuple):
 
 
 class PrefixTree(NamedTuple):
-    """B rows of at most T tokens as a tree of U tokens."""
+    """Prefix tree: B rows of at most T tokens as U distinct tokens."""
 
     ids: Tensor  # (U,) int64
     positions: Tensor  # (U,) int64, of each token in its rows
@@ -41,7 +41,7 @@ class PrefixTree(NamedTuple):
     fixed: int = 0  # tokens of the root that are read without gradient
 
     def to(self, device: torch.device | str) -> PrefixTree:
-        """Return the tree with its tensors on a device."""
+        """Move the tree's tensors to a device."""
         return self._replace(
             ids=self.ids.to(device),
             positions=self.positions.to(device),
@@ -49,7 +49,7 @@ class PrefixTree(NamedTuple):
         )
 
     def subtree_ends(self) -> Tensor:
-        """Return the end of the subtree of each token's segment, (U,), on the CPU.
+        """Return where the subtree of each token ends, (U,), on the CPU.
 
         The token is attended to from itself up to there.
         """
@@ -58,7 +58,7 @@ class PrefixTree(NamedTuple):
         return ends.repeat_interleave(sizes)
 
     def tree_spans(self) -> list[tuple[int, int]]:
-        """Return the tokens [start, end) of every tree of this forest."""
+        """Return the span [start, end) of every tree of this forest."""
         bounds, end = list[tuple[int, int]](), 0
         for segment in self.segments:
             if segment.start == end:
@@ -70,7 +70,7 @@ class PrefixTree(NamedTuple):
 def build_tree(
     rows: Sequence[Ids], *, min_saving: int = 1, min_root_share: float = 0.0
 ) -> PrefixTree:
-    """Return the prefix tree of rows of token ids.
+    """Build the prefix tree of rows of token ids.
 
     min_saving: a common run of n tokens with c branches after it saves (c - 1) n tokens. Where that
     is less, each branch gets a copy of the run, which saves a segment. min_root_share: rows share a
@@ -108,7 +108,7 @@ def build_tree(
 
 
 def common_prefix_lengths(rows: Sequence[Ids]) -> list[int]:
-    """Return how many tokens each row has in common with the row before it; 0 for the first."""
+    """Return the length of the common prefix of each row with the row before it."""
     common = [0]
     for before, row in itertools.pairwise(rows):
         shorter = min(len(before), len(row))

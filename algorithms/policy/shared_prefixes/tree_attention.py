@@ -30,12 +30,12 @@ _BACKWARD = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu
 
 
 def is_tree_attention_available() -> bool:
-    """Whether this version of torch has the kernels."""
+    """Whether tree attention is available: this version of torch has the kernels."""
     return _FORWARD is not None and _BACKWARD is not None
 
 
 class AttentionPart(NamedTuple):
-    """Queries [query, query_end) on keys [key, key_end)."""
+    """Part of tree attention: queries [query, query_end) on keys [key, key_end)."""
 
     query: int
     query_end: int
@@ -47,7 +47,7 @@ class AttentionPart(NamedTuple):
 def attention_parts(
     tree: PrefixTree, queries: Sequence[int] | None = None, *, dtype: torch.dtype = torch.float32
 ) -> list[AttentionPart]:
-    """Return the attention parts of some tokens of a tree, those with a bias first.
+    """Return the parts of attention over a tree, those with a bias first.
 
     The others are one for every query.
 
@@ -101,7 +101,7 @@ def tree_attention(
     values: Tensor,  # (U, key heads, size)
     parts: Sequence[AttentionPart],
 ) -> Tensor:
-    """Return the attention output of each query, (n, heads, size).
+    """Return the output of attention over a tree, for each query, (n, heads, size).
 
     With grouped-query attention (heads > key heads), the query heads that share a key head are
     taken as further queries of it.

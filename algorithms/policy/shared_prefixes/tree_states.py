@@ -49,28 +49,27 @@ def tree_states_at(
     columns: Tensor,  # (N,)
     run: LayerRunner = run_layer,
 ) -> Tensor:
-    """Return the decoder's last hidden states at N positions of the tree's rows, (N, H).
+    """Return the decoder's hidden states at N positions of a prefix tree's rows, (N, H).
 
     After the final norm; `run` calls its layers.
     """
-    if supports_segment_forward(model, decoder):
+    if runs_by_segment(model, decoder):
         return _segment_states_at(decoder, tree, rows, columns, run)
     with use_layer_runner(decoder, run):
         return _masked_states_at(decoder, tree, rows, columns)
 
 
-def supports_segment_forward(model: Any, decoder: Any) -> bool:
-    """Whether a decoder is read segment by segment, without a mask over whole trees."""
-    own_hooks = int(
-        half_precision_dtype(decoder) is not None
-    )  # autocast's, which `_layer` enters itself
+def runs_by_segment(model: Any, decoder: Any) -> bool:
+    """Whether a forward pass over a tree runs segment by segment, without a mask."""
+    # Autocast's hook, which `_layer` enters itself.
+    own_hooks = int(half_precision_dtype(decoder) is not None)
     return is_tree_attention_available() and supports_sparse_forward(
         model, decoder, known_hooks=own_hooks
     )
 
 
 def accepts_tree_masks(decoder: Any) -> bool:
-    """Whether a decoder's own forward gives the same for a tree as for its rows, by a trial."""
+    """Whether a decoder's own forward accepts the attention masks of trees, by a trial."""
     was_training = decoder.training
     decoder.eval()
     try:

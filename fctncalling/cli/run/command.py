@@ -29,11 +29,11 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.checkers.leaderboard import LIVE, MEMORY, MULTI_TURN, NON_LIVE, SIZES, WEB_SEARCH
-from fctncalling.cli.run.output_file import OutputFile, Totals, write_result_tree
+from fctncalling.cli.run.output_file import CategoryCounts, OutputFile, write_result_tree
 from fctncalling.cli.run.runner import Runner
 from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.cli.shared.parser import add_flag, add_switch
-from fctncalling.cli.shared.text_table import align_rows, interval_text, percent, sampled_rows
+from fctncalling.cli.shared.text_table import align_rows, interval_text, percent, sample_report_rows
 from fctncalling.cli.shared.tool_flags import (
     MISSING,
     add_dataset_argument,
@@ -49,12 +49,14 @@ from fctncalling.envs.users.user_names import NAMES
 from fctncalling.evaluation.agents.agent import AgentSetupError
 
 
-def report_json(totals: Mapping[str, Totals], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the counts and rates (0..1) of each category."""
+def report_json(
+    totals: Mapping[str, CategoryCounts], settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the report of a run as JSON: counts and rates (0..1) of each category."""
     return {**settings, "categories": {name: _rates(each) for name, each in totals.items()}}
 
 
-def _rates(totals: Totals) -> dict[str, Any]:
+def _rates(totals: CategoryCounts) -> dict[str, Any]:
     count = totals.episodes
     return {
         "episodes": count,
@@ -68,7 +70,7 @@ def _rates(totals: Totals) -> dict[str, Any]:
     }
 
 
-def _uncertainty(totals: Totals) -> dict[str, Any]:
+def _uncertainty(totals: CategoryCounts) -> dict[str, Any]:
     """Return 95 % intervals, and pass@k where tasks were played several times."""
     if not totals.episodes:
         return {}
@@ -78,8 +80,8 @@ def _uncertainty(totals: Totals) -> dict[str, Any]:
     return fields
 
 
-def report_table(totals: Mapping[str, Totals], settings: Mapping[str, Any]) -> str:
-    """Return the rates in percent as a plain table; progress is the share of turns that pass.
+def report_table(totals: Mapping[str, CategoryCounts], settings: Mapping[str, Any]) -> str:
+    """Return the report of a run as a plain table of rates in percent.
 
     Below it stands how tasks were shown: rates of different prompts do not compare.
     """
@@ -92,7 +94,7 @@ def report_table(totals: Mapping[str, Totals], settings: Mapping[str, Any]) -> s
     lines = [align_rows(rows)]
     if any(each.tasks.num_samples > 1 for each in totals.values()):
         sampled = {name: each.tasks.report() for name, each in totals.items()}
-        lines += ["", align_rows(sampled_rows(sampled))]
+        lines += ["", align_rows(sample_report_rows(sampled))]
     if overflows := sum(each.context_overflow for each in totals.values()):
         lines.append(f"{overflows} failed as the conversation outgrew the model's context")
     lines.append(f"form {settings['form']}, prompt style {settings['prompt_style']}")
@@ -114,7 +116,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 
 def expand_categories(names: list[str]) -> list[str]:
-    """Return categories, groups replaced by theirs, each once.
+    """Expand groups of categories to their categories, each once.
 
     Raises InputError for a near miss.
     """
@@ -127,7 +129,7 @@ def expand_categories(names: list[str]) -> list[str]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the subcommand's arguments, the basic flags first."""
+    """Add the arguments of the subcommand `run` to a parser."""
     _add_basic(parser.add_argument_group("basic"))
     _add_tasks(parser.add_argument_group("which tasks are played"))
     sampling = parser.add_argument_group("how the agent is asked")
@@ -218,7 +220,7 @@ def _add_endpoint(group: argparse._ArgumentGroup) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play every task.
+    """Run the subcommand `run`: play every task.
 
     Return 0, 1 if episodes are invalid, 2 if it cannot go on, 130 after Ctrl-C.
     """

@@ -12,7 +12,7 @@ from typing import IO, Any, Self
 
 from fctncalling.algorithms.run.run_lock import FileLock, RunLockedError, lock_for_file
 from fctncalling.cli.shared.jsonl_records import InputError, Record, read_records, write_records
-from fctncalling.cli.shared.task_finder import folder_name, folder_of
+from fctncalling.cli.shared.task_finder import category_folder, result_folder_name
 from fctncalling.data.categories import category_kind
 from fctncalling.data.format_sensitivity import CATEGORY
 from fctncalling.data.json_stream import LongLineError, bounded_lines
@@ -23,8 +23,8 @@ from fctncalling.evaluation.pass_at_k import SampledTasks
 
 
 @dataclass
-class Totals:
-    """Counts of one category; invalid episodes are in no other count."""
+class CategoryCounts:
+    """Counts of the episodes of one category; invalid ones are in no other count."""
 
     episodes: int = 0
     valid: int = 0
@@ -36,7 +36,7 @@ class Totals:
     strict_tasks: SampledTasks = field(default_factory=SampledTasks)
 
     def add(self, line: Mapping[str, Any]) -> None:
-        """Count one line."""
+        """Add one line of the output to the counts."""
         if line.get("invalid"):
             self.invalid += 1
             return
@@ -59,8 +59,8 @@ def _is_counted(line: Mapping[str, Any]) -> bool:
     return numbers and {"response", "valid", "strict_valid"} <= set(line)
 
 
-def require_new(path: Path, *, resume: bool) -> None:
-    """Raise InputError if writing the output would overwrite existing results."""
+def require_new_output(path: Path, *, resume: bool) -> None:
+    """Raise InputError unless the output is new: if writing it would overwrite results."""
     if path.is_dir():
         raise InputError(f"{path}: is a folder. Name a file as --output.")
     if path.is_file() and path.stat().st_size and not resume:
@@ -77,7 +77,7 @@ def _locked(path: Path) -> FileLock:
 
 
 class OutputFile:
-    """Append-only output file.
+    """Output file of a run, append-only.
 
     `resume` continues a former run's file without its invalid lines and a truncated last line.
 
@@ -90,14 +90,16 @@ class OutputFile:
         self._path = path
         self._settings = settings
         self._done = set[tuple[str, str, int]]()
-        self._totals: dict[str, Totals] = {}
+        self._totals: dict[str, CategoryCounts] = {}
         self.reason = ""  # of the first invalid episode of this run
-        require_new(path, resume=resume)
+        require_new_output(path, resume=resume)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = None if is_stream(path) else _locked(path)
         try:
             if self._lock is not None and path.exists():
-                require_new(path, resume=resume)  # another process may have written it meanwhile
+                require_new_output(
+                    path, resume=resume
+                )  # another process may have written it meanwhile
                 self._take_up()
             self._file: IO[str] = path.open("a", encoding="utf-8")
         except BaseException:
@@ -105,19 +107,19 @@ class OutputFile:
             raise
 
     def is_done(self, category: str, task_id: str, sample: int = 0) -> bool:
-        """Return whether the file contains the episode."""
+        """Whether the episode is done: in the file."""
         return (category, task_id, sample) in self._done
 
     def write(self, line: Mapping[str, Any]) -> None:
-        """Append one line and flush it, so that a killed run keeps every finished episode."""
+        """Write one line and flush it, so that a killed run keeps every finished episode."""
         self._file.write(json.dumps({**self._settings, **line}) + "\n")
         self._file.flush()
         if line.get("invalid") and not self.reason:
             self.reason = f"{line['id']}: {line['invalid_reason']}"
         self._count(line)
 
-    def totals(self) -> dict[str, Totals]:
-        """Return the counts of each category, former runs' included."""
+    def totals(self) -> dict[str, CategoryCounts]:
+        """Return the counts of each category, those of former runs included."""
         return self._totals
 
     def __enter__(self) -> Self:
@@ -177,14 +179,14 @@ class OutputFile:
 
     def _count(self, line: Mapping[str, Any]) -> None:
         self._done.add((line["category"], line["id"], line.get("sample", 0)))
-        self._totals.setdefault(line["category"], Totals()).add(line)
+        self._totals.setdefault(line["category"], CategoryCounts()).add(line)
 
 
 _NUMBER = re.compile(r"(\d+)")
 
 
 def write_result_tree(output: Path, result_dir: Path, model: str) -> None:
-    """Write <result_dir>/<model>/<group>/BFCL_v4_<category>_result.json from a run's output.
+    """Write BFCL's tree of result files from a run's output.
 
     Invalid episodes are left out: they have no answer. Raises InputError for what cannot be
     written.
@@ -197,7 +199,12 @@ def write_result_tree(output: Path, result_dir: Path, model: str) -> None:
         if not line.record.get("invalid"):
             category.append(_entry(line.record))
     for name, entries in by_category.items():
-        path = result_dir / folder_name(model) / folder_of(name) / f"BFCL_v4_{name}_result.json"
+        path = (
+            result_dir
+            / result_folder_name(model)
+            / category_folder(name)
+            / f"BFCL_v4_{name}_result.json"
+        )
         write_records(path, sorted(entries, key=_order))
 
 

@@ -10,7 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fctncalling.cli.shared.jsonl_records import InputError
-from fctncalling.cli.shared.task_finder import category_file, tasks_of, use_sibling_tables
+from fctncalling.cli.shared.task_finder import (
+    category_file,
+    iter_category_tasks,
+    use_sibling_tables,
+)
 from fctncalling.cli.shared.tool_flags import MISSING, TaskTools
 from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.paths import official_data_folder
@@ -25,7 +29,7 @@ IsDone = Callable[[str, str, int], bool]
 
 
 class PlannedTask(NamedTuple):
-    """One episode to play: the task as the agent gets it."""
+    """Planned task: one episode to play, with its task as the agent gets it."""
 
     category: str  # under which its answer is scored
     task: Task
@@ -35,7 +39,7 @@ class PlannedTask(NamedTuple):
 
 
 class RunTasks:
-    """Task stream of the categories or files selected by the arguments."""
+    """Tasks of a run: those of the categories or files selected by the arguments."""
 
     def __init__(self, args: argparse.Namespace, categories: list[str], tools: TaskTools) -> None:
         self._args = args
@@ -48,7 +52,7 @@ class RunTasks:
         self._playable: dict[str, bool] = {}  # category -> whether what its tools need is here
 
     def check(self) -> None:
-        """Read the first task of every file, to raise its errors before a model is loaded."""
+        """Check the first task of every file, to raise errors before a model is loaded."""
         num_playable = 0
         for name, origin, tasks in self._files():
             use_sibling_tables(origin)
@@ -64,8 +68,10 @@ class RunTasks:
                 "nothing was played: no task in what --category and --dataset_path name"
             )
 
-    def items(self, form: str, *, reads_any: bool, is_done: IsDone) -> Iterator[PlannedTask]:
-        """Yield every episode to play; `reads_any` lets the environment detect the call format."""
+    def planned_tasks(
+        self, form: str, *, reads_any: bool, is_done: IsDone
+    ) -> Iterator[PlannedTask]:
+        """Yield the planned tasks: every episode to play that is not done."""
         counts = Counter[str]()
         for name, origin, tasks in self._files():
             use_sibling_tables(origin)
@@ -88,14 +94,14 @@ class RunTasks:
                         named = str(origin) if self._args.dataset_path else ""
                         yield PlannedTask(category, asked, handler, sample, named)
 
-    def env(self, tasks: tuple[Task, ...], handler: str) -> FunctionCallingEnv:
-        """Return an environment over some of the tasks."""
+    def make_env(self, tasks: tuple[Task, ...], handler: str) -> FunctionCallingEnv:
+        """Make an environment over some of the tasks."""
         return FunctionCallingEnv(
             tasks=tasks,
             handler=handler,
             max_steps_per_turn=self._args.max_steps_per_turn,
             prompt_style=self._args.prompt_style,
-            tools=self._tools.tools_of_tasks(tasks),
+            tools=self._tools.env_tools(tasks),
             user=self._user,
         )
 
@@ -107,7 +113,7 @@ class RunTasks:
                 yield None, path, iter_tasks(path, self_documented=own)
                 continue
             for name in self._categories_of(path):
-                yield name, path, tasks_of(path, name, own)
+                yield name, path, iter_category_tasks(path, name, own)
 
     def _categories_of(self, folder: Path) -> list[str]:
         """Return the wanted categories: those named, and of the groups those that are here."""
@@ -129,7 +135,7 @@ class RunTasks:
         category = name or task.category
         if category not in self._playable:
             try:
-                env = self.env((task,), handler_for(task, "prompting").name)
+                env = self.make_env((task,), handler_for(task, "prompting").name)
                 env.reset(options={"task_id": task.id})
                 self._playable[category] = True
             except MISSING as error:

@@ -11,7 +11,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from fctncalling.cli.run.output_file import OutputFile, require_new
+from fctncalling.cli.run.output_file import OutputFile, require_new_output
 from fctncalling.cli.run.planned_tasks import PlannedTask, RunTasks
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
 from fctncalling.cli.shared.tool_flags import TaskTools
@@ -45,7 +45,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Workers(Generic[Item, Result]):
+class DaemonThreadPool(Generic[Item, Result]):
     """Pool of daemon threads that apply a function to items.
 
     An interrupted run does not wait for requests in flight.
@@ -79,7 +79,7 @@ class Workers(Generic[Item, Result]):
             yield self._next()
 
     def stop(self) -> list[Result]:
-        """Start no more items; return the finished results not yielded yet."""
+        """Stop: start no more items; return the finished results not yielded yet."""
         self.stopped.set()
         self._free.release(self._count)
         ended: list[Result] = []
@@ -116,7 +116,7 @@ def result_line(
     more: Mapping[str, Any],
     tools: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the output line of an episode; `more` fields precede the answer."""
+    """Return the output line of a played episode."""
     steps, episode = played.episode.steps, played.episode
     line = {"category": item.category, "id": item.task.id, "handler": item.handler, **more}
     line |= {"dataset_path": item.dataset_path} if item.dataset_path else {}
@@ -141,7 +141,7 @@ def result_line(
 
 
 def failed_fields(task: Task, verdict: Verdict, failure: str) -> dict[str, Any]:
-    """Return the output fields of an episode that broke off.
+    """Return the output fields of an episode that failed.
 
     BFCL judges the error text as the answer: a failure everywhere but where no call is expected.
     The strict verdict fails it there, too.
@@ -168,7 +168,7 @@ _AT_LEAST = {
 
 
 class Runner:
-    """Player of tasks with the agent of the arguments; raises AgentSetupError and InputError.
+    """Runner of the subcommand `run`: plays tasks with the agent of the arguments.
 
     What is cheap to check is checked first: arguments, the output, the first task of every file;
     then the agent is made. A local model is loaded when its first episode is due.
@@ -178,10 +178,10 @@ class Runner:
         _require_sound(args, categories)
         self._args = args
         self._tools = TaskTools(args)
-        require_new(args.output, resume=args.resume)
+        require_new_output(args.output, resume=args.resume)
         self._tasks = RunTasks(args, categories, self._tools)
         self._tasks.check()
-        self._workers = Workers(args.concurrency, self._one)
+        self._workers = DaemonThreadPool(args.concurrency, self._one)
         self._local = None
         self._agent = None
         kind, _, name = args.agent.partition(":")
@@ -209,7 +209,7 @@ class Runner:
 
         Raises setup errors.
         """
-        items = self._tasks.items(
+        items = self._tasks.planned_tasks(
             self.form,
             reads_any=self._local is not None and self.form == "tool_call",
             is_done=output.is_done,
@@ -234,7 +234,7 @@ class Runner:
         return ""
 
     def close(self) -> None:
-        """Close the agent's connections, and end MCP servers."""
+        """Close the agent's connections and the MCP servers."""
         self._tools.close()
         if self._agent is not None:
             self._agent.close()
@@ -242,9 +242,9 @@ class Runner:
     def _one(self, item: PlannedTask) -> dict[str, Any]:
         assert self._agent is not None
         started, seed = time.perf_counter(), self._args.seed + item.sample
-        env = self._tasks.env((item.task,), item.handler)
+        env = self._tasks.make_env((item.task,), item.handler)
         player = _Interruptible(
-            self._agent.player(item.task, item.handler, seed), self._workers.stopped
+            self._agent.make_player(item.task, item.handler, seed), self._workers.stopped
         )
         played = play_episode(env, item.task.id, player, seed)
         return self._line(item, played, {"latency": time.perf_counter() - started})
@@ -252,7 +252,7 @@ class Runner:
     def _local_lines(self, items: Iterator[PlannedTask]) -> Iterator[dict[str, Any]]:
         assert self._local is not None
         for handler, group in _runs_of_one_handler(items):
-            make_env = partial(self._tasks.env, handler=handler)
+            make_env = partial(self._tasks.make_env, handler=handler)
             for item, played in zip(group, self._local.play_all(group, make_env), strict=True):
                 yield self._line(item, played, {})
 

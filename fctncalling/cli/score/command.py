@@ -37,23 +37,29 @@ from fctncalling.checkers.leaderboard import (
 )
 from fctncalling.cli.score.extra_metrics import ExtraMetrics
 from fctncalling.cli.score.results import (
-    Results,
+    ModelAnswers,
     official_results,
     pair_answers,
-    response_of_line,
-    split_lines,
+    read_response,
+    split_by_category,
 )
-from fctncalling.cli.score.score_files import NOT_SHOWN, ModelScores, ScoreFile, failure, write_csv
+from fctncalling.cli.score.score_files import (
+    NOT_SHOWN,
+    ModelScores,
+    ScoreFile,
+    failure_entry,
+    write_csv,
+)
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
 from fctncalling.cli.shared.parser import add_flag, add_switch
 from fctncalling.cli.shared.task_finder import (
     category_file,
+    iter_category_tasks,
     recorded_path,
     task_difference,
-    tasks_of,
     use_sibling_tables,
 )
-from fctncalling.cli.shared.text_table import align_rows, sampled_rows
+from fctncalling.cli.shared.text_table import align_rows, sample_report_rows
 from fctncalling.cli.shared.tool_flags import TaskTools, add_dataset_argument, add_tool_arguments
 from fctncalling.data.errors import TaskError
 from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
@@ -92,7 +98,7 @@ _SPREAD = {"max_delta": "max delta", "std": "standard deviation", "variance": "v
 
 
 def scores_json(models: Mapping[str, ModelScores]) -> dict[str, Any]:
-    """Return model -> accuracies (0..1 and as BFCL shows them) by category and version."""
+    """Return the scores of models as JSON, by category and version."""
     return {name: _report(scores) for name, scores in models.items()}
 
 
@@ -126,7 +132,7 @@ def _report(scores: ModelScores) -> dict[str, Any]:
 
 
 def sensitivity_spread(header: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the spread of format sensitivity over its configurations, and each one's entry."""
+    """Return the spread of format sensitivity scores over its configurations."""
     spread = {name: header[f"accuracy_{name}"] for name in _SPREAD}
     return {
         **spread,
@@ -135,7 +141,7 @@ def sensitivity_spread(header: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def scores_text(models: Mapping[str, ModelScores]) -> str:
-    """Return a plain table for each model."""
+    """Return the scores of models as plain text tables."""
     return "\n\n".join(_table(scores) for scores in models.values())
 
 
@@ -158,12 +164,12 @@ def _table(scores: ModelScores) -> str:
     lines = [scores.model, align_rows(rows), *_missing_lines(scores), *_sensitivity_lines(scores)]
     sampled = {name: each.samples.report() for name, each in scores.extra_metrics.items()}
     if any(sampled.values()):
-        lines.append(align_rows(sampled_rows(sampled)))
+        lines.append(align_rows(sample_report_rows(sampled)))
     return "\n".join(lines)
 
 
 def missing_categories(scores: ModelScores, needed: Sequence[str]) -> list[str]:
-    """Return which of the needed categories have no results."""
+    """Return the needed categories that are missing: without results."""
     return [name for name in needed if name not in scores.categories]
 
 
@@ -194,7 +200,7 @@ def _sensitivity_lines(scores: ModelScores) -> list[str]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the subcommand's arguments."""
+    """Add the arguments of the subcommand `score` to a parser."""
     basic = parser.add_argument_group("basic")
     add = partial(add_flag, basic)
     add("--input", Path, "PATH", "result tree, or .jsonl[.gz] of answers", required=True)
@@ -211,7 +217,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Score everything.
+    """Run the subcommand `score`: score everything.
 
     Return 0, 1 if tools of ours failed, 2 if a result or a task cannot be used.
     """
@@ -245,10 +251,12 @@ def run(args: argparse.Namespace) -> int:
     return 1 if invalid else 0
 
 
-def _selected_results(args: argparse.Namespace, parts: str | None) -> list[Results]:
+def _selected_results(args: argparse.Namespace, parts: str | None) -> list[ModelAnswers]:
     """Return the results of the wanted categories; `parts` is a folder for JSON Lines' parts."""
     found = (
-        split_lines(args.input, Path(parts)) if parts else official_results(args.input, args.form)
+        split_by_category(args.input, Path(parts))
+        if parts
+        else official_results(args.input, args.form)
     )
     chosen = [each for each in found if not args.category or each.category in args.category]
     if not chosen:
@@ -260,7 +268,7 @@ def _selected_results(args: argparse.Namespace, parts: str | None) -> list[Resul
 
 
 def score_all(
-    found: list[Results],
+    found: list[ModelAnswers],
     given: Sequence[Path],
     score_dir: Path | None,
     *,
@@ -268,7 +276,7 @@ def score_all(
     strict: bool = False,
     tools: TaskTools | None = None,
 ) -> dict[str, ModelScores]:
-    """Return each model's scores, writing score files where a folder is given.
+    """Score all results: return each model's scores, and write score files if asked.
 
     Raises InputError.
     """
@@ -291,7 +299,7 @@ def score_all(
 
 
 def _judged(
-    results: Results,
+    results: ModelAnswers,
     paths: Sequence[Path],
     scores: ModelScores,
     tools: TaskTools | None,
@@ -315,7 +323,7 @@ def _judged(
             )
         task = tools.with_docs(bare, origin) if tools else bare
         try:
-            response = response_of_line(results, task, line)
+            response = read_response(results, task, line)
             user_classes = tools.classes_for((task,), origin) if tools else None
             verdict = judge(task, response, results.form, extra_tools=user_classes)
             broke_off = bool(line.record.get(CONTEXT_OVERFLOW))
@@ -330,10 +338,10 @@ def _judged(
         except (LookupError, ValueError, ImportError) as error:
             raise results.fault(line, f"cannot be judged: {error}") from None
         scores.latencies.add(line.record.get("latency"))
-        yield task.id, None if verdict.valid else failure(results, task, line.record, verdict)
+        yield task.id, None if verdict.valid else failure_entry(results, task, line.record, verdict)
 
 
-def _usual_paths(results: Results) -> list[Path]:
+def _usual_paths(results: ModelAnswers) -> list[Path]:
     """Return the file that the answers name, where it is here, else the official folder."""
     first = next(results.lines(), None)
     recorded = None if first is None else recorded_path(first)
@@ -345,8 +353,8 @@ def _tasks_of(paths: Sequence[Path], category: str, own: Collection[str]) -> Ite
     here = [path for path in paths if not path.is_dir() or category_file(path, category)]
     for path in here or paths[:1]:
         use_sibling_tables(path)
-        yield from tasks_of(path, category, own)
+        yield from iter_category_tasks(path, category, own)
 
 
-def _name(results: Results) -> str:
+def _name(results: ModelAnswers) -> str:
     return f"{results.model} {results.category}"

@@ -11,7 +11,7 @@ from fctncalling.evaluation.pass_at_k import SampledTasks
 
 
 class ExtraMetrics:
-    """Sums over the answers of one category."""
+    """Extra metrics of one category, beside BFCL's: summed over its answers."""
 
     def __init__(self, *, strict: bool) -> None:
         self._count = 0
@@ -23,7 +23,7 @@ class ExtraMetrics:
     def add(
         self, task: Task, response: Any, form: str, verdict: Verdict, *, broke_off: bool = False
     ) -> None:
-        """Count one answer.
+        """Add one answer to the metrics.
 
         Only valid ones are checked strictly; one that `broke_off` fails that check.
         """
@@ -36,14 +36,14 @@ class ExtraMetrics:
             self.strict_samples.add(task.id, success=strict)
 
     def rates(self) -> dict[str, float]:
-        """Return shares, 0..1."""
+        """Return the metrics as rates, 0..1."""
         count = max(1, self._count)
         shares = {"progress": self._progress / count}
         strict = self.strict_samples.successes
         return {**shares, "strict_accuracy": strict / count} if self._is_strict else shares
 
     def intervals_and_pass_at_k(self) -> dict[str, Any]:
-        """Return 95 % intervals, and pass@k and pass^k where tasks were answered several times."""
+        """Return 95 % intervals, and pass@k and pass^k of repeated samples."""
         if not self._count:
             return {}
         fields: dict[str, Any] = {"accuracy_interval": list(self.samples.interval())}
@@ -56,11 +56,11 @@ class ExtraMetrics:
         return fields
 
     def columns(self) -> list[str]:
-        """Return the column headers of `cells`."""
+        """Return the names of the table's columns."""
         return ["95 % interval", *(name.removesuffix("_accuracy") for name in self.rates())]
 
     def cells(self) -> list[str]:
-        """Return the interval and the rates in percent."""
+        """Return the cells of the table's row: the interval and the rates in percent."""
         interval = self.samples.interval() if self._count else None
         return [interval_text(interval), *(f"{100 * rate:.2f}%" for rate in self.rates().values())]
 
@@ -72,7 +72,7 @@ def _is_strictly_valid(task: Task, response: Any, form: str, verdict: Verdict) -
 
 
 def steps_of_messages(task: Task, response: Any, form: str) -> list[StepRecord]:
-    """Return an answer's messages as the steps of an episode."""
+    """Return the steps of an answer's messages, as StepRecords of an episode."""
     from fctncalling.envs.episode.parsing import parse_message
     from fctncalling.envs.handlers.registry import handler_for
 

@@ -1,4 +1,4 @@
-"""Results to score, from BFCL's result tree or our JSON Lines.
+"""ModelAnswers to score, from BFCL's result tree or our JSON Lines.
 
 One stream of answers per model and category.
 """
@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from fctncalling.cli.shared.jsonl_records import InputError, Line, read_records
+from fctncalling.cli.shared.jsonl_records import InputError, SourceRecord, read_records
 from fctncalling.data.categories import ALIASES
 from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
 from fctncalling.data.types import Task
@@ -29,8 +29,8 @@ _SNIFFED_LINES = 50
 _MODEL_OF_LINES = "results"
 
 
-class Results(NamedTuple):
-    """The answers of one model to one category."""
+class ModelAnswers(NamedTuple):
+    """Answers of one model to one category, in a file."""
 
     model: str
     category: str
@@ -38,25 +38,27 @@ class Results(NamedTuple):
     form: str
     origin: Path | None = None  # the JSON Lines file this is a part of; None for a result file
 
-    def lines(self) -> Iterator[Line]:
-        """Yield the lines, numbered as in the user's file; raises InputError."""
+    def lines(self) -> Iterator[SourceRecord]:
+        """Yield the lines of the file, numbered as in the user's; raises InputError."""
         for line in read_records(self.path):
             yield (
-                line if self.origin is None else Line(self.origin, line.record["line"], line.record)
+                line
+                if self.origin is None
+                else SourceRecord(self.origin, line.record["line"], line.record)
             )
 
-    def fault(self, line: Line, text: str) -> InputError:
-        """Return (not raise) the error that says `text` about an answer."""
+    def fault(self, line: SourceRecord, text: str) -> InputError:
+        """Return (not raise) an InputError about an answer."""
         return line.error("result" if self.origin is None else "response", text)
 
 
-def official_results(root: Path, form: str | None) -> list[Results]:
-    """Return the results in a BFCL tree; `root` is the folder of all models or of one model.
+def official_results(root: Path, form: str | None) -> list[ModelAnswers]:
+    """Return the answers in a BFCL result tree, of all models or of one.
 
     `form` None detects each model's form: lists of calls are tool calls, texts are prompted. Raises
     InputError if nothing is found.
     """
-    found: dict[tuple[str, str], Results] = {}
+    found: dict[tuple[str, str], ModelAnswers] = {}
     files = {
         path: match
         for path in sorted(root.rglob("*_result.json"))
@@ -75,7 +77,7 @@ def official_results(root: Path, form: str | None) -> list[Results]:
                 f"{path}: category {category} of {model} stands already in "
                 f"{found[model, category].path}"
             )
-        found[model, category] = Results(model, category, path, form or "")
+        found[model, category] = ModelAnswers(model, category, path, form or "")
     if not found:
         raise InputError(
             f"{root}: expected result files named BFCL_v4_<category>_result.json, but there is none"
@@ -108,15 +110,15 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def split_lines(path: Path, folder: Path) -> list[Results]:
-    """Return JSON Lines of {"category", "form", "id", "response"} as a file a category.
+def split_by_category(path: Path, folder: Path) -> list[ModelAnswers]:
+    """Split JSON Lines of answers into a file for each model, category and form.
 
     "model" may stand beside.
 
     The parts are written to `folder`, so that an input of any length needs no memory. Raises
     InputError.
     """
-    found: dict[tuple[str, str, str], Results] = {}
+    found: dict[tuple[str, str, str], ModelAnswers] = {}
     with ExitStack() as stack:
         files: dict[tuple[str, str, str], IO[str]] = {}
         for line in read_records(path):
@@ -126,7 +128,7 @@ def split_lines(path: Path, folder: Path) -> list[Results]:
             if key not in files:
                 part = folder / f"{len(files)}.jsonl"
                 files[key] = stack.enter_context(part.open("w", encoding="utf-8"))
-                found[key] = Results(key[0], key[1], part, key[2], path)
+                found[key] = ModelAnswers(key[0], key[1], part, key[2], path)
             files[key].write(json.dumps(_part_entry(line)) + "\n")
     for results in found.values():
         if sum(each[:2] == (results.model, results.category) for each in found) > 1:
@@ -136,8 +138,8 @@ def split_lines(path: Path, folder: Path) -> list[Results]:
     return list(found.values())
 
 
-def model_category_form(line: Line) -> tuple[str, str, str]:
-    """Return (model, category, form) of an answer; InputError for a malformed line."""
+def model_category_form(line: SourceRecord) -> tuple[str, str, str]:
+    """Return the model, category and form of an answer; InputError for a malformed one."""
     category = line.field("category", str, "a category's name")
     form = line.record.get("form", "prompting")
     form = "tool_call" if form == "tools_text" else form  # answers are written alike
@@ -149,7 +151,7 @@ def model_category_form(line: Line) -> tuple[str, str, str]:
     return model, str(ALIASES.get(category, category)), str(form)
 
 
-def _part_entry(line: Line) -> dict[str, Any]:
+def _part_entry(line: SourceRecord) -> dict[str, Any]:
     """Return an answer as an entry of a result file, with its line number."""
     optional = ("sample", CONTEXT_OVERFLOW, "ground_truth", "messages", "dataset_path")
     return {
@@ -161,9 +163,9 @@ def _part_entry(line: Line) -> dict[str, Any]:
 
 
 def pair_answers(
-    tasks: Iterator[Task], results: Results, *, partial: bool
-) -> Iterator[tuple[Task, Line]]:
-    """Yield each answer with its task.
+    tasks: Iterator[Task], results: ModelAnswers, *, partial: bool
+) -> Iterator[tuple[Task, SourceRecord]]:
+    """Pair answers with their tasks.
 
     Answers in BFCL's task order are paired in constant memory.
 
@@ -176,7 +178,7 @@ def pair_answers(
     waiting: dict[str, Task] = {}
     sampled: dict[str, tuple[Task, set[Any]]] = {}  # id -> its task and which samples were seen
     for line in results.lines():
-        entry_id = official_id(line.field("id", str, "a task's id"))
+        entry_id = v4_entry_id(line.field("id", str, "a task's id"))
         sample = line.record.get("sample")
         if sample is not None:
             line.field("sample", int, "which of a task's answers it is (a number)")
@@ -198,7 +200,11 @@ def pair_answers(
 
 
 def _read_up_to(
-    entry_id: str, tasks: Iterator[Task], waiting: dict[str, Task], results: Results, line: Line
+    entry_id: str,
+    tasks: Iterator[Task],
+    waiting: dict[str, Task],
+    results: ModelAnswers,
+    line: SourceRecord,
 ) -> None:
     """Read tasks into `waiting` up to the wanted one; InputError if there is none."""
     while entry_id not in waiting:
@@ -211,14 +217,14 @@ def _read_up_to(
         waiting[task.id] = task
 
 
-def official_id(entry_id: str) -> str:
-    """Return an id under version 4's name of its category: `java_0` became `simple_java_0`."""
+def v4_entry_id(entry_id: str) -> str:
+    """Return an entry's id under BFCL v4's category name: `java_0` became `simple_java_0`."""
     name, _, rest = entry_id.rpartition("_")
     return f"{ALIASES[name]}_{rest}" if name in ALIASES else entry_id
 
 
-def response_of_line(results: Results, task: Task, line: Line) -> Any:
-    """Return the answer of a line in the format of `judge`."""
+def read_response(results: ModelAnswers, task: Task, line: SourceRecord) -> Any:
+    """Read the response of a line, in the form that `judge` takes."""
     answer, kind, is_jsonl = line.record["result"], task.kind, results.origin is not None
     if results.form == "decoded_calls" or (is_jsonl and kind != "multi_turn"):
         return answer

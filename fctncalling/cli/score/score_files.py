@@ -25,8 +25,8 @@ from fctncalling.checkers.leaderboard import (
     version_4_scores,
 )
 from fctncalling.cli.score.extra_metrics import ExtraMetrics
-from fctncalling.cli.score.results import Results
-from fctncalling.cli.shared.task_finder import folder_name, folder_of
+from fctncalling.cli.score.results import ModelAnswers
+from fctncalling.cli.shared.task_finder import category_folder, result_folder_name
 from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
 from fctncalling.data.format_sensitivity import VARIANTS, parse_variant_id
 from fctncalling.data.types import Task, Verdict
@@ -34,13 +34,13 @@ from fctncalling.data.unsafe_text import json_text
 
 
 class Latencies:
-    """Latencies in seconds, eight bytes each."""
+    """Latencies of a model in seconds, eight bytes each."""
 
     def __init__(self) -> None:
         self._seconds = array("d")
 
     def add(self, latency: Any) -> None:
-        """Add a result's latency in seconds, or a list (turns) of lists (steps) of them.
+        """Add the latency of a result, or a list (turns) of lists (steps) of them.
 
         Zeros are ignored.
         """
@@ -51,7 +51,7 @@ class Latencies:
             self._seconds.append(latency)
 
     def summary(self) -> tuple[str, str, str] | None:
-        """Return mean, standard deviation and 95th percentile as BFCL shows them.
+        """Return a summary: mean, standard deviation and 95th percentile as BFCL shows them.
 
         None without latencies.
         """
@@ -68,7 +68,7 @@ NOT_SHOWN = "N/A"
 
 
 class ScoreFile:
-    """Score file of one model and category.
+    """BFCL score file of one model and category.
 
     Failures go to a temporary file until the header is known.
     """
@@ -81,7 +81,7 @@ class ScoreFile:
         self._counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
 
     def add(self, entry_id: str, failed: Mapping[str, Any] | None) -> None:
-        """Count one verdict; `failed` is its entry in the file, None if it is valid."""
+        """Add one verdict; `failed` is its entry in the file, None if it is valid."""
         keys = (
             ["", str(parse_variant_id(entry_id)[0])]
             if self._category == FORMAT_SENSITIVITY
@@ -94,7 +94,7 @@ class ScoreFile:
             self._failures.write(json_text(failed, default=str) + "\n")
 
     def close(self, score_dir: Path | None) -> dict[str, Any]:
-        """Return the header; write the score file if a folder is given."""
+        """Close the file: write it if a folder is given, and return the header."""
         correct, total = self._counts[""]
         header: dict[str, Any] = {
             "accuracy": correct / total if total else 0.0,
@@ -105,8 +105,8 @@ class ScoreFile:
         if score_dir is not None:
             path = (
                 score_dir
-                / folder_name(self._model)
-                / folder_of(self._category)
+                / result_folder_name(self._model)
+                / category_folder(self._category)
                 / f"BFCL_v4_{self._category}_score.json"
             )
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -117,7 +117,7 @@ class ScoreFile:
         return header
 
     def discard(self) -> None:
-        """Close the temporary file of failures."""
+        """Discard the file, without writing it."""
         self._failures.close()
 
     def _by_configuration(self) -> dict[str, Any]:
@@ -151,21 +151,21 @@ class ModelScores:
 
     @property
     def scores(self) -> dict[str, Score]:
-        """Category -> its score."""
+        """Scores of the model by category."""
         return {name: each for name, (each, _) in self.with_headers().items()}
 
     def with_headers(self) -> dict[str, tuple[Score, dict[str, Any]]]:
-        """Category -> its score and the header of its file."""
+        """Scores of the model by category, each with the header of its score file."""
         return {
             name: (Score(header["accuracy"], header["total_count"]), header)
             for name, header in self.categories.items()
         }
 
 
-def failure(
-    results: Results, task: Task, record: Mapping[str, Any], verdict: Verdict
+def failure_entry(
+    results: ModelAnswers, task: Task, record: Mapping[str, Any], verdict: Verdict
 ) -> dict[str, Any]:
-    """Return the entry of a wrong answer in a score file."""
+    """Return the entry of a failed (wrong) answer in a score file."""
     fields: dict[str, Any] = {"error": [verdict.message], "error_type": verdict.error_type}
     if task.executes_calls:
         fields = {"error": {"error_message": [verdict.message], "error_type": verdict.error_type}}
@@ -182,7 +182,7 @@ def failure(
 
 
 def write_csv(score_dir: Path, models: Mapping[str, ModelScores]) -> None:
-    """Write the leaderboard's tables, best model first.
+    """Write the leaderboard's tables as CSV files, best model first.
 
     Columns that BFCL fills for its own models only (price, link) are N/A.
     """

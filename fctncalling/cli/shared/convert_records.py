@@ -12,8 +12,8 @@ from typing import Any
 
 from fctncalling.cli.shared.jsonl_records import (
     InputError,
-    Line,
     Record,
+    SourceRecord,
     read_records,
     with_progress_bar,
     write_records,
@@ -29,7 +29,7 @@ from fctncalling.data.errors import TaskError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of a record-converting subcommand."""
+    """Add the arguments of a subcommand that converts records to a parser."""
     add_dataset_argument(parser, USUAL_TASKS)
     read, written = "records to read: .jsonl or .jsonl.gz", "where records go: .jsonl or .jsonl.gz"
     parser.add_argument("--input", type=Path, required=True, help=read)
@@ -41,9 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def convert_file(
     args: argparse.Namespace,
     description: str,
-    converter: Callable[[Sequence[Path], TaskTools], Callable[[Line], Record]],
+    converter: Callable[[Sequence[Path], TaskTools], Callable[[SourceRecord], Record]],
 ) -> int:
-    """Convert every record in order and print a summary.
+    """Convert every record of a file in order and print a summary.
 
     `converter` makes the function from --dataset_path and the user's classes.
 
@@ -69,12 +69,12 @@ def convert_file(
 
 
 def mark_invalid(record: Record, reason: str) -> Record:
-    """Mark a record invalid: an infrastructure failure says nothing about the model."""
+    """Mark a record as invalid: an infrastructure failure says nothing about the model."""
     return {**record, "invalid": True, "invalid_reason": reason}
 
 
 class RecordSummary:
-    """Counts of records by category: all, those with valid answers, and those that are invalid."""
+    """Summary of converted records: counts by category, of all, valid and invalid ones."""
 
     def __init__(self) -> None:
         self._counts: dict[str, Counter[str]] = {}
@@ -99,7 +99,7 @@ class RecordSummary:
         return record
 
     def report(self) -> dict[str, Any]:
-        """Return all counts, and those of each category."""
+        """Return the counts as a report, overall and by category."""
         named = ("records", "valid", "invalid") if self._judged else ("records", "invalid")
         of_category = {
             name: {key: each[key] for key in named} for name, each in self._counts.items()
@@ -108,7 +108,7 @@ class RecordSummary:
         return {**total, "categories": of_category}
 
     def text(self, output: Path) -> str:
-        """Return the counts in one line."""
+        """Return the summary as one line of text."""
         total = self.report()
         wrong = total["records"] - total["invalid"] - total.get("valid", 0)
         verdicts = f", {total['valid']} valid, {wrong} not" if self._judged else ""

@@ -17,21 +17,21 @@ Item = TypeVar("Item")
 
 
 class InputError(Exception):
-    """Input from outside that cannot be used.
+    """Input from outside (a file, an argument) that cannot be used.
 
     The message names file, line, field and what was expected.
     """
 
 
-class Line(NamedTuple):
-    """One record with its file and line number."""
+class SourceRecord(NamedTuple):
+    """Record of a JSON Lines file, with its file and line number."""
 
     path: Path
     number: int  # 1 is the first
     record: Record
 
     def field(self, name: str, kind: type | tuple[type, ...], expected: str) -> Any:
-        """Return a field of the record; InputError if it is missing or of another class."""
+        """Return a field of the record; InputError if it is missing or of another type."""
         if name not in self.record:
             raise self.error(name, f"expected {expected}, but there is no such field")
         value = self.record[name]
@@ -40,17 +40,17 @@ class Line(NamedTuple):
         return value
 
     def error(self, field: str, text: str) -> InputError:
-        """Return (not raise) the error that says `text` about a field."""
+        """Return (not raise) an InputError about a field of the record."""
         return InputError(f'{self.path} line {self.number}: field "{field}": {text}')
 
 
-def read_records(path: Path) -> Iterator[Line]:
-    """Yield the records of a .jsonl or .jsonl.gz file; InputError for other lines than objects."""
+def read_records(path: Path) -> Iterator[SourceRecord]:
+    """Yield the records of a .jsonl or .jsonl.gz file; InputError for lines that are no object."""
     try:
         with _opened(path) as file:
             for number, text in enumerate(bounded_lines(file), 1):
                 if text.strip():
-                    yield Line(path, number, _record(path, number, text))
+                    yield SourceRecord(path, number, _record(path, number, text))
     except LongLineError as error:
         raise InputError(f"{path} {error}") from None
     except (OSError, EOFError, UnicodeError) as error:
@@ -105,7 +105,7 @@ def _opened(path: Path, mode: str = "rt", suffix: str | None = None) -> IO[str]:
 def with_progress_bar(
     items: Iterable[Item], description: str, unit: str, total: int | None = None
 ) -> Iterator[Item]:
-    """Yield the items with a progress bar on stderr, if that is a terminal with tqdm."""
+    """Yield items with a progress bar on stderr, if that is a terminal."""
     if sys.stderr.isatty():
         try:
             from tqdm import tqdm

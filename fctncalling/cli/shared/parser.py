@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """ArgumentParser with one-line errors that point to --help.
+    """Argument parser with one-line errors that point to --help.
 
     `names_elsewhere`: flag name of other programs, without dashes -> the flag here. `former_flags`:
     flag that went, without dashes -> what is there now.
@@ -22,7 +22,7 @@ class OneLineParser(argparse.ArgumentParser):
     former_flags: Mapping[str, str] = MappingProxyType({})
 
     def error(self, message: str) -> NoReturn:
-        """Print the mistake and exit with 2."""
+        """Print an error in one line and exit with 2."""
         unknown, _, words = message.partition("unrecognized arguments: ")
         word = "" if unknown or not words else words.split()[0].partition("=")[0]
         if successor := self.former_flags.get(word.removeprefix("--")):
@@ -34,7 +34,7 @@ class OneLineParser(argparse.ArgumentParser):
         raise SystemExit(2)
 
     def format_basic_help(self, basic: Collection[str]) -> str:
-        """Return the help of the groups of these titles; of the others how many flags they have."""
+        """Format the help of basic groups of flags; of others their number of flags."""
         formatter = self._get_formatter()
         formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
         formatter.add_text(self.description)
@@ -74,17 +74,17 @@ def add_flag(
     default: Any = None,
     **options: Any,
 ) -> None:
-    """Add a flag that takes a value, with its type, the value's name and its line of help."""
+    """Add a flag with a value to a parser: its type, metavar and help."""
     parser.add_argument(name, type=kind, metavar=metavar, help=text, default=default, **options)
 
 
 def add_switch(parser: argparse._ActionsContainer, name: str, text: str) -> None:
-    """Add a flag without a value."""
+    """Add a switch, a flag without a value, to a parser."""
     parser.add_argument(name, action="store_true", help=text)
 
 
 def add_json_switch(parser: argparse._ActionsContainer) -> None:
-    """Add --json."""
+    """Add the switch --json to a parser."""
     add_switch(parser, "--json", "print JSON instead of text")
 
 
@@ -100,7 +100,7 @@ def _nearest_choice(message: str) -> str:
 
 
 class BasicHelpAction(argparse.Action):
-    """--help of a parser with many flags: the groups whose titles are its `const`."""
+    """Action of --help that shows only the basic groups of flags."""
 
     def __call__(
         self,
@@ -122,7 +122,7 @@ TRAIN = (
 
 
 def missing_library(error: ModuleNotFoundError) -> str | None:
-    """Return what is missing and how to install it; None where it is no library of the extra."""
+    """Return the message of a missing optional library and how to install it; else None."""
     library = (error.name or "").partition(".")[0]
     if library not in TRAIN:
         return None

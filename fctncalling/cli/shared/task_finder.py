@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fctncalling.cli.shared.jsonl_records import InputError, Line
+from fctncalling.cli.shared.jsonl_records import InputError, SourceRecord
 from fctncalling.data import format_sensitivity
 from fctncalling.data.agentic_tasks import MEMORY, WEB_SEARCH, variant_of_file
 from fctncalling.data.bfcl import embedded_path, iter_tasks, resolve_task_path
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     import sqlite3
 
 
-def tasks_of(path: Path, category: str, self_documented: Collection[str] = ()) -> Iterator[Task]:
+def iter_category_tasks(
+    path: Path, category: str, self_documented: Collection[str] = ()
+) -> Iterator[Task]:
     """Yield a category's tasks of a folder or file, in constant memory; raises InputError.
 
     Those of format sensitivity are read at once.
@@ -54,7 +56,7 @@ def tasks_of(path: Path, category: str, self_documented: Collection[str] = ()) -
 
 
 def category_file(folder: Path, category: str) -> Path | None:
-    """Return the file (or the variant of one) with a category's tasks; None if there is none."""
+    """Return the file in a folder with a category's tasks; None if there is none."""
     path = folder / f"BFCL_v4_{category}.json"
     if path.is_file() or variant_of_file(path) is not None:
         return path
@@ -78,14 +80,14 @@ def _instead(folder: Path) -> str:
     )
 
 
-def folder_name(model: str) -> str:
-    """Return BFCL's folder name for a model; never a path of several parts."""
+def result_folder_name(model: str) -> str:
+    """Return the name of a model's result folder in BFCL's tree."""
     name = model.replace("/", "_").replace("\\", "_")
     return "_" if name in ("", ".", "..") else name
 
 
-def folder_of(category: str) -> Path:
-    """Return BFCL's folder for a category's files, relative to the model's folder."""
+def category_folder(category: str) -> Path:
+    """Return BFCL's folder of a category's files, relative to the model's."""
     if category == FORMAT_SENSITIVITY:
         return Path(FORMAT_SENSITIVITY)
     if category.startswith("memory"):
@@ -99,7 +101,7 @@ HELD = 2048
 
 
 class TaskStore:
-    """Lazy store of a file's tasks by id: the newest in memory, older ones in a temporary file.
+    """Store of a file's tasks by id, read lazily: the newest in memory, older ones on disk.
 
     Answers in the order of their tasks cost one pass and no look-up on disk, those in any other
     order stay possible.
@@ -157,11 +159,11 @@ _EMBEDDED_SETS = ("held_out", "train")
 
 
 class TaskNotFoundError(InputError):
-    """There is no task of a record's category and id."""
+    """Task that was not found, of a record's category and id."""
 
 
 class TaskIndex:
-    """Tasks of one file, or of a folder of BFCL files; each is read only as far as needed."""
+    """Index of the tasks of one file, or of a folder of BFCL files, read as far as needed."""
 
     def __init__(self, path: Path, self_documented: Collection[str] = ()) -> None:
         self.path = path
@@ -171,8 +173,8 @@ class TaskIndex:
         use_sibling_tables(path)
         self._stores: dict[Path, TaskStore] = {}
 
-    def task_of(self, line: Line) -> Task:
-        """Return the task of a record's `category` and `id`; TaskNotFoundError if there is none.
+    def find_task(self, line: SourceRecord) -> Task:
+        """Find the task of a record's category and id; TaskNotFoundError if there is none.
 
         An id of format sensitivity names a task and a prompt variant; the task is returned with
         that variant.
@@ -188,7 +190,7 @@ class TaskIndex:
             raise line.error("id", str(error)) from None
         return replace(task, extra={**task.extra, "prompt_variant": variant})
 
-    def _named(self, line: Line, category: str, entry_id: str) -> Task:
+    def _named(self, line: SourceRecord, category: str, entry_id: str) -> Task:
         store = self._store(line, category)
         try:
             task = store.get(entry_id)
@@ -199,7 +201,7 @@ class TaskIndex:
             raise TaskNotFoundError(str(line.error("id", text)))
         return task
 
-    def _store(self, line: Line, category: str) -> TaskStore:
+    def _store(self, line: SourceRecord, category: str) -> TaskStore:
         file = category_file(self.path, category) if self.path.is_dir() else self.path
         if file is None or not self.path.exists():
             text = (
@@ -214,7 +216,7 @@ class TaskIndex:
 
 
 class TaskFinder:
-    """Finder of the task that a record answers, in the given files and folders.
+    """Finder of the tasks that records answer, in the given files and folders.
 
     Where none are given, in the file that the record names, or among the official and the embedded
     tasks.
@@ -229,15 +231,15 @@ class TaskFinder:
         self._given = [self._index(path) for path in given]
         self.path = given[0] if given else official_data_folder()  # for messages
 
-    def task_of(self, line: Line) -> Task:
-        """Return the task of a line with "category" and "id".
+    def find_task(self, line: SourceRecord) -> Task:
+        """Find the task of a record with "category" and "id".
 
         InputError where there is none, or only another one with the same id.
         """
         reason = ""
         for index in self._given or self._usual(line):
             try:
-                task = index.task_of(line)
+                task = index.find_task(line)
             except TaskNotFoundError as error:
                 reason = reason or str(error)
                 continue
@@ -254,7 +256,7 @@ class TaskFinder:
             "a folder of BFCL's"
         )
 
-    def _usual(self, line: Line) -> Iterator[TaskIndex]:
+    def _usual(self, line: SourceRecord) -> Iterator[TaskIndex]:
         recorded = recorded_path(line)
         if recorded is not None:
             yield self._index(recorded)
@@ -270,8 +272,8 @@ class TaskFinder:
         return self._indexes[path]
 
 
-def recorded_path(line: Line) -> Path | None:
-    """Return the file or folder whose tasks a record was played with, where it is here.
+def recorded_path(line: SourceRecord) -> Path | None:
+    """Return the path recorded in a record: of the tasks it was played with, where it is here.
 
     Seen from the working folder, or from the record's.
     """
@@ -283,7 +285,7 @@ def recorded_path(line: Line) -> Path | None:
 
 
 def task_difference(record: Mapping[str, Any], task: Task) -> str:
-    """Return where a record's task differs: its truth, or the first words; "" if unknown."""
+    """Return the difference between a record's task and another: truth or words; "" if unknown."""
     if "ground_truth" in record and _plain(record["ground_truth"]) != _plain(task.ground_truth):
         return "its ground truth is not the record's"
     asked, said = _first_words(task.question[:1]), _first_words([record.get("messages")])
@@ -309,7 +311,7 @@ def _first_words(turns: Sequence[Any]) -> str:
 
 
 def use_sibling_tables(path: Path) -> None:
-    """Prefer the long-context tables beside a task file, unless FCTNCALLING_LONG_CONTEXT is set."""
+    """Use the long-context tables beside a task file, unless others are set."""
     path = resolve_task_path(path)
     tables = (path if path.is_dir() else path.parent) / "long_context.json"
     if tables.is_file():

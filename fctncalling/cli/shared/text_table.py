@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
-def sampled_rows(sampled: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
-    """Return category -> report of its samples as the rows of a table."""
+def sample_report_rows(sampled: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
+    """Return the rows of a table of sample reports (pass@k), by category."""
     ks = sorted({int(k) for each in sampled.values() for k in each.get("pass@k", ())})
     heads = [f"{name[:-1]}{k}" for name in ("pass@k", "pass^k") for k in ks[name == "pass^k" :]]
     rows = [["category", "samples", *heads]]
@@ -19,7 +19,7 @@ def sampled_rows(sampled: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
 
 
 def align_rows(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows as a plain table, the first column to the left."""
+    """Align rows of cells as a plain table, the first column to the left."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
@@ -28,7 +28,7 @@ def align_rows(rows: Sequence[Sequence[str]]) -> str:
 
 
 def interval_text(interval: Sequence[float] | None) -> str:
-    """Return an interval in percent."""
+    """Return an interval as text, in percent."""
     return f"{100 * interval[0]:.1f}-{100 * interval[1]:.1f}%" if interval else "-"
 
 
@@ -39,4 +39,5 @@ def _estimate(report: Mapping[str, Any] | None) -> str:
 
 
 def percent(rate: float | None) -> str:
+    """Return a rate as text in percent."""
     return "-" if rate is None else f"{100 * rate:.2f}%"

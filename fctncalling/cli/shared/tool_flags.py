@@ -21,7 +21,7 @@ from fctncalling.training.user_code import parse_tool_classes
 
 
 def add_tool_arguments(parser: argparse._ActionsContainer) -> None:
-    """Declare the flags."""
+    """Add the flags of tools to a parser: --tools and --allow_task_tools."""
     shape = "NAME=MODULE:CLASS"
     add_flag(parser, "--tools", str, shape, "stateful classes of your own", [], nargs="+")
     leave = "import the classes that tasks name by their path, which runs their modules' code"
@@ -29,7 +29,7 @@ def add_tool_arguments(parser: argparse._ActionsContainer) -> None:
 
 
 def add_mcp_arguments(parser: argparse._ActionsContainer) -> None:
-    """Declare the flags of MCP servers."""
+    """Add the flags of MCP servers to a parser."""
     servers = (
         "MCP servers whose tools are offered next to the functions of every task whose calls "
         "are executed; PREFIX=COMMAND puts a prefix before their names"
@@ -40,7 +40,7 @@ def add_mcp_arguments(parser: argparse._ActionsContainer) -> None:
 
 
 class TaskTools:
-    """Tool classes given by --tools, and those named by tasks if --allow_task_tools permits it.
+    """Tools of tasks: classes given by --tools or named by tasks, and MCP servers.
 
     The box of the servers of --mcp, which all environments share.
 
@@ -60,7 +60,7 @@ class TaskTools:
             self.box = ToolBox(map(with_scheme, addresses), mcp_timeout_s=args.mcp_timeout_s)
 
     def classes_for(self, tasks: Iterable[Task], origin: Path | str) -> dict[str, Any]:
-        """Return the classes that tasks may involve, by name, each as a class or as "module:Class".
+        """Return the tool classes for tasks, by name, each as a class or as "module:Class".
 
         Raises TaskError, naming `origin`, for one that a task names by its path without leave, or
         that is not there.
@@ -74,24 +74,24 @@ class TaskTools:
         own.import_task_tools(naming, str(origin), allowed=self._allowed)
         return own.classes
 
-    def tools_of_tasks(self, tasks: Iterable[Task]) -> Any:
-        """Return the `tools` of an environment: the classes, and the tools of MCP servers."""
+    def env_tools(self, tasks: Iterable[Task]) -> Any:
+        """Return the argument `tools` of an environment: classes, and tools of MCP servers."""
         classes = self.classes_for(tasks, "tasks")
         return classes if self.box is None else [classes, self.box]
 
     def refuse_name_clashes(self, tasks: Iterable[Task], origin: Path | str) -> None:
-        """Raise ToolDefinitionError for a tool of an MCP server named as a task's function."""
+        """Raise ToolDefinitionError for an MCP tool with the name of a task's function."""
         from fctncalling.envs.user_tools import UserTools
 
         UserTools([self.given, self.box]).refuse_name_clashes(tasks, origin)
 
     def close(self) -> None:
-        """End the MCP servers."""
+        """Close the MCP servers."""
         if self.box is not None:
             self.box.close()
 
     def with_docs(self, task: Task, origin: Path | str) -> Task:
-        """Return the task with generated docs for classes without; raises as `classes_for`."""
+        """Return the task with generated docs for tool classes without."""
         tools = self.classes_for((task,), origin)
         if tools.keys().isdisjoint(task.involved_classes):
             return task
@@ -107,7 +107,7 @@ USUAL_TASKS = f"those that the record names, else {official_data_folder()} and t
 def add_dataset_argument(
     parser: argparse._ActionsContainer, default: str = "", *, many: bool = True
 ) -> None:
-    """Declare the flag and its former name --data_dir; `default` says what is taken without it.
+    """Add the flag --dataset_path, and its former name --data_dir, to a parser.
 
     Not `many`: one path each time the flag is given, for commands with words of their own.
     """

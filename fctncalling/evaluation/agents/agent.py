@@ -23,30 +23,30 @@ CONTEXT_OVERFLOW = "context_overflow"
 
 
 class AgentUnavailable(Exception):
-    """The agent could not answer through no fault of its own.
+    """Agent that is unavailable, through no fault of its own.
 
     The episode is invalid, never a failure.
     """
 
 
 class EpisodeCut(Exception):
-    """An outside budget ends the episode here: it is truncated, and valid as far as it goes."""
+    """Cut of an episode by an outside budget: it is truncated, and valid as far as it goes."""
 
 
 class ContextOverflow(Exception):
-    """The conversation is longer than the model's context.
+    """Conversation that is longer than the model's context.
 
     The episode is a failure, not invalid.
     """
 
 
 class AgentSetupError(Exception):
-    """The agent cannot work at all (a refused key, a missing extra): the run ends, saying so."""
+    """Agent that cannot be set up (a refused key, a missing extra): the run ends."""
 
 
 @dataclass
 class PlayedEpisode:
-    """One episode as an agent saw it."""
+    """Played episode, as an agent saw it."""
 
     episode: Episode
     observations: list[str] = field(default_factory=list)  # after each step
@@ -58,10 +58,10 @@ class PlayedEpisode:
 
 
 class Player(Protocol):
-    """One episode's side of the agent; keeps its own conversation."""
+    """Interface of the player of one episode, which keeps its own conversation."""
 
     def answer(self, observation: str, info: Mapping[str, Any]) -> str:
-        """Return the next message, given what the environment just returned.
+        """Answer an observation: return the agent's next message.
 
         Raises AgentUnavailable, ContextOverflow, EpisodeCut.
         """
@@ -69,23 +69,23 @@ class Player(Protocol):
 
 
 class Agent(Protocol):
-    """Maker of a player for each episode.
+    """Interface of agents: makers of a player for each episode.
 
     Players of one agent may answer in several threads at once.
     """
 
     name: str
 
-    def player(self, task: Task, handler: str, seed: int) -> Player:
-        """Return a player for an episode of a task whose calls are read by a handler."""
+    def make_player(self, task: Task, handler: str, seed: int) -> Player:
+        """Make a player for an episode of a task."""
         ...
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the agent's connections."""
 
 
 def as_tool_calls(response: Any, calls: Mapping[str, tuple[Call, ...]]) -> Any:
-    """Return an answer in BFCL's form of tool calls, from the texts of the model's own form."""
+    """Convert an answer to BFCL's form of tool calls."""
     if isinstance(response, list):
         return [as_tool_calls(each, calls) for each in response]
     if not (read := calls.get(response, ())):
@@ -102,13 +102,13 @@ SCRIPTED = ("oracle", "noop", "random")
 
 
 class ScriptedAgent:
-    """Scripted agents: `oracle` plays the truth, `noop` says nothing, `random` calls at random."""
+    """Agent of a scripted policy: `oracle`, `noop` or `random`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def player(self, task: Task, handler: str, seed: int) -> Player:
-        """Return a player for an episode."""
+    def make_player(self, task: Task, handler: str, seed: int) -> Player:
+        """Make a player for an episode."""
         policies: dict[str, Policy] = {
             "oracle": oracle,
             "noop": noop,
@@ -117,11 +117,11 @@ class ScriptedAgent:
         return PolicyPlayer(policies[self.name], task, handler, fallback=DONE)
 
     def close(self) -> None:
-        """Do nothing: a script holds nothing open."""
+        """Close nothing: a script holds nothing open."""
 
 
 class PolicyPlayer:
-    """A scripted policy as the player of one episode.
+    """Player of a scripted policy, for one episode.
 
     Where the policy's calls cannot be written, it says `fallback` from then on; without one the
     episode is cut there, and `error` tells why.
@@ -136,7 +136,7 @@ class PolicyPlayer:
         self._situation = PolicyInput(task, -1, 0, "", (), "", handler)
 
     def answer(self, observation: str, info: Mapping[str, Any]) -> str:
-        """Return the policy's message."""
+        """Answer an observation with the policy's message."""
         self._situation = _next_situation(self._situation, info)
         if not self.error:
             try:

@@ -37,19 +37,19 @@ from fctncalling.evaluation.agents.http_post import (
 
 
 class Endpoint(Protocol):
-    """Interface of an endpoint for players."""
+    """Interface of a chat completions endpoint for players."""
 
     def complete(self, messages: Sequence[Message], tools: Sequence[Any] = ()) -> dict[str, Any]:
-        """Return the model's message."""
+        """Complete a conversation: return the model's message."""
         ...
 
     def print_once(self, text: str) -> None:
-        """Tell the user something, once."""
+        """Print a note to the user, only once."""
         ...
 
 
 class EndpointPlayer:
-    """One episode's conversation with an endpoint, in one of the forms of dialogue."""
+    """Player that talks to an endpoint, for one episode."""
 
     def __init__(self, endpoint: Endpoint, form: str) -> None:
         self._endpoint = endpoint
@@ -57,7 +57,7 @@ class EndpointPlayer:
         self._conversation = CONVERSATIONS[form]()
 
     def answer(self, observation: str, info: Mapping[str, Any]) -> str:
-        """Return the next message as an action."""
+        """Answer an observation: return the model's next message as an action."""
         conversation = self._conversation
         conversation.observe(observation, info)
         tools = info["tools"] if conversation.sends_tools else ()
@@ -87,7 +87,7 @@ _NEVER = (401, 403, 404, 405, 429)  # a refusal, or a rate limit counted in toke
 
 
 def is_context_overflow(status: int, text: str) -> bool:
-    """Whether an error says that the conversation is longer than the model's context.
+    """Whether an HTTP error is a context overflow: the conversation is too long.
 
     Servers share no code for it: OpenAI and vLLM answer 400 "maximum context length", llama.cpp
     400 "exceed_context_size_error", text-generation-inference 422 "must be <=", SGLang 400
@@ -109,7 +109,7 @@ MOST_CHARS_PER_TOKEN = 6  # of schemas, in any tokenizer and form that a templat
 
 @dataclass(frozen=True)
 class EndpointSettings:
-    """Endpoint address and request settings."""
+    """Settings of an endpoint: its address and those of requests."""
 
     model: str
     base_url: str = ""  # none: OPENAI_BASE_URL, else OpenAI's
@@ -156,23 +156,25 @@ class EndpointAgent:
         try:
             self._poster = HttpPoster(httpx, url, headers, settings.timeout_s)
         except (OSError, ValueError) as error:  # certificates that cannot be read, say
-            raise AgentSetupError(f"{self._url}: {self._redactor.error(str(error))}") from None
+            raise AgentSetupError(
+                f"{self._url}: {self._redactor.redact_text(str(error))}"
+            ) from None
         self._lock = threading.Lock()
         self._last_answer: float | None = None  # when anything came back
         self._last_retry_note = 0.0
         self._printed = set[str]()
 
-    def player(self, task: Task, handler: str, seed: int) -> Player:
-        """Return a player for an episode."""
+    def make_player(self, task: Task, handler: str, seed: int) -> Player:
+        """Make a player for an episode."""
         return EndpointPlayer(self, self.settings.form)
 
     def close(self) -> None:
-        """Close the connections; players that still wait to repeat a request give up."""
+        """Close the connections; players that wait to repeat a request give up."""
         self._closed.set()
         self._poster.close()
 
     def print_once(self, text: str, about: str = "") -> None:
-        """Print a note, one about the same only once in a run."""
+        """Print a note to the user, only once in a run."""
         with self._lock:
             if (about or text) in self._printed:
                 return
@@ -180,7 +182,7 @@ class EndpointAgent:
         print(f"note: {text}", file=sys.stderr)
 
     def complete(self, messages: Sequence[Message], tools: Sequence[Any] = ()) -> dict[str, Any]:
-        """Return the model's message.
+        """Complete a conversation: return the model's message.
 
         Where --max_new_tokens does not fit into what the context has left, less is asked for.
         Raises AgentUnavailable, ContextOverflow, or AgentSetupError if the endpoint refuses us
@@ -275,17 +277,17 @@ class EndpointAgent:
         try:
             reply = self._poster.post(data)
         except BadAddress as error:
-            message = self._redactor.error(str(error))
+            message = self._redactor.redact_text(str(error))
             raise AgentSetupError(f"--base_url: {self._url}: {message}") from None
         except RequestFailed as error:
             if not error.unreachable:
                 self._last_answer = time.monotonic()
-            raise _AttemptFailed(self._redactor.error(str(error)), cause=error) from None
+            raise _AttemptFailed(self._redactor.redact_text(str(error)), cause=error) from None
         self._last_answer = time.monotonic()
         return self._message(reply)
 
     def _message(self, reply: Reply) -> tuple[dict[str, Any], int | None]:
-        text = self._redactor.error(reply.data.decode("utf-8", "replace"))
+        text = self._redactor.redact_text(reply.data.decode("utf-8", "replace"))
         message = f"HTTP {reply.status}: {text[:300]}"
         if reply.status in REFUSED:
             raise AgentSetupError(
@@ -302,7 +304,7 @@ class EndpointAgent:
             answer = json.loads(reply.data)
             if "choices" not in answer and "error" in answer and is_context_overflow(200, text):
                 raise ContextOverflow(message)  # some gateways answer 200 whatever happened
-            said = _validated_message(self._redactor.answer(answer["choices"][0]["message"]))
+            said = _validated_message(self._redactor.redact_json(answer["choices"][0]["message"]))
             return said, _prompt_tokens(answer)
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             why = f" ({error})" if isinstance(error, _MalformedMessage) else ""

@@ -17,7 +17,7 @@ CONNECT_S = 10.0  # until a connection stands
 
 
 class Reply(NamedTuple):
-    """A whole answer."""
+    """Reply to a request, whole."""
 
     status: int
     headers: Mapping[str, str]
@@ -25,7 +25,7 @@ class Reply(NamedTuple):
 
 
 class RequestFailed(Exception):
-    """There is no whole answer; `unreachable` where not even a connection came about."""
+    """Failed request, without a whole reply; `unreachable` if there was no connection."""
 
     def __init__(self, message: str, *, unreachable: bool = False, timed_out: bool = False) -> None:
         super().__init__(message)
@@ -34,11 +34,11 @@ class RequestFailed(Exception):
 
 
 class BadAddress(Exception):
-    """The URL is none that HTTP knows."""
+    """Bad address: a URL that HTTP does not know."""
 
 
 class HttpPoster:
-    """Poster of JSON to one URL from any number of threads, each with a connection of its own.
+    """Poster of JSON to one URL, from any number of threads.
 
     httpx bounds the gap between two bytes, so an endpoint that drips would never end. Here a timer
     shuts the socket down when the time is up, wherever the request then stands.
@@ -62,7 +62,7 @@ class HttpPoster:
         self._all: list[_Connection] = []
 
     def post(self, data: bytes) -> Reply:
-        """Return the answer; raises RequestFailed or BadAddress."""
+        """Post data and return the reply; raises RequestFailed or BadAddress."""
         connection = self._connection()
         expired = threading.Event()
 
@@ -95,7 +95,7 @@ class HttpPoster:
             timer.cancel()
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close the connections."""
         for connection in self._all:
             connection.client.close()
 
@@ -169,7 +169,7 @@ _CREDENTIALS = re.compile(r"(?<=://)[^/\s?#\"'<>]+@")
 
 
 class Redactor:
-    """Remover of known secrets from texts, however an endpoint writes them back.
+    """Redactor of secrets in texts, however an endpoint writes them back.
 
     API keys and URL credentials never reach results, logs or error messages.
     """
@@ -179,21 +179,21 @@ class Redactor:
         self._in_errors = _pattern(secrets, _LEAST_IN_ERRORS)
         self._in_answers = _pattern(secrets, _LEAST_IN_ANSWERS)
 
-    def error(self, text: str) -> str:
-        """Return an error text without secrets and without the credentials of any URL."""
+    def redact_text(self, text: str) -> str:
+        """Redact the secrets, and the credentials of URLs, in an error text."""
         return _CREDENTIALS.sub(f"{REDACTED}@", _replaced(self._in_errors, text))
 
-    def answer(self, value: Any) -> Any:
-        """Return a JSON value without secrets; RecursionError if it nests too deep."""
+    def redact_json(self, value: Any) -> Any:
+        """Redact the secrets in a JSON value; RecursionError if it nests too deep."""
         if isinstance(value, str):
             return _replaced(self._in_answers, value)
         if isinstance(value, Mapping):
-            return {self.answer(key): self.answer(item) for key, item in value.items()}
-        return [self.answer(item) for item in value] if isinstance(value, list) else value
+            return {self.redact_json(key): self.redact_json(item) for key, item in value.items()}
+        return [self.redact_json(item) for item in value] if isinstance(value, list) else value
 
 
 def without_credentials(url: str) -> str:
-    """Return a URL as it may be shown: without user, password and query."""
+    """Return a URL without credentials: user, password and query."""
     return _CREDENTIALS.sub("", url).partition("?")[0]
 
 

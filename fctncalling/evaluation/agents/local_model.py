@@ -19,7 +19,7 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.users import LanguageModelUser, make_user
 from fctncalling.envs.users.user_names import User
 from fctncalling.evaluation.agents.agent import CONTEXT_OVERFLOW, AgentSetupError, PlayedEpisode
-from fctncalling.model_folder import missing_model
+from fctncalling.model_folder import missing_model_message
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.episodes import EpisodeRecord
@@ -32,16 +32,22 @@ CHUNK = 4
 
 
 class EpisodeToPlay(Protocol):
-    """An episode to play."""
+    """Interface of an episode to play."""
 
     @property
-    def category(self) -> str: ...
+    def category(self) -> str:
+        """Category of the task."""
+        ...
 
     @property
-    def task(self) -> Task: ...
+    def task(self) -> Task:
+        """Task to play."""
+        ...
 
     @property
-    def sample(self) -> int: ...
+    def sample(self) -> int:
+        """Number of the sample, from 0."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,7 @@ class LocalSettings:
 
 
 class LocalModel:
-    """Model of a folder or hub name, its tokenizer read first, its weights when they are needed."""
+    """Local model of a folder or hub name, as an agent; weights are loaded when needed."""
 
     def __init__(self, settings: LocalSettings) -> None:
         try:
@@ -93,7 +99,7 @@ class LocalModel:
     def play_all(
         self, items: Iterable[EpisodeToPlay], make_env: MakeEnv
     ) -> Iterator[PlayedEpisode]:
-        """Yield every item's episode, in order; `make_env` gives an environment over tasks."""
+        """Play all items' episodes and yield them in order."""
         from fctncalling.algorithms.rollout.collect import collect
 
         waiting, num_envs = iter(items), self._settings.num_envs
@@ -145,8 +151,8 @@ class LocalModel:
 
 
 def require_model_folder(name: str) -> None:
-    """Raise AgentSetupError for a name without a model, before anything is loaded."""
-    if missing := missing_model(name):
+    """Raise AgentSetupError unless a name has a model folder, before anything is loaded."""
+    if missing := missing_model_message(name):
         raise AgentSetupError(f"--agent hf:{name}: the model cannot be loaded: {missing}")
 
 
@@ -197,7 +203,7 @@ MAX_NEW_TOKENS = 60  # a sentence
 
 
 def user_by_name(name: str, *, seed: int = 0) -> User:
-    """Return the user of a name.
+    """Return the simulated user of a name.
 
     ValueError for one that there is not, or a folder without a model.
     """
@@ -212,7 +218,7 @@ def user_by_name(name: str, *, seed: int = 0) -> User:
 
 
 class LocalCompletion:
-    """Model of a folder or of the Hugging Face hub, asked for its answer greedily.
+    """Completion of a local model, greedy, of a folder or the Hugging Face hub.
 
     Raises ValueError for a model that cannot be loaded.
     """

@@ -85,10 +85,10 @@ def base_model(name: str) -> BaseModel:
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
-    from fctncalling.model_folder import ImportFailure, folder_of_model
+    from fctncalling.model_folder import ImportFailure, resolve_model_folder
 
     try:
-        folder = str(folder_of_model(name))
+        folder = str(resolve_model_folder(name))
         config = AutoConfig.from_pretrained(folder)
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]

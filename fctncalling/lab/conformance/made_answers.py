@@ -8,7 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fctncalling.cli.shared.jsonl_records import InputError
-from fctncalling.cli.shared.task_finder import category_file, tasks_of, use_sibling_tables
+from fctncalling.cli.shared.task_finder import (
+    category_file,
+    iter_category_tasks,
+    use_sibling_tables,
+)
 from fctncalling.data.categories import AST, MULTI_TURN, RELEVANCE, category_language
 from fctncalling.data.types import Task, Verdict
 from fctncalling.envs.errors import MissingExtra
@@ -127,7 +131,7 @@ def _readable(categories: Sequence[str], note: Callable[[str], None], must: bool
 
 def answers_of(folder: Path, category: str, seed: int, answers_a_task: int) -> Iterator[MadeAnswer]:
     """Yield the answers to a category's tasks; raises InputError where there are none."""
-    return made_answers(tasks_of(folder, category), seed, answers_a_task)
+    return made_answers(iter_category_tasks(folder, category), seed, answers_a_task)
 
 
 def record_of(answer: MadeAnswer, answer_id: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fctncalling.cli.shared.jsonl_records import InputError
-from fctncalling.cli.shared.task_finder import tasks_of
+from fctncalling.cli.shared.task_finder import iter_category_tasks
 from fctncalling.data.categories import AST, RELEVANCE
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.prompting.task_prompt import to_openai_tool
@@ -63,7 +63,7 @@ def rendered_truths(folder: Path, category: str, render: Render) -> Iterator[Ren
 
     Every fourth one has words before its calls.
     """
-    for number, task in enumerate(tasks_of(folder, category)):
+    for number, task in enumerate(iter_category_tasks(folder, category)):
         calls = _calls_of(task)
         if calls is None:
             continue

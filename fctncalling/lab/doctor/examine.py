@@ -15,7 +15,7 @@ from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task
 from fctncalling.lab.doctor.episode_findings import Span, episode_spans, played_findings
 from fctncalling.lab.doctor.finding import HealthCheck, fault, note, sound, unchecked
-from fctncalling.model_folder import missing_model
+from fctncalling.model_folder import missing_model_message
 
 if TYPE_CHECKING:
     from fctncalling.lab.doctor.server_findings import TurnPrompt
@@ -61,7 +61,7 @@ def _examine(wanted: Examination, found: ExaminationResult) -> None:
     from fctncalling.lab.doctor.template_findings import template_findings
 
     folder = Path(wanted.model).expanduser()
-    if message := missing_model(wanted.model, weights=not wanted.quick):
+    if message := missing_model_message(wanted.model, weights=not wanted.quick):
         found.findings.append(unchecked("model", f"cannot be loaded: {message}"))
         return
     source = str(folder) if folder.is_dir() else wanted.model

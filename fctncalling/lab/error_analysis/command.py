@@ -24,13 +24,18 @@ from typing import Any, NamedTuple
 from fctncalling.cli.score.extra_metrics import steps_of_messages
 from fctncalling.cli.score.results import (
     GROUPS,
-    Results,
+    ModelAnswers,
     model_category_form,
-    official_id,
     official_results,
-    response_of_line,
+    read_response,
+    v4_entry_id,
 )
-from fctncalling.cli.shared.jsonl_records import InputError, Line, read_records, with_progress_bar
+from fctncalling.cli.shared.jsonl_records import (
+    InputError,
+    SourceRecord,
+    read_records,
+    with_progress_bar,
+)
 from fctncalling.cli.shared.task_finder import TaskFinder
 from fctncalling.cli.shared.text_table import align_rows
 from fctncalling.cli.shared.tool_flags import (
@@ -170,8 +175,8 @@ _FOLDERS = frozenset({*GROUPS, "memory", "kv", "vector", "rec_sum"})
 class RecordedAnswer(NamedTuple):
     """One answer as `judge` takes it."""
 
-    results: Results
-    line: Line
+    results: ModelAnswers
+    line: SourceRecord
     task: Task
     response: Any
     overflowed: bool
@@ -193,19 +198,19 @@ def recorded_answers(
             yield None
             continue
         named = {**line.record, "category": results.category}
-        named["id"] = official_id(line.field("id", str, "a task's id"))
-        task = finder.task_of(Line(line.path, line.number, named))
+        named["id"] = v4_entry_id(line.field("id", str, "a task's id"))
+        task = finder.find_task(SourceRecord(line.path, line.number, named))
         if "result" not in line.record:
             raise results.fault(line, "expected the answer, but there is no such field")
         try:
-            response = response_of_line(results, task, line)
+            response = read_response(results, task, line)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise results.fault(line, f"cannot be read: {error}") from None
         overflowed = bool(line.record.get(CONTEXT_OVERFLOW))
         yield RecordedAnswer(results, line, task, response, overflowed)
 
 
-def _lines(path: Path, form: str | None) -> Iterator[tuple[Results, Line]]:
+def _lines(path: Path, form: str | None) -> Iterator[tuple[ModelAnswers, SourceRecord]]:
     if not path.exists():
         raise InputError(f"{path}: there is no such file or folder")
     if path.is_dir() or path.name.endswith("_result.json"):
@@ -215,11 +220,11 @@ def _lines(path: Path, form: str | None) -> Iterator[tuple[Results, Line]]:
         return
     for line in read_records(path):
         model, category, line_form = model_category_form(line)
-        results = Results(model, category, path, line_form, path)
+        results = ModelAnswers(model, category, path, line_form, path)
         yield results, line._replace(record={**line.record, "result": line.record["response"]})
 
 
-def _tree(path: Path, form: str | None) -> list[Results]:
+def _tree(path: Path, form: str | None) -> list[ModelAnswers]:
     """Return the results of a tree, or the one of a file out of one."""
     if path.is_dir():
         return official_results(path, form)

@@ -20,7 +20,7 @@ from typing import Any
 
 from fctncalling.cli.shared.parser import add_flag, add_json_switch
 from fctncalling.data.bfcl import embedded_path
-from fctncalling.model_folder import ImportFailure, folder_of_model
+from fctncalling.model_folder import ImportFailure, resolve_model_folder
 from fctncalling.training.load_policy import critic_kind
 from fctncalling.training.run_config import ENV_MODELS
 
@@ -165,6 +165,6 @@ def base_of(checkpoint: Path) -> str:
     if model is None:
         return str(embedded_path(ENV_MODELS.get(settings.get("env_name"), "model")))
     try:
-        return folder_of_model(model)
+        return resolve_model_folder(model)
     except ImportFailure as error:
         raise ValueError(str(error)) from error

@@ -20,7 +20,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fctncalling.model_folder import missing_model
+from fctncalling.model_folder import missing_model_message
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.generation.engine_api import Engine
@@ -181,7 +181,7 @@ def _check(args: argparse.Namespace) -> None:
     """Raise ValueError for a setting that nothing could be served with."""
     from fctncalling.lab.gateway.session_log import holds_another_run
 
-    if args.model is not None and (missing := missing_model(args.model)):
+    if args.model is not None and (missing := missing_model_message(args.model)):
         raise ValueError(f"--model {args.model}: {missing}")
     if args.output is not None and holds_another_run(args.output):
         raise ValueError(f"--output {args.output}: it holds another run; give a folder of its own")

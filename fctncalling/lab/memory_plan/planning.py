@@ -163,7 +163,7 @@ def make_plan(config: TrainConfig, roles: Sequence[str] = ()) -> MemoryPlan:
     """Return the plan for these settings on this machine.
 
     SettingError or ModelError for settings that no run could start with. roles: of a team, where
-    `roles_of_run` names them.
+    `team_roles` names them.
 
     Started by torchrun, it is that of each process; those of one machine share its memory.
     """

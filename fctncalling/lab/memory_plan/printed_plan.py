@@ -110,7 +110,7 @@ def _verdict(plan: MemoryPlan) -> str:
 def print_plan(config: TrainConfig, form: str, roles: Sequence[str] = ()) -> int:
     """Print the plan as "text" or "json", in the first process; return 0 if it fits, else 1.
 
-    roles: of a team, where `roles_of_run` names them.
+    roles: of a team, where `team_roles` names them.
     """
     plan = make_plan(config, roles)
     plan = plan._replace(remedies=remedies(plan, config, roles))

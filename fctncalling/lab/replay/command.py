@@ -22,7 +22,7 @@ from typing import Any
 
 from fctncalling.cli.shared.jsonl_records import (
     InputError,
-    Line,
+    SourceRecord,
     read_records,
     with_progress_bar,
 )
@@ -144,7 +144,7 @@ class Replayer:
         self._finder = TaskFinder(folders, self._tools.given)
         self._logged_tasks: dict[str, Task] | None = None
 
-    def differences(self, line: Line) -> list[dict[str, str]] | None:
+    def differences(self, line: SourceRecord) -> list[dict[str, str]] | None:
         """Return the differences between replay and log.
 
         None for an episode that is logged as invalid.
@@ -170,13 +170,13 @@ class Replayer:
         played = play_episode(self._env(line, task), task.id, player, line.record.get("seed"))
         return list(episode_differences(line.record, task, played))
 
-    def task_id(self, line: Line) -> str:
+    def task_id(self, line: SourceRecord) -> str:
         """Return the id of the task a line is an episode of."""
         name = "task_id" if "task_id" in line.record else "id"
         task_id: str = line.field(name, str, "a task's id")
         return task_id
 
-    def _env(self, line: Line, task: Task) -> FunctionCallingEnv:
+    def _env(self, line: SourceRecord, task: Task) -> FunctionCallingEnv:
         def setting(name: str, default: Any) -> Any:
             for value in (getattr(self._args, name), line.record.get(name)):
                 if value is not None:
@@ -196,7 +196,7 @@ class Replayer:
             tools=self._tools.classes_for((task,), line.path),
         )
 
-    def _task(self, line: Line) -> Task:
+    def _task(self, line: SourceRecord) -> Task:
         task_id = self.task_id(line)
         if self._logged_tasks is None:
             self._logged_tasks = self._load_logged_tasks()
@@ -207,7 +207,7 @@ class Replayer:
                 "task_id", f'no task is called "{task_id}": name its file by --dataset_path'
             )
         else:
-            found = self._finder.task_of(line)
+            found = self._finder.find_task(line)
             if line.record.get("category") == format_sensitivity.CATEGORY:
                 found = replace(found, id=task_id)
         found = self._tools.with_docs(found, line.path)

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fctncalling.cli.shared.jsonl_records import InputError, Line
+from fctncalling.cli.shared.jsonl_records import InputError, SourceRecord
 from fctncalling.cli.shared.task_finder import TaskFinder, use_sibling_tables
 from fctncalling.cli.shared.tool_flags import (
     USUAL_TASKS,
@@ -192,7 +192,7 @@ class _TaskOfEpisode:
         return load_tasks(path, self_documented=self._tools.given)
 
     def _found(self, record: dict[str, Any]) -> Task:
-        return self._finder.task_of(Line(self._run, record["line"], record))
+        return self._finder.find_task(SourceRecord(self._run, record["line"], record))
 
 
 def _existing(paths: Iterable[Any]) -> list[Path]:

@@ -14,7 +14,7 @@ from fctncalling.training.run_config import RunConfig
 
 
 def check_rollout(config: TrainConfig, run_config: RunConfig) -> None:
-    """Raise SettingError for rollout settings that exclude each other."""
+    """Check rollout settings; SettingError where they exclude each other."""
     if config.max_staleness and not run_config.num_rollout_workers:
         raise SettingError(
             f"--max_staleness: got {config.max_staleness}, which needs --num_rollout_workers of at "
@@ -63,7 +63,7 @@ def choose_rollout(
     processes: ProcessGroup,
     source: EpisodeSource | None = None,
 ) -> Rollout:
-    """Return the rollout backend that the settings select; `source` plays for environments."""
+    """Choose the rollout backend that the settings select."""
     if run_config.num_rollout_workers:
         from fctncalling.training.rollouts.ray.ray_rollout import RayRollout
 

@@ -27,7 +27,7 @@ OnEpisode = Callable[[EpisodeRecord], None]
 
 
 class RolloutRound(NamedTuple):
-    """A batch of episodes to play, reproducible from (weights, seed, i, task) for the i-th."""
+    """Round of a rollout: a batch of episodes to play, reproducible from weights and seed."""
 
     task_ids: tuple[str, ...]  # one episode each
     seed: int
@@ -37,7 +37,7 @@ class RolloutRound(NamedTuple):
 
 
 class RolloutResult(NamedTuple):
-    """Episodes of a round in the order of its tasks, with token counts and CPU time."""
+    """Result of a round: its episodes in order, token counts and CPU time."""
 
     episodes: list[EpisodeRecord]
     sampled_tokens: float = 0.0
@@ -50,14 +50,14 @@ class RolloutResult(NamedTuple):
     def combine(
         cls, parts: Sequence[RolloutResult], episodes: Sequence[EpisodeRecord] = ()
     ) -> RolloutResult:
-        """Return the episodes with the sums of all parts' counts."""
+        """Combine the results of parts of a round: their episodes, and sums of counts."""
         return cls(list(episodes), *map(sum, zip(*(part[1:] for part in parts), strict=True)))
 
 
 def rollout_timings(
     results: Sequence[RolloutResult], num_steps: int, seconds: float
 ) -> dict[str, float | None]:
-    """Return throughput and time of rounds, and the share of prompt tokens in shared prefixes."""
+    """Return the timings of rounds: throughput, seconds, share of shared prompt tokens."""
     every = RolloutResult.combine(results)
     return {
         "charts/SPS": num_steps / seconds,
@@ -71,7 +71,7 @@ def rollout_timings(
 
 
 class Rollout(Protocol):
-    """Rollout backend: plays rounds with the current policy.
+    """Interface of rollout backends, which play rounds with the current policy.
 
     Methods are collective: all processes of a run call them, and get the same results.
     """
@@ -82,13 +82,13 @@ class Rollout(Protocol):
         interruption: Interruption,
         on_episode: OnEpisode | None = None,
     ) -> RolloutResult:
-        """Return the episodes of a round.
+        """Play a round and return its episodes.
 
         Raises KeyboardInterrupt in all processes where one was interrupted.
         """
         ...
 
-    def begin(
+    def start_round(
         self, rollout_round: RolloutRound, weights: Weights | None = None, *, now: bool = True
     ) -> None:
         """Start a round in the background, where the backend can; `play` returns it later.
@@ -98,7 +98,7 @@ class Rollout(Protocol):
         """
         ...
 
-    def weights_of(self, rollout_round: RolloutRound) -> Weights | None:
+    def round_weights(self, rollout_round: RolloutRound) -> Weights | None:
         """Return the weights of a started round, in the process that holds them."""
         ...
 
@@ -108,7 +108,7 @@ class Rollout(Protocol):
 
 
 class EpisodeSource(Protocol):
-    """Source of episodes in place of environments: an agent outside, behind `--agent_command`."""
+    """Interface of a source of episodes in place of environments: an outside agent."""
 
     def collect(
         self,
@@ -117,11 +117,11 @@ class EpisodeSource(Protocol):
         numbers: Sequence[int],
         on_episode: OnEpisode | None = None,
     ) -> list[EpisodeRecord]:
-        """Return the episodes of a round that have these numbers, sampled by an engine."""
+        """Collect a round's episodes of these numbers, sampled by an engine."""
         ...
 
     def close(self) -> None:
-        """End the agents."""
+        """Close the source: end the agents."""
         ...
 
 
@@ -129,7 +129,7 @@ MakeEngine = Callable[[ActorCritic, RolloutRound], Engine]
 
 
 class LocalRollout:
-    """Local rollout backend: the learning processes play, each its share of the episodes.
+    """Rollout backend in the learning processes, each of which plays its share.
 
     `make_engine` returns the engine that samples actions; None: a GenerationEngine over the
     policy's own weights. `source` plays in place of environments.
@@ -159,7 +159,7 @@ class LocalRollout:
         interruption: Interruption,
         on_episode: OnEpisode | None = None,
     ) -> RolloutResult:
-        """Return the episodes of a round; an interrupt of one process ends it in all."""
+        """Play a round and return its episodes; an interrupt of one process ends it in all."""
         numbers = range(len(rollout_round.task_ids))[self.processes.rank :: self.processes.count]
         local_part: list[EpisodeRecord] | None = None
         with self._engine_running(rollout_round) as engine:
@@ -174,22 +174,22 @@ class LocalRollout:
         )
 
     def play_share(self, rollout_round: RolloutRound, numbers: Sequence[int]) -> RolloutResult:
-        """Play the episodes of a round that have these numbers, in this process alone."""
+        """Play this process's share of a round: the episodes of these numbers."""
         with self._engine_running(rollout_round) as engine:
             episodes = self._collect(engine, rollout_round, numbers)
             return RolloutResult(episodes, *engine.token_counts)
 
-    def begin(
+    def start_round(
         self, rollout_round: RolloutRound, weights: Weights | None = None, *, now: bool = True
     ) -> None:
-        """Do nothing: a learning process cannot play in the background."""
+        """Start no round in the background: a learning process cannot; `play` does all."""
 
-    def weights_of(self, rollout_round: RolloutRound) -> Weights | None:
-        """Return None: no round is started in the background."""
+    def round_weights(self, rollout_round: RolloutRound) -> Weights | None:
+        """Return no weights: None, as no round is started in the background."""
         return None
 
     def close(self) -> None:
-        """Close the environments, and end the agents."""
+        """Close the environments and agents."""
         self.envs.close()
         if self.source is not None:
             self.source.close()
@@ -257,5 +257,5 @@ class LocalRollout:
 def interleave_episodes(
     parts: Sequence[Sequence[EpisodeRecord]], number: int
 ) -> list[EpisodeRecord]:
-    """Return so many episodes in order, of which the parts hold every len(parts)-th."""
+    """Interleave the parts' episodes in order; each holds every len(parts)-th."""
     return [parts[n % len(parts)][n // len(parts)] for n in range(number)]

@@ -20,7 +20,7 @@ EVALUATION_SEED = 20  # of all evaluations of all runs: they differ by the polic
 
 
 class RoundPlanner:
-    """Planner of rounds from (seed, update) alone, so a resumed run plays the same ones."""
+    """Planner of rollout rounds, from (seed, update) alone."""
 
     def __init__(self, config: TrainConfig, sampler: TaskSampler) -> None:
         self._config = config
@@ -30,7 +30,7 @@ class RoundPlanner:
         self.max_rounds = config.dynamic_sampling if self.group_size > 1 else 1
 
     def next_round(self, counters: Counters, extra: int = 0, *, ahead: int = 0) -> RolloutRound:
-        """Return a round of the next update, the first or an extra one, or of one `ahead`."""
+        """Return the round of the next update, or an extra one, or one `ahead`."""
         words = (self._config.seed, counters.updates + ahead, SeedStream.ROLLOUT)
         seed = derive_seed(*words, extra) if extra else derive_seed(*words)
         return RolloutRound(
@@ -42,7 +42,7 @@ class RoundPlanner:
         )
 
     def warm_up_round(self) -> RolloutRound:
-        """Return the round of --critic_warmup_episodes, of tasks in an order of their own."""
+        """Return the round of the critic's warm-up, with tasks in an order of their own."""
         number = len(self._sampler.candidates)
         tasks = self._sampler.draw(
             min(self._config.critic_warmup_episodes, number),
@@ -68,7 +68,7 @@ class RoundPlanner:
 def evaluation_rounds(
     held_out_ids: Sequence[str], config: TrainConfig, version: int
 ) -> tuple[RolloutRound, RolloutRound]:
-    """Return an evaluation's rounds with the weights of a version: greedy, and sampled."""
+    """Return the rounds of an evaluation: greedy, and sampled."""
     tasks, count = tuple(held_out_ids), config.eval_samples
     several = tuple(task for task in tasks for _ in range(count))
     return (
@@ -78,19 +78,19 @@ def evaluation_rounds(
 
 
 def weights_to_tensors(weights: Weights) -> dict[str, torch.Tensor]:
-    """Return weights as a checkpoint holds them."""
+    """Convert weights to tensors, as a checkpoint holds them."""
     return {name: torch.tensor(weight) for name, weight in weights.items()}
 
 
-def restored_round(state: Mapping[str, Any]) -> tuple[RolloutRound, Weights]:
-    """Return a checkpoint's round and the weights it is played with."""
+def restore_round(state: Mapping[str, Any]) -> tuple[RolloutRound, Weights]:
+    """Restore a round, and the weights it is played with, from a checkpoint's state."""
     task_ids, *more = state["round"]
     weights = {name: weight.numpy() for name, weight in state["weights"].items()}
     return RolloutRound(tuple(task_ids), *more), weights
 
 
 class RoundsAhead:
-    """Rounds of the next `max_staleness` updates, begun as soon as weights for them exist.
+    """Rounds started ahead: of the next `max_staleness` updates, as weights for them exist.
 
     The round of update k + N is begun with the weights of update k, so a batch is N updates behind,
     whatever the workers' speed; the first N rounds all have the weights of the start.
@@ -102,12 +102,12 @@ class RoundsAhead:
         self._rollout = rollout
         self._rounds: deque[RolloutRound] = deque()  # of the next updates, in order
 
-    def first(self, counters: Counters) -> RolloutRound:
+    def next_round(self, counters: Counters) -> RolloutRound:
         """Return the round of the next update; it stays until `finish_round`."""
         return self._rounds[0] if self._rounds else self._planner.next_round(counters)
 
     def finish_round(self, counters: Counters) -> None:
-        """Drop the round that was played for the next update, and begin those after it."""
+        """Finish the round of the next update: drop it, and start those after it."""
         if self._rounds:
             self._rounds.popleft()
         while len(self._rounds) < self._config.max_staleness:
@@ -115,11 +115,11 @@ class RoundsAhead:
             self._rounds.append(self._planner.next_round(counters, ahead=ahead))
             # a later command may go on past the end
             goes_on = counters.updates + ahead < self._config.num_updates
-            self._rollout.begin(self._rounds[-1], now=goes_on)
+            self._rollout.start_round(self._rounds[-1], now=goes_on)
 
     def state(self) -> list[dict[str, Any]]:
-        """Return the rounds and the weights they are played with, as a checkpoint holds them."""
-        weights = {each.version: self._rollout.weights_of(each) or {} for each in self._rounds}
+        """Return the state for a checkpoint: the rounds and their weights."""
+        weights = {each.version: self._rollout.round_weights(each) or {} for each in self._rounds}
         tensors = {version: weights_to_tensors(weights[version]) for version in weights}
         return [
             {"round": [list(each.task_ids), *each[1:]], "weights": tensors[each.version]}
@@ -133,14 +133,14 @@ class RoundsAhead:
         *,
         known: Callable[[Sequence[str]], bool],
     ) -> None:
-        """Begin a checkpoint's rounds again with their weights, unless tasks of theirs are gone.
+        """Restore a checkpoint's rounds: start them again, unless tasks of theirs are gone.
 
         known: whether task ids are all known.
         """
-        restored = [restored_round(each) for each in state]
+        restored = [restore_round(each) for each in state]
         if not self._config.max_staleness or not all(known(each.task_ids) for each, _ in restored):
             return
         for ahead, (rollout_round, weights) in enumerate(restored):
             self._rounds.append(rollout_round)
             goes_on = counters.updates + ahead < self._config.num_updates
-            self._rollout.begin(rollout_round, weights, now=goes_on)
+            self._rollout.start_round(rollout_round, weights, now=goes_on)

@@ -42,8 +42,8 @@ RAY_TIMEOUTS = {  # Ray's own 15 to 60 s are too few on a busy machine
 T = TypeVar("T", TrainConfig, RunConfig)
 
 
-class Share(NamedTuple):
-    """Episodes of a round for one worker."""
+class WorkerShare(NamedTuple):
+    """Share of a round's episodes for one worker."""
 
     weights: Any  # a reference into the object store
     rollout_round: RolloutRound
@@ -51,7 +51,7 @@ class Share(NamedTuple):
 
 
 class RayTransport:
-    """Ray transport: workers are Ray actors, spread over the machines of a cluster."""
+    """Worker transport by Ray: workers are actors, spread over a cluster's machines."""
 
     def __init__(self, ray: Any, config: TrainConfig, run_config: RunConfig) -> None:
         self._ray = ray
@@ -65,24 +65,24 @@ class RayTransport:
         )
 
     def start_worker(self, number: int) -> tuple[Any, Any]:
-        """Start a Ray actor; its ticket is ready once environments and model are loaded."""
+        """Start a worker, a Ray actor; its ticket is ready once model and environments are."""
         worker = self._kind.remote(*self._arguments, number)
         return worker, worker.location.remote()
 
-    def submit(self, worker: Any, share: Share) -> Any:
-        """Submit a share to an actor; Ray copies the weights once to each machine."""
+    def submit(self, worker: Any, share: WorkerShare) -> Any:
+        """Submit a share to a worker; Ray copies the weights once to each machine."""
         return worker.play.remote(share.weights, share.rollout_round, share.numbers)
 
     def wait(self, tickets: Sequence[Any], timeout_s: float) -> list[Any]:
-        """Return the tickets that are ready."""
+        """Wait for tickets; return those that are ready."""
         if not tickets:
             return []
         ready, _ = self._ray.wait(list(tickets), num_returns=1, timeout=timeout_s)
         more, _ = self._ray.wait(list(tickets), num_returns=len(tickets), timeout=0)
         return list(dict.fromkeys([*ready, *more]))
 
-    def fetch(self, worker: Any, ticket: Any) -> Any:
-        """Return a result.
+    def get_result(self, worker: Any, ticket: Any) -> Any:
+        """Get the result of a ticket.
 
         WorkerLost if actor, machine or result is gone, RuntimeError where playing failed.
         """
@@ -101,7 +101,7 @@ class RayTransport:
         return result
 
     def stop_worker(self, worker: Any) -> None:
-        """Kill an actor."""
+        """Stop a worker: kill its actor."""
         with contextlib.suppress(Exception):  # it may be gone, as may all of Ray
             self._ray.kill(worker)
         self._locations.pop(worker, None)
@@ -127,7 +127,7 @@ class RayTransport:
 
 
 class RayRollout:
-    """Rollout backend on Ray workers: each round is split into one share a worker.
+    """Rollout backend on Ray workers, one share of a round for each.
 
     Shares go by episode number, so results depend on the number of workers (by rounding alone), not
     on which of them is fast or lost.
@@ -160,9 +160,9 @@ class RayRollout:
         interruption: Interruption,
         on_episode: OnEpisode | None = None,
     ) -> RolloutResult:
-        """Return the episodes of a round, which the first process collects and broadcasts."""
+        """Play a round: return its episodes, which the first process collects and broadcasts."""
         if rollout_round not in self._round_weights:
-            self.begin(rollout_round)
+            self.start_round(rollout_round)
         elif rollout_round not in self._jobs:
             self._start(rollout_round)
         job = self._jobs.pop(rollout_round)
@@ -176,7 +176,7 @@ class RayRollout:
 
         if job is not None:
             with contextlib.suppress(KeyboardInterrupt), interruption.allow_interrupts():
-                parts = self.pool.finish(job, report_part)
+                parts = self.pool.finish_job(job, report_part)
         parts = self.processes.gather(parts)[0]
         if parts is None:
             raise KeyboardInterrupt  # its weights stay, for a checkpoint
@@ -186,10 +186,10 @@ class RayRollout:
             parts, interleave_episodes(episodes, len(rollout_round.task_ids))
         )
 
-    def begin(
+    def start_round(
         self, rollout_round: RolloutRound, weights: Weights | None = None, *, now: bool = True
     ) -> None:
-        """Start a round with the current weights, or with these; `play` returns it."""
+        """Start a round in the background; `play` returns it later."""
         if weights is None:
             self._round_weights[rollout_round] = self._put(rollout_round.version)
         else:
@@ -199,7 +199,7 @@ class RayRollout:
         if now:
             self._start(rollout_round)
 
-    def weights_of(self, rollout_round: RolloutRound) -> Weights | None:
+    def round_weights(self, rollout_round: RolloutRound) -> Weights | None:
         """Return the weights of a started round; None in all processes but the first."""
         if rollout_round not in self._round_weights or not self.processes.is_first:
             return None
@@ -210,11 +210,15 @@ class RayRollout:
         """Submit the shares of a round to the pool."""
         numbers = range(len(rollout_round.task_ids))
         count, weights = min(self._count, len(numbers)), self._round_weights[rollout_round]
-        shares = [Share(weights, rollout_round, numbers[rank::count]) for rank in range(count)]
-        self._jobs[rollout_round] = self.pool.start(shares) if self.processes.is_first else None
+        shares = [
+            WorkerShare(weights, rollout_round, numbers[rank::count]) for rank in range(count)
+        ]
+        self._jobs[rollout_round] = (
+            self.pool.submit_job(shares) if self.processes.is_first else None
+        )
 
     def close(self) -> None:
-        """Stop the workers, and Ray if it was started here."""
+        """Close: stop the workers, and Ray if it was started here."""
         if not self.processes.is_first:
             return
         self.pool.close()

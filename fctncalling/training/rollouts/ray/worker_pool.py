@@ -23,7 +23,7 @@ from fctncalling.training.rollouts.rollout_backends import LocalRollout, Rollout
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_setup import make_task_setup
 
-__all__ = ["Job", "RolloutError", "Transport", "WorkerLost", "WorkerPool"]
+__all__ = ["Job", "RolloutError", "WorkerLost", "WorkerPool", "WorkerTransport"]
 
 logger = logging.getLogger(__name__)
 
@@ -32,11 +32,11 @@ WARN_INTERVAL_S = 60.0
 
 
 class WorkerLost(Exception):
-    """A worker was lost; the message says which and why."""
+    """Worker that was lost; the message says which and why."""
 
 
-class Transport(Protocol):
-    """Backend that starts workers and runs jobs on them.
+class WorkerTransport(Protocol):
+    """Interface of a transport that starts workers and runs work on them.
 
     Workers and tickets are opaque: whatever the backend makes them.
     """
@@ -50,11 +50,11 @@ class Transport(Protocol):
         ...
 
     def wait(self, tickets: Sequence[Any], timeout_s: float) -> list[Any]:
-        """Return tickets that are ready, at least one or none after the time."""
+        """Wait for tickets; return those that are ready, at least one or none after the time."""
         ...
 
-    def fetch(self, worker: Any, ticket: Any) -> Any:
-        """Return the result of a ready ticket; WorkerLost if its worker is gone."""
+    def get_result(self, worker: Any, ticket: Any) -> Any:
+        """Get the result of a ready ticket; WorkerLost if its worker is gone."""
         ...
 
     def stop_worker(self, worker: Any) -> None:
@@ -64,7 +64,7 @@ class Transport(Protocol):
 
 @dataclass(eq=False)
 class Job:
-    """Shares of work submitted together, and their results."""
+    """Job of a worker pool: shares of work submitted together, and their results."""
 
     shares: Sequence[Any]
     results: dict[int, Any] = field(default_factory=dict)  # share -> its result
@@ -80,7 +80,7 @@ class WorkerPool:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: WorkerTransport,
         count: int,
         *,
         patience_s: float = 600.0,
@@ -100,15 +100,15 @@ class WorkerPool:
         for number in range(count):
             self._start_worker(number)
 
-    def start(self, shares: Sequence[Any]) -> Job:
-        """Queue shares behind those of earlier jobs; `finish` returns their results."""
+    def submit_job(self, shares: Sequence[Any]) -> Job:
+        """Submit a job: queue its shares behind those of earlier jobs."""
         job = Job(shares)
         self._waiting.extend((job, share) for share in range(len(shares)))
         self._hand_out()
         return job
 
-    def finish(self, job: Job, on_result: Callable[[Any], None] | None = None) -> list[Any]:
-        """Wait for a job and return its results, in the order of its shares."""
+    def finish_job(self, job: Job, on_result: Callable[[Any], None] | None = None) -> list[Any]:
+        """Finish a job: wait for it and return its results in order."""
         num_warnings = 0
         empty_since: float | None = None  # when it was first seen that no worker is there
         while len(job.results) < len(job.shares):
@@ -132,7 +132,7 @@ class WorkerPool:
         return [job.results[share] for share in range(len(job.shares))]
 
     def close(self) -> None:
-        """Stop all workers, busy or not."""
+        """Close the pool: stop all workers, busy or not."""
         for _, worker, *_ in [*self._idle, *self._starting.values(), *self._busy.values()]:
             self._transport.stop_worker(worker)
         self._idle.clear()
@@ -150,7 +150,7 @@ class WorkerPool:
         if ticket in self._starting:
             number, worker = self._starting.pop(ticket)
             try:
-                self._transport.fetch(worker, ticket)
+                self._transport.get_result(worker, ticket)
             except WorkerLost as lost:
                 self._failed_starts += 1
                 self._replace(number, worker, lost, self._failed_starts, "could not be started")
@@ -160,7 +160,7 @@ class WorkerPool:
             return
         number, worker, job, share = self._busy.pop(ticket)
         try:
-            result = self._transport.fetch(worker, ticket)
+            result = self._transport.get_result(worker, ticket)
         except WorkerLost as lost:
             self._waiting.appendleft((job, share))
             job.losses[share] = job.losses.get(share, 0) + 1
@@ -189,7 +189,7 @@ class WorkerPool:
 
 
 class RolloutWorker:
-    """Remote rollout worker: plays shares of rounds with the weights that come with them.
+    """Worker process of a rollout: plays shares of rounds with the weights sent along.
 
     It reads tasks and model from the same paths as the learner, and holds no state between shares
     but the newest weights.
@@ -216,7 +216,7 @@ class RolloutWorker:
         self._rollout = LocalRollout(self.config, self.policy, template, make_env, process_group)
 
     def location(self) -> tuple[str, int, str]:
-        """Return host name, process id and Ray node id."""
+        """Return the worker's location: host name, process id and Ray node id."""
         library: Any = import_module("ray")
         return socket.gethostname(), os.getpid(), str(library.get_runtime_context().get_node_id())
 

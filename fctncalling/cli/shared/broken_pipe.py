@@ -14,8 +14,8 @@ READER_GONE = 141  # exit code, as shells give it to a program that SIGPIPE ends
 
 
 @contextlib.contextmanager
-def standard_streams(*, goes_on: bool) -> Iterator[None]:
-    """Context manager: a block whose prints are lost, no error, once nobody reads them.
+def ignore_broken_pipe(*, goes_on: bool) -> Iterator[None]:
+    """Context manager: ignore broken pipes, prints that nobody reads any more.
 
     goes_on: whether the block goes on without a reader of its output; else SystemExit ends it.
     Signals are left alone: SIGPIPE would kill it for the pipe of a worker or a server too.

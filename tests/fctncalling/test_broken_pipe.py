@@ -21,7 +21,7 @@ import pytest
 from tiny_models import EchoEnv, save_tiny
 
 from evaluate_fctncalling import main as evaluate
-from fctncalling.cli.shared.standard_streams import standard_streams
+from fctncalling.cli.shared.broken_pipe import ignore_broken_pipe
 from fctncalling.cli.train import main as train
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.progress_bar import Progress
@@ -76,10 +76,10 @@ def test_a_full_disk_behind_standard_output_is_named() -> None:
     with Path("/dev/full").open("w", encoding="utf-8") as full, contextlib.redirect_stdout(full):
         with (
             pytest.raises(SystemExit, match="standard output cannot be written to"),
-            standard_streams(goes_on=False),
+            ignore_broken_pipe(goes_on=False),
         ):
             print("a line")
-        with standard_streams(goes_on=True):
+        with ignore_broken_pipe(goes_on=True):
             print("another")
 
 
