@@ -32,8 +32,8 @@ class Trajectories(NamedTuple):
         )
         return before & self.acted
 
-    def action_index(self) -> Tensor:
-        """Return the index of each token's action in its episode, (E, L), from 0.
+    def action_number(self) -> Tensor:
+        """Return the number of each token's action in its episode, (E, L), from 0.
 
         Padding gets that of the last action.
         """
@@ -79,7 +79,7 @@ class Algorithm(NamedTuple):
     critic: bool = True
 
 
-def token_gae_estimate(
+def token_estimate(
     trajectories: Trajectories, config: TrainConfig, *, gamma_token: float, lam_token: float | None
 ) -> AdvantageEstimate:
     """Return the token-level GAE estimate: advantages and returns of every token.

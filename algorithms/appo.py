@@ -30,7 +30,7 @@ def estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstima
 
     The losses take each action once, at its first token, where its value is read.
     """
-    begins, number = trajectories.begins_action(), trajectories.action_index()
+    begins, number = trajectories.begins_action(), trajectories.action_number()
     shape = (len(begins), int(number.max()) + 1)  # (E, A)
     valid = torch.arange(shape[1], device=number.device) <= number[:, -1:]
 

@@ -58,7 +58,7 @@ def subtract_shrunk_baseline(
     """
     group = torch.unique(trajectories.group, return_inverse=True)[1]
     begins = trajectories.begins_action()
-    number = trajectories.action_index().clamp(min=0)  # (E, L)
+    number = trajectories.action_number().clamp(min=0)  # (E, L)
     present = _by_action(begins.double(), begins, number) > 0
     values = _by_action(trajectories.values, begins, number).double()
     critics = _by_action(estimate.advantages, begins, number).double()
@@ -134,7 +134,7 @@ def state_matched_estimate(
     the estimate. The critic's targets stay.
     """
     begins = trajectories.begins_action()
-    number = trajectories.action_index().clamp(min=0)  # (E, L)
+    number = trajectories.action_number().clamp(min=0)  # (E, L)
     rewards = _by_action(trajectories.rewards, trajectories.acted, number)
     values = _by_action(trajectories.values, begins, number)
     counts = begins.sum(1).tolist()

@@ -43,7 +43,7 @@ def estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstima
     action index of the group's other episodes.
     """
     returns = returns_to_go(trajectories, config.discount)  # (E, L)
-    number = trajectories.action_index()
+    number = trajectories.action_number()
     samples = trajectories.begins_action()
     if config.group_credit == "episode":
         returns, number, samples = (

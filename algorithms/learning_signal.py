@@ -39,7 +39,7 @@ def outcome_spread(trajectories: Trajectories, discount: float) -> float:
         return 0.0
     if len(returns) == 1:
         return float(outcomes.abs().max())
-    number = trajectories.action_index()[starts]
+    number = trajectories.action_number()[starts]
     counts = torch.bincount(number).to(outcomes)
     means = torch.zeros_like(counts).index_add_(0, number, outcomes) / counts
     spread = (outcomes - means[number]).square().mean().sqrt()

@@ -45,7 +45,7 @@ TARGETS = {"multi-turn": 4.0, "AST": 1.5, "score, whole process": 3.0}
 
 def answer(task: Task) -> Any:
     """Return the ground truth as a prompted model would write it."""
-    player = ScriptedAgent("oracle").player(task, handler_for(task, "prompting").name, 0)
+    player = ScriptedAgent("oracle").make_player(task, handler_for(task, "prompting").name, 0)
     texts = [player.answer("", {"turn": turn}) for turn in range(len(task.question))]
     return [[text] for text in texts] if task.is_multi_turn else texts[0]
 

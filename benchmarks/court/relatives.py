@@ -50,7 +50,7 @@ def gigpo(
     mean over all visits of the state in the group, each over the deviation of what it is compared
     with. It takes the place of credit by state.
     """
-    number = trajectories.action_index().clamp(min=0)  # (E, L)
+    number = trajectories.action_number().clamp(min=0)  # (E, L)
     names: dict[tuple[int, str], int] = {}
     state = torch.zeros_like(number)
     for episode, group in enumerate(trajectories.group.tolist()):

@@ -106,7 +106,7 @@ class Oracle:
     def __call__(self, trajectories: Trajectories, config: TrainConfig) -> AdvantageEstimate:
         """Return the estimate; the critic's targets stay."""
         estimate = ppo.TPPO.estimate(trajectories, config)
-        number = trajectories.action_index().clamp(min=0).numpy()  # (E, L)
+        number = trajectories.action_number().clamp(min=0).numpy()  # (E, L)
         credit = torch.zeros_like(estimate.advantages)
         for episode, known in enumerate(self.advantages):
             at = np.minimum(number[episode], len(known) - 1)

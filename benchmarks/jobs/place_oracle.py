@@ -51,7 +51,7 @@ class PlaceOracle:
         for names, outcome in zip(hashes, outcomes, strict=True):
             for left in {self.left[name] for name in names if name in self.left}:
                 pooled[left].append(outcome)
-        number = trajectories.action_index().clamp(min=0)
+        number = trajectories.action_number().clamp(min=0)
         advantages = torch.zeros_like(estimate.advantages)
         for episode, (names, outcome) in enumerate(zip(hashes, outcomes, strict=True)):
             values = [

@@ -68,7 +68,7 @@ class OddAnswers:
         name = handler_for(task, "prompting").name
         handler = get_handler(name)
         calls = handler.decode(
-            ScriptedAgent("oracle").player(task, name, 0).answer("", {"turn": 0})
+            ScriptedAgent("oracle").make_player(task, name, 0).answer("", {"turn": 0})
         )
         body = handler.render([self._marked(each) for each in calls])[1:-1].rstrip(";")
         body = _MARK.sub(lambda _: self._value(MAX_DEPTH), body)

@@ -174,7 +174,7 @@ class Model:
 def truth(task: Task, calls: bool) -> list[str]:
     """Return the messages of an agent that knows the truth."""
     form = "tool_call" if calls else "prompting"
-    player = ScriptedAgent("oracle").player(
+    player = ScriptedAgent("oracle").make_player(
         task_for_form(task, form), handler_for(task, form).name, 0
     )
     return [player.answer("", {"turn": turn}) for turn in range(len(task.question))]

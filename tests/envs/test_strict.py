@@ -312,7 +312,7 @@ def test_right_answers_of_official_tables_are_strictly_right(shared: Path, name:
     fallen = []
     for line in lines[::3]:
         record = line.record
-        task = folder.task_of(line)
+        task = folder.find_task(line)
         steps = steps_of_messages(task, record["response"], record["form"])
         verdict = strict_verdict(task, steps, Verdict(True, 1.0))
         fallen += [] if verdict.valid else [(record["id"], verdict)]
