@@ -8,6 +8,7 @@ from importlib import import_module
 
 import pytest
 
+from fctncalling.data import types
 from fctncalling.moved import current_module_name, moved_modules
 
 MOVED = moved_modules()
@@ -43,3 +44,8 @@ def test_a_class_below_a_moved_package_is_one_class_by_both_paths() -> None:
         "assert former is ForgeRun and fctncalling.viewer is present"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_former_class_name_is_the_class_itself() -> None:
+    with pytest.warns(DeprecationWarning, match="TurnRecord is now TurnResults;"):
+        assert types.TurnRecord is types.TurnResults
