@@ -62,7 +62,7 @@ class TokenGroups(NamedTuple):
 
 
 def identity(values: Tensor, groups: TokenGroups) -> Tensor:
-    """Return the per-token values (n,) unchanged: no averaging over actions."""
+    """Return per-token values (n,) unchanged (identity): no averaging over actions."""
     return values
 
 

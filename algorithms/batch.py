@@ -81,7 +81,7 @@ def make_batch(
 def acted_tokens(
     episodes: Sequence[EpisodeRecord], *, device: torch.device | str = "cpu"
 ) -> ActedTokens:
-    """Return the acted tokens of all rows of all episodes as flat tensors, without context."""
+    """Return the acted tokens of episodes as flat tensors, without context."""
     rows = [(index, row) for index, episode in enumerate(episodes) for row in episode.rows]
     for _, row in rows:
         check_token_record(row)
@@ -199,7 +199,7 @@ class Experience(NamedTuple):
         elif self.sharing.by_segment:
             return 0.0
         else:  # the trees of a forest are padded to the longest
-            trees = [self.sharing.tree(self.trained_token_ids(rows)) for rows in passes]
+            trees = [self.sharing.build_tree(self.trained_token_ids(rows)) for rows in passes]
             groups = [[end - start for start, end in tree.tree_spans()] for tree in trees]
         return 1.0 - sum(map(sum, groups)) / sum(len(group) * max(group) for group in groups)
 
@@ -208,7 +208,7 @@ class Experience(NamedTuple):
         if self.sharing is None:
             return 0.0
         passes = [self.trained_token_ids(rows) for minibatch in minibatches for rows in minibatch]
-        computed = sum(len(self.sharing.tree(rows).ids) for rows in passes)
+        computed = sum(len(self.sharing.build_tree(rows).ids) for rows in passes)
         return 1.0 - computed / sum(len(row) for rows in passes for row in rows)
 
     def rows_in_loss(
@@ -232,7 +232,9 @@ class Experience(NamedTuple):
         device = self.tokens.rewards.device
         batch = make_batch([self.rows[row] for row in rows], device=device, trim=True)
         if self.sharing is not None:
-            batch = batch._replace(tree=self.sharing.tree(self.trained_token_ids(rows)).to(device))
+            batch = batch._replace(
+                tree=self.sharing.build_tree(self.trained_token_ids(rows)).to(device)
+            )
         if self.joint_rows is not None:
             joint = make_batch([self.joint_rows[row] for row in rows], device=device, trim=True)
             batch = batch._replace(critic_rows=CriticRows(*joint[:3]))

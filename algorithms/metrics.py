@@ -37,8 +37,8 @@ class LossTerms(NamedTuple):
     token_entropies: Tensor  # not averaged over actions, as the next
     token_reference_kl: Tensor
 
-    def detached(self) -> LossTerms:
-        """Return the terms detached from the graph, which would hold every activation."""
+    def detach(self) -> LossTerms:
+        """Detach the terms from the graph, which would hold every activation."""
         return LossTerms(**{name: term.detach() for name, term in self._asdict().items()})
 
     @classmethod

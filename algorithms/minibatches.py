@@ -195,7 +195,11 @@ def bootstrap_values(
     def forward(indices: list[int]) -> tuple[list[int], Tensor]:
         rows = [experience.critic_row(index) for index in indices]
         batch = make_batch(rows, device=values.device)
-        tree = sharing.tree(row_token_ids(rows)).to(values.device) if sharing is not None else None
+        tree = (
+            sharing.build_tree(row_token_ids(rows)).to(values.device)
+            if sharing is not None
+            else None
+        )
         before = [_ends_in_own_action(experience, index) for index in indices]
         last = [len(row.ids) - 1 - own for row, own in zip(rows, before, strict=True)]
         columns = torch.tensor(last, device=values.device)

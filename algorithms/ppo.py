@@ -232,7 +232,7 @@ def accumulate_gradients(
         batch, indices = experience.batch(rows)
         outputs = _training_pass(policy, batch, config)
         terms = loss_terms(
-            outputs, targets.at(indices), experience.token_groups(indices), algorithm, config
+            outputs, targets.select(indices), experience.token_groups(indices), algorithm, config
         )
         token_losses = (
             terms.policy_losses
@@ -245,7 +245,7 @@ def accumulate_gradients(
         if not torch.isfinite(loss):
             with annotate_tasks(experience, indices):
                 _require_finite(outputs._asdict() | terms._asdict() | {"loss": loss})
-        return loss, terms.detached()
+        return loss, terms.detach()
 
     return processes.accumulate_gradients(policy, minibatch, run_pass)
 
@@ -268,7 +268,7 @@ def loss_terms(
     algorithm: Algorithm,
     config: TrainConfig,
 ) -> LossTerms:
-    """Return the terms of the loss at each of the n tokens of a pass."""
+    """Return the loss terms of the n tokens of a pass."""
     token_log_ratios = losses.log_ratio(outputs.logprobs, target.old_logprobs)
     kl_estimator = "k3" if config.kl_mode == "reward" else config.kl_mode
     reference_kl = losses.KL_ESTIMATORS[kl_estimator](

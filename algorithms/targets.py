@@ -39,8 +39,8 @@ class Targets(NamedTuple):
     rewards: Tensor  # as the estimate took them: shaped, less the KL penalties of --kl_mode reward
     bootstrap: Tensor  # of the token's episode, see `Trajectories`
 
-    def at(self, token_indices: Tensor) -> Targets:
-        """Return the targets at some token indices."""
+    def select(self, token_indices: Tensor) -> Targets:
+        """Select the targets of some tokens, by their indices."""
         return Targets(**{name: field[token_indices] for name, field in self._asdict().items()})
 
 

@@ -40,7 +40,7 @@ _RELEVANCE: dict[str, Callable[[Any], Fault | None]] = {
 def check(
     task: Task, record: Any, truth: Sequence[Any] | None = None, *, underscore_to_dot: bool = False
 ) -> Verdict:
-    """Return the verdict on a record of one task.
+    """Check a record of one task: return the verdict.
 
     Single turn: `record` is the decoder's list of {name: {parameter: value}}, None where it failed;
     `truth` defaults to the task's own. Multi turn: both are sequences of TurnRecords. Agentic:

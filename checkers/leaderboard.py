@@ -46,7 +46,7 @@ _V4_WEIGHTS = (10, 10, 10, 30, 40)  # percent
 
 
 class Score(NamedTuple):
-    """An accuracy, 0..1, over a number of entries."""
+    """Score: an accuracy, 0..1, over a number of entries."""
 
     accuracy: float
     entries: int

@@ -43,7 +43,7 @@ class Fault(NamedTuple):
     message: str
 
 
-class Argument(NamedTuple):
+class PreparedArgument(NamedTuple):
     """One argument prepared for comparison: its value and the classes its type allows."""
 
     value: Any
@@ -60,7 +60,7 @@ def python_argument_fault(
     return argument_fault(parameter, prepare_python_argument(value, declared), accepted)
 
 
-def prepare_python_argument(value: Any, declared: Mapping[str, Any]) -> Argument:
+def prepare_python_argument(value: Any, declared: Mapping[str, Any]) -> PreparedArgument:
     """Return a Python argument prepared for comparison, with the classes its type allows.
 
     Two conversions are forgiven, at the top level only: a tuple where "tuple" is declared, an int
@@ -75,7 +75,7 @@ def prepare_python_argument(value: Any, declared: Mapping[str, Any]) -> Argument
     elif name in ("float", "number") and type(value) is int:
         with contextlib.suppress(OverflowError):  # it stays an int, and is refused as one
             value = float(value)
-    return Argument(value, _python_class(name), item)
+    return PreparedArgument(value, _python_class(name), item)
 
 
 def _python_class(name: Any) -> type:
@@ -84,7 +84,7 @@ def _python_class(name: Any) -> type:
     return PYTHON_TYPES[name]
 
 
-def argument_fault(parameter: str, argument: Argument, accepted: Accepted) -> Fault | None:
+def argument_fault(parameter: str, argument: PreparedArgument, accepted: Accepted) -> Fault | None:
     """Return what is wrong with a prepared argument: its type first, then its value."""
     fault = type_fault(parameter, argument, accepted)
     if fault:
@@ -107,7 +107,7 @@ def argument_fault(parameter: str, argument: Argument, accepted: Accepted) -> Fa
     return None if value in accepted else _refused("value_error:others", parameter, value, accepted)
 
 
-def type_fault(parameter: str, argument: Argument, accepted: Accepted) -> Fault | None:
+def type_fault(parameter: str, argument: PreparedArgument, accepted: Accepted) -> Fault | None:
     """Return what is wrong with an argument's class; compared exactly (a bool is not an int).
 
     The class of the first accepted value is good as well: a ground truth may name a variable where
@@ -133,7 +133,9 @@ def _items_fit(parameter: str, items: Any, item: type, alternative: Any) -> bool
     # lets the type pass.
     if type(alternative) is not list or {item}.issuperset(map(type, items)):
         return True
-    return all(type_fault(parameter, Argument(each, item), alternative) is None for each in items)
+    return all(
+        type_fault(parameter, PreparedArgument(each, item), alternative) is None for each in items
+    )
 
 
 def accepted_class(accepted: Accepted) -> type | None:
@@ -148,7 +150,7 @@ def accepted_class(accepted: Accepted) -> type | None:
 
 
 def standardize_string(text: str) -> str:
-    """Return a string as BFCL compares it: no blanks and , . / - _ * ^, lower case, one quote."""
+    """Standardize a string as BFCL compares it: no blanks and , . / - _ * ^, lower case."""
     return text.translate(_NEGLIGIBLE).lower().replace("'", '"')
 
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from fctncalling.checkers.python_values import Accepted, Argument, Fault, argument_fault, short_repr
+from fctncalling.checkers.python_values import (
+    Accepted,
+    Fault,
+    PreparedArgument,
+    argument_fault,
+    short_repr,
+)
 
 
 class SourceLanguage(NamedTuple):
@@ -17,30 +23,30 @@ class SourceLanguage(NamedTuple):
     list_types: tuple[str, ...]  # documented types whose items have a type too
     value_of: Callable[[str, str, str | None], Any]  # (text, type, type of items) -> value
 
-    def class_of(self, name: Any) -> type:
-        """Return the class of a documented type; ValueError for an unknown one."""
+    def python_class(self, name: Any) -> type:
+        """Return the Python class of a documented type; ValueError for an unknown one."""
         if name not in self.types:
             raise ValueError(
                 f"documented {self.name} type {name!r}: expected one of {', '.join(self.types)}"
             )
         return self.types[name]
 
-    def prepare_argument(self, value: Any, declared: Mapping[str, Any]) -> Argument | Fault:
+    def prepare_argument(self, value: Any, declared: Mapping[str, Any]) -> PreparedArgument | Fault:
         """Return an argument prepared for comparison, or the fault of one that is no text.
 
         Raises ValueError for an unknown documented type.
         """
         name, item = declared.get("type"), None
-        expected = self.class_of(name)
+        expected = self.python_class(name)
         if name in self.list_types and isinstance(declared.get("items"), Mapping):
             item = declared["items"].get("type")
-        item_class = None if item is None else self.class_of(item)
+        item_class = None if item is None else self.python_class(item)
         if type(value) is not str:
             return Fault(
                 self.error_type,
                 f"expected {self.name} source text, got {type(value).__name__} {short_repr(value)}",
             )
-        return Argument(self.value_of(value, str(name), item), expected, item_class)
+        return PreparedArgument(self.value_of(value, str(name), item), expected, item_class)
 
     def fault(
         self, parameter: str, value: Any, declared: Mapping[str, Any], accepted: Accepted

@@ -151,7 +151,7 @@ def load_tasks(
     function_docs: DocSource | None = None,
     self_documented: Collection[str] = (),
 ) -> list[Task]:
-    """Return the tasks of a file, or of every `BFCL_*.json` task file of a folder, in their order.
+    """Load the tasks of a file, or of every `BFCL_*.json` task file of a folder, in their order.
 
     A bare name like BFCL's own that is not in the working folder is found where `import-bfcl` put
     the official files. Variants of agentic categories (`BFCL_v4_memory_kv.json`) are read from the
@@ -180,7 +180,7 @@ def iter_tasks(
     function_docs: DocSource | None = None,
     self_documented: Collection[str] = (),
 ) -> Iterator[Task]:
-    """Yield what `load_tasks` returns, one task at a time and in constant memory.
+    """Iterate over the tasks that `load_tasks` returns, one at a time and in constant memory.
 
     Two things follow: an id that stands twice is not noticed, and answers must stand in the order
     of their entries (as BFCL's do), for those met too early are kept.
@@ -352,7 +352,7 @@ def _functions(
     self_documented: Collection[str],
 ) -> tuple[FunctionDoc, ...]:
     if listed is None:
-        return docs.of_classes(classes, place, self_documented)
+        return docs.class_docs(classes, place, self_documented)
     return tuple(
         docs.by_name(f, classes, place, self_documented)
         if isinstance(f, str)

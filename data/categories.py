@@ -124,7 +124,7 @@ def category_of_id(entry_id: str, file_name: str | None = None) -> str:
 
 
 class UnsupportedCategory(ValueError):
-    """A category that has no checker here."""
+    """Unsupported category: one that has no checker here."""
 
 
 @lru_cache(maxsize=256)

@@ -39,7 +39,7 @@ WITHOUT_DOCS = frozenset({"MemoryAPI"})
 
 
 class MissingDocs(TaskError):
-    """A class has no function docs."""
+    """Missing function docs of a class."""
 
 
 class FunctionDocs:
@@ -61,7 +61,7 @@ class FunctionDocs:
         self._of_class: dict[str, tuple[FunctionDoc, ...]] = {}
         self._by_name: dict[str, FunctionDoc] | None = None
 
-    def of_classes(
+    def class_docs(
         self, classes: Sequence[str], place: Location, self_documented: Collection[str] = ()
     ) -> tuple[FunctionDoc, ...]:
         """Return the function docs of some classes, in their order.
@@ -78,14 +78,14 @@ class FunctionDocs:
         self_documented: Collection[str] = (),
     ) -> FunctionDoc:
         """Return the doc of a function of a name: of the involved classes first, then of any."""
-        for doc in self.of_classes(classes, place, self_documented):
+        for doc in self.class_docs(classes, place, self_documented):
             if doc.name == name:
                 return doc
         if self._by_name is None:
             self._by_name = {doc.name: doc for doc in self._all()}
         if name not in self._by_name:
             involved = (
-                ", ".join(doc.name for doc in self.of_classes(classes, place, self_documented))
+                ", ".join(doc.name for doc in self.class_docs(classes, place, self_documented))
                 or "none"
             )
             raise place.error(

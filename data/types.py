@@ -17,7 +17,7 @@ tools.
 
 @dataclass(frozen=True)
 class FunctionDoc:
-    """One documented function, with BFCL's types in `parameters` (dict, float, tuple, ...)."""
+    """Documentation of one function, with BFCL's types in `parameters` (dict, float, ...)."""
 
     name: str
     description: str
@@ -41,7 +41,7 @@ def tool_call(call_id: Any, name: str, arguments: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Task:
-    """One benchmark entry. Never mutate its fields: environments copy what they change.
+    """Task: one benchmark entry. Never mutate its fields: environments copy what they change.
 
     `ground_truth` is, by category: a list of {function: {parameter: [accepted values]}} (single
     turn), a list (turns) of lists of Python call strings (multi turn), a list of accepted strings
@@ -111,7 +111,7 @@ class StepRecord:
 
     @classmethod
     def from_info(cls, turn: int, text: str, reward: float, info: Mapping[str, Any]) -> StepRecord:
-        """Return the step that an `info` describes, with results as the agent was shown them."""
+        """Return the step record of an `info`, with results as the agent was shown them."""
         results = [each for each in info.get("messages") or () if each.get("role") == "tool"]
         return cls(
             turn,

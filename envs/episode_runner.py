@@ -11,9 +11,9 @@ from fctncalling.data.agentic_tasks import is_memory_prerequisite
 from fctncalling.data.types import Message, StepRecord, Task
 from fctncalling.envs.episode.parsing import (
     ParsedMessage,
+    add_corrections,
     classify_error,
     parse_message,
-    with_corrections,
 )
 from fctncalling.envs.episode.state import EpisodeState, reraise_as_infrastructure
 from fctncalling.envs.errors import InfrastructureError
@@ -129,7 +129,7 @@ class EpisodeRunner:
             )
         if self.corrective_feedback:
             offered = self.task_prompt(state.task).functions(state.turn)
-            results = with_corrections(step, offered, state.has_function)
+            results = add_corrections(step, offered, state.has_function)
         return step, replace(step, results=tuple(truncate_together(results, MAX_STEP_OUTPUT)))
 
     def _reply(self, state: EpisodeState, parsed: ParsedMessage) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class InfrastructureError(Exception):
-    """Our own failure, not the model's.
+    """Failure of our infrastructure, not of the model.
 
     The episode says nothing about the policy and must be dropped.
     """

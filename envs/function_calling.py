@@ -31,7 +31,7 @@ Step = tuple[str, float, bool, bool, dict[str, Any]]
 
 
 class FunctionCallingEnv(gymnasium.Env[str, str]):
-    """BFCL tasks, one per episode.
+    """Gymnasium environment of function-calling tasks (BFCL), one per episode.
 
     A step is one assistant message, a turn all that answers one user message.
 
@@ -276,7 +276,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         return observation, info
 
     def render(self) -> str | None:
-        """Return the transcript so far ("ansi"); else None: "human" prints each step at once."""
+        """Render the transcript so far ("ansi"); else None: "human" prints each step at once."""
         if self.render_mode != "ansi":
             return None
         state = self._required_state("render")

@@ -74,11 +74,11 @@ class UnicodeText(Space[str]):
 
     @property
     def is_np_flattenable(self) -> bool:
-        """False: texts have no fixed length."""
+        """Whether the space can be flattened to an array: False, as texts have no fixed length."""
         return False
 
     def sample(self, mask: Any | None = None, probability: Any | None = None) -> str:
-        """Return a random printable text of 0 to 64 characters, some of them outside ASCII."""
+        """Sample a random printable text of 0 to 64 characters, some of them outside ASCII."""
         if mask is not None or probability is not None:
             raise ValueError("UnicodeText.sample takes no mask and no probability: leave both out.")
         points = self.np_random.integers(
@@ -88,7 +88,7 @@ class UnicodeText(Space[str]):
         return text if self.max_bytes is None else cut_text(text, self.max_bytes)[0]
 
     def contains(self, x: Any) -> bool:
-        """Whether `x` is a string within the bound."""
+        """Whether the space contains `x`: a string within the bound."""
         if not isinstance(x, str):
             return False
         # A code point takes at most 4 bytes: most texts need not be encoded to know.

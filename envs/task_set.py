@@ -17,14 +17,14 @@ _SHOWN_IDS = 5  # ids named in an error message
 
 
 class UnknownTask(KeyError):
-    """No task has the requested id."""
+    """Unknown task: no task has the requested id."""
 
     def __str__(self) -> str:
         return str(self.args[0])  # KeyError would show the message as a quoted literal
 
 
 class TaskSet:
-    """Tasks in order and by id; environments can share one, which is read-only."""
+    """Set of tasks, in order and by id; environments can share one, which is read-only."""
 
     def __init__(self, tasks: Sequence[Task], origin: str = "tasks") -> None:
         if not tasks:

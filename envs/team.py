@@ -21,10 +21,10 @@ from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText, cut_text
 from fctncalling.envs.teams import Team, TeamRole, load_team
 from fctncalling.envs.teams.parcels import parcel_tasks
 from fctncalling.envs.teams.role_prompts import (
-    Conversation,
     DraftMessage,
     RolePrompts,
     RoleViews,
+    TeamConversation,
     common_info,
     initial_team_state,
     team_observation,
@@ -90,7 +90,7 @@ class TeamEnv(gymnasium.Env[str, str]):
         }
         self.action_space = UnicodeText()
         self.observation_space = UnicodeText(OBSERVATION_BYTES)
-        self._conversation: Conversation | None = None
+        self._conversation: TeamConversation | None = None
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -111,7 +111,7 @@ class TeamEnv(gymnasium.Env[str, str]):
         """
         super().reset(seed=seed)
         _, info = self._env.reset(seed=seed, options=options)
-        talk = Conversation(self.team, RoleViews(self.team.roles))
+        talk = TeamConversation(self.team, RoleViews(self.team.roles))
         talk.views.deliver(USER, info["messages"])
         talk.log += copy.deepcopy(info["messages"])
         self._conversation = talk
@@ -135,13 +135,13 @@ class TeamEnv(gymnasium.Env[str, str]):
         talk.log.append({"role": "assistant", "speaker": talk.role, "content": text})
         return self._play(talk, text)
 
-    def _play(self, talk: Conversation, text: str) -> Step:
+    def _play(self, talk: TeamConversation, text: str) -> Step:
         """Play a message: it is a call or an answer, an approval, or words for the others."""
         role, approval = self.team.roles[talk.role], self.team.approval
         parsed = self._parsed(role, text)
         if (foreign := self._foreign_call(role, parsed.calls)) is not None:
             return self._refuse(talk, parsed.calls, foreign)
-        talk.speak(text)
+        talk.share_message(text)
         has_calls = bool(parsed.calls) or parsed.error == "malformed"
         if approval is not None and approval.role == role.name and not has_calls:
             draft, talk.draft = talk.draft, None
@@ -156,7 +156,7 @@ class TeamEnv(gymnasium.Env[str, str]):
             return self._hand_on(talk, parsed.calls)
         return self._environment_step(talk, text, spoke=role.name)
 
-    def _environment_step(self, talk: Conversation, text: str, *, spoke: str) -> Step:
+    def _environment_step(self, talk: TeamConversation, text: str, *, spoke: str) -> Step:
         """Let a message of the role in turn reach the environment; `spoke`: whose step it is."""
         _, reward, terminated, truncated, info = self._env.step(text)
         writer = talk.role
@@ -175,13 +175,13 @@ class TeamEnv(gymnasium.Env[str, str]):
         observation, info = self._observation_and_info(talk, common)
         return observation, reward, terminated, truncated, info
 
-    def _hand_on(self, talk: Conversation, calls: Sequence[Call]) -> Step:
+    def _hand_on(self, talk: TeamConversation, calls: Sequence[Call]) -> Step:
         """Give the turn to the next role."""
         spoke = talk.role
         talk.pass_turn()
         return self._without_environment(talk, spoke, calls, None)
 
-    def _refuse(self, talk: Conversation, calls: Sequence[Call], foreign: str) -> Step:
+    def _refuse(self, talk: TeamConversation, calls: Sequence[Call], foreign: str) -> Step:
         """Answer a call of another role's tool; nothing of the message is executed."""
         tools = self._prompts.tools(self._env.task, talk.turn, self.team.roles[talk.role])
         own = [tool["function"]["name"] for tool in tools]
@@ -195,7 +195,7 @@ class TeamEnv(gymnasium.Env[str, str]):
         return self._without_environment(talk, talk.role, calls, "unknown_function")
 
     def _without_environment(
-        self, talk: Conversation, spoke: str, calls: Sequence[Call], error: str | None
+        self, talk: TeamConversation, spoke: str, calls: Sequence[Call], error: str | None
     ) -> Step:
         """Return the step of a message that reached no environment; one too many is the last."""
         task = self._env.task
@@ -211,7 +211,7 @@ class TeamEnv(gymnasium.Env[str, str]):
         return observation, 0.0, talk.ended, False, info
 
     def _observation_and_info(
-        self, talk: Conversation, common: dict[str, Any]
+        self, talk: TeamConversation, common: dict[str, Any]
     ) -> tuple[str, dict[str, Any]]:
         """Return what the role in turn sees; at the end, what the last step brought."""
         role, task, system = self.team.roles[talk.role], self._env.task, ""
@@ -267,7 +267,7 @@ class TeamEnv(gymnasium.Env[str, str]):
         self.team.check_tasks(functions, knowledge)
 
     def render(self) -> str | None:
-        """Return the conversation so far ("ansi"), each role under its name; None otherwise."""
+        """Render the conversation so far ("ansi"), each role under its name; None otherwise."""
         if self.render_mode != "ansi":
             return None
         talk = self._required("render")
@@ -294,7 +294,7 @@ class TeamEnv(gymnasium.Env[str, str]):
         self._np_random_seed = own["np_random_seed"]
         self._conversation = own["conversation"]
 
-    def _required(self, what: str) -> Conversation:
+    def _required(self, what: str) -> TeamConversation:
         if self._conversation is None:
             raise ResetNeeded(f"{what}: no task has begun. Call reset() first.")
         return self._conversation

@@ -24,7 +24,7 @@ NOUNS = {int: "a whole number", float: "a number", bool: "true or false", str: "
 
 
 class SettingError(ValueError):
-    """A setting out of its range; the message names flag, value and range."""
+    """Setting out of its range; the message names flag, value and range."""
 
 
 def setting(default: Any, sentence: str, **facts: Any) -> Any:
@@ -86,7 +86,7 @@ def check_ranges(config: Any) -> None:
     """Check each field's type and range; SettingError for the first that is wrong."""
     for flag in flags(type(config)):
         value = getattr(config, flag.name)
-        if not flag.fits(value):
+        if not flag.accepts(value):
             raise SettingError(
                 f"--{flag.name}: got {format_value(value)}, expected "
                 f"{flag.expected}{flag.suggestion(value)}"
@@ -182,14 +182,14 @@ class SettingSpec:
             value = self._convert(text)
         except ValueError:
             value = text  # of the wrong type, so it does not fit
-        if not self.fits(value):
+        if not self.accepts(value):
             raise argparse.ArgumentTypeError(
                 f"got {format_value(text)}, expected {self.expected}{self.suggestion(text)}"
             )
         return value
 
-    def fits(self, value: Any) -> bool:
-        """Whether a value fits the setting: its type and its range."""
+    def accepts(self, value: Any) -> bool:
+        """Whether the setting accepts a value: its type and its range."""
         if value is None:
             return self.optional
         if isinstance(value, bool) != (self.base is bool):  # True is an int to Python, not to us

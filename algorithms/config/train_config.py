@@ -168,7 +168,7 @@ class TrainConfig(LearningSettings, RunningSettings):
 
     @property
     def episodes_per_task(self) -> int:
-        """Episodes of each task in one update: --group_size, or the algorithm's own."""
+        """Number of episodes of each task in one update: --group_size, or the algorithm's own."""
         if self.group_size is not None:
             return self.group_size
         return 8 if self.algorithm_name == "GRPO" else 1

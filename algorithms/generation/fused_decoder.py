@@ -104,7 +104,7 @@ class FusedLayer:
     def feed_forward(self, x: Tensor) -> Tensor:
         """Return the output of the layer's feed-forward network."""
         gate, up = self.inner(self.second_norm(x)).chunk(2, -1)
-        return self.down.add_to(x, F.silu(gate) * up)
+        return self.down.add_to_residual(x, F.silu(gate) * up)
 
 
 MAX_FUSED_PARAMETERS = 2**30  # of a model: fused linear layers are copies of its weights
@@ -268,7 +268,7 @@ class FusedDecoder:
                 x, queries, block = x[block.ends], queries[block.ends], block.last_tokens()
                 mask = cache.mask(block, groups)
             attended = cache.attend(number, block, queries, keys, values, mask)
-            x = layer.feed_forward(layer.output.add_to(x, attended))
+            x = layer.feed_forward(layer.output.add_to_residual(x, attended))
         return x
 
     def _lm_head(self, x: Tensor) -> Tensor:

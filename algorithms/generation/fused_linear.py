@@ -87,7 +87,7 @@ class FusedLinear:
             y = y + torch.mm(torch.mm(x, self._lora_a), self._lora_b)
         return y
 
-    def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
+    def add_to_residual(self, residual: Tensor, x: Tensor) -> Tensor:
         """Add the outputs to a residual, in its dtype."""
         plain = self._bias is None and self._lora_a is None
         if self._weight is not None and plain and residual.dtype == self.dtype == x.dtype:

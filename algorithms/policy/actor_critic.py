@@ -43,7 +43,7 @@ from fctncalling.algorithms.policy.sparse_forward import (
 from fctncalling.algorithms.policy.value_head import find_value_head_file, make_value_head
 
 
-def states_at(
+def decoder_states_at(
     model: Any,  # the causal language model
     decoder: Any,  # its own, or a copy of that
     ids: Tensor,  # (B, T)
@@ -64,7 +64,7 @@ def states_at(
         if tree is not None and not runs_by_segment(model, decoder):
             tree = None  # its forward would lay the trees side by side
         kept = RecordingRunner(run)
-        last = states_at(
+        last = decoder_states_at(
             model, decoder, ids, attention_mask, position_ids, rows, columns, tree, kept
         )
         places = (rows, columns) if tree is None else (tree.row_index[rows, columns],)
@@ -188,7 +188,7 @@ class ActorCritic(nn.Module):
         run = self._layer_runner(self._actor(role), recompute=gradient_checkpointing)
         layers = 1 if self._critic_has_own_backbone else self.critic_layers
         with self._use(self._actor(role)):
-            hidden = states_at(
+            hidden = decoder_states_at(
                 self.model,
                 self.model.get_decoder(),
                 ids,
@@ -291,7 +291,7 @@ class ActorCritic(nn.Module):
                 "--kl_coef above 0"
             )
         with self._use(None):
-            hidden = states_at(
+            hidden = decoder_states_at(
                 reference.model,
                 reference.model.get_decoder(),
                 ids,
@@ -403,9 +403,9 @@ class ActorCritic(nn.Module):
     def _critic_states(self, role: str, *read: Any) -> Tensor:
         """Return the hidden states that the value head takes, (N, layers x H).
 
-        After the role the arguments of `states_at`.
+        After the role the arguments of `decoder_states_at`.
         """
-        read_layers: Any = functools.partial(states_at, num_layers=self.critic_layers)
+        read_layers: Any = functools.partial(decoder_states_at, num_layers=self.critic_layers)
         states: Tensor
         if self.critic_model is not None:
             states = read_layers(self.model, self.critic_model, *read)

@@ -86,7 +86,7 @@ def pass_autocast(config: TrainConfig, device: torch.device) -> Context:
 
 
 def without_autocast(device: torch.device) -> Context:
-    """Return a context without autocast: every operation computes in the dtype of its inputs."""
+    """Return a context without autocast: operations compute in the dtype of their inputs."""
     enabled = torch.is_autocast_enabled(device.type)
     return torch.autocast(device.type, enabled=False) if enabled else contextlib.nullcontext()
 

@@ -105,7 +105,7 @@ class RoleView:
 
 @dataclass
 class RunningEpisode:
-    """State of one episode while it runs.
+    """State of one episode while it runs, with the view of each role.
 
     Where `info["role"]` names who acts next, each role has rows of its own, in which only its own
     tokens are acted; else there is one view alone.

@@ -235,7 +235,7 @@ class RunLog:
         self._timings.flush()
         self._trackers.log_scalars(update, values)
 
-    def write_supervised(
+    def write_supervised_step(
         self, step: int, values: Mapping[str, float | None], timings: Mapping[str, float | None]
     ) -> None:
         """Write the metrics and timings of a supervised step."""
@@ -295,7 +295,7 @@ class NoLog(RunLog):
     def write_timings(self, update: int, values: Mapping[str, float | None]) -> None:
         """Write nothing."""
 
-    def write_supervised(
+    def write_supervised_step(
         self, step: int, values: Mapping[str, float | None], timings: Mapping[str, float | None]
     ) -> None:
         """Write nothing."""

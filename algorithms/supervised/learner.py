@@ -225,7 +225,7 @@ def make_batches(
     for group in groups:
         batch = make_batch([rows[i] for i in group], device=device, trim=True)
         if shares and sharing is not None:
-            tree = sharing.tree([ids[i] for i in group])
+            tree = sharing.build_tree([ids[i] for i in group])
             if config.fixed_prefixes and sharing.by_segment:
                 tree = tree._replace(fixed=_fixed_tokens(tree, [rows[i] for i in group]))
             batch = batch._replace(tree=tree.to(device))

@@ -49,7 +49,7 @@ class ExpressionError(ValueError):
 
 
 def tokenize(text: str) -> list[tuple[str, str]]:
-    """Return the (kind, text) tokens of an expression; raises ExpressionError."""
+    """Tokenize a mathematical expression to (kind, text); raises ExpressionError."""
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
     text = _THOUSANDS.sub(lambda match: match[0].replace(",", ""), text.strip().rstrip("."))

@@ -164,7 +164,7 @@ def _all(verdicts: Any) -> bool | None:
 
 
 def to_sympy(tree: Tree) -> Any:
-    """Return a tree as a SymPy expression, built node by node."""
+    """Convert an expression tree to a SymPy expression, built node by node."""
     import sympy
 
     kind = tree[0]

@@ -90,7 +90,7 @@ def classify_error(
     return "tool_error" if any(map(is_tool_error, step.results)) else None
 
 
-def with_corrections(
+def add_corrections(
     step: StepRecord, offered: Sequence[FunctionDoc], known: Callable[[str], bool]
 ) -> tuple[str, ...]:
     """Return a step's results with a correction after that of each wrong call.
@@ -182,7 +182,7 @@ def _quoted(name: str) -> str:
 
 
 def is_tool_error(result: str) -> bool:
-    """Whether a result text is an exception's, or an object that holds nothing but an error."""
+    """Whether a result text is a tool's error: an exception's, or an object of an error alone."""
     if result.startswith(EXECUTION_ERROR):
         return True
     if not result.startswith('{"error"'):

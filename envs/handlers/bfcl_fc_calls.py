@@ -12,7 +12,7 @@ from fctncalling.envs.handlers.handler import (
     DecodedAction,
     DecodeError,
     Handler,
-    require_readable,
+    require_readable_text,
 )
 
 
@@ -52,7 +52,7 @@ class BfclFunctionCalls(Handler):
         return [_official_call(each) for each in listed]
 
     def render(self, calls: Sequence[Call]) -> str:
-        """Return the canonical text of calls; ValueError for values JSON cannot say."""
+        """Render calls as their canonical text; ValueError for values JSON cannot say."""
         for call in calls:
             if not all(isinstance(key, str) for key in call.arguments) or not _is_json(
                 dict(call.arguments)
@@ -98,7 +98,7 @@ def _official_call(each: Any) -> dict[str, Any]:
 
 
 def _parse(text: str) -> Any:
-    require_readable(text)
+    require_readable_text(text)
     return parse_json(text)
 
 

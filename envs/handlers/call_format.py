@@ -14,7 +14,7 @@ from fctncalling.envs.handlers.handler import (
     DecodeError,
     Handler,
     bfcl_call_strings,
-    require_shallow,
+    require_shallow_nesting,
 )
 
 Record = list[dict[Any, Any]]
@@ -52,7 +52,7 @@ class CallFormat(Handler):
         return bfcl_call_strings(calls)
 
     def render(self, calls: Sequence[Call]) -> str:
-        """Return the canonical text of calls; ValueError for what the form cannot say."""
+        """Render calls as their canonical text; ValueError for what the form cannot say."""
         expected = repr([Call(call.name, dict(call.arguments)) for call in calls])
         try:
             for text in self.candidate_texts(calls):
@@ -117,7 +117,7 @@ def parse_json(text: str) -> Any:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise DecodeError("syntax", f"not JSON: {error}") from None
-    require_shallow(value, text)
+    require_shallow_nesting(value, text)
     return value
 
 
@@ -127,7 +127,7 @@ def parse_json_at(text: str, start: int) -> tuple[Any, int]:
         value, end = json.JSONDecoder().raw_decode(text, skip_blanks(text, start))
     except (ValueError, RecursionError) as error:
         raise DecodeError("syntax", f"not JSON: {error}") from None
-    require_shallow(value, text)
+    require_shallow_nesting(value, text)
     return value, end
 
 
@@ -152,7 +152,7 @@ def parse_call_object(each: Any, *keys: str) -> dict[Any, Any]:
 
 
 def to_json(value: Any) -> str:
-    """Return a value as JSON on one line.
+    """Convert a value to JSON on one line.
 
     Characters beyond ASCII unescaped, lone surrogates escaped.
     """
@@ -161,7 +161,7 @@ def to_json(value: Any) -> str:
 
 
 def escape_in_json(text: str, characters: str = "<}[") -> str:
-    """Return a JSON text with these characters escaped inside its strings.
+    """Escape characters inside the strings of a JSON text.
 
     The same value, without any mark.
     """

@@ -58,7 +58,7 @@ class SizeBudget:
 
 
 def result_text(value: Any, allowance: SizeBudget) -> str:
-    """Return a tool's return value as BFCL writes it; raises LimitExceeded for too large a text."""
+    """Return a tool's result as text, as BFCL writes it; LimitExceeded for too large a one."""
     most = min(MAX_RESULT_WEIGHT, allowance.characters)
     if value_size(value, most) > most:
         allowance.characters -= min(most * CHARS_PER_WEIGHT, allowance.characters)

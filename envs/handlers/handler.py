@@ -31,7 +31,7 @@ class DecodeError(ValueError):
         self.message = message
 
 
-def require_shallow(value: Any, text: str) -> None:
+def require_shallow_nesting(value: Any, text: str) -> None:
     """Raise DecodeError for a value that is not shallow: nested deeper than code here can walk."""
     if sum(map(text.count, _BRACKETS)) <= MAX_NESTED:
         return
@@ -103,7 +103,7 @@ class Handler(ABC):
 
     @abstractmethod
     def render(self, calls: Sequence[Call]) -> str:
-        """Return the canonical text of calls, which decodes to them.
+        """Render calls as their canonical text, which decodes to them.
 
         ValueError where the form cannot say them.
         """
@@ -129,7 +129,7 @@ def bfcl_call_strings(calls: Sequence[Call]) -> list[str]:
     return [render_call(call.name, call.arguments) for call in calls]
 
 
-def require_readable(text: str) -> None:
+def require_readable_text(text: str) -> None:
     """Raise DecodeError for what is not readable: no text, or one longer than MAX_TEXT_CHARS."""
     if not isinstance(text, str):
         raise DecodeError("shape", f"expected text, got {type(text).__name__}")

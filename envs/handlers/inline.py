@@ -15,7 +15,7 @@ from fctncalling.envs.handlers.call_format import (
     parse_call_object,
     parse_json,
 )
-from fctncalling.envs.handlers.handler import DecodeError, require_readable
+from fctncalling.envs.handlers.handler import DecodeError, require_readable_text
 from fctncalling.envs.handlers.json_calls import HermesCalls
 
 _RESULT = re.compile(r"\b[Rr]esult[ \t]*=[ \t]*")
@@ -132,7 +132,7 @@ class InlineCalls(CallFormat):
 
         Raises DecodeError where a block is none.
         """
-        require_readable(text)
+        require_readable_text(text)
         record: Record = []
         for block in self.closed_blocks(text):
             if block.record is None:

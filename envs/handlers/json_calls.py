@@ -22,7 +22,7 @@ from fctncalling.envs.handlers.call_format import (
     skip_blanks,
     to_json,
 )
-from fctncalling.envs.handlers.handler import DecodeError, require_readable
+from fctncalling.envs.handlers.handler import DecodeError, require_readable_text
 from fctncalling.envs.handlers.python_calls import (
     PythonCalls,
     calls_of_expression,
@@ -72,7 +72,7 @@ class JsonCalls(ToolCallFormat):
 
     def decode_ast(self, text: str) -> Record:
         """Decode a text that is nothing but JSON to its calls; raises DecodeError."""
-        require_readable(text)
+        require_readable_text(text)
         text = text.strip()
         fenced = _FENCED.fullmatch(text)
         value = parse_json(fenced[1] if fenced else text)
@@ -104,7 +104,7 @@ class HermesCalls(ToolCallFormat):
 
     def decode_ast(self, text: str) -> Record:
         """Decode a text to the calls between tags; without tags none. Raises DecodeError."""
-        require_readable(text)
+        require_readable_text(text)
         text = text.rpartition("</think>")[2]
         record = []
         for block in self._blocks(text):
@@ -134,9 +134,9 @@ class HermesCalls(ToolCallFormat):
 
 
 class LlamaJsonCalls(ToolCallFormat):
-    """Llama 3's {"name", "parameters"}, behind <
+    """Handler of Llama 3's JSON calls: {"name", "parameters"}, behind <|python_tag|> or not.
 
-    python_tag|> or not, parted by ";" or ",".|-
+    Several are parted by ";" or ",".
     """
 
     name = "llama_json_calls"
@@ -150,7 +150,7 @@ class LlamaJsonCalls(ToolCallFormat):
 
     def decode_ast(self, text: str) -> Record:
         """Decode a text to its calls; raises DecodeError."""
-        require_readable(text)
+        require_readable_text(text)
         text = _without_tag(text).rstrip()
         if text.startswith("["):
             return [parse_call_object(each, "parameters", "arguments") for each in parse_json(text)]
@@ -187,7 +187,7 @@ class LlamaPythonicCalls(CallFormat):
 
     def decode_ast(self, text: str) -> Record:
         """Decode a text to the calls of its list; raises DecodeError."""
-        require_readable(text)
+        require_readable_text(text)
         text = _without_tag(text).rstrip().removesuffix(_PYTHON_END).rstrip()
         if not (text.startswith("[") and text.endswith("]")):
             raise DecodeError("shape", "expected a list of calls in brackets")
@@ -227,7 +227,7 @@ class OpenAIMessages(ToolCallFormat):
 
     def decode_ast(self, text: str) -> Record:
         """Decode a message to its calls; raises DecodeError."""
-        require_readable(text)
+        require_readable_text(text)
         value = parse_json(text)
         if isinstance(value, dict):
             if "tool_calls" not in value and not ("role" in value and "content" in value):

@@ -28,8 +28,8 @@ from fctncalling.envs.handlers.handler import (
     DecodedAction,
     DecodeError,
     Handler,
-    require_readable,
-    require_shallow,
+    require_readable_text,
+    require_shallow_nesting,
 )
 from fctncalling.envs.handlers.json_calls import HermesCalls, JsonCalls, LlamaJsonCalls
 from fctncalling.envs.handlers.mistral_calls import MistralCalls
@@ -172,11 +172,11 @@ class LenientCalls(Handler):
         return reading.action
 
     def render(self, calls: Sequence[Call]) -> str:
-        """Return the canonical text of calls; ValueError for what the form cannot say."""
+        """Render calls as their canonical text; ValueError for what the form cannot say."""
         return self.strict.render(calls)
 
     def _read(self, text: str) -> _Reading:
-        require_readable(text)
+        require_readable_text(text)
         known, meant, repairs = self._last  # what does not decode is looked at once more
         if text == known:
             return self._reading(meant, repairs)
@@ -247,7 +247,7 @@ class LenientCalls(Handler):
             return text
         try:
             value = self._repair(_Metered(text, reads))
-            require_shallow(value, text)
+            require_shallow_nesting(value, text)
         except (ValueError, RecursionError, _TooManyReads):
             return text
         has_arguments = isinstance(

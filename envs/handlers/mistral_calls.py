@@ -14,7 +14,7 @@ from fctncalling.envs.handlers.call_format import (
     skip_blanks,
     to_json,
 )
-from fctncalling.envs.handlers.handler import DecodeError, require_readable
+from fctncalling.envs.handlers.handler import DecodeError, require_readable_text
 from fctncalling.envs.handlers.json_calls import call_object
 
 _CALLS, _ARGS, _ID = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"
@@ -39,7 +39,7 @@ class MistralCalls(ToolCallFormat):
 
     def decode_ast(self, text: str) -> Record:
         """Decode a text to the calls behind the mark; raises DecodeError."""
-        require_readable(text)
+        require_readable_text(text)
         content, mark, rest = text.partition(_CALLS)
         if mark and not rest.lstrip().startswith(("[", "{")):
             return _named_calls(text, len(content))

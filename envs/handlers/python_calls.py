@@ -20,8 +20,8 @@ from fctncalling.envs.handlers.handler import (
     DecodeError,
     Handler,
     bfcl_call_strings,
-    require_readable,
-    require_shallow,
+    require_readable_text,
+    require_shallow_nesting,
 )
 from fctncalling.envs.python_source.evaluator import Evaluator
 from fctncalling.envs.python_source.parse import SourceTooLarge, parse_expression
@@ -57,7 +57,7 @@ class PythonCalls(Handler):
         )
 
     def render(self, calls: Sequence[Call]) -> str:
-        """Return the canonical text of calls.
+        """Render calls as their canonical text.
 
         ValueError for names or values the form cannot say.
         """
@@ -65,7 +65,7 @@ class PythonCalls(Handler):
 
 
 def _bracketed(text: str) -> str:
-    require_readable(text)
+    require_readable_text(text)
     text = text.strip(_FENCE)
     text = text if text.startswith("[") else f"[{text}"
     return text if text.endswith("]") else f"{text}]"
@@ -107,7 +107,7 @@ def _parsed_calls(text: str) -> list[dict[str, dict[Any, Any]]]:
             raise DecodeError("shape", "expected a list of function calls")
         values = _ValueReader()
         record = [values.call(node) for node in nodes if isinstance(node, ast.Call)]
-        require_shallow(record, text)
+        require_shallow_nesting(record, text)
         return record
     except DecodeError:
         raise

@@ -67,7 +67,7 @@ class VariantCalls(Handler):
         return self._form.decode_action(text)
 
     def render(self, calls: Sequence[Call]) -> str:
-        """Return the canonical text of calls; ValueError for what the format cannot say."""
+        """Render calls as their canonical text; ValueError for what the format cannot say."""
         return self._form.render(calls)
 
 
@@ -106,7 +106,7 @@ class AutoCalls(Handler):
         return detect_handler(text).decode_action(text)
 
     def render(self, calls: Sequence[Call]) -> str:
-        """Return the canonical text of calls; ValueError for what the form cannot say."""
+        """Render calls as their canonical text; ValueError for what the form cannot say."""
         return PROMPTING.render(calls)
 
 

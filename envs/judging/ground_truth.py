@@ -53,7 +53,7 @@ def replay_ground_truth(
 def iter_ground_truth(
     task: Task, extra_tools: ExtraTools | None = None
 ) -> Iterator[LiveTurnResults]:
-    """Replay a task's ground truth lazily; each turn must be compared before the next is requested.
+    """Iterate over a task's ground truth, replayed lazily turn by turn.
 
     Raises as `replay_ground_truth`.
     """

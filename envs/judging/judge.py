@@ -39,7 +39,7 @@ def judge(
     extra_tools: ExtraTools | None = None,
     truth: Sequence[TurnResults] | None = None,
 ) -> Verdict:
-    """Return BFCL's verdict on one answer.
+    """Judge one answer: return BFCL's verdict.
 
     Single turn: `response` is the text ("prompting": a Python list of calls, or what the task's
     prompt variant asks for; "tool_call": JSON text of [{name: "<arguments as a JSON string>"}],
@@ -100,7 +100,7 @@ def _judge_clarify(task: Task, response: Any, form: str) -> Verdict:
 
 
 def judge_turns(task: Task, turns: Sequence[TurnResults], truth: Sequence[TurnResults]) -> Verdict:
-    """Return the verdict on recorded turns; `per_turn` judges each turn by itself."""
+    """Judge recorded turns: return the verdict, also of each turn by itself."""
     return check(task, turns, truth)
 
 

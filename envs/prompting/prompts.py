@@ -145,7 +145,7 @@ PROMPT_STYLES = {
 
 
 def tool_messages(executed: Sequence[str], results: Sequence[str]) -> list[Message]:
-    """Return one tool message per executed call, in order."""
+    """Return the tool messages of a step, one per executed call."""
     return [
         {"role": "tool", "name": call, "content": result}
         for call, result in zip(executed, results, strict=True)
@@ -163,7 +163,7 @@ def held_out_functions_message(functions: Sequence[FunctionDoc], style: str = "b
 
 
 def join_contents(messages: Sequence[Message]) -> str:
-    """Return the contents of user messages as one observation."""
+    """Join the contents of user messages to one observation."""
     return "\n\n".join(str(message.get("content") or "") for message in messages)
 
 

@@ -50,7 +50,7 @@ class SourceTooLarge(ValueError):
     """Source text over the parser's size limits."""
 
 
-def is_small(*sources: str) -> bool:
+def is_small_source(*sources: str) -> bool:
     """Whether sources are small enough to be parsed, by their tokens."""
     return (
         sum(map(len, sources)) <= MAX_TOKENS
@@ -58,9 +58,9 @@ def is_small(*sources: str) -> bool:
     )
 
 
-def require_small(*sources: str) -> None:
+def require_small_source(*sources: str) -> None:
     """Raise SourceTooLarge unless the sources of one text are small enough to be parsed."""
-    if not is_small(*sources):
+    if not is_small_source(*sources):
         raise SourceTooLarge(
             f"the source has more than {MAX_TOKENS} words and marks, which are not read"
         )
@@ -82,7 +82,7 @@ def parse_expression(
     warns of (an escape such as "\d", the number of `1if x else 2`) is never an error, whatever
     warnings are set to do.
     """
-    require_small(source)
+    require_small_source(source)
     with _PARSING:
         if not compiled and _WARNED.search(source) is None:
             return _untroubled(lambda: ast.parse(source, filename, mode="eval")).body

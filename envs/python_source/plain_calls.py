@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fctncalling.envs.python_source.parse import is_small
+from fctncalling.envs.python_source.parse import is_small_source
 
 # Nothing is tried twice: what a part has taken it keeps (`*+`), and its first character tells it
 # from the others.
@@ -46,7 +46,7 @@ def parse_plain_calls(text: str) -> list[dict[str, dict[Any, Any]]] | None:
 
     None for anything else, and for what is too large.
     """
-    if not is_small(text) or _CALLS.fullmatch(text) is None:
+    if not is_small_source(text) or _CALLS.fullmatch(text) is None:
         return None
     calls: list[dict[str, dict[Any, Any]]] = []
     arguments: dict[Any, Any] = {}

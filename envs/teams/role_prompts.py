@@ -38,8 +38,8 @@ class RoleViews:
             if name != writer and (source in role.sees or name == owner):
                 self._unread[name] += [_for_role(role, message) for message in messages]
 
-    def speak(self, role: str, text: str) -> None:
-        """Deliver what a role says to the other roles that see it."""
+    def share_message(self, role: str, text: str) -> None:
+        """Share a role's message with the other roles that see it."""
         self.deliver(role, [{"role": "user", "content": f"{role}: {text}"}], writer=role)
 
     def take_unread(self, role: str) -> list[Message]:
@@ -144,7 +144,7 @@ class DraftMessage(NamedTuple):
 
 
 @dataclass
-class Conversation:
+class TeamConversation:
     """Conversation of a team in one episode: whose turn it is, drafts, views and log."""
 
     team: Team
@@ -163,9 +163,9 @@ class Conversation:
         """Name of the role whose turn it is."""
         return self.team.turn_order[self.position]
 
-    def speak(self, text: str) -> None:
-        """Deliver what the current role says to the other roles."""
-        self.views.speak(self.role, text)
+    def share_message(self, text: str) -> None:
+        """Share the current role's message with the other roles."""
+        self.views.share_message(self.role, text)
 
     def pass_turn(self) -> None:
         """Pass the turn to the next role of the turn order."""

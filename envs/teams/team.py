@@ -114,7 +114,7 @@ class Team:
         return {"rewards": paid}
 
     def check_tasks(self, functions: Collection[str], knowledge: Collection[str]) -> None:
-        """Raise TeamError where a role's tool or knowledge is in no task.
+        """Check the roles against the tasks; TeamError where a tool or knowledge is in none.
 
         functions, knowledge: names of all functions, and of all pieces of knowledge, of the tasks.
         """
@@ -147,7 +147,7 @@ _REWARD_KEYS = ("team", "message", "error")
 
 
 def load_team(source: str | Path) -> Team:
-    """Return the team of a built-in name, or of a JSON or YAML file.
+    """Load the team of a built-in name, or of a JSON or YAML file.
 
     Raises TeamError naming the file and the field.
     """
@@ -161,7 +161,7 @@ def load_team(source: str | Path) -> Team:
 
 
 def parse_team(content: Any, name: str) -> Team:
-    """Return the team of a parsed file; `name` stands in errors."""
+    """Parse the team of a file's content; `name` stands in errors."""
     _check_keys(content, _TEAM_KEYS, f"team {name}", needed=("roles", "turn_order", "answer"))
     entries = content["roles"]
     if not isinstance(entries, Mapping) or not entries:

@@ -232,7 +232,7 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         return cut_text(observation, OBSERVATION_BYTES)[0], info
 
     def render(self) -> str | None:
-        """Return the transcript so far ("ansi"); None otherwise."""
+        """Render the transcript so far ("ansi"); None otherwise."""
         if self.render_mode != "ansi":
             return None
         message = self._required("render")

@@ -73,7 +73,7 @@ def _take_step(run: TrainingRun, learner: SupervisedLearner) -> dict[str, float]
     counters.sft_cpu_seconds += run.processes.sum(time.process_time() - cpu)
     timings = {"sft/tokens_per_s": metrics["tokens"] / seconds, "sft/time_s": seconds}
     named = {f"sft/{name}": value for name, value in metrics.items()}
-    run.log.write_supervised(learner.steps, named, {**timings, **peak_memory()})
+    run.log.write_supervised_step(learner.steps, named, {**timings, **peak_memory()})
     return metrics
 
 

@@ -109,7 +109,7 @@ class TrainingRun:
         self.supervised: SupervisedLearner | None = None  # while it learns, before all updates
 
     def collect(self, on_episode: OnEpisode | None = None) -> list[EpisodeRecord]:
-        """Collect the next update's episodes (with --max_staleness above 0, by older weights)."""
+        """Collect the episodes of the next update (with --max_staleness, by older weights)."""
         started, cpu = time.perf_counter(), time.process_time()
         first = self._ahead.next_round(self.counters)
         results = [self._play(first, on_episode)]

@@ -23,7 +23,7 @@ from source_tables import (
 
 from fctncalling.checkers import check
 from fctncalling.checkers.java_values import JAVA_ARGUMENTS, parse_java_value
-from fctncalling.checkers.python_values import Argument, Fault
+from fctncalling.checkers.python_values import Fault, PreparedArgument
 from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.episode.parsing import parse_message
 from fctncalling.envs.errors import MissingExtra
@@ -296,10 +296,10 @@ def test_texts_become_values_as_bfcl_converts_them(
 
 
 def test_only_text_is_converted_and_the_documented_type_must_be_known() -> None:
-    assert JAVA_ARGUMENTS.prepare_argument("5", {"type": "integer"}) == Argument(5, int)
+    assert JAVA_ARGUMENTS.prepare_argument("5", {"type": "integer"}) == PreparedArgument(5, int)
     assert JAVA_ARGUMENTS.prepare_argument(
         "new int[]{}", {"type": "Array", "items": {"type": "char"}}
-    ) == Argument([], list, str)
+    ) == PreparedArgument([], list, str)
     fault = JAVA_ARGUMENTS.prepare_argument(5, {"type": "integer"})
     assert isinstance(fault, Fault)
     assert fault.error_type == "type_error:java"

@@ -25,7 +25,7 @@ from source_tables import (
 )
 
 from fctncalling.checkers.javascript_values import JAVASCRIPT_ARGUMENTS, parse_javascript_value
-from fctncalling.checkers.python_values import Argument, Fault
+from fctncalling.checkers.python_values import Fault, PreparedArgument
 from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.handlers import DecodeError, get_handler
@@ -296,10 +296,12 @@ def test_texts_become_values_as_bfcl_converts_them(
 
 
 def test_only_text_is_converted_and_the_documented_type_must_be_known() -> None:
-    assert JAVASCRIPT_ARGUMENTS.prepare_argument("5", {"type": "float"}) == Argument(5.0, float)
+    assert JAVASCRIPT_ARGUMENTS.prepare_argument("5", {"type": "float"}) == PreparedArgument(
+        5.0, float
+    )
     assert JAVASCRIPT_ARGUMENTS.prepare_argument(
         "[]", {"type": "array", "items": {"type": "String"}}
-    ) == Argument([], list, str)
+    ) == PreparedArgument([], list, str)
     fault = JAVASCRIPT_ARGUMENTS.prepare_argument(None, {"type": "String"})
     assert isinstance(fault, Fault)
     assert fault.error_type == "type_error:js"

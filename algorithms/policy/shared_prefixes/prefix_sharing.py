@@ -30,8 +30,8 @@ class PrefixSharing(NamedTuple):
     by_segment: bool  # without a mask over whole trees
     max_row: int | None  # tokens; in a longer row a sliding window would hide tokens; None: any
 
-    def tree(self, rows: Sequence[Ids]) -> PrefixTree:
-        """Return the prefix tree of rows, as this model's passes take it."""
+    def build_tree(self, rows: Sequence[Ids]) -> PrefixTree:
+        """Build the prefix tree of rows, as this model's passes take it."""
         if self.by_segment:
             return build_tree(rows, min_saving=max(1, round(CALL_FLOPS / self.layer_flops)))
         return build_tree(rows, min_root_share=MIN_ROOT_SHARE)
@@ -82,7 +82,7 @@ class PrefixSharing(NamedTuple):
         separate = sum(self._padded_cost([len(rows[row]) for row in group]) for group in padded)
         together = 0.0
         for group in shared:
-            together += self._tree_cost(self.tree([rows[row] for row in group]))
+            together += self._tree_cost(self.build_tree([rows[row] for row in group]))
             if together > MAX_COST * separate:
                 return False
         return True

@@ -22,7 +22,11 @@ from fctncalling.envs.handlers.call_format import (
     skip_blanks,
     to_json,
 )
-from fctncalling.envs.handlers.handler import DecodeError, require_readable, require_shallow
+from fctncalling.envs.handlers.handler import (
+    DecodeError,
+    require_readable_text,
+    require_shallow_nesting,
+)
 from fctncalling.envs.handlers.python_calls import (
     PythonCalls,
     calls_of_expression,
@@ -55,8 +59,8 @@ class ReturnFormat(CallFormat):
         return tag != "" and self.begins_like_calls(inside) and self.has_call_syntax(inside)
 
     def decode_ast(self, text: str) -> Record:
-        """Return what BFCL's decoder makes of the text; raises DecodeError."""
-        require_readable(text)
+        """Decode a text to the record that BFCL's decoder makes of it; raises DecodeError."""
+        require_readable_text(text)
         text = text.strip(_FENCE)
         text = text if text.startswith("[") else f"[{text}"
         text = text if text.endswith("]") else f"{text}]"
@@ -154,7 +158,7 @@ class JsonReturn(ReturnFormat):
             return []
         except (ValueError, RecursionError) as error:  # digits or depth without end
             raise DecodeError("size", f"more than is read: {error}") from None
-        require_shallow(listed, text)
+        require_shallow_nesting(listed, text)
         if not isinstance(listed, list | dict | str):
             raise DecodeError("shape", "expected a list of calls")
         return [_function_call(each) for each in listed if isinstance(each, dict)]

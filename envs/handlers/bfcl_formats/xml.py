@@ -18,8 +18,12 @@ from xml.sax.saxutils import escape
 from fctncalling.data.types import Call
 from fctncalling.envs.handlers.bfcl_formats.json_and_tagged import ReturnFormat
 from fctncalling.envs.handlers.call_format import Record
-from fctncalling.envs.handlers.handler import DecodeError, require_shallow
-from fctncalling.envs.python_source.parse import SourceTooLarge, parse_expression, require_small
+from fctncalling.envs.handlers.handler import DecodeError, require_shallow_nesting
+from fctncalling.envs.python_source.parse import (
+    SourceTooLarge,
+    parse_expression,
+    require_small_source,
+)
 from fctncalling.envs.python_source.render import python_literal
 
 _OPEN, _CLOSE = "<functions>", "</functions>"
@@ -67,7 +71,7 @@ class XmlReturn(ReturnFormat):
                 (each.attrib["name"], list(self.parse_arguments(each)))
                 for each in root.findall("function")
             ]
-            require_small(
+            require_small_source(
                 *(
                     text
                     for _, given in functions
@@ -179,7 +183,7 @@ def _value(text: str, kind: str) -> Any:
             return None
         case _ if kind in _LITERAL_TYPES:
             value = ast.literal_eval(parse_expression(text.lstrip(" \t")))
-            require_shallow(value, text)
+            require_shallow_nesting(value, text)
             return value
     return text
 

@@ -17,7 +17,7 @@ from fctncalling.envs.handlers.handler import (
     DecodeError,
     Handler,
     bfcl_call_strings,
-    require_readable,
+    require_readable_text,
 )
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class SourceCalls(Handler):
         return DecodedAction(self.parse_first_call(source), calls_of_record, bfcl_call_strings)
 
     def render(self, calls: Sequence[Call]) -> str:
-        """Return the canonical text of no call or one.
+        """Render no call or one as its canonical text.
 
         ValueError for more, and for what the language cannot say.
         """
@@ -130,7 +130,7 @@ def _assigned(key: Any) -> str:
 
 def _source_in(text: str) -> str:
     """Return what stands in the brackets; one that is missing at either end is forgiven."""
-    require_readable(text)
+    require_readable_text(text)
     text = text.strip(_FENCE)
     text = text if text.startswith("[") else f"[{text}"
     return text[1:-1] if text.endswith("]") else text[1:]
@@ -199,7 +199,7 @@ def encode_source(source: str) -> bytes:
     the bounds below, which are found without parsing and are the same on every machine: within them
     a text is read or refused in some 50 milliseconds.
     """
-    require_readable(source)
+    require_readable_text(source)
     if len(source) > MAX_SOURCE_CHARS:
         raise DecodeError(
             "size", f"the source has {len(source)} characters; at most {MAX_SOURCE_CHARS} are read"

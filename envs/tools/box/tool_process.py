@@ -129,7 +129,7 @@ def receive_bytes(connection: socket.socket, size: int, deadline: float | None =
 
 
 def result_text(value: Any) -> str:
-    """Return a tool's return value as text.
+    """Return a tool's result as text.
 
     A string itself, JSON where possible, else its `repr`.
     """

@@ -21,7 +21,7 @@ class ToolServer:
     tools: tuple[Tool, ...]
 
     def close(self) -> None:
-        """End the server."""
+        """Close the server: end its process."""
 
 
 def start_mcp_server(address: str, timeout_s: float) -> ToolServer:

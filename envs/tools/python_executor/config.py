@@ -64,7 +64,7 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True)
 class ExecutorConfig:
-    """Settings of a PythonExecutor. Times in seconds, memory in MiB, lengths in characters."""
+    """Configuration of a PythonExecutor. Times in seconds, memory in MiB, lengths in characters."""
 
     enabled: bool = True  # False: every call is denied
     # what a model is told of the tool
@@ -107,7 +107,7 @@ class ExecutorConfig:
 
 
 def available_cores() -> int:
-    """Return the cores this process may use."""
+    """Return the number of cores available to this process."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:

@@ -175,7 +175,7 @@ def clean_environment() -> dict[str, str]:
 
 
 def zygote_settings(config: ExecutorConfig, layers: tuple[str, ...]) -> dict[str, Any]:
-    """Return the zygote's settings, JSON-shaped."""
+    """Return the settings that are sent to the zygote, JSON-shaped."""
     return {
         "allowed_modules": list(config.allowed_modules),
         "restricted_functions": list(config.restricted_functions),
@@ -217,7 +217,7 @@ class ZygoteLink:
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        """Start the zygote unless it runs; raises SandboxUnavailable where it does not start."""
+        """Start the zygote unless it runs; raises SandboxUnavailable."""
         with self._lock:
             # a fork of the trainer: the old zygote is not ours to use or to reap
             if self._owner != os.getpid():

@@ -276,7 +276,7 @@ def _die_first_when_memory_is_short() -> None:
 
 
 def main(descriptor: int, settings_text: str) -> NoReturn:
-    """Entry point of a zygote: greet on the control socket, or report a failure, and serve."""
+    """Run a zygote: greet on the control socket, or report a failure, and serve."""
     control = socket.socket(fileno=move_above_reserved(descriptor))
     reserve_low_descriptors()
     settings = json.loads(settings_text)

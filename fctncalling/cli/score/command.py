@@ -122,7 +122,7 @@ def _report(scores: ModelScores) -> dict[str, Any]:
                     else {}
                 ),
             }
-            for name, (each, header) in scores.with_headers().items()
+            for name, (each, header) in scores.scores_with_headers().items()
         },
         "v4": plain(version_4_scores(scores.scores)),
         "v3": plain(version_3_scores(scores.scores)),

@@ -152,9 +152,9 @@ class ModelScores:
     @property
     def scores(self) -> dict[str, Score]:
         """Scores of the model by category."""
-        return {name: each for name, (each, _) in self.with_headers().items()}
+        return {name: each for name, (each, _) in self.scores_with_headers().items()}
 
-    def with_headers(self) -> dict[str, tuple[Score, dict[str, Any]]]:
+    def scores_with_headers(self) -> dict[str, tuple[Score, dict[str, Any]]]:
         """Scores of the model by category, each with the header of its score file."""
         return {
             name: (Score(header["accuracy"], header["total_count"]), header)

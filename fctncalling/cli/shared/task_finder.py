@@ -115,7 +115,7 @@ class TaskStore:
         self._older: sqlite3.Connection | None = None
 
     def get(self, task_id: str) -> Task | None:
-        """Return the task of an id, None if the file has none.
+        """Get the task of an id, None if the file has none.
 
         Raises TaskError for an unreadable task.
         """
