@@ -408,7 +408,7 @@ def test_an_update_shares_by_default_reproduces_itself_and_never_builds_a_tree_w
     again, same = updated(config)
     assert again == metrics
     assert torch.equal(weights, same)
-    monkeypatch.setattr(PrefixSharing, "tree", None)
+    monkeypatch.setattr(PrefixSharing, "build_tree", None)
     apart, _ = updated(settings(num_mini_batch=2, ppo_epoch=2, kl_coef=0.1, share_prefixes=False))
     assert "perf/shared_token_share" not in apart
     with pytest.raises(TypeError):

@@ -115,7 +115,7 @@ def _offered(plan: Plan) -> list[str]:
 @cache
 def _documented(class_name: str) -> tuple[str, ...]:
     folder = embedded_path("multi_turn_func_doc")
-    docs = FunctionDocs(folder).of_classes([class_name], Location(folder, 0))
+    docs = FunctionDocs(folder).class_docs([class_name], Location(folder, 0))
     return tuple(doc.name for doc in docs)
 
 
