@@ -15,8 +15,8 @@ from fctncalling.envs.handlers.source import java_calls, javascript_calls, sourc
 
 QUICK = {
     "python": (python_calls, "parse_plain_calls"),
-    "java": (java_calls, "plain_call"),
-    "javascript": (javascript_calls, "plain_call"),
+    "java": (java_calls, "parse_plain_call"),
+    "javascript": (javascript_calls, "parse_plain_call"),
 }
 """Language -> the module whose quick reader is asked first, and that reader's name there."""
 
@@ -222,8 +222,8 @@ def test_plain_calls_need_no_parser(
 
     for module, name in (
         (python_calls, "parse_expression"),
-        (java_calls, "root_of"),
-        (javascript_calls, "root_of"),
+        (java_calls, "syntax_tree_root"),
+        (javascript_calls, "syntax_tree_root"),
     ):
         monkeypatch.setattr(module, name, unasked)
     assert outcome(get_handler(f"{language}_calls"), text) == expected
