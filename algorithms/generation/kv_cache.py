@@ -222,7 +222,7 @@ class KVCache:
         return hidden.view(len(last) * heads, block.longest * groups, -1)
 
     def causal_mask_rows(self, columns: Tensor, width: int) -> Tensor:
-        """Return additive causal mask rows of `width`: minus infinity behind one column each (n,).
+        """Return rows of an additive causal mask: minus infinity behind one column each (n,).
 
         Minus infinity behind one column each (n,).
         """

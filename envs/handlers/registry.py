@@ -9,7 +9,7 @@ from itertools import chain
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers.bfcl_fc_calls import BfclFunctionCalls
-from fctncalling.envs.handlers.bfcl_formats.json_and_tagged import JsonReturn, TaggedPython
+from fctncalling.envs.handlers.bfcl_formats.json_and_tagged import JsonReturn, TaggedPythonReturn
 from fctncalling.envs.handlers.bfcl_formats.xml import ConciseXml, VerboseXml
 from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS, DecodedAction, Handler
 from fctncalling.envs.handlers.inline import (
@@ -37,7 +37,7 @@ from fctncalling.envs.handlers.source.javascript_calls import JavaScriptCalls
 
 RETURN_HANDLERS: dict[tuple[str, bool], Handler] = {
     ("python", False): PythonCalls(),
-    ("python", True): TaggedPython(),
+    ("python", True): TaggedPythonReturn(),
     **{
         (form.format, tagged): form(tagged=tagged)
         for form in (JsonReturn, VerboseXml, ConciseXml)

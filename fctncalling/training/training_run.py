@@ -47,8 +47,8 @@ from fctncalling.training.rollouts.rollout_backends import (
     rollout_timings,
 )
 from fctncalling.training.rollouts.round_planner import (
+    PrefetchedRounds,
     RoundPlanner,
-    RoundsAhead,
     evaluation_rounds,
 )
 
@@ -98,7 +98,7 @@ class TrainingRun:
         processes.shard(policy)
         self.optimisers = make_optimisers(policy, config)
         self.counters = Counters()
-        self._ahead = RoundsAhead(config, self._planner, rollout)
+        self._ahead = PrefetchedRounds(config, self._planner, rollout)
         self._staleness = 0  # of the last batch: updates that its weights are behind
         self._timings: dict[str, float | None] = {}
         self._started = time.perf_counter()

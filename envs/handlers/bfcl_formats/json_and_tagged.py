@@ -96,7 +96,7 @@ def _inside_tag(text: str) -> str:
     return text[start + len(OPEN_TAG) : end].strip()
 
 
-class TaggedPython(ReturnFormat):
+class TaggedPythonReturn(ReturnFormat):
     """Return format of a Python list of calls between tags; without them it is PythonCalls."""
 
     format = "python"

@@ -32,7 +32,7 @@ PIPE_BYTES = 1 << 16  # what a Linux pipe takes at once
 READ_PAUSE_S = 0.002
 
 
-class Limits(NamedTuple):
+class CallLimits(NamedTuple):
     """Limits of one call: time, CPU, memory, output."""
 
     timeout_s: float
@@ -46,7 +46,7 @@ class CallInFlight:
     """Call in flight: one snippet, from its launch to its result."""
 
     def __init__(
-        self, code: bytes, limits: Limits, launch: Launch, *, queue_s: float = 0.0
+        self, code: bytes, limits: CallLimits, launch: Launch, *, queue_s: float = 0.0
     ) -> None:
         (code_in, code_out), (out, stdout), (err, stderr) = open_pipes(3)
         theirs = [code_in, stdout, stderr]
@@ -62,7 +62,7 @@ class CallInFlight:
                 os.close(descriptor)
 
     def _prepare(
-        self, message: bytes, limits: Limits, queue_s: float, ours: tuple[int, int, int]
+        self, message: bytes, limits: CallLimits, queue_s: float, ours: tuple[int, int, int]
     ) -> None:
         """Begin the clock and the output.
 

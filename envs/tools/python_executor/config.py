@@ -94,7 +94,7 @@ class ExecutorConfig:
 
     @property
     def allows_threads(self) -> bool:
-        """Whether snippets may start threads: only where an allowed module is about them."""
+        """Whether the configuration allows threads: where an allowed module is about them."""
         return any(name.split(".")[0] in THREAD_MODULES for name in self.allowed_modules)
 
     def with_overrides(self, **keywords: Any) -> ExecutorConfig:

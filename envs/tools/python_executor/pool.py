@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from fctncalling.envs.tools.python_executor.calls import (
     CallInFlight,
-    Limits,
+    CallLimits,
     NotStarted,
     encode_snippet,
     wait_any,
@@ -50,10 +50,10 @@ class CallLauncher:
         self.link = link
         self.closed = False  # whether further calls raise
 
-    def limits(self, timeout_s: float) -> Limits:
+    def limits(self, timeout_s: float) -> CallLimits:
         """Return the limits of a call: configured ones, with this time limit."""
         config = self._config
-        return Limits(
+        return CallLimits(
             timeout_s, config.max_output_length, config.raw_output_bytes, config.memory_mb << 10
         )
 
@@ -80,7 +80,7 @@ class CallLauncher:
         except NotStarted as why:
             raise NotStarted(replace(why.result, queue_s=queue_s)) from why
 
-    def start_session(self, limits: Limits) -> SessionChild | ToolResult:
+    def start_session(self, limits: CallLimits) -> SessionChild | ToolResult:
         """Start the child of a session, or return the result of a call that cannot have one."""
         try:
             cpu_s = math.ceil(limits.cpu_s)
@@ -247,7 +247,7 @@ class PythonExecutor:
         self._sessions.add(session)
         return session
 
-    def start_session(self, limits: Limits) -> SessionChild | ToolResult:
+    def start_session(self, limits: CallLimits) -> SessionChild | ToolResult:
         """Start the child of a session, or return the result of a call that cannot have one."""
         return self._launcher.start_session(limits)
 

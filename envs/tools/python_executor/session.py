@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 from fctncalling.envs.tools.python_executor.calls import (
     CallInFlight,
-    Limits,
+    CallLimits,
     encode_snippet,
     wait_any,
 )
@@ -82,7 +82,9 @@ class SessionChild(NamedTuple):
 class SessionCall(CallInFlight):
     """Call of one snippet of a session; the child lives on."""
 
-    def __init__(self, code: bytes, limits: Limits, live: SessionChild, seed: int | None) -> None:
+    def __init__(
+        self, code: bytes, limits: CallLimits, live: SessionChild, seed: int | None
+    ) -> None:
         self.live = live
         self.child = live.child
         while _readable(live.done) and os.read(live.done, 1 << 16):
@@ -174,7 +176,7 @@ class SessionHost(Protocol):
         """The executor's settings."""
         ...
 
-    def start_session(self, limits: Limits) -> SessionChild | ToolResult:
+    def start_session(self, limits: CallLimits) -> SessionChild | ToolResult:
         """Start the child of a session, or return the result of a call that cannot have one."""
         ...
 
@@ -191,7 +193,7 @@ class PythonSession:
     turns.
     """
 
-    def __init__(self, executor: SessionHost, limits: Limits) -> None:
+    def __init__(self, executor: SessionHost, limits: CallLimits) -> None:
         self._executor = executor
         self._limits = limits
         self._lock = threading.Lock()

@@ -89,8 +89,8 @@ def restore_round(state: Mapping[str, Any]) -> tuple[RolloutRound, Weights]:
     return RolloutRound(tuple(task_ids), *more), weights
 
 
-class RoundsAhead:
-    """Rounds started ahead: of the next `max_staleness` updates, as weights for them exist.
+class PrefetchedRounds:
+    """Prefetched rounds of the next `max_staleness` updates, started as weights for them exist.
 
     The round of update k + N is begun with the weights of update k, so a batch is N updates behind,
     whatever the workers' speed; the first N rounds all have the weights of the start.
