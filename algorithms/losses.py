@@ -30,7 +30,7 @@ def policy_loss(
     clip_high: float,
     dual_clip: float | None = None,
 ) -> Tensor:
-    """Return the policy loss of each token, (N,): the clipped surrogate (Schulman et al. 2017).
+    """Return the policy loss of each token, (N,): the clipped surrogate (Schulman 2017, eq. 7).
 
     clip_high > clip_low leaves rare tokens more room to grow (DAPO, arXiv:2503.14476). dual_clip
     bounds the loss of a bad token that became likely (Ye et al. 2020, eq. 5).

@@ -33,6 +33,8 @@ def learnable_episodes(
 def overlong_penalty(length: int, *, cut: bool, config: TrainConfig) -> float:
     """Return the penalty for an overlong action of `length` tokens.
 
+    It is --overlong_penalty if the action was cut.
+
     Over the last --overlong_buffer tokens before the limit it rises linearly from 0 (DAPO,
     arXiv:2503.14476, eq. 13).
     """

@@ -43,7 +43,7 @@ def check(
     """Check a record of one task: return the verdict.
 
     Single turn: `record` is the decoder's list of {name: {parameter: value}}, None where it failed;
-    `truth` defaults to the task's own. Multi turn: both are sequences of TurnRecords. Agentic:
+    `truth` defaults to the task's own. Multi turn: both are sequences of TurnResults. Agentic:
     `record` is the last message that calls nothing. Clarify: a ClarifyRecord.
     `underscore_to_dot` expects the names in which dots became underscores, as interfaces with
     restricted names are offered them. Raises UnsupportedCategory, and ValueError for a task without

@@ -48,7 +48,10 @@ _BLANK = re.compile(r"\s*")
 
 
 def parse_java_value(text: str, name: str, item: str | None = None) -> Any:
-    """Return the value of Java source text of a documented type, else the text."""
+    """Return the value of Java source text of a documented type, else the text.
+
+    item: the documented type of a container's items.
+    """
     match name:
         case "byte" | "short" | "integer":
             return _integer(text, text) if _INTEGER.match(text) else text

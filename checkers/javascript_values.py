@@ -40,7 +40,10 @@ _BRACKETED = re.compile(r"\[(.*?)\]")
 
 
 def parse_javascript_value(text: str, name: str, item: str | None = None) -> Any:
-    """Return the value of JavaScript source text of a documented type, else the text."""
+    """Return the value of JavaScript source text of a documented type, else the text.
+
+    item: the documented type of a container's items.
+    """
     try:
         return _value(text, name, item)
     except ValueError:  # more digits than the interpreter converts; BFCL stops there

@@ -29,7 +29,9 @@ Turn = TurnResults | LiveTurnResults
 def check_turns(record: Any, truth: Sequence[TurnResults]) -> Verdict:
     """Return the multi-turn verdict on a model's turns against the truth's.
 
-    `record` is a sequence of TurnRecords; anything else is an answer that broke off
+    `per_turn` judges each turn by itself.
+
+    `record` is a sequence of TurnResults; anything else is an answer that broke off
     (multi_turn:inference_error).
     """
     if not isinstance(record, Sequence) or isinstance(record, str):

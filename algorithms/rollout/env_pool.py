@@ -45,7 +45,7 @@ class NoResponseError(RuntimeError):
 
 
 class InvalidEpisodeError(RuntimeError):
-    """Episode that its environment reported as invalid: an infrastructure failure."""
+    """Episode that its environment reported as invalid by `info["invalid"]`."""
 
 
 class EnvPool(ABC):

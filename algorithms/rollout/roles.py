@@ -17,6 +17,8 @@ def add_joint_rows(
 ) -> None:
     """Add to each row the joint row that a central critic, or one that sees the truth, reads.
 
+    In place, with --team_critic central or --critic_sees truth.
+
     A role has one row.
 
     In front stands the state, what the environment says of the whole team at reset. Then, step by

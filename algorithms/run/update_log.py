@@ -61,7 +61,10 @@ EXAMPLES: dict[str, Callable[[EpisodeRecord], float]] = {
 
 
 class AlarmLog:
-    """Log of alarms, each raised once."""
+    """Log of alarms, each raised once.
+
+    `active`: names of what is wrong now.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -196,7 +199,10 @@ class UpdateLog:
         timings: Mapping[str, float | None],
         trace: TokenDiagnostics | None,
     ) -> None:
-        """Write the files of an update."""
+        """Write the files of an update.
+
+        trace: as `make_diagnostics` returned it, after the update.
+        """
         self._log.write_metrics(update, metrics)
         seconds: dict[str, float] = {}
         reasons = exclusion_reasons(episodes, usable, self._config)

@@ -196,7 +196,10 @@ class SupervisedLearner:
 
 
 def trained_rows(records: Sequence[EpisodeRecord]) -> list[TokenRecord]:
-    """Return the rows to train on: those of valid demonstrations with a trained token."""
+    """Return the rows to train on: those of valid demonstrations with a trained token.
+
+    ValueError where none has one.
+    """
     rows = [
         row for record in records if not record.invalid for row in record.rows if any(row.acted)
     ]

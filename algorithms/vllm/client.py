@@ -110,7 +110,10 @@ class VllmClient:
         ]
 
     def weights_version(self) -> str:
-        """Return the version of the weights that the server holds, as it names them."""
+        """Return the version of the weights that the server holds, as it names them.
+
+        RolloutError where it cannot tell.
+        """
         reply = self._answered("GET", "/weight_info", timeout=60.0)
         if reply.status_code == 404:
             raise RolloutError(

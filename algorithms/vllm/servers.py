@@ -57,7 +57,10 @@ class WeightPublication(Protocol):
     def complete(
         self, client: VllmClient, version: str, prompt: Sequence[int], **sampling: Any
     ) -> Completion:
-        """Complete a prompt with a version of the weights."""
+        """Complete a prompt with a version of the weights.
+
+        MissingModelError where the server does not hold it.
+        """
         ...
 
 

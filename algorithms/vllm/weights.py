@@ -37,7 +37,10 @@ class WeightVersion(NamedTuple):
 
 
 class PublishedVersions:
-    """Published versions of the weights, in folders that the servers read too."""
+    """Published versions of the weights, in folders that the servers read too.
+
+    They lie below `folder`, and servers are told to load them.
+    """
 
     def __init__(self, servers: VllmServers, folder: Path) -> None:
         self.servers = servers
@@ -71,7 +74,10 @@ class PublishedWeights(PublishedVersions):
         servers.publication = self
 
     def new_folder(self, number: int) -> Path:
-        """Return a new folder to write the weights of an update to, for `publish`."""
+        """Return a new folder to write the weights of an update to, for `publish`.
+
+        number: updates so far.
+        """
         part = self.folder / f".weights-{self._run}-{number}.part"
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)

@@ -44,6 +44,8 @@ class PythonCalls(Handler):
     def decode_action(self, text: str) -> DecodedAction:
         """Decode a text once into an action, its record [{name: {parameter: value}}].
 
+        Raises DecodeError.
+
         A callee that is no dotted name is called "", and `**{...}` gives a parameter called None.
         An argument without a text of its own can be judged, but is no call's; BFCL takes one that
         is a dict of dicts for a nested call, and fails on an empty dict.

@@ -106,7 +106,10 @@ class SumOfTwo:
 
 
 class MathTasks(GeneratedTasks):
-    """Generated mathematical tasks: arithmetic and word problems with answers from 0 to 999."""
+    """Generated mathematical tasks: arithmetic and word problems with answers from 0 to 999.
+
+    kinds: some of MAKERS.
+    """
 
     def __init__(self, *, seed: int = 0, kinds: tuple[str, ...] = ()) -> None:
         if unknown := set(kinds) - set(MAKERS):

@@ -44,7 +44,10 @@ class CorpusError(RuntimeError):
 
 
 class LocalCorpus:
-    """Local corpus of pages {"title", "href", "body"}, in place of the web."""
+    """Local corpus of pages {"title", "href", "body"}, in place of the web.
+
+    `body` is a page's whole text or HTML.
+    """
 
     def __init__(self, pages: Sequence[dict[str, str]]) -> None:
         self._pages = pages

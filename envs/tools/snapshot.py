@@ -11,6 +11,8 @@ _ATOMIC = frozenset({str, int, float, bool, type(None), complex, bytes, type(...
 def snapshot(value: Any, memo: dict[int, Any]) -> Any:
     """Return a snapshot of a value: a deep copy that keeps shared and cyclic parts.
 
+    Parts are shared, or cyclic, within one `memo`.
+
     A memo knows objects by their identity, so what it has seen must live as long as it does. As
     with `copy.deepcopy`, immutable atoms are themselves: a NaN inside a container stays equal to
     its copy.

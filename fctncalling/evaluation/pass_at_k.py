@@ -151,6 +151,8 @@ def _estimate_json(estimate: float, interval: tuple[float, float]) -> dict[str, 
 def evaluation_uncertainty(evaluation: Evaluation) -> dict[str, Any]:
     """Return the uncertainty of an evaluation: intervals of rates, and pass@k.
 
+    `intervals` by name of the rate, and `pass_at_k`, official and strict.
+
     A rate that has no episode, or was judged by nobody, has no interval.
     """
     counted = {

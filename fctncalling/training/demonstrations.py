@@ -202,7 +202,10 @@ def play_ground_truths(
     handler: str,
     max_episode_tokens: int,
 ) -> list[EpisodeRecord]:
-    """Play the ground truth of each task; return the episodes."""
+    """Play the ground truth of each task; return the episodes.
+
+    SettingError where one cannot be played.
+    """
     if unknown := [task.id for task in tasks if not _has_known_calls(task)]:
         raise SettingError(
             f"--sft_tasks: {unknown[0]}: {len(unknown)} of {len(tasks)} tasks do not say which "

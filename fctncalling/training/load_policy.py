@@ -168,7 +168,10 @@ def configure_policy(
     device: torch.device,
     roles: Sequence[str] = (),
 ) -> None:
-    """Configure a policy: attach adapters, critic and reference by the settings."""
+    """Configure a policy: attach adapters, critic and reference by the settings.
+
+    SettingError if a file does not fit.
+    """
     from fctncalling.algorithms.policy.gradient_checkpointing import checkpointed_layers
     from fctncalling.algorithms.policy.precision import compute_dtype, set_compute_dtype
 

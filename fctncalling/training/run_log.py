@@ -46,7 +46,10 @@ def open_log(
 
 
 def run_description(config: TrainConfig, processes: ProcessGroup) -> dict[str, Any]:
-    """Return the description of a run in config.json, besides the settings."""
+    """Return the description of a run in config.json, besides the settings.
+
+    --config FILE passes over it.
+    """
     return {
         "command": shlex.join(sys.argv),
         "machine": machine_info(),

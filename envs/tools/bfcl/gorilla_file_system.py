@@ -132,7 +132,10 @@ class GorillaFileSystem:
         return {"current_working_directory": target.name}
 
     def mkdir(self, dir_name: Any) -> dict[str, Any] | None:
-        """Make a directory in the current one."""
+        """Make a directory in the current one.
+
+        None on success.
+        """
         if not _is_valid_name(dir_name):
             return {"error": f"mkdir: cannot create directory '{dir_name}': Invalid character"}
         if dir_name in self._current_dir.contents:
@@ -153,7 +156,10 @@ class GorillaFileSystem:
         return None
 
     def echo(self, content: Any, file_name: Any = None) -> dict[str, Any] | None:
-        """Show a text, or write it into an existing file; makes no file."""
+        """Show a text, or write it into an existing file; makes no file.
+
+        None where it is written.
+        """
         if file_name is None:
             return {"terminal_output": content}
         if not _is_valid_name(file_name):

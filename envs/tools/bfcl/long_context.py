@@ -25,6 +25,8 @@ class LongContextError(RuntimeError):
 def long_context_table(name: str) -> Any:
     """Return one long-context table, e.g. "MA_5_EXTENSION", as a private copy.
 
+    BFCL's Ellipsis entries are `...`.
+
     Looked for in the file or folder named by FCTNCALLING_LONG_CONTEXT, then in the package's
     data/bfcl and the user's data folder (where `import-bfcl` writes), then in bfcl/data below
     FCTNCALLING_SHARED. A variable set to a place without the file is an error.

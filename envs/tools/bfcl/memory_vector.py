@@ -44,6 +44,8 @@ def sentence_encoder() -> Encoder:
 class MemoryAPI_vector:
     """BFCL's vector memory: a core and an archive of numbered texts, found by similarity.
 
+    A subclass may set `_encoder` to embed texts in another way.
+
     A store is {"next_id", "store": {number: text}}, as BFCL writes its snapshots; numbers are never
     used twice.
     """

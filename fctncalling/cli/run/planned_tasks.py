@@ -71,7 +71,10 @@ class RunTasks:
     def planned_tasks(
         self, form: str, *, reads_any: bool, is_done: IsDone
     ) -> Iterator[PlannedTask]:
-        """Yield the planned tasks: every episode to play that is not done."""
+        """Yield the planned tasks: every episode to play that is not done.
+
+        reads_any: the environment detects the call format.
+        """
         counts = Counter[str]()
         for name, origin, tasks in self._files():
             use_sibling_tables(origin)

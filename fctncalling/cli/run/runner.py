@@ -116,7 +116,10 @@ def result_line(
     more: Mapping[str, Any],
     tools: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the output line of a played episode."""
+    """Return the output line of a played episode.
+
+    `more` fields precede the answer.
+    """
     steps, episode = played.episode.steps, played.episode
     line = {"category": item.category, "id": item.task.id, "handler": item.handler, **more}
     line |= {"dataset_path": item.dataset_path} if item.dataset_path else {}
@@ -169,6 +172,8 @@ _AT_LEAST = {
 
 class Runner:
     """Runner of the subcommand `run`: plays tasks with the agent of the arguments.
+
+    Raises AgentSetupError and InputError.
 
     What is cheap to check is checked first: arguments, the output, the first task of every file;
     then the agent is made. A local model is loaded when its first episode is due.

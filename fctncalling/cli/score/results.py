@@ -55,6 +55,8 @@ class ModelAnswers(NamedTuple):
 def official_results(root: Path, form: str | None) -> list[ModelAnswers]:
     """Return the answers in a BFCL result tree, of all models or of one.
 
+    root: the folder of all models or of one.
+
     `form` None detects each model's form: lists of calls are tool calls, texts are prompted. Raises
     InputError if nothing is found.
     """

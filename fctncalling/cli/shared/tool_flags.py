@@ -42,6 +42,8 @@ def add_mcp_arguments(parser: argparse._ActionsContainer) -> None:
 class TaskTools:
     """Tools of tasks: classes given by --tools or named by tasks, and MCP servers.
 
+    Classes that tasks name are imported only with --allow_task_tools.
+
     The box of the servers of --mcp, which all environments share.
 
     Raises InputError for what is not NAME=MODULE:CLASS, or cannot be imported, ToolDefinitionError
@@ -91,7 +93,10 @@ class TaskTools:
             self.box.close()
 
     def with_docs(self, task: Task, origin: Path | str) -> Task:
-        """Return the task with generated docs for tool classes without."""
+        """Return the task with generated docs for tool classes without.
+
+        Raises as `classes_for`.
+        """
         tools = self.classes_for((task,), origin)
         if tools.keys().isdisjoint(task.involved_classes):
             return task
@@ -108,6 +113,8 @@ def add_dataset_argument(
     parser: argparse._ActionsContainer, default: str = "", *, many: bool = True
 ) -> None:
     """Add the flag --dataset_path, and its former name --data_dir, to a parser.
+
+    default: what is taken without it, in words.
 
     Not `many`: one path each time the flag is given, for commands with words of their own.
     """

@@ -99,7 +99,10 @@ class LocalModel:
     def play_all(
         self, items: Iterable[EpisodeToPlay], make_env: MakeEnv
     ) -> Iterator[PlayedEpisode]:
-        """Play all items' episodes and yield them in order."""
+        """Play all items' episodes and yield them in order.
+
+        make_env: gives an environment over tasks.
+        """
         from fctncalling.algorithms.rollout.collect import collect
 
         waiting, num_envs = iter(items), self._settings.num_envs

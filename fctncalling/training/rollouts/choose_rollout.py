@@ -63,7 +63,10 @@ def choose_rollout(
     processes: ProcessGroup,
     source: EpisodeSource | None = None,
 ) -> Rollout:
-    """Choose the rollout backend that the settings select."""
+    """Choose the rollout backend that the settings select.
+
+    source: what plays in place of environments.
+    """
     if run_config.num_rollout_workers:
         from fctncalling.training.rollouts.ray.ray_rollout import RayRollout
 

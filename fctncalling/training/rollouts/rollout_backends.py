@@ -108,7 +108,7 @@ class Rollout(Protocol):
 
 
 class EpisodeSource(Protocol):
-    """Interface of a source of episodes in place of environments: an outside agent."""
+    """Interface of a source of episodes in place of environments: an agent (--agent_command)."""
 
     def collect(
         self,

@@ -42,7 +42,7 @@ class RoundPlanner:
         )
 
     def warm_up_round(self) -> RolloutRound:
-        """Return the round of the critic's warm-up, with tasks in an order of their own."""
+        """Return the round of the critic's warm-up (--critic_warmup_episodes)."""
         number = len(self._sampler.candidates)
         tasks = self._sampler.draw(
             min(self._config.critic_warmup_episodes, number),

@@ -40,6 +40,8 @@ def landlock_abi() -> int:
 def landlock_ruleset() -> int:
     """Return the descriptor of a new Landlock ruleset that allows no paths and no network.
 
+    It shuts off paths, TCP, abstract sockets and signals to others.
+
     Each right exists from one ABI version on, and naming a later one is an error
     (linux/landlock.h).
     """

@@ -180,7 +180,10 @@ def _search_tree(rules: list[tuple[int, bytes]]) -> bytes:
 
 
 def seccomp_filter(*, threads: bool) -> bytes:
-    """Return the seccomp filter as a BPF program for this architecture."""
+    """Return the seccomp filter as a BPF program for this architecture.
+
+    It has PID_MARK where the child's pid belongs.
+    """
     if ARCHITECTURE not in AUDIT_ARCHITECTURE:
         raise ConfinementError(errno.ENOSYS, f"no system call table for {ARCHITECTURE}")
     actions = {number: _give(PASS) for number in syscall_numbers(ALLOWED).values()}
