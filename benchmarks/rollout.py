@@ -167,7 +167,8 @@ def _step_times(model: Any, batch: int, vocabulary: int) -> tuple[list[float], l
         assert read == batch * (len(text[0]) + new - (step == 0)), (
             f"step {step} forwards {read} tokens"
         )
-    more = torch.zeros(engine.num_cache_bytes // model.config.num_hidden_layers // 4)
+    num_kept = batch * sum(len(text[0]) + new for text in texts)  # keys, and as many values
+    more = torch.zeros(2 * num_kept * model.config.hidden_size)
     engine.start(batch)
     for text in texts[:2]:
         requests = [Request(slot, text[slot].tolist()) for slot in range(batch)]

@@ -8,7 +8,6 @@ alternate with a plain copy of the memory.
 
 from __future__ import annotations
 
-import io
 import pickle
 import statistics
 import time
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fctncalling.algorithms.distributed.sharded_layout import lay_out, merge
+from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.weight_sync import load_policy_state, policy_state
@@ -107,22 +106,9 @@ def episodes(num_tokens: int = 6000, num_episodes: int = 400) -> None:
     print(
         "  packing "
         f"{least(lambda: [pickle.dumps(record, protocol=5) for record in records]) / per:.3f} CPU "
-        f"s, unpacking {least(lambda: [pickle.loads(one) for one in data]) / per:.4f}, "
-        f"and reading {least(lambda: [pickle.loads(one).rows[0].ids for one in data]) / per:.3f}, "
+        f"s, unpacking {least(lambda: [pickle.loads(one) for one in data]) / per:.3f}, laying out "
+        f"{least(lambda: build_experience(records, torch.device('cpu'))) / per:.3f}, "
         "a million tokens"
-    )
-    part = lay_out(records, range(num_episodes))
-    sent = io.BytesIO()
-    torch.save(part, sent)
-
-    def take() -> None:
-        sent.seek(0)
-        merge(records, [torch.load(sent, weights_only=False)], torch.device("cpu"))
-
-    print(
-        f"  laying out a share {least(lambda: lay_out(records, range(num_episodes))) / per:.3f}, "
-        f"taking in what others laid out {least(take) / per:.4f}, at "
-        f"{len(sent.getvalue()) / num_tokens / num_episodes:.1f} bytes a token"
     )
 
 

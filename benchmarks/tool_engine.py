@@ -24,13 +24,14 @@ import json
 import statistics
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from fctncalling import TextEnvironment, embedded_path
+from fctncalling import TextEnvironment, TextHistory, embedded_path
 from fctncalling.envs.tool_text.math_tasks import CalculatorTasks, GeneratedTasks, MathTasks
 from fctncalling.envs.tools.box.calculator import calculate
 from fctncalling.envs.tools.box.callables import as_tool
@@ -56,9 +57,9 @@ class Clocked(TextEnvironment):
 
     waited = 0.0
 
-    def _step_all(self, histories: Any) -> None:
+    def _answer_calls(self, histories: Sequence[TextHistory]) -> None:
         started = time.perf_counter()
-        super()._step_all(histories)
+        super()._answer_calls(histories)
         self.waited += time.perf_counter() - started
 
 

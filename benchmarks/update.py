@@ -46,7 +46,7 @@ from shared_update import shared
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.episodes import FIELDS, EpisodeRecord, TokenRecord
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.data.bfcl import embedded_path
@@ -104,9 +104,7 @@ def one_row_a_step(record: EpisodeRecord) -> EpisodeRecord:
     ends = [index + 1 for index, last in enumerate(whole.ends_action) if last]
     rows = []
     for start, end in zip([0, *ends], ends, strict=False):
-        row = TokenRecord(
-            *(list(getattr(whole, field.name)[:end]) for field in dataclasses.fields(whole))
-        )
+        row = TokenRecord(*(getattr(whole, name)[:end] for name in FIELDS))
         row.acted[:start] = row.ends_action[:start] = [False] * start
         row.rewards[:start] = [0.0] * start
         rows.append(row)

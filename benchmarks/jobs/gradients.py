@@ -24,9 +24,8 @@ from place_oracle import PlaceOracle
 from torch import Tensor
 
 from fctncalling.algorithms import ppo
+from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS
-from fctncalling.algorithms.distributed.sharded_layout import sharded_experience
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.group_baseline import GROUP_BASELINES
 from fctncalling.algorithms.minibatches import plan_minibatches, prepare_passes
@@ -127,8 +126,8 @@ def policy_gradient(
     """Return the gradient of the policy's loss over all episodes, flat."""
     policy.eval()
     algorithm = ppo.ALGORITHMS[config.algorithm_name]
-    experience = sharded_experience(list(episodes), policy, SINGLE_PROCESS)
-    experience = prepare_passes(experience, policy, config)
+    device = next(policy.parameters()).device
+    experience = prepare_passes(build_experience(episodes, device), policy, config)
     generator = torch.Generator().manual_seed(0)
     minibatches = plan_minibatches(experience, config, generator)
     targets = compute_targets(policy, experience, minibatches, algorithm, config, generator)
