@@ -8,6 +8,7 @@ from importlib import import_module
 
 import pytest
 
+from fctncalling import TrainConfig
 from fctncalling.data import types
 from fctncalling.moved import current_module_name, moved_modules
 
@@ -49,3 +50,24 @@ def test_a_class_below_a_moved_package_is_one_class_by_both_paths() -> None:
 def test_a_former_class_name_is_the_class_itself() -> None:
     with pytest.warns(DeprecationWarning, match="TurnRecord is now TurnResults;"):
         assert types.TurnRecord is types.TurnResults
+
+
+@pytest.mark.parametrize(
+    ("former", "present", "value"),
+    [
+        ("frozen", "frozen_role_names", ("planner", "critic")),
+        ("critic_reads_apart", "critic_has_own_rows", True),
+        ("roles_apart", "roles_have_own_weights", True),
+    ],
+)
+def test_a_former_property_of_the_settings_gives_the_present_one(
+    former: str, present: str, value: object
+) -> None:
+    config = TrainConfig(
+        frozen_roles="planner,critic", critic="full", critic_sees="truth", team_critic="per_role"
+    )
+    with pytest.warns(
+        DeprecationWarning, match=rf"TrainConfig\.{former} is now {present};"
+    ) as told:
+        assert getattr(config, former) == value == getattr(config, present)
+    assert told[0].filename == __file__

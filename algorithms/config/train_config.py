@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -124,6 +125,15 @@ def _check_token_limits(config: Settings) -> None:
         )
 
 
+def _former_property(former: str, present: str) -> property:
+    def read(config: Settings) -> Any:
+        text = f"TrainConfig.{former} is now {present}; the former name goes with version 0.4"
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        return getattr(config, present)
+
+    return property(read)
+
+
 @dataclass
 class TrainConfig(LearningSettings, RunningSettings):
     """Settings of a training run. A bad value raises SettingError naming flag, value and range.
@@ -155,6 +165,10 @@ class TrainConfig(LearningSettings, RunningSettings):
     def roles_have_own_weights(self) -> bool:
         """Whether the roles of a team have weights of their own."""
         return self.role_adapters or self.team_critic == "per_role"
+
+    frozen = _former_property("frozen", "frozen_role_names")
+    critic_reads_apart = _former_property("critic_reads_apart", "critic_has_own_rows")
+    roles_apart = _former_property("roles_apart", "roles_have_own_weights")
 
     @property
     def discount(self) -> float:
