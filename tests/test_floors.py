@@ -24,6 +24,7 @@ from house_rules import (
     overlong_summaries,
     python_files,
     repeated_classes,
+    unknown_imports,
     unknown_names_in_docstrings,
 )
 
@@ -49,6 +50,7 @@ EXAMPLE_NAMES = {
     *("agent_ref", "log_completions", "book_details", "Travel_2_FindHotels"),
     *("java_0", "simple_java_0", "simple_python_17"),
 }
+SCRIPTS = ("benchmarks", "recipes", "examples", "docs")
 FACE = {"lines": 15, "names": 5}
 # Python files lying in one folder, by its top folder.
 MAX_FILES = {**dict.fromkeys((*ROOMS, PACKAGE, "benchmarks", "examples"), 18), "tests": 45}
@@ -239,6 +241,32 @@ def test_files_and_boxes_import_each_other_in_no_circle() -> None:
     assert file_circles(ROOT) == []
     circles = box_circles(ROOT)
     assert circles == {}
+
+
+def test_scripts_import_what_there_is() -> None:
+    assert unknown_imports(ROOT, SCRIPTS) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("import fctncalling.data.gone", ["fctncalling.data.gone"]),
+        ("from fctncalling.data.gone import a", ["fctncalling.data.gone.a"]),
+        (
+            "def f():\n    from fctncalling.data.types import TASK, Gone",
+            ["fctncalling.data.types.Gone"],
+        ),
+        ("from fctncalling.envs import state, gone", ["fctncalling.envs.gone"]),
+        ("from own import main, gone", ["own.gone"]),
+        ("from torch import gone", []),
+    ],
+)
+def test_the_script_rule_sees_what_is_gone(tree: Path, text: str, missing: list[str]) -> None:
+    write(tree / "data/types.py", "if __doc__:\n    TASK = 1\nprint(Gone)\n")
+    write(tree / "tests/own.py", "def main():\n    pass\n")
+    write(tree / "tests/script.py", text)
+    found = unknown_imports(tree, ("tests",))
+    assert [line.split(": ")[1] for line in found] == missing
 
 
 def test_a_statement_assigns_one_attribute() -> None:

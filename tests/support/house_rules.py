@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import symtable
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -199,6 +200,43 @@ def module_graph(root: Path) -> Graph:
         module: {name for name in _imported(file, modules) if name in modules} - {module}
         for module, file in modules.items()
         if file.name != "__init__.py"
+    }
+
+
+def unknown_imports(root: Path, folders: Sequence[str]) -> list[str]:
+    """Return the imports in scripts of what neither the package nor another script defines."""
+    modules = {module_name(file, root): file for file in package_files(root)}
+    scripts = [file for folder in folders for file in python_files(root / folder)]
+    modules |= {file.stem: file for file in scripts}
+    modules |= {f"{file.parent.name}.{file.stem}": file for file in scripts}
+    return [
+        f"{_name(file, root)}:{node.lineno}: {name}"
+        for file in scripts
+        for node in nodes_of(file)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in _missing(node, modules)
+    ]
+
+
+def _missing(node: ast.Import | ast.ImportFrom, modules: Mapping[str, Path]) -> Iterator[str]:
+    """Yield what an import names that the modules lack; other libraries' are left out."""
+    whole = isinstance(node, ast.Import)
+    for alias in node.names:
+        module, name = (alias.name, "") if whole else (node.module or "", alias.name)
+        if module in modules:
+            known = not name or f"{module}.{name}" in modules or name in globals_of(modules[module])
+        else:
+            known = module.split(".")[0] != PACKAGE
+        if not known:
+            yield f"{module}.{name}".rstrip(".")
+
+
+@lru_cache(maxsize=1024)
+def globals_of(file: Path) -> set[str]:
+    """Return the names that a module assigns, defines or imports, in branches too."""
+    table = symtable.symtable(file.read_text("utf-8"), str(file), "exec")
+    return {
+        each.get_name() for each in table.get_symbols() if each.is_assigned() or each.is_imported()
     }
 
 
