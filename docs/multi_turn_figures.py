@@ -1,0 +1,111 @@
+"""Table and picture of the multi-turn rows of docs/real_model.md, from stored answers and runs.
+
+`python docs/multi_turn_figures.py` draws docs/real_model_turns.png; the table is written by
+`python docs/real_model_tables.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import runpy
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).parent
+KEPT = DOCS.parent / "results/kept/smollm2"
+ANSWERS = (KEPT / "answers.jsonl", KEPT / "multi_turn_forged.jsonl")
+RESULTS_PAGE = runpy.run_path(str(DOCS.parent / "recipes/results_page.py"))
+ROWS = ("supervised",)
+"""Rows of recipes/smollm2_multi_turn_cpu.sh; stored as multi_turn_ROW."""
+GROUPS: dict[str, Callable[[Mapping[str, Any]], bool]] = {
+    "forged": lambda it: it["tests"] == "test",
+    "names seen": lambda it: it["tests"] == "test" and it["names"] == "seen",
+    "names held out": lambda it: it["tests"] == "test" and it["names"] == "held_out",
+    "official base": lambda it: it["tests"] == "official" and "base" in it["id"],
+    "official miss_func": lambda it: it["tests"] == "official" and "miss_func" in it["id"],
+    "looked at before": lambda it: it["tests"] == "former",
+}
+"""What a test set is called -> which answers are of it."""
+
+
+def answers_of(row: str) -> list[dict[str, Any]]:
+    """Return the stored answers of a row, official and forged ones."""
+    lines = [line for file in ANSWERS for line in file.read_text("utf-8").splitlines()]
+    return [it for it in map(json.loads, lines) if it["model"] == f"multi_turn_{row}"]
+
+
+def share(answers: Sequence[Mapping[str, Any]]) -> str:
+    """Return "16.7 % (7.3 to 33.6), strictly 13.3 %, progress 23.0 %"."""
+    number = len(answers)
+    valid = sum(it["valid"] for it in answers) / number
+    low, high = (100 * it for it in RESULTS_PAGE["wilson_interval"](valid, number))
+    strict, progress = (
+        100 * sum(it[name] for it in answers) / number for name in ("strict", "progress")
+    )
+    return (
+        f"{100 * valid:.1f} % ({low:.1f} to {high:.1f}), strictly {strict:.1f} %, "
+        f"progress {progress:.1f} %"
+    )
+
+
+def table() -> str:
+    """Return a line a test set, a column a row of the recipe."""
+    rows = {row: answers_of(row) for row in ROWS}
+    lines = [
+        "| test tasks | " + " | ".join(f"`{row}`" for row in rows) + " |",
+        "| --- |" + " --- |" * len(rows),
+    ]
+    for name, belongs in GROUPS.items():
+        found = [[it for it in answers if belongs(it)] for answers in rows.values()]
+        cells = " | ".join(map(share, found))
+        lines.append(f"| {name} ({len(found[0])}) | {cells} |")
+    return "\n".join(lines)
+
+
+def changes(before: str, after: str, group: str) -> tuple[int, int, float]:
+    """Return of a test set how many tasks a row gained and lost, strictly, and the sign test's p."""
+    first, second = (
+        {(it["tests"], it["id"]): it["strict"] for it in answers_of(row) if GROUPS[group](it)}
+        for row in (before, after)
+    )
+    gained = sum(second[task] > first[task] for task in first.keys() & second.keys())
+    lost = sum(second[task] < first[task] for task in first.keys() & second.keys())
+    return gained, lost, RESULTS_PAGE["sign_test"](gained, lost)
+
+
+def right_by_turn(answers: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Return of the first, second ... turn how many of those that were to be played are right."""
+    turns = max(len(it["per_turn"]) for it in answers)
+    played = [[it["per_turn"][n] for it in answers if n < len(it["per_turn"])] for n in range(turns)]
+    return [sum(each) / len(each) for each in played if len(each) >= 10]
+
+
+def main() -> None:
+    """Draw how many turns are right, and what the critic explains, by turn."""
+    import matplotlib.pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4))
+    for number, row in enumerate(ROWS):
+        for tests, style in (("test", "-"), ("official", "--")):
+            right_turns = right_by_turn([it for it in answers_of(row) if it["tests"] == tests])
+            places = range(1, len(right_turns) + 1)
+            label = f"{row}, {'forged' if tests == 'test' else 'official'}"
+            left.plot(
+                places,
+                [100 * it for it in right_turns],
+                style,
+                marker="o",
+                markersize=3,
+                color=f"C{number}",
+                label=label,
+            )
+    left.set(xlabel="turn", ylabel="right so far, %", ylim=(0, 100))
+    left.set_title("Turns that are right, greedily, strict or forgiven", fontsize=10)
+    left.legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(DOCS / "real_model_turns.png", dpi=100)
+
+
+if __name__ == "__main__":
+    main()
