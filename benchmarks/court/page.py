@@ -45,7 +45,7 @@ CLAIMS = {
     5: ("groups of equal states replace the critic", "GiGPO, RTMC", "tools without chance"),
     6: ("few actions matter, entropy finds them", "CARL", "half are masked"),
     7: ("predicting tool output is free supervision", "ECHO", "results repeat their calls"),
-    8: ("filter by variance of rewards", "RAGEN-2", "more than one seed"),
+    8: ("filter by variance of rewards", "RAGEN-2", "one share is kept"),
     9: (
         "RL enlarges what can be solved, supervised learning shrinks it",
         "2604.14877",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +15,7 @@ from fctncalling.evaluation.scripted_policies import (
     oracle,
     render,
 )
+from fctncalling.training.look_ups import needed_look_up, stands_in
 
 NO_CALL = "I call no function: none of them fits."
 """What it answers to a request that no function serves."""
@@ -28,11 +28,13 @@ class GroundTruthPolicy:
 
     A call of a turn waits for the results of those before it where it takes a value that was
     neither said nor shown so far and stands in no function's documentation. In one message with
-    them it would teach to guess what a result is about to tell.
+    them it would teach to guess what a result is about to tell. Where no result of the truth tells
+    a value, a look-up comes first (look_ups).
     """
 
     def __init__(self) -> None:
         self._left: list[Call] = []  # calls of this turn that are still to be made
+        self._look_ups: list[Call] = []  # of this turn; none is made twice
 
     def __call__(self, situation: PolicyInput) -> str:
         """Return the next message; in words where a request is answered by no call.
@@ -44,11 +46,20 @@ class GroundTruthPolicy:
         if situation.step_in_turn == 0:
             turns = oracle_calls(situation.task)
             self._left = list(turns[situation.turn]) if situation.turn < len(turns) else []
+            self._look_ups = []
         if not self._left:
             return _shown(situation, DONE)
+        offered = [tool["function"]["name"] for tool in situation.tools]
+        needed = [needed_look_up(call, situation.heard, offered) for call in self._left]
+        look_up = needed[0]
+        if look_up is not None and look_up not in self._look_ups:
+            self._look_ups.append(look_up)
+            return render(situation, [look_up])
         known = situation.heard + json.dumps(list(situation.tools), ensure_ascii=False)
         number = 1
-        while number < len(self._left) and _is_known(self._left[number], known):
+        while number < len(self._left) and not needed[number]:
+            if not _is_known(self._left[number], known):
+                break
             number += 1
         calls, self._left = self._left[:number], self._left[number:]
         return render(situation, calls)
@@ -67,7 +78,7 @@ def _shown(situation: PolicyInput, text: str) -> str:
 def _is_known(call: Call, known: str) -> bool:
     """Return whether each value of a call stands in the text, as a word of its own."""
     return all(
-        re.search(rf"(?<![\w.]){re.escape(word)}(?!\w|\.\d)", known)
+        stands_in(word, known)
         for value in call.arguments.values()
         for word in _words(value)
     )
