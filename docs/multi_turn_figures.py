@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import runpy
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count, takewhile, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,13 @@ DOCS = Path(__file__).parent
 KEPT = DOCS.parent / "results/kept/smollm2"
 ANSWERS = (KEPT / "answers.jsonl", KEPT / "multi_turn_forged.jsonl")
 RESULTS_PAGE = runpy.run_path(str(DOCS.parent / "recipes/results_page.py"))
+LEAST = 10  # answers that a share is told of
+EXPLAINED = "critic_fit/explained_variance"
+CRITICS = {
+    "multi_turn_critic": "reads the episode",
+    "multi_turn_critic_truth": "also reads the truth",
+}
+"""Folder of a run -> what its critic reads."""
 ROWS = ("supervised",)
 """Rows of recipes/smollm2_multi_turn_cpu.sh; stored as multi_turn_ROW."""
 GROUPS: dict[str, Callable[[Mapping[str, Any]], bool]] = {
@@ -64,7 +72,7 @@ def table() -> str:
 
 
 def changes(before: str, after: str, group: str) -> tuple[int, int, float]:
-    """Return of a test set how many tasks a row gained and lost, strictly, and the sign test's p."""
+    """Return a test set's tasks that a row gained and lost, strictly, and the sign test's p."""
     first, second = (
         {(it["tests"], it["id"]): it["strict"] for it in answers_of(row) if GROUPS[group](it)}
         for row in (before, after)
@@ -75,10 +83,20 @@ def changes(before: str, after: str, group: str) -> tuple[int, int, float]:
 
 
 def right_by_turn(answers: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Return of the first, second ... turn how many of those that were to be played are right."""
-    turns = max(len(it["per_turn"]) for it in answers)
-    played = [[it["per_turn"][n] for it in answers if n < len(it["per_turn"])] for n in range(turns)]
-    return [sum(each) / len(each) for each in played if len(each) >= 10]
+    """Return the share that is right of all first turns, of all second turns and so on."""
+    columns = zip_longest(*(it["per_turn"] for it in answers))
+    played = [[it for it in column if it is not None] for column in columns]
+    return [sum(each) / len(each) for each in played if len(each) >= LEAST]
+
+
+def explained_by_turn(run: str) -> tuple[float, list[float]]:
+    """Return what a run's critic explained of held-out returns at first: in all, turn by turn."""
+    text = (KEPT / run / "metrics.jsonl").read_text("utf-8")
+    fit = next(it for it in map(json.loads, text.splitlines()) if EXPLAINED in it)
+    turns = takewhile(
+        lambda it: it is not None, (fit.get(f"{EXPLAINED}/turn_{n}") for n in count(1))
+    )
+    return fit[EXPLAINED], list(turns)
 
 
 def main() -> None:
@@ -103,6 +121,14 @@ def main() -> None:
     left.set(xlabel="turn", ylabel="right so far, %", ylim=(0, 100))
     left.set_title("Turns that are right, greedily, strict or forgiven", fontsize=10)
     left.legend(fontsize=8)
+    for run, label in CRITICS.items():
+        whole, turns = explained_by_turn(run)
+        places = range(1, len(turns) + 1)
+        right.plot(places, turns, marker="o", markersize=3, label=f"{label}: {whole:.2f} in all")
+    right.axhline(0, color="grey", linewidth=0.8)
+    right.set(xlabel="turn", ylabel="explained variance")
+    right.set_title("Returns of held-out tasks, before the first update", fontsize=10)
+    right.legend(fontsize=8)
     figure.tight_layout()
     figure.savefig(DOCS / "real_model_turns.png", dpi=100)
 

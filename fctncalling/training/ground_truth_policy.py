@@ -78,9 +78,7 @@ def _shown(situation: PolicyInput, text: str) -> str:
 def _is_known(call: Call, known: str) -> bool:
     """Return whether each value of a call stands in the text, as a word of its own."""
     return all(
-        stands_in(word, known)
-        for value in call.arguments.values()
-        for word in _words(value)
+        stands_in(word, known) for value in call.arguments.values() for word in _words(value)
     )
 
 
