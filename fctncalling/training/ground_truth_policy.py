@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.judging.oracle import oracle_calls
+from fctncalling.envs.tools import bfcl_table
 from fctncalling.evaluation.scripted_policies import (
     DONE,
     ONE_CALL_A_STEP,
@@ -15,12 +17,15 @@ from fctncalling.evaluation.scripted_policies import (
     oracle,
     render,
 )
-from fctncalling.training.look_ups import needed_look_up, stands_in
 
 NO_CALL = "I call no function: none of them fits."
 """What it answers to a request that no function serves."""
 MISSING_VALUE = "I call no function yet: something that it needs is missing."
 """What it answers where a user tells the missing value in a later turn, unasked."""
+COMPANIES: dict[str, str] = {
+    symbol: name for name, symbol in bfcl_table("trading_bot")["symbol_map"].items()
+}
+"""Symbol of a stock -> name of the company, of those that TradingBot knows by name."""
 
 
 class GroundTruthPolicy:
@@ -29,7 +34,7 @@ class GroundTruthPolicy:
     A call of a turn waits for the results of those before it where it takes a value that was
     neither said nor shown so far and stands in no function's documentation. In one message with
     them it would teach to guess what a result is about to tell. Where no result of the truth tells
-    a value, a look-up comes first (look_ups).
+    a value, a look-up comes first.
     """
 
     def __init__(self) -> None:
@@ -73,6 +78,32 @@ def _shown(situation: PolicyInput, text: str) -> str:
     if text != DONE or situation.step_in_turn:
         return text
     return MISSING_VALUE if situation.task.category.endswith("miss_param") else NO_CALL
+
+
+def needed_look_up(call: Call, heard: str, offered: Collection[str]) -> Call | None:
+    """Return the look-up that a call needs; None where all is known, or no function tells.
+
+    BFCL's truths know the state of the tools. One who plays them has to ask for what nobody has
+    said: demonstrated without a look-up, such a value teaches to guess. A look-up changes no state,
+    and verdicts allow more results than the truth's.
+
+    heard: all that users said and tools returned; offered: names of the functions on offer.
+    """
+    if call.name == "fillFuelTank":
+        amount = f"{call.arguments.get('fuelAmount', 0):g}"
+        is_known = stands_in(amount, heard) or "fuelLevel" in heard
+        look_up = Call("displayCarStatus", {"option": "fuel"})
+    else:
+        symbol = call.arguments.get("symbol", call.arguments.get("stock"))
+        company = COMPANIES.get(symbol) if isinstance(symbol, str) else None
+        is_known = company is None or company not in heard or stands_in(str(symbol), heard)
+        look_up = Call("get_symbol_by_name", {"name": company})
+    return None if is_known or look_up.name not in offered else look_up
+
+
+def stands_in(word: str, text: str) -> bool:
+    """Return whether a word or number stands in a text by itself, not as a part of another."""
+    return re.search(rf"(?<![\w.]){re.escape(word)}(?!\w|\.\d)", text) is not None
 
 
 def _is_known(call: Call, known: str) -> bool:

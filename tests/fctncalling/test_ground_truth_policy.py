@@ -21,8 +21,7 @@ from fctncalling.envs.judging.strict import strict_verdict
 from fctncalling.evaluation.agents.agent import PolicyPlayer
 from fctncalling.evaluation.episode_log import play_episode
 from fctncalling.evaluation.scripted_policies import DONE, PolicyInput
-from fctncalling.training.ground_truth_policy import GroundTruthPolicy
-from fctncalling.training.look_ups import needed_look_up
+from fctncalling.training.ground_truth_policy import GroundTruthPolicy, needed_look_up
 
 
 @pytest.fixture(scope="module")
