@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from court import TASK_SETS, probes_file, rate
 from critical import EMBEDDED, longer_tasks, numbers
+from numpy.typing import NDArray
 from relatives import action_entropies, result_tokens, teacher_log_ratios
 from tool_jobs import trained
 from verdicts import read_grades
@@ -200,7 +201,7 @@ def spread(returns: Vector) -> float:
     return float(np.cov(halves)[0, 1])
 
 
-def area_under_roc(scores: Vector, positive: Vector) -> float:
+def area_under_roc(scores: Vector, positive: NDArray[np.bool_]) -> float:
     """Return the chance that a positive has the higher score, ties counted half; .5 for none."""
     count = int(positive.sum())
     if count in (0, len(positive)):
