@@ -19,6 +19,7 @@ PAGE = DOCS / "real_model.md"
 KEPT = DOCS.parent / "results/kept/smollm2"
 ANSWERS, RECORD = KEPT / "answers.jsonl", KEPT / "FORMER_FORGE.md"
 SPLIT = DOCS.parent / "recipes/official_split.json"
+MULTI_TURN = runpy.run_path(str(DOCS / "multi_turn_figures.py"))
 RESULTS_PAGE = runpy.run_path(str(DOCS.parent / "recipes/results_page.py"))
 
 CALLS = ("simple_python", "multiple")
@@ -128,6 +129,7 @@ TABLES = {
     "rows": lambda: shares_table(ROWS, "test", GROUPS),
     "pairs": lambda: pairs_table([("forged", name) for name in ROWS[1:]]),
     "live": lambda: shares_table(LIVE_ROWS, "live_test", LIVE),
+    "multi_turn": MULTI_TURN["table"],
     "former_tppo": lambda: shares_table(FORMER_TPPO, "test", GROUPS),
     "former": lambda: shares_table(FORMER, "test", GROUPS),
     "former_pairs": lambda: pairs_table(FORMER_PAIRS),

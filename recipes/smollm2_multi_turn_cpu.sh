@@ -4,13 +4,12 @@
 #     recipes/smollm2_multi_turn_cpu.sh [FOLDER] [ROW...]
 #
 #   supervised             from the pretrained model: 600 forged tasks, one pass, compact prompt
-#   more                   from supervised: 280 other ones, 60 of irrelevance, 40 of simple_python
-#   tppo_SEED, grpo_SEED   from more: rewards on the tasks of supervised, groups of eight
+#   tppo_SEED, grpo_SEED   from supervised: rewards on the same tasks, groups of eight
 #
-# It makes supervised and more, then the rows that are named. Tests: 200 forged tasks of another
-# seed, half of them with names that no training task has (test.jsonl, names.json); the official
-# tasks of base and miss_func that involve one of the three APIs alone (official), but for those
-# that were looked at in former versions (former).
+# Without rows it makes supervised. Tests: 200 forged tasks of another seed, half of them with names
+# that no training task has (test.jsonl, names.json); the official tasks of base and miss_func that
+# involve one of the three APIs alone (official), but for those that were looked at in former
+# versions (former).
 # Interrupted at any point, the same command goes on. One thread: two rows can be made at a time.
 cd "$(dirname "$0")/.."
 folder=${1:-results/smollm2_multi_turn} python=${PYTHON:-python}
@@ -29,7 +28,7 @@ reinforced=(--num_updates 10 --episodes_per_update 64 --group_size 8 --dynamic_s
 export OMP_NUM_THREADS=1
 
 for name in "${rows[@]}"; do
-    [[ $name =~ ^(supervised|more|(tppo|grpo)_[0-9]+)$ ]] ||
+    [[ $name =~ ^(supervised|(tppo|grpo)_[0-9]+)$ ]] ||
         { echo "error: row $name: the head of recipes/smollm2_multi_turn_cpu.sh lists the rows" >&2 && exit 2; }
 done
 
@@ -37,36 +36,25 @@ get_model_and_data
 forge look 1 1 irrelevance
 forge forged 1700 31 multi_turn_base multi_turn_miss_func --apis "${apis[@]}"
 forge files 330 32 multi_turn_base multi_turn_miss_func --apis GorillaFileSystem
-forge forged_2 1700 33 multi_turn_base multi_turn_miss_func --apis "${apis[@]}"
-forge files_2 330 34 multi_turn_base multi_turn_miss_func --apis GorillaFileSystem
-forge single 120 35 irrelevance simple_python
 forge pool 600 131 multi_turn_base multi_turn_miss_func --apis "${apis[@]}"
 "$python" recipes/names_held_out.py --train "$folder/forged.jsonl" "$folder/files.jsonl" --num_train 600 \
     --test "$folder/pool.jsonl" --num_test 200 --output "$folder"
-"$python" recipes/names_held_out.py --train "$folder/forged_2.jsonl" "$folder/files_2.jsonl" --num_train 280 \
-    --test "$folder/pool.jsonl" --num_test 200 --output "$folder/other"
-{ cat "$folder/other/train.jsonl" && grep '"irrelevance_' "$folder/single.jsonl" &&
-    grep -m 40 '"simple_python_' "$folder/single.jsonl"; } > "$folder/more.jsonl"
 "$python" recipes/split_tasks.py --data_dir data/bfcl --split recipes/multi_turn_split.json --output "$folder/split"
 "$python" recipes/one_api_tasks.py "$folder/split/train.jsonl" --apis "${apis[@]}" > "$folder/official.jsonl"
 "$python" recipes/one_api_tasks.py "$folder/split/test.jsonl" --apis "${apis[@]}" > "$folder/former.jsonl"
 
-made=$(printf '%s\n' supervised more "${rows[@]}" | awk '!seen[$0]++')
-for name in $made; do
-    tasks=$folder/train.jsonl start=$(checkpoint more)
+for name in supervised "${rows[@]}"; do
+    start=$folder/model
+    [ "$name" = supervised ] || start=$(checkpoint supervised)
     case $name in
-    supervised) learn=("${demonstrated[@]}") start=$folder/model ;;
-    more)
-        learn=("${demonstrated[@]}" --sft_lr 3e-4) start=$(checkpoint supervised)
-        tasks=$folder/more.jsonl
-        ;;
+    supervised) learn=("${demonstrated[@]}") ;;
     tppo_*) learn=("${reinforced[@]}" --seed "${name#*_}") ;;
     grpo_*) learn=("${reinforced[@]}" --algorithm_name GRPO --seed "${name#*_}") ;;
     esac
-    run "$name" "$start" "$tasks" "${learn[@]}"
+    run "$name" "$start" "$folder/train.jsonl" "${learn[@]}"
     model=$(checkpoint "$name")
-    if [[ $name = *_* ]]; then merge_adapter "$name" && model=$folder/${name}_model; fi
+    if [ "$name" != supervised ]; then merge_adapter "$name" && model=$folder/${name}_model; fi
     answer_tests "$name" "$model" --prompt_style compact --max_episode_tokens 4096 --concurrency 16 \
         --max_steps_per_turn 8
 done
-write_page "SmolLM2-135M on multi-turn tasks of three APIs" $made
+write_page "SmolLM2-135M on multi-turn tasks of three APIs" $(printf '%s\n' supervised "${rows[@]}" | awk '!seen[$0]++')

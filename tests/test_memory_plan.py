@@ -68,7 +68,7 @@ def held_bytes(policy: ActorCritic, *, shared: bool) -> int:
     acted[:, 1:] = True
     sharing: Any = policy.prefix_sharing
     every_token = sharing._replace(layer_flops=10**9)  # is shared
-    tree = every_token.tree([row.numpy() for row in ids]) if shared else None
+    tree = every_token.build_tree([row.numpy() for row in ids]) if shared else None
     with torch.autograd.graph.saved_tensors_hooks(hold, lambda tensor: tensor):
         policy(ids, torch.ones_like(acted), acted, tree)
     return sum(held.values())

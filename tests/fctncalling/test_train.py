@@ -191,7 +191,7 @@ def test_the_progress_bar_is_closed_before_the_table_is_printed(
             super().close()
 
     monkeypatch.setattr(train_command, "Progress", Shown)
-    monkeypatch.setattr(train_command, "report", lambda *_: order.append("table"))
+    monkeypatch.setattr(train_command, "write_run_report", lambda *_: order.append("table"))
     assert main(flags(model, tmp_path, updates=0)) == 0
     assert order == ["closed", "table"]
 
