@@ -1,4 +1,4 @@
-"""Table and picture of the multi-turn rows of docs/real_model.md, from stored answers and runs.
+"""Table and picture of the multi-turn rows of docs/real_model.md, from stored answers.
 
 `python docs/multi_turn_figures.py` draws docs/real_model_turns.png; the table is written by
 `python docs/real_model_tables.py`.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import runpy
 from collections.abc import Callable, Mapping, Sequence
-from itertools import count, takewhile, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,6 @@ KEPT = DOCS.parent / "results/kept/smollm2"
 ANSWERS = (KEPT / "answers.jsonl", KEPT / "multi_turn_forged.jsonl")
 RESULTS_PAGE = runpy.run_path(str(DOCS.parent / "recipes/results_page.py"))
 LEAST = 10  # answers that a share is told of
-EXPLAINED = "critic_fit/explained_variance"
-CRITICS = {
-    "multi_turn_critic": "reads the episode",
-    "multi_turn_critic_truth": "also reads the truth",
-}
-"""Folder of a run -> what its critic reads."""
 ROWS = ("supervised",)
 """Rows of recipes/smollm2_multi_turn_cpu.sh; stored as multi_turn_ROW."""
 GROUPS: dict[str, Callable[[Mapping[str, Any]], bool]] = {
@@ -32,7 +26,6 @@ GROUPS: dict[str, Callable[[Mapping[str, Any]], bool]] = {
     "names held out": lambda it: it["tests"] == "test" and it["names"] == "held_out",
     "official base": lambda it: it["tests"] == "official" and "base" in it["id"],
     "official miss_func": lambda it: it["tests"] == "official" and "miss_func" in it["id"],
-    "looked at before": lambda it: it["tests"] == "former",
 }
 """What a test set is called -> which answers are of it."""
 
@@ -44,24 +37,21 @@ def answers_of(row: str) -> list[dict[str, Any]]:
 
 
 def share(answers: Sequence[Mapping[str, Any]]) -> str:
-    """Return "16.7 % (7.3 to 33.6), strictly 13.3 %, progress 23.0 %"."""
+    """Return "16.7 [7.3,33.6]/13.3/23.0": valid with its interval, strictly valid, progress."""
     number = len(answers)
     valid = sum(it["valid"] for it in answers) / number
     low, high = (100 * it for it in RESULTS_PAGE["wilson_interval"](valid, number))
     strict, progress = (
         100 * sum(it[name] for it in answers) / number for name in ("strict", "progress")
     )
-    return (
-        f"{100 * valid:.1f} % ({low:.1f} to {high:.1f}), strictly {strict:.1f} %, "
-        f"progress {progress:.1f} %"
-    )
+    return f"{100 * valid:.1f} [{low:.1f},{high:.1f}]/{strict:.1f}/{progress:.1f}"
 
 
 def table() -> str:
     """Return a line a test set, a column a row of the recipe."""
     rows = {row: answers_of(row) for row in ROWS}
     lines = [
-        "| test tasks | " + " | ".join(f"`{row}`" for row in rows) + " |",
+        f"| valid/strictly/progress, % | {' | '.join(f'`{row}`' for row in rows)} |",
         "| --- |" + " --- |" * len(rows),
     ]
     for name, belongs in GROUPS.items():
@@ -71,17 +61,6 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def changes(before: str, after: str, group: str) -> tuple[int, int, float]:
-    """Return a test set's tasks that a row gained and lost, strictly, and the sign test's p."""
-    first, second = (
-        {(it["tests"], it["id"]): it["strict"] for it in answers_of(row) if GROUPS[group](it)}
-        for row in (before, after)
-    )
-    gained = sum(second[task] > first[task] for task in first.keys() & second.keys())
-    lost = sum(second[task] < first[task] for task in first.keys() & second.keys())
-    return gained, lost, RESULTS_PAGE["sign_test"](gained, lost)
-
-
 def right_by_turn(answers: Sequence[Mapping[str, Any]]) -> list[float]:
     """Return the share that is right of all first turns, of all second turns and so on."""
     columns = zip_longest(*(it["per_turn"] for it in answers))
@@ -89,27 +68,17 @@ def right_by_turn(answers: Sequence[Mapping[str, Any]]) -> list[float]:
     return [sum(each) / len(each) for each in played if len(each) >= LEAST]
 
 
-def explained_by_turn(run: str) -> tuple[float, list[float]]:
-    """Return what a run's critic explained of held-out returns at first: in all, turn by turn."""
-    text = (KEPT / run / "metrics.jsonl").read_text("utf-8")
-    fit = next(it for it in map(json.loads, text.splitlines()) if EXPLAINED in it)
-    turns = takewhile(
-        lambda it: it is not None, (fit.get(f"{EXPLAINED}/turn_{n}") for n in count(1))
-    )
-    return fit[EXPLAINED], list(turns)
-
-
 def main() -> None:
-    """Draw how many turns are right, and what the critic explains, by turn."""
+    """Draw how many turns are right, by turn."""
     import matplotlib.pyplot as plt
 
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4))
+    figure, axes = plt.subplots(figsize=(6, 3.5))
     for number, row in enumerate(ROWS):
         for tests, style in (("test", "-"), ("official", "--")):
             right_turns = right_by_turn([it for it in answers_of(row) if it["tests"] == tests])
             places = range(1, len(right_turns) + 1)
             label = f"{row}, {'forged' if tests == 'test' else 'official'}"
-            left.plot(
+            axes.plot(
                 places,
                 [100 * it for it in right_turns],
                 style,
@@ -118,17 +87,9 @@ def main() -> None:
                 color=f"C{number}",
                 label=label,
             )
-    left.set(xlabel="turn", ylabel="right so far, %", ylim=(0, 100))
-    left.set_title("Turns that are right, greedily, strict or forgiven", fontsize=10)
-    left.legend(fontsize=8)
-    for run, label in CRITICS.items():
-        whole, turns = explained_by_turn(run)
-        places = range(1, len(turns) + 1)
-        right.plot(places, turns, marker="o", markersize=3, label=f"{label}: {whole:.2f} in all")
-    right.axhline(0, color="grey", linewidth=0.8)
-    right.set(xlabel="turn", ylabel="explained variance")
-    right.set_title("Returns of held-out tasks, before the first update", fontsize=10)
-    right.legend(fontsize=8)
+    axes.set(xlabel="turn", ylabel="turns that are right, %", ylim=(0, 100))
+    axes.set_title("SmolLM2-135M, greedy", fontsize=10)
+    axes.legend(fontsize=8)
     figure.tight_layout()
     figure.savefig(DOCS / "real_model_turns.png", dpi=100)
 
