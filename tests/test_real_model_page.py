@@ -82,3 +82,13 @@ def test_the_model_of_whole_turns_solved_as_many_official_tasks_as_the_page_tell
     found = TABLES["stored_answers"]()["multi_turn_whole_turns"].values()
     assert {each["id"].rsplit("_", 1)[0] for each in found} == {"multi_turn_base"}
     assert (sum(each["valid"] for each in found), len(found)) == (int(valid), int(number))
+
+
+def test_the_multi_turn_row_fails_and_declines_as_often_as_the_page_tells() -> None:
+    text = PAGE.read_text("utf-8").replace("\n", " ")
+    failed = int(re.search(r"Of (\d+) forged tasks that it fails", text)[1])
+    declined, number = map(int, re.search(r"declines (\d+) of (\d+) irrelevance", text).groups())
+    answers = runpy.run_path(str(ROOT / "docs/multi_turn_figures.py"))["answers_of"]("supervised")
+    strict = [each["strict"] for each in answers if each["tests"] == "test"]
+    valid = [each["valid"] for each in answers if each["tests"] == "irrelevance"]
+    assert (strict.count(False), sum(valid), len(valid)) == (failed, declined, number)
