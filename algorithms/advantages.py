@@ -25,7 +25,7 @@ def decomposed_gae(
     gamma_token: float = 1.0,
     lam_token: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    """Return token advantages and value targets, both (B, T), 0 where not acted.
+    """Return decomposed GAE: token advantages and value targets, (B, T), 0 where not acted.
 
     gamma and lam apply where an action ends, gamma_token and lam_token between the tokens of one
     action. Tokens that were not acted are stepped over, whatever they hold (NaN included). Computed

@@ -142,5 +142,5 @@ def span_sum(values: Tensor, span: Tensor) -> Tensor:
 
 
 def broadcast_span_mean(values: Tensor, span: Tensor) -> Tensor:
-    """Return at each token the mean over its span, (n,)."""
+    """Broadcast the mean over each token's span to the token, (n,)."""
     return span_sum(values, span) / span_sum(torch.ones_like(values), span)

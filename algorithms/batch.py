@@ -165,7 +165,7 @@ class Experience(NamedTuple):
         return torch.tensor(indices, device=self.tokens.rewards.device)
 
     def pass_length(self, row: int) -> int:
-        """Return how many tokens a pass over a row has, with its joint row if that is longer."""
+        """Return the length of a pass over a row in tokens, or of its joint row if longer."""
         joint = 0 if self.joint_rows is None else trained_length(self.joint_rows[row])
         return max(self.lengths[row], joint)
 
@@ -179,7 +179,7 @@ class Experience(NamedTuple):
         return [row.acted.index(True) for row in self.rows]
 
     def trained_token_ids(self, rows: Sequence[int]) -> list[NDArray[np.int64]]:
-        """Return the token ids of rows up to their last acted token."""
+        """Return the trained token ids of rows: those up to their last acted token."""
         whole = row_token_ids(self.rows[row] for row in rows)
         return [ids[: self.lengths[row]] for row, ids in zip(rows, whole, strict=True)]
 

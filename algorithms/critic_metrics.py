@@ -54,7 +54,7 @@ def token_turns(experience: Experience) -> Tensor:
 def explained_variance_by_turn(
     name: str, values: Tensor, returns: Tensor, turns: Tensor
 ) -> dict[str, float]:
-    """Return the explained variance of each turn, {name/turn_1: ..., ...}.
+    """Return the explained variance by turn, {name/turn_1: ..., ...}.
 
     Nothing where there is one turn alone.
     """

@@ -22,7 +22,7 @@ class RowArrays(NamedTuple):
 
 @dataclass
 class TokenRecord:
-    """Token sequence of an episode (append-only chat template) or of one step of it.
+    """Record of tokens: of an episode (append-only chat template), or of one step of it.
 
     All lists have one entry a token. Tokens sampled by the policy are `acted`; all others (system,
     user, tool, template) are context. The ids are those sampled, never decoded and encoded again.
@@ -45,7 +45,7 @@ class TokenRecord:
         return sum(self.acted)
 
     def to_prompt_completion(self) -> PromptCompletion:
-        """Return the row as prompt and completion, as other trainers take it.
+        """Convert the row to prompt and completion, as other trainers take it.
 
         ValueError where no token is acted.
         """
@@ -138,7 +138,7 @@ def check_token_record(row: TokenRecord) -> None:
 
 
 def truncated_action_flags(episodes: Sequence[EpisodeRecord]) -> list[bool]:
-    """Return for every action of the episodes whether it was truncated by --max_new_tokens."""
+    """Return flags of all actions: whether each was truncated by --max_new_tokens."""
     cut: list[bool] = []
     for episode in episodes:
         num_actions = sum(sum(row.ends_action) for row in episode.rows)
@@ -163,7 +163,7 @@ def action_turns(episodes: Sequence[EpisodeRecord]) -> list[int]:
 
 
 def action_word_counts(episodes: Sequence[EpisodeRecord]) -> list[int]:
-    """Return the number of words of every action of the episodes, in order.
+    """Return the word counts of all actions of the episodes, in order.
 
     0 in an episode without `num_words`.
     """

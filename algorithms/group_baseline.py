@@ -20,7 +20,7 @@ CRITIC_SHARES = (1.0, 0.5, 0.0)  # of the critic's values; where equal, the firs
 
 
 def subtract_group_baseline(estimate: AdvantageEstimate, group: Tensor) -> AdvantageEstimate:
-    """Subtract from advantages the mean of the group's other episodes.
+    """Subtract the group baseline from advantages: the mean of the group's other episodes.
 
     The gradient's expectation stays as it is: an episode's baseline does not depend on its own
     actions. Its variance between tasks goes, which a critic explains only once it has seen many
@@ -163,7 +163,7 @@ def state_matched_estimate(
 
 
 def matched_state_share(hashes: Sequence[Sequence[str]], groups: Sequence[int]) -> float:
-    """Return the share of actions whose state another episode of the group was in."""
+    """Return the matched-state share: actions whose state another episode of the group was in."""
     visits = defaultdict[tuple[int, str], set[int]](set)
     for episode, (names, group) in enumerate(zip(hashes, groups, strict=True)):
         for name in names:

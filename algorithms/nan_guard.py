@@ -18,7 +18,7 @@ MAX_TASKS = 4  # that a message names
 
 
 class NotFiniteError(FloatingPointError):
-    """Tensor with NaN or infinite entries; `indices` are theirs in the flattened tensor."""
+    """Error of a tensor that is not finite; `indices` of its entries are in the flat tensor."""
 
     def __init__(self, message: str, indices: Tensor) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ def check_finite(name: str, tensor: Tensor, where: str = "before the first step"
 
 @contextlib.contextmanager
 def annotate_tasks(experience: Experience, token_indices: Tensor | None = None) -> Iterator[None]:
-    """Context manager: add the task ids to a NotFiniteError raised inside.
+    """Context manager: annotate a NotFiniteError raised inside with the tasks' ids.
 
     Entry i of the error's tensor belongs to acted token token_indices[i] (default: i). A tensor of
     another size (a loss) belongs to all of them.
@@ -69,7 +69,7 @@ def annotate_tasks(experience: Experience, token_indices: Tensor | None = None) 
 
 @contextlib.contextmanager
 def annotate_location(policy: nn.Module, place: str) -> Iterator[None]:
-    """Context manager: add location and first bad weight to a NotFiniteError raised inside."""
+    """Context manager: annotate a NotFiniteError raised inside with location and bad weight."""
     try:
         yield
     except NotFiniteError as error:
@@ -91,7 +91,7 @@ def check_weights(policy: nn.Module) -> None:
 
 
 def first_bad_weight(policy: nn.Module) -> str | None:
-    """Return the name of the first weight with a NaN or an infinity.
+    """Return the first bad weight: the name of one with a NaN or an infinity.
 
     Of sharded weights, this rank's shard is searched.
     """
@@ -101,7 +101,7 @@ def first_bad_weight(policy: nn.Module) -> str | None:
 
 
 def first_bad_gradient(policy: nn.Module) -> str | None:
-    """Return the name of the first weight whose gradient has a NaN or an infinity."""
+    """Return the first bad gradient: the name of the weight whose gradient is not finite."""
     gradients = ((name, weight.grad) for name, weight in policy.named_parameters())
     return next(
         (f'gradient of "{name}"' for name, it in gradients if it is not None and _is_bad(it)), None

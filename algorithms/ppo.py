@@ -314,7 +314,7 @@ def value_losses(
     loss_mask: Tensor | None,
     config: TrainConfig,
 ) -> Tensor:
-    """Return the value loss of each token, (N,): regression, or with --value_bins classes."""
+    """Return the value losses of tokens, (N,): regression, or with --value_bins classes."""
     if config.value_bins:
         centres = returns.new_tensor(config.critic_shape["bin_centres"])
         return losses.binned_value_loss(scores, returns, centres, loss_mask)

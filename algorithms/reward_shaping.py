@@ -23,7 +23,7 @@ def shape_rewards(episodes: Sequence[EpisodeRecord], config: TrainConfig) -> lis
 def learnable_episodes(
     episodes: Sequence[EpisodeRecord], config: TrainConfig
 ) -> list[EpisodeRecord]:
-    """Return the episodes to learn from: valid, with actions, not all masked by --overlong."""
+    """Return the learnable episodes: valid, with actions, not all masked by --overlong."""
     usable = [episode for episode in episodes if not episode.invalid and episode.rows]
     if config.overlong == "mask" and all(is_fully_truncated(episode) for episode in usable):
         return []
@@ -48,7 +48,7 @@ def overlong_penalty(length: int, *, cut: bool, config: TrainConfig) -> float:
 def subtract_kl_penalties(
     experience: Experience, reference_logprobs: Tensor, old_logprobs: Tensor, config: TrainConfig
 ) -> Experience:
-    """Subtract from each token's reward --kl_coef times its divergence from the reference.
+    """Subtract KL penalties from tokens' rewards: --kl_coef times the KL from the reference.
 
     The estimate adds them up.
     """
@@ -76,5 +76,5 @@ def _shape_episode(episode: EpisodeRecord, config: TrainConfig) -> EpisodeRecord
 
 
 def is_fully_truncated(episode: EpisodeRecord) -> bool:
-    """Whether every action of an episode was truncated by --max_new_tokens."""
+    """Whether an episode is fully truncated: every action by --max_new_tokens."""
     return len(episode.cut_actions) >= sum(sum(row.ends_action) for row in episode.rows)

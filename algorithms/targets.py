@@ -23,7 +23,7 @@ from fctncalling.algorithms.reward_shaping import subtract_kl_penalties
 
 
 class Targets(NamedTuple):
-    """Training targets of the N acted tokens, all (N,), fixed for the whole update."""
+    """Targets of training, of the N acted tokens, all (N,), fixed for the whole update."""
 
     old_logprobs: Tensor
     old_values: Tensor

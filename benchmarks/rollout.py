@@ -76,7 +76,7 @@ def generate_with_cache(model: Any, texts: list[torch.Tensor], new: int) -> list
     """Return every slot's tokens, greedy, each token read once."""
     engine = GenerationEngine(model, [NEVER], temperature=0.0, max_new_tokens=new)
     batch = len(texts[0])
-    engine.start(batch)
+    engine.allocate_slots(batch)
     rows: list[list[int]] = [[] for _ in range(batch)]
     for text in texts:
         requests = [Request(slot, text[slot].tolist()) for slot in range(batch)]
@@ -153,7 +153,7 @@ def _step_times(model: Any, batch: int, vocabulary: int) -> tuple[list[float], l
     new, observed = 16, 16
     texts = contexts(batch, [64, *[observed] * 15], vocabulary)
     engine = GenerationEngine(model, [NEVER], temperature=0.0, max_new_tokens=new)
-    engine.start(batch)
+    engine.allocate_slots(batch)
     times, reads = [], []
     for step, text in enumerate(texts):
         before = engine.num_forward_tokens
@@ -169,7 +169,7 @@ def _step_times(model: Any, batch: int, vocabulary: int) -> tuple[list[float], l
         )
     num_kept = batch * sum(len(text[0]) + new for text in texts)  # keys, and as many values
     more = torch.zeros(2 * num_kept * model.config.hidden_size)
-    engine.start(batch)
+    engine.allocate_slots(batch)
     for text in texts[:2]:
         requests = [Request(slot, text[slot].tolist()) for slot in range(batch)]
         with attention_seconds(more) as spent:

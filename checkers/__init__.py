@@ -84,7 +84,7 @@ def calls_fault(
     underscore_to_dot: bool = False,
     argument_fault: ArgumentChecker | None = None,
 ) -> Fault | None:
-    """Return what is wrong with a well-formed record of calls, None if nothing is.
+    """Return the fault of a well-formed record of calls, None if nothing is wrong.
 
     The rule is BFCL's for arguments, or another one.
     """

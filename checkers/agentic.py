@@ -17,12 +17,12 @@ _IGNORED = re.compile(r"[,./\-_*^()]")
 
 
 def standardize_string(text: str) -> str:
-    """Return a text as BFCL compares agentic answers: without , . / - _ * ^ ( ), in lower case."""
+    """Standardize a string as BFCL compares agentic answers: no , . / - _ * ^ ( ), lower case."""
     return _IGNORED.sub("", text).lower().replace("'", '"')
 
 
 def answer_fault(record: Any, accepted: Sequence[Any]) -> Fault | None:
-    """Return what is wrong with the final answer: it contains none of the accepted ones.
+    """Return the fault of a final answer: it contains none of the accepted ones.
 
     A mention between word borders is enough, a negated one too. `record` is that message (a
     one-element list of it counts as well), None or empty where there is none, NOT_ONE_TURN where

@@ -29,7 +29,7 @@ WRONG_FORMAT = Fault(
 
 
 def format_fault(record: Any) -> Fault | None:
-    """Return what is wrong with the format of decoded calls: no list of one-key dicts.
+    """Return the fault in the format of decoded calls: no list of one-key dicts.
 
     An empty list is valid.
     """
@@ -58,7 +58,7 @@ class CallChecker:
         self._underscore_to_dot = underscore_to_dot
 
     def simple_fault(self, record: Sequence[Mapping[str, Any]], truth: Truth) -> Fault | None:
-        """Return what is wrong in a simple category: the record is not the one expected call."""
+        """Return the fault in a simple category: the record is not the one expected call."""
         if len(record) != 1:
             return Fault(
                 "simple_function_checker:wrong_count", f"expected 1 call, got {len(record)}"
@@ -66,14 +66,14 @@ class CallChecker:
         return self._call_fault(self._functions[0], record[0], truth[0])
 
     def multiple_fault(self, record: Sequence[Mapping[str, Any]], truth: Truth) -> Fault | None:
-        """Return what is wrong in a category that offers several functions, one to be called."""
+        """Return the fault in a "multiple" category: of several functions one is to be called."""
         if len(record) != len(truth):
             message = f"expected {len(truth)} calls, got {len(record)}"
             return Fault("multiple_function_checker:wrong_count", message)
         return self._call_fault(self._doc_of(truth[0]), record[0], truth[0])
 
     def parallel_fault(self, record: Sequence[Mapping[str, Any]], truth: Truth) -> Fault | None:
-        """Return what is wrong in a parallel category: not all expected calls, in any order.
+        """Return the fault in a parallel category: not all expected calls, in any order.
 
         Greedy as in BFCL: each expected call takes the first call left that passes, even where
         another would need it.
@@ -155,7 +155,7 @@ class CallChecker:
 
 
 def contains_call(record: Any) -> bool:
-    """Whether a decoded answer contains a well-formed call.
+    """Whether a decoded answer contains a call that is well-formed.
 
     Text that does not decode counts as none.
     """
@@ -163,7 +163,7 @@ def contains_call(record: Any) -> bool:
 
 
 def irrelevance_fault(record: Any) -> Fault | None:
-    """Return what is wrong in an irrelevance category: the answer calls a function."""
+    """Return the fault in an irrelevance category: the answer calls a function."""
     return (
         Fault("irrelevance_error:decoder_success", "no call was expected")
         if contains_call(record)
@@ -172,7 +172,7 @@ def irrelevance_fault(record: Any) -> Fault | None:
 
 
 def missing_call_fault(record: Any) -> Fault | None:
-    """Return what is wrong in a relevance category: the answer calls no function."""
+    """Return the fault of a missing call, in a relevance category: no function is called."""
     return (
         None
         if contains_call(record)

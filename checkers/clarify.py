@@ -30,7 +30,7 @@ def is_mentioned(value: Value, text: str) -> bool:
 
 
 def spoken_value(value: Value) -> str:
-    """Return a value in the words in which a user says it."""
+    """Return a value as spoken: in the words in which a user says it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Scalar):
@@ -41,7 +41,7 @@ def spoken_value(value: Value) -> str:
 
 
 def split_words(text: str) -> list[str]:
-    """Return the words of a text or of a parameter's name, in lower case."""
+    """Split a text or a parameter's name into words, in lower case."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text)  # camelCase
     return [word.casefold() for word in _WORD.findall(spaced)]
 
@@ -52,7 +52,7 @@ NEEDLESS_QUESTION = "clarify:needless_question"
 
 
 class ClarifyRecord(NamedTuple):
-    """Record of a questioning episode: its last message, decoded, and the questions before it."""
+    """Record of a clarify episode: its last message, decoded, and the questions before it."""
 
     calls: Any  # as the single-turn checkers read it; None where decoding failed
     questions: int  # messages without a call that were answered
@@ -60,7 +60,7 @@ class ClarifyRecord(NamedTuple):
 
 
 def is_question(step: StepRecord) -> bool:
-    """Whether a step was a question to the user: the episode went on after it.
+    """Whether a step is a question to the user: the episode went on after it.
 
     One without a call, which the user answered.
 
@@ -75,7 +75,7 @@ def missing_parameters(task: Task) -> Sequence[str]:
 
 
 def question_fault(task: Task, record: ClarifyRecord) -> Fault | None:
-    """Return what is wrong with an episode's questions, its calls being right.
+    """Return the fault of an episode's questions, its calls being right.
 
     Without the user's answers, questions are counted and nothing more.
     """

@@ -48,7 +48,7 @@ _BLANK = re.compile(r"\s*")
 
 
 def parse_java_value(text: str, name: str, item: str | None = None) -> Any:
-    """Return the value of Java source text of a documented type, else the text.
+    """Parse Java source text to a value of a documented type; else return the text.
 
     item: the documented type of a container's items.
     """
@@ -212,7 +212,7 @@ def _line_end(text: str, start: int) -> int:
 
 
 def guess_value(text: str) -> Any:
-    """Return the value of Java source text of unknown type.
+    """Guess the value of Java source text of unknown type.
 
     Numbers as Python reads them (`1_0`, `nan`).
     """

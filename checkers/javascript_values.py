@@ -40,7 +40,7 @@ _BRACKETED = re.compile(r"\[(.*?)\]")
 
 
 def parse_javascript_value(text: str, name: str, item: str | None = None) -> Any:
-    """Return the value of JavaScript source text of a documented type, else the text.
+    """Parse JavaScript source text to a value of a documented type; else return the text.
 
     item: the documented type of a container's items.
     """
@@ -70,12 +70,12 @@ def _value(text: str, name: str, item: str | None = None) -> Any:
 
 
 def is_quoted(text: str) -> bool:
-    """Whether a text starts and ends with the same quote; a lone quote counts."""
+    """Whether a text is quoted, between the same two quotes; a lone quote counts."""
     return text[:1] in ("'", '"') and text.endswith(text[:1])
 
 
 def guess_value(text: str) -> Any:
-    """Return the value of JavaScript source text of unknown type.
+    """Guess the value of JavaScript source text of unknown type.
 
     Numbers as Python reads them (`1_0`, `nan`).
     """

@@ -27,7 +27,7 @@ Turn = TurnResults | LiveTurnResults
 
 
 def check_turns(record: Any, truth: Sequence[TurnResults]) -> Verdict:
-    """Return the multi-turn verdict on a model's turns against the truth's.
+    """Check a model's turns against the truth's: return the multi-turn verdict.
 
     `per_turn` judges each turn by itself.
 
@@ -43,7 +43,7 @@ def check_turns(record: Any, truth: Sequence[TurnResults]) -> Verdict:
 def check_turn_pairs(
     pairs: Iterable[tuple[Turn, Turn]], num_turns: int, num_expected: int
 ) -> Verdict:
-    """Return the multi-turn verdict on pairs of turns: the model's and the truth's.
+    """Check turn pairs, the model's and the truth's: return the multi-turn verdict.
 
     Each pair is compared at once and dropped.
     """
@@ -64,7 +64,7 @@ def check_turn_pairs(
 
 
 def turn_fault(turn: Turn, truth: Turn, results_so_far: Mapping[str, int]) -> Fault | None:
-    """Return what is wrong with a turn: its state or its results, None if nothing is.
+    """Return the fault of a turn: its state or its results, None if nothing is wrong.
 
     `results_so_far` counts the model's result texts of this and all earlier turns.
     """
@@ -93,7 +93,7 @@ def _missing(expected: Iterable[str], seen: Mapping[str, int]) -> list[str]:
 
 
 def state_differences(states: States, truth: States) -> list[str]:
-    """Return "Class.attribute" of every public attribute in which the states differ.
+    """Return the differences of two states: "Class.attribute" of each public attribute.
 
     The order is that of the truth.
     """

@@ -37,7 +37,7 @@ _NEGLIGIBLE = str.maketrans("", "", " ,./-_*^")
 
 
 class Fault(NamedTuple):
-    """Reason why a call does not match: BFCL's error type and a message."""
+    """Fault of a call that does not match: BFCL's error type and a message."""
 
     error_type: str
     message: str
@@ -54,14 +54,14 @@ class PreparedArgument(NamedTuple):
 def python_argument_fault(
     parameter: str, value: Any, declared: Mapping[str, Any], accepted: Accepted
 ) -> Fault | None:
-    """Return what is wrong with a Python argument. Raises ValueError for an unknown type."""
+    """Return the fault of a Python argument. Raises ValueError for an unknown type."""
     if type(value) is _SCALARS.get(declared.get("type", "")) and value in accepted:
         return None  # whatever rule applies, it lets pass what stands among the accepted values
     return argument_fault(parameter, prepare_python_argument(value, declared), accepted)
 
 
 def prepare_python_argument(value: Any, declared: Mapping[str, Any]) -> PreparedArgument:
-    """Return a Python argument prepared for comparison, with the classes its type allows.
+    """Prepare a Python argument for comparison, with the classes its type allows.
 
     Two conversions are forgiven, at the top level only: a tuple where "tuple" is declared, an int
     where "float" is. Raises ValueError for a documented type that is none of ours.
@@ -85,7 +85,7 @@ def _python_class(name: Any) -> type:
 
 
 def argument_fault(parameter: str, argument: PreparedArgument, accepted: Accepted) -> Fault | None:
-    """Return what is wrong with a prepared argument: its type first, then its value."""
+    """Return the fault of a prepared argument: its type first, then its value."""
     fault = type_fault(parameter, argument, accepted)
     if fault:
         return fault
@@ -108,7 +108,7 @@ def argument_fault(parameter: str, argument: PreparedArgument, accepted: Accepte
 
 
 def type_fault(parameter: str, argument: PreparedArgument, accepted: Accepted) -> Fault | None:
-    """Return what is wrong with an argument's class; compared exactly (a bool is not an int).
+    """Return the fault of an argument's type: classes compared exactly (a bool is not an int).
 
     The class of the first accepted value is good as well: a ground truth may name a variable where
     the doc declares a number. Items are tried against each accepted list as a whole, one level
@@ -159,7 +159,7 @@ def _loose(value: Any) -> Any:
 
 
 def string_fault(parameter: str, value: str, accepted: Accepted) -> Fault | None:
-    """Return what is wrong with a string argument.
+    """Return the fault of a string argument.
 
     The mark of omission is an accepted value too, so a string that reduces to "" passes.
     """
@@ -171,7 +171,7 @@ def string_fault(parameter: str, value: str, accepted: Accepted) -> Fault | None
 
 
 def list_fault(parameter: str, value: Sequence[Any], accepted: Accepted) -> Fault | None:
-    """Return what is wrong with a list argument.
+    """Return the fault of a list argument.
 
     Order counts, top-level strings are standardised, deeper values compared raw.
 
@@ -187,7 +187,7 @@ def list_fault(parameter: str, value: Sequence[Any], accepted: Accepted) -> Faul
 
 
 def dict_fault(parameter: str, value: Any, accepted: Accepted) -> Fault | None:
-    """Return what is wrong with a dict argument: the fault of the last alternative, as in BFCL."""
+    """Return the fault of a dict argument: that of the last alternative, as in BFCL."""
     fault: Fault | None = Fault(
         "dict_checker:unclear", f"parameter {parameter!r}: no dict is acceptable"
     )
@@ -224,7 +224,7 @@ def _alternative_fault(parameter: str, value: Any, alternative: Any) -> Fault | 
 
 
 def list_of_dict_fault(parameter: str, value: Sequence[Any], accepted: Accepted) -> Fault | None:
-    """Return what is wrong with a list of dicts: the fault of the last alternative, pairwise."""
+    """Return the fault of a list of dicts: that of the last alternative, pairwise."""
     fault: Fault | None = Fault(
         "list_dict_checker:unclear", f"parameter {parameter!r}: no list is acceptable"
     )
@@ -252,7 +252,7 @@ def _refused(error_type: str, parameter: str, value: Any, accepted: Accepted) ->
 
 
 def short_repr(value: Any) -> str:
-    """Return the repr of a value for a message, cut to 200 characters.
+    """Return the short repr of a value for a message, cut to 200 characters.
 
     Too long integers are described.
     """

@@ -15,7 +15,7 @@ from fctncalling.checkers.python_values import (
 
 
 class SourceLanguage(NamedTuple):
-    """A language whose arguments BFCL reads from source text: Java or JavaScript."""
+    """Source language whose arguments BFCL reads from its text: Java or JavaScript."""
 
     name: str
     error_type: str  # of an argument that is no text
@@ -32,7 +32,7 @@ class SourceLanguage(NamedTuple):
         return self.types[name]
 
     def prepare_argument(self, value: Any, declared: Mapping[str, Any]) -> PreparedArgument | Fault:
-        """Return an argument prepared for comparison, or the fault of one that is no text.
+        """Prepare an argument for comparison: its source text read, or the fault of no text.
 
         Raises ValueError for an unknown documented type.
         """
@@ -51,7 +51,7 @@ class SourceLanguage(NamedTuple):
     def fault(
         self, parameter: str, value: Any, declared: Mapping[str, Any], accepted: Accepted
     ) -> Fault | None:
-        """Return what is wrong with an argument. Raises ValueError for an unknown type."""
+        """Return the fault of an argument. Raises ValueError for an unknown type."""
         argument = self.prepare_argument(value, declared)
         if isinstance(argument, Fault):
             return argument
@@ -59,7 +59,7 @@ class SourceLanguage(NamedTuple):
 
 
 def number_or_text(text: str) -> int | float | str:
-    """Return the number that a text is, else the text itself."""
+    """Return the number or text: the number that a text is, else the text itself."""
     for kind in (int, float):
         try:
             return kind(text)

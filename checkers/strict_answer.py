@@ -49,7 +49,7 @@ _IN_WORDS = frozenset(_NUMBER_WORDS.split())
 
 
 def strict_answer_fault(message: Any, accepted: Sequence[Any], question: str) -> Fault | None:
-    """Return what is wrong, strictly, with a final answer that mentions an accepted one."""
+    """Return the strict fault of a final answer that mentions an accepted one."""
     text = answer_field(str(message[0] if isinstance(message, list) and message else message))
     matching = [each for each in accepted if answer_fault(text, [each]) is None]
     if not matching:

@@ -31,7 +31,7 @@ def normalize_text(text: str) -> str:
 
 
 def strict_calls_fault(task: Task, record: Any, *, underscore_to_dot: bool = False) -> Fault | None:
-    """Return what is wrong, strictly, with calls that BFCL accepts: the first leniency.
+    """Return the strict fault of calls that BFCL accepts: the first leniency.
 
     None if they relied on none.
     """

@@ -25,7 +25,7 @@ CONVERSATIONS = "memory_prereq_conversation"
 
 
 def is_memory_prerequisite(task: Task) -> bool:
-    """Whether a task only fills a memory, before the questions: it has no answer and no verdict."""
+    """Whether a task is a memory prerequisite: it fills a memory before the questions, unjudged."""
     return task.category.startswith("memory") and task.category.endswith("_prereq")
 
 
@@ -48,7 +48,7 @@ class AgenticVariant:
 
     @cached_property
     def prerequisite_conversations(self) -> dict[str, list[list[str]]]:
-        """User messages of the conversations that fill a memory, by scenario and in order."""
+        """Prerequisite conversations, which fill a memory: user messages by scenario, in order."""
         by_scenario: dict[str, list[list[str]]] = {}
         for file in sorted((self.root / CONVERSATIONS).glob("memory_*.json")):
             for _, entry in read_entries(file):
@@ -73,14 +73,14 @@ class AgenticVariant:
         return {**raw, "involved_classes": [name], "initial_config": {name: settings}}
 
     def with_variant_id(self, task: Task) -> Task:
-        """Return the task under the variant's id and category, as in BFCL's result files."""
+        """Return a task with the variant's id and category, as in BFCL's result files."""
         return replace(
             task, id=task.id.replace(self.base, self.category, 1), category=self.category
         )
 
 
 def variant_of_file(path: Path) -> AgenticVariant | None:
-    """Return the agentic variant that a file name stands for.
+    """Return the agentic variant of a task file, by its name.
 
     None for other names, and for a file that exists.
     """

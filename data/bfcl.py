@@ -64,7 +64,7 @@ class PossibleAnswers:
         self._warned_of_missing = False
 
     def find(self, place: Location) -> Mapping[str, Any] | None:
-        """Return a private copy of the possible answer of the entry at `place`.
+        """Find the possible answer of the entry at `place`; return a private copy.
 
         None, with one warning, without an answer file.
 
@@ -201,7 +201,7 @@ def embedded_path(name: str) -> Path:
 
 
 def resolve_task_path(path: str | Path) -> Path:
-    """Return the path of a task file, looking a bare BFCL name up in the official data.
+    """Resolve the path of a task file, looking a bare BFCL name up in the official data.
 
     A bare BFCL name that is not found here is looked up in the official data.
 

@@ -7,19 +7,19 @@ from pathlib import Path
 
 
 class TaskError(ValueError):
-    """Unreadable task file or entry.
+    """Error of a task file or entry that cannot be read.
 
     The message names the place, the field and what was expected.
     """
 
 
 class TaskWarning(UserWarning):
-    """Incomplete task file: it can be read, but a checker will miss something."""
+    """Warning of an incomplete task file: it can be read, but a checker will miss something."""
 
 
 @dataclass(frozen=True)
 class Location:
-    """Place of an entry (file, line, id), for messages about it."""
+    """Location of an entry (file, line, id), for messages about it."""
 
     path: Path
     line: int  # 1 is the first; where the entry begins

@@ -28,7 +28,7 @@ _CONFIGURATION = re.compile(
 
 @dataclass(frozen=True)
 class PromptVariant:
-    """One configuration of the system prompt in BFCL's format sensitivity.
+    """Variant of the system prompt: one configuration of BFCL's format sensitivity.
 
     The defaults are those of every category but format sensitivity.
     """
@@ -48,7 +48,7 @@ class PromptVariant:
 
     @classmethod
     def parse(cls, text: str) -> PromptVariant:
-        """Return the variant of a configuration's text; raises ValueError."""
+        """Parse a configuration's text to its variant; raises ValueError."""
         found = _CONFIGURATION.fullmatch(text)
         if not found:
             raise ValueError(f'"{text}" is no prompt configuration: expected one like "{cls()}"')
@@ -70,7 +70,7 @@ VARIANTS = (
 
 
 def parse_variant_id(entry_id: str) -> tuple[PromptVariant, str]:
-    """Return the prompt variant in a format-sensitivity id, and the id of the underlying entry.
+    """Parse a format-sensitivity id: return its prompt variant and the underlying entry's id.
 
     Raises ValueError for any other id.
     """
@@ -81,7 +81,7 @@ def parse_variant_id(entry_id: str) -> tuple[PromptVariant, str]:
 
 
 def load_format_sensitivity_tasks(folder: str | Path) -> list[Task]:
-    """Return the format-sensitivity tasks: every entry under the 26 prompt variants.
+    """Load the format-sensitivity tasks: every entry under the 26 prompt variants.
 
     They are numbered in BFCL's order.
 

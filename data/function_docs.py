@@ -77,7 +77,7 @@ class FunctionDocs:
         place: Location,
         self_documented: Collection[str] = (),
     ) -> FunctionDoc:
-        """Return the doc of a function of a name: of the involved classes first, then of any."""
+        """Return a function's doc by its name: of the involved classes first, then of any."""
         for doc in self.class_docs(classes, place, self_documented):
             if doc.name == name:
                 return doc
@@ -158,7 +158,7 @@ class FunctionDocs:
 
 
 def parse_function_doc(raw: Mapping[str, Any]) -> FunctionDoc:
-    """Return a raw function doc, already checked, as a FunctionDoc that shares its `parameters`."""
+    """Parse a raw function doc, already checked, to a FunctionDoc that shares its `parameters`."""
     return FunctionDoc(raw["name"], raw["description"], raw["parameters"], raw.get("response"))
 
 

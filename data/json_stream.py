@@ -24,7 +24,7 @@ EXPECTED = "expected one JSON object a line, or one JSON array of objects"
 
 
 class LongLineError(ValueError):
-    """A line that is too long to be read into memory."""
+    """Error of a line that is too long to be read into memory."""
 
 
 def bounded_lines(stream: IO[str]) -> Iterator[str]:
@@ -41,7 +41,7 @@ def bounded_lines(stream: IO[str]) -> Iterator[str]:
 
 
 def read_entries(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield (line number, value) of every entry of a JSON array or JSON Lines file.
+    """Read every entry of a JSON array or JSON Lines file: yield (line number, value).
 
     Raises TaskError where it is missing, empty or broken.
     """

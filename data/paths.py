@@ -12,7 +12,7 @@ import fctncalling.data
 
 
 def is_source_checkout() -> bool:
-    """Whether the package runs from its source tree, where data may be written beside the code."""
+    """Whether the package is a source checkout, where data may be written beside the code."""
     return (_room().parent / "setup.py").is_file()
 
 
@@ -53,7 +53,7 @@ def is_stream(path: Path) -> bool:
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Context manager: the path to write a file to, which takes its place when all is written.
+    """Context manager: write a file atomically, by a path that takes its place when all is written.
 
     Nobody can guess the new one's name and plant a link there. A stream is yielded itself, for
     nothing may take its place; a link stays one. Raises OSError.

@@ -21,7 +21,7 @@ _listener: Listener | None = None
 
 
 def time_calls(part: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorator: report the seconds of each call under a name, while a listener is set."""
+    """Decorator: time each call under a name, and report its seconds while a listener is set."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
@@ -42,7 +42,7 @@ def time_calls(part: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 @contextmanager
 def listen_to_timings(listener: Listener) -> Iterator[None]:
-    """Context manager: set the listener of timings, for all threads; one at a time."""
+    """Context manager: listen to the timings of all threads; one listener at a time."""
     global _listener
     before, _listener = _listener, listener
     try:

@@ -98,7 +98,7 @@ EPISODE_FIELDS = {
 
 
 class TokenFileError(ValueError):
-    """A token file that cannot be read; the message names file and field."""
+    """Error of a token file that cannot be read; the message names file and field."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ tools.
 
 @dataclass(frozen=True)
 class FunctionDoc:
-    """Documentation of one function, with BFCL's types in `parameters` (dict, float, ...)."""
+    """Doc of one function, with BFCL's types in `parameters` (dict, float, ...)."""
 
     name: str
     description: str
@@ -34,7 +34,7 @@ class Call:
 
 
 def tool_call(call_id: Any, name: str, arguments: Any) -> dict[str, Any]:
-    """Return a call in OpenAI's form, as it stands in the `tool_calls` of a message."""
+    """Return the tool call of a Call in OpenAI's form, as in the `tool_calls` of a message."""
     function = {"name": name, "arguments": arguments}
     return {"id": call_id, "type": "function", "function": function}
 
@@ -87,12 +87,12 @@ class Task:
 
     @property
     def is_multi_turn(self) -> bool:
-        """Whether the task has several turns, scored by executing calls on stateful tools."""
+        """Whether the task is a multi-turn one, scored by executing calls on stateful tools."""
         return self.category.startswith("multi_turn")
 
     @property
     def long_context(self) -> bool:
-        """Whether the task is of BFCL's long context: tools loaded with its large tables."""
+        """Whether the task has a long context, as BFCL calls tools loaded with large tables."""
         return "long_context" in self.category or "composite" in self.category
 
 
@@ -111,7 +111,7 @@ class StepRecord:
 
     @classmethod
     def from_info(cls, turn: int, text: str, reward: float, info: Mapping[str, Any]) -> StepRecord:
-        """Return the step record of an `info`, with results as the agent was shown them."""
+        """Return the step record from an `info`, with results as the agent was shown them."""
         results = [each for each in info.get("messages") or () if each.get("role") == "tool"]
         return cls(
             turn,
@@ -146,7 +146,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Episode:
-    """Record of an episode: all steps of one task, its verdict and how it ended."""
+    """Episode: all steps of one task, its verdict and how it ended."""
 
     task_id: str
     category: str

@@ -21,14 +21,14 @@ def join_surrogates(text: str) -> str:
 
 
 def encodable_text(text: str) -> str:
-    """Return a text that every encoder takes: surrogates joined, or replaced by U+FFFD."""
+    """Return a text made encodable by every encoder: surrogates joined, or replaced by U+FFFD."""
     if text.isascii() or _SURROGATE.search(text) is None:
         return text
     return _SURROGATE.sub(REPLACEMENT, join_surrogates(text))
 
 
 def encodable_value(value: Any) -> Any:
-    """Return a copy of a JSON value whose texts, keys included, every encoder takes."""
+    """Return a copy of a JSON value made encodable: its texts, keys included."""
     if isinstance(value, str):
         return encodable_text(value)
     if isinstance(value, Mapping):
@@ -53,5 +53,5 @@ WORD_JOINER = "\u2060"
 
 
 def break_marker(mark: str) -> str:
-    """Return a marker, of two characters or more, broken so that nothing takes it for one."""
+    """Break a marker, of two characters or more, so that nothing takes it for one."""
     return mark[0] + WORD_JOINER + mark[1:]

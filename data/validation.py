@@ -171,7 +171,7 @@ _PATH = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)[.:]([A-Za-z_]\w*)")
 
 
 def check_ground_truth_turns(task: Task, place: Location) -> None:
-    """Raise TaskError unless the ground truth is a list of call strings for each turn."""
+    """Check that the ground truth is a list of call strings for each of the turns; TaskError."""
     if task.ground_truth is None:
         return
     for turn, calls in enumerate(task.ground_truth):
@@ -188,7 +188,7 @@ def check_ground_truth_turns(task: Task, place: Location) -> None:
 
 
 def check_accepted_calls(task: Task, place: Location) -> None:
-    """Raise TaskError unless the ground truth is {function: {parameter: [values]}} per call."""
+    """Check accepted calls: {function: {parameter: [accepted values]}} per call; TaskError."""
     for index, call in enumerate(task.ground_truth or ()):
         field = f"ground_truth[{index}]"
         if not isinstance(call, dict) or not all(
@@ -292,7 +292,7 @@ def _is_same(one: Any, other: Any) -> bool:
 def held_out_functions(
     entry: Mapping[str, Any], functions: Sequence[FunctionDoc], place: Location, *, more_later: bool
 ) -> dict[int, tuple[str, ...]]:
-    """Return the functions that an entry holds out, by the turn in which they are offered.
+    """Return an entry's held-out functions, by the turn in which they are offered.
 
     Raises TaskError for unknown turns, and for unknown names that `more_later` does not document.
     """
@@ -317,7 +317,7 @@ def held_out_functions(
 def parse_involved_classes(
     entry: Mapping[str, Any], place: Location
 ) -> tuple[tuple[str, ...], dict[str, str], Mapping[str, Mapping[str, Any]]]:
-    """Return an entry's classes: bare names, name -> "module:Class", name -> scenario.
+    """Parse involved classes: bare names, name -> "module:Class", name -> scenario.
 
     A scenario stands under the class's path or its bare name. Raises TaskError at `place`.
     """

@@ -17,7 +17,7 @@ from fctncalling.envs.prompting.prompts import MORE_FUNCTIONS
 
 
 def task_for_form(task: Task, form: str) -> Task:
-    """Return the task adapted to an answer form: for tool calls, function names without dots.
+    """Return the task for an answer form: for tool calls, function names without dots.
 
     Interfaces for tool calls forbid dots, so BFCL sends underscores and expects them back.
     """
@@ -55,7 +55,7 @@ class PromptedConversation:
         self.messages = list[Message]()
 
     def observe(self, observation: str, info: Mapping[str, Any]) -> None:
-        """Append the new messages that `reset` or `step` returned."""
+        """Observe the new messages that `reset` or `step` returned: append them."""
         new = [{"role": m["role"], "content": m.get("content") or ""} for m in info["messages"]]
         if not self.messages:
             own = new.pop(0)["content"] if new and new[0]["role"] == "system" else ""
@@ -66,7 +66,7 @@ class PromptedConversation:
         self.messages += new
 
     def to_action(self, message: Mapping[str, Any]) -> str:
-        """Append a model's message to the conversation and return it as an action."""
+        """Convert a model's message to an action, and append it to the conversation."""
         text = message_text(message)
         self.messages.append({"role": "assistant", "content": text})
         return text
@@ -86,7 +86,7 @@ class ToolCallConversation:
         self._pending: Mapping[str, Any] | None = None
 
     def observe(self, observation: str, info: Mapping[str, Any]) -> None:
-        """Append the new messages that `reset` or `step` returned, and the model's before them."""
+        """Observe the new messages that `reset` or `step` returned, and the model's before them."""
         messages = info["messages"]
         results = [message for message in messages if message["role"] == "tool"]
         if self._pending is not None:
@@ -98,7 +98,7 @@ class ToolCallConversation:
                 self.messages.append({"role": message["role"], "content": content})
 
     def to_action(self, message: Mapping[str, Any]) -> str:
-        """Return a model's message as an action: its calls as JSON, else its text."""
+        """Convert a model's message to an action: its calls as JSON, else its text."""
         self._pending = message = replace_malformed_message(message)
         calls = tool_call_fields(message)
         if calls:
@@ -144,14 +144,14 @@ class ToolCallConversation:
 
 
 class ToolsTextConversation(ToolCallConversation):
-    """Conversation whose tools go to the server, while the model's text is read by our handler.
+    """Conversation with tools as data for the server and calls in text, read by our handler.
 
     For servers without a tool-call parser. In the conversation the calls appear as `tool_calls`, so
     that the server's chat template writes them as the model does.
     """
 
     def to_action(self, message: Mapping[str, Any]) -> str:
-        """Return a model's message as an action: its text."""
+        """Convert a model's message to an action: its text."""
         self._pending = message = replace_malformed_message(message)
         calls = tool_call_fields(message)  # of a server that parses them after all
         return "\n".join(_hermes(call) for call in calls) or _on_lines(message_text(message))
@@ -204,7 +204,7 @@ def replace_malformed_message(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def tool_call_fields(message: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the name and arguments (JSON text) of each tool call of a message.
+    """Return the fields of each tool call of a message: name and arguments (JSON text).
 
     Raises ValueError where they have another shape than OpenAI's.
     """

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class InfrastructureError(Exception):
-    """Failure of our infrastructure, not of the model.
+    """Error of our infrastructure, not of the model.
 
     The episode says nothing about the policy and must be dropped.
     """

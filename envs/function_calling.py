@@ -31,7 +31,7 @@ Step = tuple[str, float, bool, bool, dict[str, Any]]
 
 
 class FunctionCallingEnv(gymnasium.Env[str, str]):
-    """Gymnasium environment of function-calling tasks (BFCL), one per episode.
+    """Gymnasium env (environment) of function-calling tasks (BFCL), one per episode.
 
     A step is one assistant message, a turn all that answers one user message.
 
@@ -287,7 +287,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         self._tools.close()
 
     def get_state(self) -> dict[str, Any]:
-        """Return a private copy of the environment's state, random stream included."""
+        """Get a private copy of the environment's state, random stream included."""
         return {
             "np_random": copy.deepcopy(self.np_random),
             "np_random_seed": self._np_random_seed,
@@ -295,7 +295,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Restore a state of `get_state`, of this environment or of one made alike."""
+        """Set the state to one of `get_state`, of this environment or of one made alike."""
         restored = None
         if state["play"] is not None:
             task = self._tasks.by_id(state["play"]["task_id"])

@@ -101,7 +101,7 @@ STRICT_REWARDS = ("strict", "strict_progress")  # they need the strict verdict
 
 
 def get_reward(reward: str | UserReward) -> Reward:
-    """Return a reward by name, or wrap a user's callable.
+    """Get a reward by name, or wrap a user's callable.
 
     A callable gets the `StepRecord` of the step just made (its `reward` field still 0) and the
     official `Verdict`, None before the last step; it returns a finite number. Its exceptions are

@@ -55,7 +55,7 @@ _SAMPLE_ALPHABET = "".join(
 
 
 class UnicodeText(Space[str]):
-    """Gymnasium space of texts of at most `max_bytes` bytes in UTF-8; None: unbounded.
+    """Gymnasium space of Unicode texts of at most `max_bytes` bytes in UTF-8; None: unbounded.
 
     A bound is what makes shared memory possible: `max_bytes + 8` bytes are reserved per
     environment.
@@ -74,7 +74,7 @@ class UnicodeText(Space[str]):
 
     @property
     def is_np_flattenable(self) -> bool:
-        """Whether the space can be flattened to an array: False, as texts have no fixed length."""
+        """Whether the space is flattenable to a NumPy array: False, as texts vary in length."""
         return False
 
     def sample(self, mask: Any | None = None, probability: Any | None = None) -> str:
@@ -123,7 +123,7 @@ def cut_text(text: str, max_bytes: int) -> tuple[str, int]:
 
 
 class SharedTexts(Sequence[str]):
-    """Texts of all environments, a live view of shared memory; a deep copy is a plain tuple."""
+    """Shared texts of all environments, a live view of shared memory; a deep copy is a tuple."""
 
     def __init__(self, memory: Any, stride: int, n: int) -> None:
         self._bytes = memoryview(memory.get_obj()).cast("B")
@@ -198,7 +198,7 @@ class TextBatch(Tuple[Any]):
     """
 
     def contains(self, x: Any) -> bool:
-        """Whether `x` has a text of each space."""
+        """Whether the batch space contains `x`: a text of each space."""
         return bool(super().contains(tuple(x) if isinstance(x, SharedTexts) else x))
 
 

@@ -45,7 +45,7 @@ class TaskSet:
         return len(self.tasks)
 
     def by_id(self, task_id: str) -> Task:
-        """Return the task of an id; raises UnknownTask, naming some that exist."""
+        """Return a task by its id; raises UnknownTask, naming some that exist."""
         if task_id not in self._by_id:
             shown = ", ".join(f'"{task.id}"' for task in self.tasks[:_SHOWN_IDS])
             more = ", ..." if len(self) > _SHOWN_IDS else ""

@@ -37,7 +37,7 @@ NUM_DEFAULT_TASKS = 256
 
 
 class TeamEnv(gymnasium.Env[str, str]):
-    """Gymnasium environment of BFCL tasks played by a team, one role's message a step.
+    """Gymnasium env (environment) of BFCL tasks played by a team, one role's message a step.
 
     `info["role"]` names the role that acts next; observation, `info["messages"]`, `info["tools"]`
     and `info["instructions"]` are what that role sees since it last acted. The other fields are
@@ -278,7 +278,7 @@ class TeamEnv(gymnasium.Env[str, str]):
         self._env.close()
 
     def get_state(self) -> dict[str, Any]:
-        """Return a private copy of the environment's state, random streams included."""
+        """Get a private copy of the environment's state, random stream included."""
         own = {
             "np_random": self.np_random,
             "np_random_seed": self._np_random_seed,
@@ -287,7 +287,7 @@ class TeamEnv(gymnasium.Env[str, str]):
         return {"env": self._env.get_state(), **copy.deepcopy(own)}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Restore a state of `get_state`, of this environment or of one made alike."""
+        """Set the state to one of `get_state`, of this environment or of one made alike."""
         self._env.set_state(state["env"])
         own = copy.deepcopy({key: value for key, value in state.items() if key != "env"})
         self._np_random = own["np_random"]

@@ -40,7 +40,7 @@ class CallResults(NamedTuple):
 
 
 class UserTools:
-    """Tools of the `tools=` argument, split into classes and a ToolBox.
+    """The user's tools, of the `tools=` argument, split into classes and a ToolBox.
 
     Raises ToolDefinitionError for what is no tool.
 
@@ -90,7 +90,7 @@ class UserTools:
             self._owns_box = True
 
     def import_task_tools(self, tasks: Iterable[Task], origin: str, *, allowed: bool) -> None:
-        """Import the classes that tasks name by their paths, unless specified by the user.
+        """Import the tools that tasks name by their paths, unless specified by the user.
 
         Raises TaskError.
 
@@ -110,7 +110,7 @@ class UserTools:
                 paths[name], self.classes[name] = path, import_tool_class(path, place)
 
     def refuse_name_clashes(self, tasks: Iterable[Task], origin: Path | str) -> None:
-        """Raise ToolDefinitionError for an MCP tool with the name of a task's own function.
+        """Refuse name clashes: ToolDefinitionError for an MCP tool named as a task's function.
 
         Its server's author chose the name, not the user.
         """

@@ -21,11 +21,11 @@ HUB_TIMEOUT_S = 10
 
 
 class ImportFailure(Exception):
-    """Failed import of data or a model; the message names what, and the cure."""
+    """Failure to import data or a model; the message names what, and the cure."""
 
 
 def is_gguf(name: str | Path) -> bool:
-    """Whether a model's name means a GGUF file."""
+    """Whether a model's name is that of a GGUF file."""
     return str(name).lower().endswith(".gguf")
 
 

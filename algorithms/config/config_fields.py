@@ -24,7 +24,7 @@ NOUNS = {int: "a whole number", float: "a number", bool: "true or false", str: "
 
 
 class SettingError(ValueError):
-    """Setting out of its range; the message names flag, value and range."""
+    """Error of a setting out of its range; the message names flag, value and range."""
 
 
 def setting(default: Any, sentence: str, **facts: Any) -> Any:
@@ -75,7 +75,7 @@ class _JoinedAction(argparse.Action):
 
 
 def replace_synonyms(config: Any) -> None:
-    """Replace former words (synonyms) of a dataclass's values by today's."""
+    """Replace synonyms, former words for a setting's values, by today's values."""
     for flag in flags(type(config)):
         word = str(getattr(config, flag.name)).lower()
         if word in flag.synonyms:
@@ -138,7 +138,7 @@ class SettingSpec:
 
     @classmethod
     def from_field(cls, field: dataclasses.Field[Any], hint: Any, group: str) -> SettingSpec:
-        """Return the specification of a dataclass field made by `setting`."""
+        """Return the specification from a dataclass field made by `setting`."""
         parts = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
         base = next(part for part in parts if part is not types.NoneType)
         facts: dict[str, Any] = dict(field.metadata) | {"group": group}

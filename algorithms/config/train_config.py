@@ -136,7 +136,7 @@ def _former_property(former: str, present: str) -> property:
 
 @dataclass
 class TrainConfig(LearningSettings, RunningSettings):
-    """Settings of a training run. A bad value raises SettingError naming flag, value and range.
+    """Configuration (settings) of training. SettingError names flag, value and range of a bad one.
 
     A dataclass takes the fields of its last base first: --help and config.json begin with the run.
     """
@@ -158,7 +158,7 @@ class TrainConfig(LearningSettings, RunningSettings):
 
     @property
     def critic_has_own_rows(self) -> bool:
-        """Whether the critic reads rows of its own: a team's conversation, or the truth first."""
+        """Whether the critic has rows of its own: a team's conversation, or the truth first."""
         return self.team_critic == "central" or self.critic_sees == "truth"
 
     @property
@@ -182,14 +182,14 @@ class TrainConfig(LearningSettings, RunningSettings):
 
     @property
     def episodes_per_task(self) -> int:
-        """Number of episodes of each task in one update: --group_size, or the algorithm's own."""
+        """Number of episodes per task in one update: --group_size, or the algorithm's own."""
         if self.group_size is not None:
             return self.group_size
         return 8 if self.algorithm_name == "GRPO" else 1
 
     @property
     def has_supervised_stage(self) -> bool:
-        """Whether a supervised stage on demonstrations comes before reinforcement learning."""
+        """Whether training has a supervised stage, on demonstrations, before the updates."""
         return self.sft_tasks is not None or self.sft_episodes is not None
 
     @property
@@ -210,14 +210,14 @@ class TrainConfig(LearningSettings, RunningSettings):
 
     @classmethod
     def from_preset(cls, name: str, **changes: Any) -> Self:
-        """Return the settings of a preset, with changes."""
+        """Return the settings from a preset, with changes."""
         if name not in PRESETS:
             raise SettingError(f"--preset: got {name!r}, expected one of {', '.join(PRESETS)}")
         return cls(**{**PRESETS[name], "preset": name, **changes})
 
     @classmethod
     def from_args(cls, namespace: argparse.Namespace) -> Self:
-        """Return the settings of parsed command-line arguments.
+        """Return the settings from parsed command-line arguments (args).
 
         Arguments that are no field of ours are left to others.
         """

@@ -33,7 +33,7 @@ class FSDP:
 
     @classmethod
     def from_environment(cls) -> FSDP:
-        """Return FSDP as accelerate's environment variables FSDP_... configure it.
+        """Return FSDP from accelerate's environment variables FSDP_....
 
         SettingError for version 1.
         """
@@ -105,7 +105,7 @@ def full_tensor(tensor: Tensor) -> Tensor:
 
 
 def local_shard(tensor: Tensor) -> Tensor:
-    """Return this rank's shard of a tensor; others unchanged."""
+    """Return the local shard of a tensor, this rank's; others unchanged."""
     sharded: Any = tensor
     part: Tensor = sharded.to_local() if hasattr(tensor, "to_local") else tensor
     return part

@@ -134,7 +134,7 @@ class ProcessGroup:
             torch.distributed.all_reduce(tensor)
 
     def backward(self, loss: Tensor, *, counts: bool = True) -> None:
-        """Backpropagate this rank's part of a loss summed over all ranks.
+        """Run the backward pass of this rank's part of a loss summed over all ranks.
 
         Zero with counts false.
         """
@@ -195,7 +195,7 @@ SINGLE_PROCESS = ProcessGroup()
 
 
 def init_process_group(device: str = "auto", *, fsdp: bool = False) -> ProcessGroup:
-    """Initialise torch.distributed under torchrun or accelerate launch; else return one process.
+    """Initialise the process group under torchrun or accelerate launch; else return one process.
 
     SettingError where --fsdp or accelerate's configuration asks for something unsupported.
     """
@@ -238,7 +238,7 @@ def launch_warning(processes: ProcessGroup) -> str | None:
 
 
 def unsharded_norm(norm: Tensor) -> Tensor:
-    """Return a sharded gradient norm as an ordinary number.
+    """Return a sharded gradient norm unsharded, as an ordinary number.
 
     Of sharded weights each process knows but a part.
     """

@@ -62,7 +62,7 @@ class Decoder(Protocol):
         ...
 
     def append_states(self, row: int, states: States) -> None:
-        """Append tokens with known keys and values to a row."""
+        """Append cached states, tokens with known keys and values, to a row."""
 
 
 class TransformersDecoder:
@@ -127,11 +127,11 @@ class TransformersDecoder:
             self.cache.share_prefix(source, row, count)
 
     def cached_states(self, row: int, start: int, end: int) -> States:
-        """Return the cached keys and values (heads, tokens, size) of tokens start to end."""
+        """Return the cached states, keys and values (heads, tokens, size), of [start, end)."""
         return self.cache.cached_states(row, start, end)
 
     def append_states(self, row: int, states: States) -> None:
-        """Append tokens with known keys and values to a row."""
+        """Append cached states, tokens with known keys and values, to a row."""
         self.cache.append_states(row, states)
 
     def _forward(self, block: list[list[int]], counts: list[int], rows: Sequence[int]) -> Tensor:

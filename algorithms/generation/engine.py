@@ -62,7 +62,7 @@ __all__ = ["Action", "CacheBudgetError", "Engine", "GenerationEngine", "Request"
 
 
 class CacheBudgetError(ValueError):
-    """Caches of the running episodes that do not fit into their budget."""
+    """Error of a cache budget that the running episodes' caches do not fit into."""
 
 
 class GenerationEngine(Engine):
@@ -124,7 +124,7 @@ class GenerationEngine(Engine):
 
     @property
     def num_forward_tokens(self) -> int:
-        """Number of tokens passed through the model since construction, without padding."""
+        """Number of tokens of all forward passes since construction, without padding."""
         return self._num_prefilled + self._decoder.num_tokens
 
     @property
@@ -137,8 +137,8 @@ class GenerationEngine(Engine):
             self.num_shared_tokens,
         )
 
-    def start(self, num_slots: int) -> None:
-        """Start with empty slots 0..num_slots-1.
+    def allocate_slots(self, num_slots: int) -> None:
+        """Allocate empty slots 0..num_slots-1 in place of those before.
 
         Call it whenever the weights changed.
         """

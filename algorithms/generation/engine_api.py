@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 
 class EngineError(Exception):
-    """Failure of the engine to produce an action; the episode is invalid."""
+    """Error of the engine, which produced no action; the episode is invalid."""
 
 
 class RolloutError(RuntimeError):
-    """Final failure of the rollout's infrastructure: the run ends, and can be resumed later."""
+    """Error of the rollout's infrastructure, final: the run ends, and can be resumed later."""
 
 
 @dataclass
@@ -90,15 +90,15 @@ class Engine(ABC):
     interrupted: Callable[[int], bool] = staticmethod(lambda wanted: False)
 
     @abstractmethod
-    def start(self, num_slots: int) -> None:
-        """Start with empty slots 0..num_slots-1.
+    def allocate_slots(self, num_slots: int) -> None:
+        """Allocate empty slots 0..num_slots-1 in place of those before.
 
         Call it whenever the weights changed.
         """
 
     def release(self) -> None:
         """Release all slots and their caches, of no use once the weights change."""
-        self.start(0)
+        self.allocate_slots(0)
 
     @abstractmethod
     def begin_sequence(self, slot: int, seed: int | None = None) -> None:
@@ -154,8 +154,8 @@ class ScriptedEngine(Engine):
         self.end_of_turn_id = end_of_turn_id
         self._requests: list[Request] = []
 
-    def start(self, num_slots: int) -> None:
-        """Start anew: drop all requests."""
+    def allocate_slots(self, num_slots: int) -> None:
+        """Allocate slots: drop all requests."""
         self._requests = []
 
     def begin_sequence(self, slot: int, seed: int | None = None) -> None:
@@ -171,7 +171,7 @@ class ScriptedEngine(Engine):
         self._requests.append(request)
 
     def advance(self) -> list[tuple[int, Action]]:
-        """Finish every request; log-probabilities are 0."""
+        """Advance: finish every request; log-probabilities are 0."""
         finished = []
         for request in self._requests:
             text = self.script(request.task_id, request.turn, request.step_in_turn, request.info)

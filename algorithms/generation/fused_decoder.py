@@ -198,11 +198,11 @@ class FusedDecoder:
         self._cache.share_prefix(source, rows, count)
 
     def cached_states(self, row: int, start: int, end: int) -> States:
-        """Return cached keys and values (layers, heads, tokens, size) of tokens [start, end)."""
+        """Return cached states, keys and values (layers, heads, tokens, size), of [start, end)."""
         return self._cache.cached_states(row, start, end)
 
     def append_states(self, row: int, states: States) -> None:
-        """Append tokens with known keys and values to a row."""
+        """Append cached states, tokens with known keys and values, to a row."""
         append_states(self._cache, row, states)
 
     def prefill(self, rows: Sequence[int], new_tokens: Sequence[Sequence[int]]) -> Tensor:

@@ -57,7 +57,7 @@ class FusedLinear:
 
     @property
     def is_fused(self) -> bool:
-        """Whether the weights are fused: a copy, which can be changed."""
+        """Whether the layer is fused: its weights are a copy, which can be changed."""
         return self._weight is not None
 
     def fold_scale(self, factors: Tensor) -> None:

@@ -14,7 +14,7 @@ from fctncalling.algorithms.generation.transformers_cache import next_capacity
 
 
 class PrefixGroups(NamedTuple):
-    """Groups of a block's n rows by the G shared prompts, of up to p tokens, that they follow."""
+    """Prefix groups of a block: its n rows by the G shared prompts (up to p tokens) they follow."""
 
     prompts: Tensor  # (n,) int64, at which each row sits; at any where it has none
     mask: Tensor  # (G x heads, 1, p) additive, which of its columns a prompt has
@@ -128,7 +128,7 @@ class KVCache:
             numbers[one], numbers[other] = numbers[other], numbers[one]
 
     def reserve_step_positions(self, active: Sequence[bool]) -> PackedTokens:
-        """Reserve a cache position for one new token of each active row."""
+        """Reserve positions for a decoding step: one new token of each active row."""
         before = self.lengths[: len(active)]
         for row, goes_on in enumerate(active):
             self.lengths[row] += goes_on
@@ -222,7 +222,7 @@ class KVCache:
         return hidden.view(len(last) * heads, block.longest * groups, -1)
 
     def causal_mask_rows(self, columns: Tensor, width: int) -> Tensor:
-        """Return rows of an additive causal mask: minus infinity behind one column each (n,).
+        """Return rows of an additive causal mask: row i hides what lies behind columns[i].
 
         Minus infinity behind one column each (n,).
         """
@@ -237,7 +237,7 @@ class KVCache:
         values: Tensor,
         mask: Tensor | None,
     ) -> Tensor:
-        """Return the attention outputs of the new tokens' queries, (N, query heads x size).
+        """Attend from new tokens' queries to the cache: outputs (N, query heads x size).
 
         Queries are (N, query heads, size).
         """

@@ -27,14 +27,14 @@ from fctncalling.algorithms.generation.transformers_cache import next_capacity
 
 
 def cached_states(cache: KVCache, row: int, start: int, end: int) -> States:
-    """Return cached keys and values (layers, heads, tokens, size) of tokens [start, end): views."""
+    """Return views of cached states, keys and values (layers, heads, tokens, size)."""
     columns = slice(start, max(start, end))
     keys, values = cache.keys[:, row, :, :, columns], cache.values[:, row, :, columns]
     return keys.transpose(-1, -2), values
 
 
 def append_states(cache: KVCache, row: int, states: States) -> None:
-    """Append tokens with known keys and values (layers, heads, tokens, size) to a row."""
+    """Append cached states (keys and values) (layers, heads, tokens, size) to a row."""
     start = cache.lengths[row]
     cache.lengths[row] = end = start + states[0].shape[-2]
     if end > cache.keys.shape[-1]:
@@ -128,7 +128,7 @@ class PrefixKVCache(KVCache):
         self.start_rows(rows, prompt)
 
     def cached_states(self, row: int, start: int, end: int) -> States:
-        """Return cached keys and values (layers, heads, tokens, size) of tokens [start, end)."""
+        """Return cached states, keys and values (layers, heads, tokens, size), of [start, end)."""
         prompt, begin = self._prompt_of[row], self.begins[row]
         own = cached_states(self, row, max(start, begin) - begin, end - begin)
         if prompt is None or start >= begin:
@@ -215,7 +215,7 @@ class PrefixKVCache(KVCache):
         values: Tensor,
         mask: Tensor | None,
     ) -> Tensor:
-        """Return the attention outputs of the new tokens' queries, (N, query heads x size).
+        """Attend from new tokens' queries to the cache: outputs (N, query heads x size).
 
         Queries are (N, query heads, size).
         """

@@ -34,13 +34,13 @@ class RoleEngine(Engine):
     def __init__(self, samplers: Mapping[str, RoleSampler]) -> None:
         self._samplers = dict(samplers)
 
-    def start(self, num_slots: int) -> None:
-        """Start with empty slots 0..num_slots-1.
+    def allocate_slots(self, num_slots: int) -> None:
+        """Allocate empty slots 0..num_slots-1 in place of those before.
 
         Call it whenever the weights changed.
         """
         for sampler in self._samplers.values():
-            sampler.engine.start(num_slots)
+            sampler.engine.allocate_slots(num_slots)
             sampler.pending.clear()
 
     def begin_sequence(self, slot: int, seed: int | None = None) -> None:

@@ -32,7 +32,7 @@ Tokens = tuple[int, ...]
 
 
 def min_shared_tokens(model: nn.Module) -> int:
-    """Return the least number of tokens worth sharing, for a model of this size."""
+    """Return the minimal number of shared tokens worth it, for a model of this size."""
     num_weights = sum(weight.numel() for weight in model.parameters())
     return max(BLOCK, int(MIN_SAVED_FLOPS / (2 * num_weights)))
 

@@ -20,7 +20,7 @@ class NewTokenPositions(NamedTuple):
 
 
 class RaggedCache(Cache):
-    """Transformers cache of rows of different lengths: keys and values without holes.
+    """Ragged transformers cache: rows of different lengths, keys and values without holes.
 
     Buffers are (rows, heads, capacity + 1, head size).
 
@@ -97,11 +97,11 @@ class RaggedCache(Cache):
         self.lengths[row] = count
 
     def cached_states(self, row: int, start: int, end: int) -> States:
-        """Return the cached keys and values (heads, tokens, size) of tokens start to end."""
+        """Return the cached states, keys and values (heads, tokens, size), of [start, end)."""
         return tuple(buffer[row, :, start:end] for buffer in (*self._keys, *self._values))
 
     def append_states(self, row: int, states: States) -> None:
-        """Append tokens with known keys and values to a row."""
+        """Append cached states, tokens with known keys and values, to a row."""
         start = self.lengths[row]
         self.lengths[row] = end = start + states[0].shape[-2]
         self._grow(end)
@@ -109,7 +109,7 @@ class RaggedCache(Cache):
             buffer[row, :, start:end] = known
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Return the sequence length, that of the longest row."""
+        """Get the sequence length (seq), that of the longest row."""
         return max(self.lengths, default=0)
 
     def _write(self, buffer: Tensor, states: Tensor) -> Tensor:

@@ -90,7 +90,7 @@ def decoder_states_at(
 
 
 def acted_positions(acted: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the rows and columns of the N acted tokens; ValueError where one is first."""
+    """Return positions of the N acted tokens: rows and columns; ValueError where one is first."""
     rows, columns = acted.nonzero(as_tuple=True)
     if bool((columns == 0).any()):
         raise ValueError(
@@ -178,7 +178,7 @@ class ActorCritic(nn.Module):
         entropy_gradient: bool = False,
         gradient_checkpointing: bool = False,
     ) -> TokenOutputs:
-        """Return log-probabilities, entropies and values of the N acted tokens.
+        """Forward pass: log-probabilities, entropies and values of the N acted tokens.
 
         Logits are computed at the positions before these alone. temperature: that of sampling, so
         that the distribution trained is the one that acts. gradient_checkpointing: layers keep
@@ -279,7 +279,7 @@ class ActorCritic(nn.Module):
         *,
         temperature: float = 1.0,
     ) -> Tensor:
-        """Return the reference's log-probabilities of the acted tokens, (N,).
+        """Return the reference model's logprobs of the acted tokens, (N,).
 
         Arguments as `forward`'s. It is the same for all roles.
         """
@@ -347,7 +347,7 @@ class ActorCritic(nn.Module):
         refuse_half_precision(self)
 
     def save(self, folder: str | Path) -> None:
-        """Save a Hugging Face model folder, or peft adapter folder, with the critic's files.
+        """Save the policy: a Hugging Face model folder, or peft adapter folder, and critic files.
 
         The policy itself is not changed.
         """

@@ -21,7 +21,7 @@ PLAIN_TEMPLATE = (
 
 
 def fallback_template(tokenizer: Any) -> str | None:
-    """Return a plain chat template, with a warning, for a tokenizer without one; else None."""
+    """Return a fallback chat template, with a warning, for a tokenizer without one; else None."""
     if getattr(tokenizer, "chat_template", None):
         return None
     logger.warning(
@@ -33,7 +33,7 @@ def fallback_template(tokenizer: Any) -> str | None:
 
 
 def bos_ids(tokenizer: Any) -> list[int]:
-    """Return [BOS id] if the tokenizer puts one before a text; else []."""
+    """Return the BOS ids: [BOS id] if the tokenizer puts one before a text; else []."""
     bos = tokenizer.bos_token_id
     return [bos] if bos is not None and tokenizer("").input_ids[:1] == [bos] else []
 
@@ -41,7 +41,7 @@ def bos_ids(tokenizer: Any) -> list[int]:
 def replace_unknown_roles(
     messages: Sequence[Message], known_roles: Mapping[str, bool], *, merge_users: bool
 ) -> list[Message]:
-    """Return the messages with roles that the template does not know replaced by "user".
+    """Replace unknown roles, which the template does not know, in messages by "user".
 
     known_roles: role -> whether the template renders it; roles not in it are known. A replaced
     message is merged with a neighbouring user message; two that were user messages from the start
@@ -192,7 +192,7 @@ class ChatTemplate:
         return [*self.opening_ids, *self.encode(self._render(opened, self._shown(tools)))]
 
     def render_delta(self, messages: Sequence[Message], last_id: int | None = None) -> list[int]:
-        """Render new messages to the token ids to append after an action, next prompt included.
+        """Render the delta, new messages behind an action with the next prompt, to token ids.
 
         `last_id` is the action's last sampled token; None stands for the end-of-turn token. What of
         the closing was sampled already is left out, so an action cut before its end token is closed
@@ -216,7 +216,7 @@ class ChatTemplate:
         instructions: str = "",
         trusted: Sequence[int] = (),
     ) -> list[int]:
-        """Render a whole history to token ids, where the template cannot append.
+        """Render the full history to token ids, where the template cannot append.
 
         `trusted` are the indices of messages that the policy wrote itself, which are rendered as
         they are.
@@ -245,7 +245,7 @@ class ChatTemplate:
         return self.encode(self.escape_specials(text, tags))
 
     def escape_specials(self, text: str, tags: Sequence[str] = ()) -> str:
-        """Escape special tokens and template markers in a text, but those in `tags`."""
+        """Escape specials (special tokens and template markers) in a text, but those in `tags`."""
         return self._escaper.escape(text, tags)
 
     def decode(self, ids: Sequence[int]) -> str:

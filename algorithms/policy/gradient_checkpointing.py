@@ -94,7 +94,7 @@ def run_layer(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 class TrimmingRunner:
-    """Layer runner that trims the heap between layers; serves one pass."""
+    """Layer runner with trimming of the heap between layers; serves one pass."""
 
     def __init__(self) -> None:
         self._heap = HeapTrimmer()

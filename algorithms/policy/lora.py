@@ -104,7 +104,7 @@ class Adapters:
         return list(self.peft.peft_config)
 
     def parameters(self, name: str) -> list[nn.Parameter]:
-        """Return the weights of one adapter."""
+        """Return the parameters of one adapter."""
         return [weight for _, weight in self._named(name)]
 
     def actor_adapter_name(self, role: str) -> str | None:

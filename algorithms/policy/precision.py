@@ -113,7 +113,7 @@ def half_precision_dtype(decoder: Any) -> torch.dtype | None:
 
 
 def compute_dtype_context(dtype: torch.dtype | None, device: torch.device) -> Context:
-    """Return a context that computes products in a half precision; None: as they are."""
+    """Return a context that sets the compute dtype, a half precision; None: as it is."""
     if dtype is None:
         return contextlib.nullcontext()
     return torch.autocast(device.type, dtype=dtype)
@@ -194,7 +194,7 @@ def _add_context_hooks(module: nn.Module, context: Callable[[nn.Module], Context
 
 
 def refuse_half_precision(module: nn.Module) -> None:
-    """Raise TypeError for trainable half-precision weights; frozen ones may have any dtype.
+    """Refuse trainable half-precision weights by a TypeError; frozen ones may have any dtype.
 
     An optimiser step of 1e-6 on a weight of 0.01 rounds to nothing in half precision.
     """

@@ -217,7 +217,7 @@ MAX_LOGITS = 2**24  # (positions x vocabulary) of one chunk: 64 MiB in fp32
 def token_logprobs_and_entropies(
     model: Any, hidden: Tensor, tokens: Tensor, *, temperature: float, entropy_gradient: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return the log-probabilities and entropies of N tokens, (N,) fp32, from hidden states.
+    """Return logprobs and entropies of N tokens, (N,) fp32, from hidden states.
 
     model: a causal language model. Several chunks are checkpointed: each recomputes its logits in
     the backward pass, so that only one chunk's logits exist at a time.

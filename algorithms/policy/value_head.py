@@ -53,7 +53,7 @@ class ValueHead(nn.Module):
         nn.init.zeros_(self.out.bias)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
-        """Return the values (...) of hidden states (..., H)."""
+        """Forward pass: the values (...) of hidden states (..., H)."""
         return self.values(self.scores(hidden_states))
 
     def scores(self, hidden_states: Tensor) -> Tensor:

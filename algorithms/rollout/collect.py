@@ -101,7 +101,7 @@ class _Collection:
         """Play all episodes."""
         waiting = list(reversed(episodes))
         self.envs.start()
-        self.engine.start(len(self.envs))
+        self.engine.allocate_slots(len(self.envs))
         self.engine.interrupted = self._have_arrived
         while waiting or self.running:
             for slot in range(len(self.envs)):

@@ -24,7 +24,7 @@ IN_PROCESS = "in_process_tools"
 
 
 class EnvRequest(NamedTuple):
-    """Request to an environment: `reset` with seed and task id or, with a text, `step`."""
+    """Request to an env: `reset` with seed and task id or, with a text, `step`."""
 
     task_id: str = ""
     seed: int = 0
@@ -32,7 +32,7 @@ class EnvRequest(NamedTuple):
 
 
 class EnvResponse(NamedTuple):
-    """Response of an environment: the tuple of `reset` or `step`, or the error."""
+    """Response of an env: the tuple of `reset` or `step`, or the error."""
 
     slot: int
     result: tuple[Any, ...] = ()
@@ -41,15 +41,15 @@ class EnvResponse(NamedTuple):
 
 
 class NoResponseError(RuntimeError):
-    """Environment that did not respond in time, or whose process ended."""
+    """Error of no response in time from an environment, or of a process that ended."""
 
 
 class InvalidEpisodeError(RuntimeError):
-    """Episode that its environment reported as invalid by `info["invalid"]`."""
+    """Error of an invalid episode, as its environment reported by `info["invalid"]`."""
 
 
 class EnvPool(ABC):
-    """Interface of environment pools: one environment per slot, one pending request each.
+    """Interface of env pools: one per slot, one pending request each.
 
     `in_order`: responses come sorted by slot, once all pending requests are answered, so that the
     seed determines the rollout. Else they come as they arrive, and no slot waits for a slow one. It
@@ -75,7 +75,7 @@ class EnvPool(ABC):
 
     @abstractmethod
     def recv(self, *, wait: bool) -> list[EnvResponse]:
-        """Receive responses, sorted by slot; with `wait` at least one, if a request is pending."""
+        """Receive (recv) responses, sorted by slot; with `wait` at least one, if one is pending."""
 
     @abstractmethod
     def replace(self, slot: int) -> None:
@@ -92,7 +92,7 @@ class EnvPool(ABC):
 
 
 class InlineEnvPool(EnvPool):
-    """Environment pool in the caller's thread."""
+    """Inline pool of envs, in the caller's thread."""
 
     def __init__(self, envs: list[TextEnv], make_env: MakeEnv | None = None) -> None:
         self._envs = envs
@@ -112,7 +112,7 @@ class InlineEnvPool(EnvPool):
         self._responses.append(call_env(slot, self._envs[slot], request))
 
     def recv(self, *, wait: bool) -> list[EnvResponse]:
-        """Receive all responses."""
+        """Receive (recv) all responses."""
         found, self._responses = sorted(self._responses, key=lambda answer: answer.slot), []
         return found
 
@@ -130,7 +130,7 @@ class InlineEnvPool(EnvPool):
 
 @time_calls("environment")
 def call_env(slot: int, env: TextEnv, request: EnvRequest) -> EnvResponse:
-    """Call an environment's `reset` or `step`; an exception becomes part of the response."""
+    """Call an env's `reset` or `step`; an exception becomes part of the response."""
     started = time.perf_counter()
     try:
         result = env.step(request.text) if request.text is not None else _reset(env, request)
@@ -167,7 +167,7 @@ def have_in_process_tools(envs: Sequence[TextEnv]) -> bool:
 
 
 def close_quietly(env: TextEnv) -> None:
-    """Close an environment; if that fails, only warn."""
+    """Close an environment quietly: if that fails, only warn."""
     try:
         env.close()
     except Exception as error:

@@ -75,7 +75,7 @@ class RoleView:
         self.unfinished = ""
 
     def append_observation(self, messages: Sequence[Message]) -> None:
-        """Append the environment's new messages to the history and render the next context."""
+        """Append the observation, the environment's new messages, and render the next context."""
         self.history += messages
         if self.template.append_only:
             self.new_ids = self.template.render_delta(messages, self.rows[-1].ids[-1])
@@ -105,7 +105,7 @@ class RoleView:
 
 @dataclass
 class RunningEpisode:
-    """State of one episode while it runs, with the view of each role.
+    """Running episode: its state, with the view of each role.
 
     Where `info["role"]` names who acts next, each role has rows of its own, in which only its own
     tokens are acted; else there is one view alone.
@@ -156,7 +156,7 @@ class RunningEpisode:
         return EnvRequest(self.task_id, self.env_seed)
 
     def on_reset(self, engine: Engine, observation: Any, info: dict[str, Any]) -> None:
-        """Handle the result of `reset`: render the first prompt."""
+        """Event handler on the result of `reset`: render the first prompt."""
         self.info = info
         self.state = str(info.get("state") or "")
         engine.begin_sequence(self.slot, self.seed)
@@ -189,7 +189,7 @@ class RunningEpisode:
         )
 
     def on_action(self, action: Action) -> EnvRequest:
-        """Handle a sampled action: record it and return the request that steps the environment."""
+        """Event handler on a sampled action: record it, return the request of the step."""
         self.view.append_action(action)
         if "state_hash" in self.info:
             self.state_hashes.append(str(self.info["state_hash"]))
@@ -201,7 +201,7 @@ class RunningEpisode:
     def on_step(
         self, observation: Any, reward: Any, terminated: bool, truncated: bool, info: dict[str, Any]
     ) -> None:
-        """Handle the result of `step`: record it and render the next context."""
+        """Event handler on the result of `step`: record it, render the next context."""
         turn, acted = int(self.info.get("turn", 0)), self.view
         self.terminated = terminated
         self.info = info
@@ -240,7 +240,7 @@ class RunningEpisode:
         self.ended = True
 
     def to_record(self) -> EpisodeRecord:
-        """Return the record of the ended episode, for training and the episode log."""
+        """Convert the ended episode to its record, for training and the episode log."""
         episode_return = sum(step.reward for step in self.steps)
         verdict = self.info.get("verdict")
         strict = None if self.invalid else self.info.get("strict_verdict")

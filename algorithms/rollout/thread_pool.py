@@ -46,7 +46,7 @@ CLOSING_S = 5.0  # to wait for environments to close
 
 
 class EnvThread:
-    """Thread of one environment, in which all its methods are called.
+    """Thread of one env, in which all its methods are called.
 
     Some libraries bind objects to the thread that made them. A daemon thread: one that hangs must
     not keep the program from ending.
@@ -80,7 +80,7 @@ class EnvThread:
 
 
 class ThreadEnvPool(EnvPool):
-    """Environment pool with a thread for each environment.
+    """Thread pool of envs, a thread for each.
 
     They come in slot order until the others have waited for a slow environment for `patience_s`;
     from then on they come as they arrive.
@@ -116,7 +116,7 @@ class ThreadEnvPool(EnvPool):
 
     @time_calls("wait")
     def recv(self, *, wait: bool) -> list[EnvResponse]:
-        """Receive responses and failures, sorted by slot."""
+        """Receive (recv) responses and failures, sorted by slot."""
         found: list[EnvResponse] = []
         patience_s = self.patience_s
         while True:
@@ -178,7 +178,7 @@ class ThreadEnvPool(EnvPool):
 
 
 def make_env_pool(config: TrainConfig, make_env: MakeEnv, share: int = 1) -> EnvPool:
-    """Make the environment pool of one of `share` rollout processes."""
+    """Make the env pool of one of `share` rollout processes."""
     envs = ThreadEnvPool(make_env, num_parallel_episodes(config, share))
     envs.in_order = config.wait_for_tools != "never"
     if config.wait_for_tools == "always":

@@ -24,11 +24,11 @@ GONE = ".gone"
 
 
 class CheckpointError(RuntimeError):
-    """Checkpoint that is missing, incomplete or unreadable."""
+    """Error of a checkpoint that is missing, incomplete or unreadable."""
 
 
 class SupportsSave(Protocol):
-    """Interface of what can be saved as a model folder."""
+    """Interface of what supports saving (`save`) as a model folder."""
 
     def save(self, folder: str | Path) -> None:
         """Save the weights in a folder."""

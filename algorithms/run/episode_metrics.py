@@ -44,7 +44,7 @@ def episode_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float | None]
 def success_metrics(
     records: Sequence[EpisodeRecord], name: str, strict_name: str
 ) -> dict[str, float | None]:
-    """Return success rates, official and strict, overall and by category.
+    """Return success metrics: rates, official and strict, overall and by category.
 
     Strict rates are left out where no environment gave a strict verdict.
     """
@@ -87,7 +87,7 @@ def mean_return_without_verdict(records: Sequence[EpisodeRecord]) -> float | Non
 
 
 def question_metrics(records: Sequence[EpisodeRecord], name: str) -> dict[str, float | None]:
-    """Return question rates by category of questioning tasks.
+    """Return question metrics: rates by category of questioning tasks.
 
     {} where there is none.
     """

@@ -14,7 +14,7 @@ SIGNALS = (*ENDING, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
 
 
 class Interruption:
-    """Deferral of interrupting signals (SIGINT, SIGTERM, SIGHUP) to where they are allowed.
+    """Interruption by signals (SIGINT, SIGTERM, SIGHUP), deferred to where it is allowed.
 
     There they raise KeyboardInterrupt.
 

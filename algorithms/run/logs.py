@@ -72,7 +72,7 @@ def _wandb(folder: Path, config: Mapping[str, Any], mode: str) -> Tracker:
 
 
 class Trackers:
-    """Experiment trackers of a run: TensorBoard and wandb, as configured."""
+    """Trackers of a run: TensorBoard and wandb, as configured."""
 
     def __init__(
         self, folder: Path, config: Mapping[str, Any], *, tensorboard: bool, wandb: str
@@ -125,7 +125,7 @@ BUILTIN_ENVIRONMENTS = frozenset(
 
 
 class RunExistsError(FileExistsError):
-    """Results folder that already holds a run."""
+    """Error of a run that exists already in its results folder."""
 
 
 def results_folder(config: TrainConfig) -> Path:
@@ -146,7 +146,7 @@ def model_folder_name(name_or_path: str) -> str:
 
 
 def require_empty_run_folder(folder: Path) -> None:
-    """Raise RunExistsError unless a folder is empty of runs."""
+    """Require an empty run folder: RunExistsError unless it is empty of runs."""
     metrics = folder / "metrics.jsonl"
     held = [
         name
@@ -275,7 +275,7 @@ class RunLog:
 
 
 class NoLog(RunLog):
-    """Log that writes nothing, of every process but the first."""
+    """No log: writes nothing, of every process but the first."""
 
     writes = False
 
@@ -283,22 +283,22 @@ class NoLog(RunLog):
         self.folder = folder
 
     def file_positions(self) -> dict[str, int]:
-        """Return no positions."""
+        """Return no file positions."""
         return {}
 
     def rewind(self, position: Mapping[str, int], update: int = 0) -> None:
         """Rewind nothing."""
 
     def write_metrics(self, update: int, values: Mapping[str, float | None]) -> None:
-        """Write nothing."""
+        """Write no metrics."""
 
     def write_timings(self, update: int, values: Mapping[str, float | None]) -> None:
-        """Write nothing."""
+        """Write no timings."""
 
     def write_supervised_step(
         self, step: int, values: Mapping[str, float | None], timings: Mapping[str, float | None]
     ) -> None:
-        """Write nothing."""
+        """Write no supervised step."""
 
     def write_episodes(
         self,
@@ -307,7 +307,7 @@ class NoLog(RunLog):
         spell: Spell | None = None,
         reasons: Sequence[str | None] | None = None,
     ) -> Path:
-        """Write nothing; return where the first process writes them."""
+        """Write no episodes; return where the first process writes them."""
         return self.folder / "episodes" / f"{name}.jsonl"
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ LOCK_FILE = ".lock"  # stays behind, unlocked, after a run
 
 
 class RunLockedError(RuntimeError):
-    """Run that another process works on."""
+    """Error of a run that is locked: another process works on it."""
 
 
 class FileLock:
@@ -73,7 +73,7 @@ def lock_for_file(path: Path) -> FileLock:
 
 
 def require_unlocked(folder: Path) -> None:
-    """Raise RunLockedError unless a folder is unlocked."""
+    """Require an unlocked folder: else RunLockedError."""
     if (folder / LOCK_FILE).exists():
         RunLock(folder).release()
 

@@ -133,7 +133,7 @@ class TokenLog:
 def exclusion_reasons(
     episodes: Sequence[EpisodeRecord], usable: Sequence[EpisodeRecord], config: TrainConfig
 ) -> list[str | None]:
-    """Return the reason why each episode is excluded from learning; None where it is not."""
+    """Return the exclusion reasons of episodes from learning; None for one that is not."""
     learned = {id(each.episode) if each.role else id(each) for each in usable}
 
     def reason(episode: EpisodeRecord) -> str | None:

@@ -95,7 +95,7 @@ class AlarmLog:
 
 
 def termination_metrics(episodes: Sequence[EpisodeRecord]) -> dict[str, float | None]:
-    """Return metrics of how episodes and actions ended.
+    """Return termination metrics: how episodes and actions ended.
 
     The share of episodes that a limit ended, and the mean probability of the token that ended an
     action, as sampled.

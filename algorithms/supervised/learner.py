@@ -34,7 +34,7 @@ KEY_BLOCK = 64  # tokens of a prompt that are compared as one
 
 @dataclass
 class SupervisedConfig:
-    """Settings of supervised fine-tuning."""
+    """Configuration of supervised fine-tuning."""
 
     epochs: int = 1
     """Passes over the demonstrations."""
@@ -214,7 +214,7 @@ def make_batches(
     sharing: PrefixSharing | None,
     device: torch.device,
 ) -> Iterator[Batch]:
-    """Yield the batches of an optimiser step's rows: trees where sharing pays, else padded."""
+    """Make the batches of an optimiser step's rows: trees where sharing pays, else padded."""
     limit, lengths = config.max_tokens_per_microbatch, trained_lengths(rows)
     # Padding is not bounded: the grouping of rows decides the last bits of the published weights.
     groups, shares = microbatches(lengths, max_tokens=limit, max_padding_share=1.0), False

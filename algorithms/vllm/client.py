@@ -27,11 +27,11 @@ class Completion(NamedTuple):
 
 
 class ServerAwayError(EngineError):
-    """Server that is away: it does not answer, is starting or full; worth a later attempt."""
+    """Error of a server that is away: no answer, starting or full; worth a later attempt."""
 
 
 class MissingModelError(EngineError):
-    """Model missing on the server, or with other weights than expected."""
+    """Error of a model missing on the server, or with other weights than expected."""
 
 
 class VllmClient:
@@ -95,7 +95,7 @@ class VllmClient:
         return float(max(top.values()))
 
     def prompt_logprobs(self, model: str, prompt: Sequence[int]) -> list[float]:
-        """Return the log-probabilities of a prompt's tokens after the first."""
+        """Return the logprobs of a prompt's tokens after the first."""
         body = {
             "model": model,
             "prompt": list(prompt),

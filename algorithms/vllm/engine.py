@@ -51,8 +51,8 @@ class VllmEngine(Engine):
         """Counts of tokens since construction."""
         return TokenCounts(self.num_sampled_tokens)
 
-    def start(self, num_slots: int) -> None:
-        """Start with empty slots 0..num_slots-1."""
+    def allocate_slots(self, num_slots: int) -> None:
+        """Allocate empty slots 0..num_slots-1 in place of those before."""
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
         self._threads = ThreadPoolExecutor(num_slots, "vllm") if num_slots else None

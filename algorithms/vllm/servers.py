@@ -42,13 +42,13 @@ class ServerState:
     slots: set[int] = field(default_factory=set)
 
     def postpone_retry(self) -> None:
-        """Postpone the next attempt at the server."""
+        """Postpone the next retry of the server."""
         self.wait_s = min(MAX_WAIT_S, 2.0 * self.wait_s) or FIRST_WAIT_S
         self.next_try = time.monotonic() + self.wait_s
 
 
 class WeightPublication(Protocol):
-    """Interface of published weights: versions of the policy that servers hold."""
+    """Interface of weight publication: versions of the policy that servers hold."""
 
     def update_server(self, client: VllmClient) -> None:
         """Update a server to the current version; RolloutError where it refuses that."""

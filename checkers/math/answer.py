@@ -37,7 +37,7 @@ def check_answer(
     time_limit_s: float = 5.0,
     comparer: SymbolicComparer | None = None,
 ) -> Verdict:
-    """Return the verdict on a response's final answer: whether it is one of the accepted ones.
+    """Check a response's final answer: the verdict whether it is one of the accepted ones.
 
     The final answer is the last \\boxed{...}, else what follows the last "####", else the whole
     response. `tolerance` is relative, for numeric answers; `time_limit_s` bounds one symbolic
@@ -69,7 +69,7 @@ def check_answer(
 
 
 def extract_final_answer(response: str) -> str:
-    r"""Return a response's final answer: its last \boxed{...}, what follows "####", or all."""
+    r"""Extract a response's final answer: its last \boxed{...}, what follows "####", or all."""
     response = response[-MAX_RESPONSE_CHARACTERS:]
     start = max(response.rfind("\\boxed{"), response.rfind("\\fbox{"))
     if start >= 0:
@@ -110,7 +110,7 @@ def numeric_equal(answer: str, truth: str, *, tolerance: float = 0.0) -> bool:
 
 
 def parse_number_literal(text: str, *, like: str = "") -> Fraction | None:
-    """Return the value of a number that is written out; None for what would have to be computed.
+    """Parse a number literal, one written out; None for what would have to be computed.
 
     A literal is a sign, digits, thousands separators, decimals, an exponent. Where the text that it
     is to be `like` is a fraction of whole numbers, or ends with a percent sign, it may be such a

@@ -58,7 +58,7 @@ def rational_value(form: Form) -> Fraction | None:
 
 
 def is_unevaluated(tree: Tree) -> bool:
-    """Whether an expression leaves something unevaluated that can be computed without an idea.
+    """Whether an expression is unevaluated: a part can be computed without an idea.
 
     Numbers that meet, like terms or factors, a 0, 1 or sign that changes nothing, a root that is a
     number.

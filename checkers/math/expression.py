@@ -45,7 +45,7 @@ _TOKEN = re.compile(
 
 
 class ExpressionError(ValueError):
-    """Text that is no expression of this grammar; the message gives the position."""
+    """Error of a text that is no expression of this grammar; the message gives the position."""
 
 
 def tokenize(text: str) -> list[tuple[str, str]]:
@@ -86,7 +86,7 @@ _CLOSING = {"(": (")", "]"), "[": (")", "]"), "{": ("}",)}  # an interval may be
 
 
 def parse(text: str) -> Tree:
-    """Return the expression tree of a mathematical text; raises ExpressionError."""
+    """Parse a mathematical text to its expression tree; raises ExpressionError."""
     if len(text) > MAX_CHARACTERS:
         raise ExpressionError(f"longer than {MAX_CHARACTERS} characters")
     return _ExpressionParser(tokenize(text)).answer()

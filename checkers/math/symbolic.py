@@ -27,7 +27,7 @@ BOOT = (
 
 
 class SymbolicComparer:
-    """Comparer of expressions by SymPy in a subprocess, reused; needs `fctncalling[math]`."""
+    """Symbolic comparer of expressions: SymPy in a subprocess; needs `fctncalling[math]`."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None

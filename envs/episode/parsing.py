@@ -93,7 +93,7 @@ def classify_error(
 def add_corrections(
     step: StepRecord, offered: Sequence[FunctionDoc], known: Callable[[str], bool]
 ) -> tuple[str, ...]:
-    """Return a step's results with a correction after that of each wrong call.
+    """Add corrections to a step's results, one after that of each wrong call.
 
     `offered`: the functions of its turn.
 

@@ -109,18 +109,18 @@ class EpisodeState:
 
     @property
     def in_last_turn(self) -> bool:
-        """Whether the current turn is the task's last one."""
+        """Whether the episode is in the last turn of its task."""
         return self.turn + 1 >= len(self.task.question)
 
     def has_function(self, name: str) -> bool:
-        """Whether the task's tools have a function of this name.
+        """Whether the task has a function of this name.
 
         False where nothing is executed.
         """
         return self.session is not None and self.session.has_function(name)
 
     def add_messages(self, messages: Iterable[Message]) -> None:
-        """Append messages to the conversation."""
+        """Add messages to the conversation."""
         self.conversation += messages
 
     def execute(self, calls: Sequence[str], tools: UserTools) -> tuple[str, ...]:
@@ -162,7 +162,7 @@ class EpisodeState:
             self.results = []
 
     def add_step(self, step: StepRecord) -> None:
-        """Append a step to the episode, with its reward."""
+        """Add a step to the episode, with its reward."""
         self.paid += step.reward
         self.steps.append(step)
 
@@ -174,7 +174,7 @@ class EpisodeState:
         self.steps.append(StepRecord(self.turn, text))
 
     def to_episode(self, seed: int | None) -> Episode:
-        """Return the episode so far as an Episode record."""
+        """Convert the state to an Episode, the record so far."""
         return Episode(
             task_id=self.task.id,
             category=self.task.category,
@@ -204,13 +204,13 @@ class EpisodeState:
         return self.tools_hash
 
     def get_state(self) -> dict[str, Any]:
-        """Return a private copy of the state, the tools' included."""
+        """Get a private copy of the state, the tools' included."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _SHARED}
         session = None if self.session is None else self.session.get_state()
         return {"task_id": self.task.id, "session": session, "play": copy.deepcopy(values)}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Restore a state of `get_state` of the same task; it can be used again."""
+        """Set the state to one of `get_state` of the same task; it can be used again."""
         for name, value in copy.deepcopy(dict(state["play"])).items():
             setattr(self, name, value)
         if self.session is not None:

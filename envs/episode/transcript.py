@@ -11,7 +11,7 @@ _HEADS = {"system": "system", "user": "user", "assistant": "model", "tool": "too
 
 
 def escape_unprintable(text: str) -> str:
-    """Escape the characters of a text that steer a terminal or cannot be encoded."""
+    """Escape the unprintable characters of a text: what steers a terminal or has no encoding."""
     return "".join(
         char if char == "\n" or char.isprintable() else repr(char)[1:-1] for char in text
     )
@@ -41,6 +41,6 @@ def transcript(messages: Iterable[Mapping[str, Any]], verdict: Verdict | None = 
 
 
 def check_render_mode(mode: str | None, modes: Sequence[str]) -> None:
-    """Raise ValueError for a render mode that the environment does not have."""
+    """Check a render mode; ValueError for one that the environment does not have."""
     if mode not in (None, *modes):
         raise ValueError(f"render_mode={mode!r}: expected one of {list(modes)}, or None.")

@@ -25,7 +25,7 @@ class BfclFunctionCalls(Handler):
     name = "tool_calls"
 
     def recognises(self, text: str) -> bool:
-        """Whether the text looks like this format: a JSON list of objects opens it."""
+        """Whether the handler recognises the text: a JSON list of objects opens it."""
         return text.lstrip().removeprefix("[").lstrip().startswith("{")
 
     def decode_action(self, text: str) -> DecodedAction:
@@ -36,7 +36,7 @@ class BfclFunctionCalls(Handler):
         return DecodedAction(self.decode_ast(text), _calls_of, _call_strings)
 
     def decode_ast(self, text: str) -> list[dict[str, Any]]:
-        """Return [{name: arguments}] as BFCL's decoder does; the arguments may be any JSON.
+        """Decode as BFCL's AST decoder does: [{name: arguments}]; the arguments may be any JSON.
 
         Raises DecodeError.
         """

@@ -31,7 +31,7 @@ class CallFormat(Handler):
 
     @abstractmethod
     def decode_ast(self, text: str) -> Record:
-        """Decode a text to the record that BFCL's decoder makes of it; raises DecodeError."""
+        """Decode a text to the record of BFCL's AST decoder; raises DecodeError."""
 
     @abstractmethod
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
@@ -86,7 +86,7 @@ class ToolCallFormat(CallFormat):
 
 
 def tool_call_strings(calls: Sequence[Call]) -> list[str]:
-    """Return call strings as BFCL executes those of its function-calling form: without blanks."""
+    """Return the strings of tool calls as BFCL's function-calling form has them: no blanks."""
     return [
         f"{call.name}({','.join(f'{key}={value!r}' for key, value in call.arguments.items())})"
         for call in calls
@@ -132,7 +132,7 @@ def parse_json_at(text: str, start: int) -> tuple[Any, int]:
 
 
 def skip_blanks(text: str, start: int) -> int:
-    """Return the index of the first character from `start` on that is not white space."""
+    """Skip blanks (white space) of a text from `start` on: return the index behind them."""
     while start < len(text) and text[start].isspace():
         start += 1
     return start
@@ -161,7 +161,7 @@ def to_json(value: Any) -> str:
 
 
 def escape_in_json(text: str, characters: str = "<}[") -> str:
-    """Escape characters inside the strings of a JSON text.
+    """Escape characters in the strings of a JSON text.
 
     The same value, without any mark.
     """

@@ -116,7 +116,7 @@ def load_tool(name: str, tool: type, scenario: Any, long_context: bool) -> Any:
 
 @lru_cache(maxsize=256)
 def function_classes(tools: tuple[tuple[str, type], ...]) -> Mapping[str, str]:
-    """Return the class of each function: {function: class name}; of several the last."""
+    """Return the classes of functions: {function: class name}; of several classes the last."""
     class_of: dict[str, str] = {}
     for class_name, tool in tools:
         found = (
@@ -162,7 +162,7 @@ failure.
 
 
 class ToolSession:
-    """The tools of one episode: fresh instances that nothing else touches.
+    """Session of the tools of one episode: fresh instances that nothing else touches.
 
     `owner` names whose tools they are ("model", "ground_truth"). As in BFCL the name shows in one
     place: a registered function's name before "(" inside a string argument gets the name of the
@@ -217,7 +217,7 @@ class ToolSession:
         return text
 
     def prompt_context(self) -> str:
-        """Return what the tools add to the prompt: a memory its core.
+        """Return the context that the tools add to the prompt: a memory its core.
 
         Mostly empty.
         """
@@ -261,13 +261,13 @@ class ToolSession:
         }
 
     def get_state(self) -> dict[str, Any]:
-        """Return a private copy of the tools' state, random streams and private parts included."""
+        """Get a private copy of the tools' state, random streams and private parts included."""
         with self._copying():
             # All at once: what instances share, their copies share.
             return copy.deepcopy({**self._instances, _ALLOWANCE: self._allowance})
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Restore a state of `get_state`, which stays untouched."""
+        """Set the tools' state to one of `get_state`, which stays untouched."""
         names = [name for name in state if name != _ALLOWANCE]
         if names != list(self._instances):
             raise ValueError(f"state of tools {names}: expected one of {list(self._instances)}")

@@ -19,7 +19,7 @@ _BRACKETS = "[{("
 
 
 class DecodeError(ValueError):
-    """Text that does not decode to calls: a model's mistake, hence data.
+    """Error of a text that does not decode to calls: a model's mistake, hence data.
 
     `kind` is one of "syntax" (does not parse), "shape" (parses, but is not calls), "value" (an
     argument that is no literal) and "size" (longer or deeper than is read at all).
@@ -32,7 +32,7 @@ class DecodeError(ValueError):
 
 
 def require_shallow_nesting(value: Any, text: str) -> None:
-    """Raise DecodeError for a value that is not shallow: nested deeper than code here can walk."""
+    """Require shallow nesting of a value: DecodeError for one deeper than code here can walk."""
     if sum(map(text.count, _BRACKETS)) <= MAX_NESTED:
         return
     level, depth = [value], 0
@@ -49,7 +49,7 @@ def require_shallow_nesting(value: Any, text: str) -> None:
 
 
 class DecodedAction:
-    """Decoded text of one action: the record for the checkers, the calls, their call strings.
+    """Decoded action: the record for the checkers, the calls, their call strings.
 
     Calls and call strings are derived from the record when they are first needed; either raises
     DecodeError where there is none, for BFCL judges records whose calls no tool can be handed.
@@ -80,7 +80,7 @@ class DecodedAction:
 
     @property
     def executable_calls(self) -> Sequence[str | PlainCall]:
-        """The calls in a form to execute: call strings, or plain calls in their place.
+        """The calls in executable form: call strings, or plain calls in their place.
 
         For one execution, since a tool may change the arguments that it is handed.
         """
@@ -95,7 +95,7 @@ class Handler(ABC):
 
     @abstractmethod
     def recognises(self, text: str) -> bool:
-        """Whether the text looks like this format; cheap, and no promise that it decodes."""
+        """Whether the handler recognises the text; cheap, and no promise that it decodes."""
 
     @abstractmethod
     def decode_action(self, text: str) -> DecodedAction:
@@ -120,7 +120,7 @@ class Handler(ABC):
         return self.decode_action(text).record
 
     def decode_execute(self, text: str) -> list[str]:
-        """Decode a text to the call strings that BFCL hands to the tools, in order."""
+        """Decode a text for execution: the call strings that BFCL hands to the tools, in order."""
         return list(self.decode_action(text).call_strings)
 
 
@@ -130,7 +130,7 @@ def bfcl_call_strings(calls: Sequence[Call]) -> list[str]:
 
 
 def require_readable_text(text: str) -> None:
-    """Raise DecodeError for what is not readable: no text, or one longer than MAX_TEXT_CHARS."""
+    """Require a readable text: DecodeError for no text, or one longer than MAX_TEXT_CHARS."""
     if not isinstance(text, str):
         raise DecodeError("shape", f"expected text, got {type(text).__name__}")
     if len(text) > MAX_TEXT_CHARS:

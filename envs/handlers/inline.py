@@ -45,7 +45,7 @@ class PausedMessage(NamedTuple):
     block: CallBlock | None = None
 
     def outcome(self, *, calls_left: bool, pauses_left: bool) -> MessageOutcome:
-        """Return how the paused message goes on: answered, continued, ended, or over a limit.
+        """Return the outcome of the pause: message answered, continued, ended, or over a limit.
 
         A call is answered while the limit of calls allows it, a pause that means nothing goes on
         while that of pauses does; the policy's own end is no limit's.
@@ -75,7 +75,7 @@ class InlineCalls(CallFormat):
 
     @abstractmethod
     def format_result(self, result: str) -> str:
-        """Return a result in the form in which it is appended to the message behind its call."""
+        """Format a result as it is appended to the message behind its call."""
 
     @abstractmethod
     def _block(self, start: int, end: int, inside: str) -> CallBlock:
@@ -124,11 +124,11 @@ class InlineCalls(CallFormat):
         return results[-1].strip()
 
     def recognises(self, text: str) -> bool:
-        """Whether the text looks like this syntax: a block opens in it."""
+        """Whether the syntax recognises the text: a block opens in it."""
         return self._opening.search(text) is not None
 
     def decode_ast(self, text: str) -> Record:
-        """Decode a message to its calls: those of the closed blocks.
+        """Decode a message as an AST decoder: to the calls of the closed blocks.
 
         Raises DecodeError where a block is none.
         """
@@ -176,7 +176,7 @@ class PythonTagBlocks(CodeBlocks):
     _opening, _closing = re.compile(_begin), re.compile(_end)
 
     def format_result(self, result: str) -> str:
-        """Return the output between its tags."""
+        """Format a result: the output between its tags."""
         return f"\n<PYTHON-OUTPUT>\n{result}\n</PYTHON-OUTPUT>\n"
 
 
@@ -192,7 +192,7 @@ class MarkdownBlocks(CodeBlocks):
     _closing = re.compile(r"^```[ \t]*(?:\n|\Z)", re.MULTILINE)
 
     def format_result(self, result: str) -> str:
-        """Return the output as a fenced block of its own."""
+        """Format a result: the output as a fenced block of its own."""
         return f"```output\n{result}\n```\n"
 
 
@@ -209,7 +209,7 @@ class InlineHermesCalls(InlineCalls):
     _opening, _closing = re.compile("<tool_call>"), re.compile("</tool_call>")
 
     def format_result(self, result: str) -> str:
-        """Return the result between its tags."""
+        """Format a result: between its tags."""
         return f"\n<tool_response>\n{result}\n</tool_response>\n"
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
@@ -260,7 +260,7 @@ class TrlRequestCalls(InlineCalls):
         self._closing = re.compile(re.escape(call))
 
     def format_result(self, result: str) -> str:
-        """Return the result with the response mark behind it."""
+        """Format a result: with the response mark behind it."""
         return f"{result}{self.tags[2]}"
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:

@@ -39,7 +39,7 @@ _PYTHON_END = "<|python_end|>"
 
 
 def call_object(call: Call, key: str) -> dict[str, Any]:
-    """Return a call as {"name": ..., key: arguments}."""
+    """Return a call as a JSON object, {"name": ..., key: arguments}."""
     return {"name": call.name, key: dict(call.arguments)}
 
 
@@ -66,12 +66,12 @@ class JsonCalls(ToolCallFormat):
     name = "json_calls"
 
     def recognises(self, text: str) -> bool:
-        """Whether the text looks like JSON calls: objects open it, and both keys are there."""
+        """Whether the handler recognises the text: objects open it, and both keys are there."""
         keys = '"arguments"' in text or '"parameters"' in text
         return first_key(text) in _CALL_KEYS and '"name"' in text and keys
 
     def decode_ast(self, text: str) -> Record:
-        """Decode a text that is nothing but JSON to its calls; raises DecodeError."""
+        """Decode a text that is nothing but JSON to the AST record of calls; raises DecodeError."""
         require_readable_text(text)
         text = text.strip()
         fenced = _FENCED.fullmatch(text)
@@ -99,11 +99,11 @@ class HermesCalls(ToolCallFormat):
     _open, _close = "<tool_call>\n", "\n</tool_call>"
 
     def recognises(self, text: str) -> bool:
-        """Whether the text looks like Hermes' calls: a tag opens, and it is no list or object."""
+        """Whether the handler recognises the text: a tag opens, and it is no list or object."""
         return "<tool_call>" in text and not text.lstrip("`\n ").startswith(("[", "{"))
 
     def decode_ast(self, text: str) -> Record:
-        """Decode a text to the calls between tags; without tags none. Raises DecodeError."""
+        """Decode a text to the AST record of the calls between tags. Raises DecodeError."""
         require_readable_text(text)
         text = text.rpartition("</think>")[2]
         record = []
@@ -142,14 +142,14 @@ class LlamaJsonCalls(ToolCallFormat):
     name = "llama_json_calls"
 
     def recognises(self, text: str) -> bool:
-        """Whether the text looks like Llama's JSON calls: an object behind the tag."""
+        """Whether the handler recognises the text: an object behind the tag."""
         rest = _without_tag(text)
         tagged = len(rest) < len(text.lstrip())
         keys = first_key(text) in _CALL_KEYS and '"name"' in text and '"parameters"' in text
         return rest.startswith("{") and (tagged or keys)
 
     def decode_ast(self, text: str) -> Record:
-        """Decode a text to its calls; raises DecodeError."""
+        """Decode a text to the AST record of its calls; raises DecodeError."""
         require_readable_text(text)
         text = _without_tag(text).rstrip()
         if text.startswith("["):
@@ -174,7 +174,7 @@ class LlamaJsonCalls(ToolCallFormat):
 
 
 class LlamaPythonicCalls(CallFormat):
-    """Handler of Llama 3.2's and 4's Python calls, with or without <|python_start|>.
+    """Handler of Llama 3.2's and 4's pythonic calls, with or without <|python_start|>.
 
     Values are read as in BFCL's prompting form; brackets must be there.
     """
@@ -182,11 +182,11 @@ class LlamaPythonicCalls(CallFormat):
     name = "llama_pythonic_calls"
 
     def recognises(self, text: str) -> bool:
-        """Whether the text looks like pythonic calls: a list opens it, behind a tag perhaps."""
+        """Whether the handler recognises the text: a list opens it, behind a tag perhaps."""
         return _without_tag(text).startswith("[")
 
     def decode_ast(self, text: str) -> Record:
-        """Decode a text to the calls of its list; raises DecodeError."""
+        """Decode a text to the AST record of its list's calls; raises DecodeError."""
         require_readable_text(text)
         text = _without_tag(text).rstrip().removesuffix(_PYTHON_END).rstrip()
         if not (text.startswith("[") and text.endswith("]")):
@@ -219,14 +219,14 @@ class OpenAIMessages(ToolCallFormat):
     name = "openai_messages"
 
     def recognises(self, text: str) -> bool:
-        """Whether the text looks like an OpenAI message with `tool_calls`, or their list."""
+        """Whether the handler recognises the text: a message with `tool_calls`, or their list."""
         key = first_key(text)
         if key in _TOOL_CALL_KEYS:
             return _FUNCTION_OBJECT.search(text) is not None
         return key in ("role", "content", "tool_calls") and '"tool_calls"' in text
 
     def decode_ast(self, text: str) -> Record:
-        """Decode a message to its calls; raises DecodeError."""
+        """Decode a message to the AST record of its calls; raises DecodeError."""
         require_readable_text(text)
         value = parse_json(text)
         if isinstance(value, dict):

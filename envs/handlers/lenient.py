@@ -139,7 +139,7 @@ class _Metered(str):
 
 
 class LenientCalls(Handler):
-    """Handler that repairs what another one cannot read, and writes what that one writes.
+    """Handler of lenient calls: repairs what another cannot read, writes what that one writes.
 
     Raises MissingJsonRepair for a form made of JSON without the library, unless `repair_json` is
     False.

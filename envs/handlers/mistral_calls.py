@@ -33,12 +33,12 @@ class MistralCalls(ToolCallFormat):
         self.name = "mistral_named_calls" if by_name else "mistral_calls"
 
     def recognises(self, text: str) -> bool:
-        """Whether the text looks like Mistral's calls: the mark stands in it."""
+        """Whether the handler recognises the text: Mistral's mark stands in it."""
         start = text.find(_CALLS)
         return start >= 0 and not text[:start].lstrip("`\n ").startswith(("[", "{"))
 
     def decode_ast(self, text: str) -> Record:
-        """Decode a text to the calls behind the mark; raises DecodeError."""
+        """Decode a text to the AST record of the calls behind the mark; raises DecodeError."""
         require_readable_text(text)
         content, mark, rest = text.partition(_CALLS)
         if mark and not rest.lstrip().startswith(("[", "{")):

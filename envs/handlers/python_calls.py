@@ -38,7 +38,7 @@ class PythonCalls(Handler):
     name = "python_calls"
 
     def recognises(self, text: str) -> bool:
-        """Whether the text looks like Python calls: it opens a list, or looks like a call."""
+        """Whether the handler recognises the text: it opens a list, or looks like a call."""
         return text.strip(_FENCE).startswith("[") or "(" in text
 
     def decode_action(self, text: str) -> DecodedAction:

@@ -47,8 +47,8 @@ RETURN_HANDLERS: dict[tuple[str, bool], Handler] = {
 """(BFCL's return format, whether it is tagged) -> the handler that reads and writes it."""
 
 
-class VariantCalls(Handler):
-    """Handler of a prompt variant's return format, tagged or not.
+class PromptVariantCalls(Handler):
+    """Handler of calls in a prompt variant's return format, tagged or not.
 
     Its name is the variant's, which words the instructions.
     """
@@ -59,7 +59,7 @@ class VariantCalls(Handler):
         self._form = RETURN_HANDLERS[variant.return_format, variant.tagged]
 
     def recognises(self, text: str) -> bool:
-        """Whether the text looks like the variant's return format."""
+        """Whether the handler recognises the text, by the variant's return format."""
         return self._form.recognises(text)
 
     def decode_action(self, text: str) -> DecodedAction:
@@ -93,7 +93,7 @@ _MARK = re.compile("|".join(map(re.escape, HANDLERS_BY_MARK)))
 
 
 class AutoCalls(Handler):
-    """Handler that detects the format of each text; writes the prompting form."""
+    """Automatic handler of calls: detects each text's format; writes the prompting form."""
 
     name = "auto"
 
@@ -144,7 +144,7 @@ TEXT_HANDLERS: dict[str, InlineCalls] = {
 
 
 def get_handler(name: str) -> Handler:
-    """Return the handler of a name, of `lenient:<name>`, or of a format-sensitivity configuration.
+    """Get the handler of a name, of `lenient:<name>`, or of a format-sensitivity configuration.
 
     Raises LookupError, naming the known ones, and MissingJsonRepair where a lenient mode needs a
     library.
@@ -156,7 +156,7 @@ def get_handler(name: str) -> Handler:
     if name.startswith(PREFIX):
         return LenientCalls(get_handler(name.removeprefix(PREFIX)))
     try:
-        return VariantCalls(PromptVariant.parse(name))
+        return PromptVariantCalls(PromptVariant.parse(name))
     except ValueError:
         raise LookupError(
             f'no handler is called "{name}": expected one of '
@@ -170,7 +170,7 @@ def resolve_handler(handler: Handler, task: Task) -> Handler:
 
 
 def handler_for(task: Task, form: str = "prompting") -> Handler:
-    """Return the handler that reads a task's calls in an answer form.
+    """Return the handler for a task's calls in an answer form.
 
     "prompting": as the task's prompt variant or, without one, its language writes calls.
     "tool_call": BFCL's function-calling form. "tools_text": whatever a server writes. "auto": the

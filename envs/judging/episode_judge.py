@@ -86,7 +86,7 @@ def user_answers(steps: Sequence[StepRecord], conversation: Sequence[Message]) -
 
 
 def bounded_memo(memory: dict[str, Kept], key: str, make: Callable[[], Kept]) -> Kept:
-    """Return the memoised value of a key, made on the first call; the memory is a bounded FIFO."""
+    """Memoise a key's value in a bounded memo (FIFO): made on the first call."""
     if key not in memory:
         while len(memory) >= TASKS_KEPT:
             del memory[next(iter(memory))]

@@ -13,7 +13,7 @@ OMITTED = ""  # BFCL's mark, among accepted values, for a parameter that may be 
 
 
 def oracle_calls(task: Task) -> list[list[Call]]:
-    """Return the calls of the ground truth, turn by turn; a turn without any is an empty list.
+    """Return the oracle's calls, those of the ground truth, turn by turn; perhaps none in a turn.
 
     Single turn: of each parameter's accepted values the first one that is not the mark for "may be
     left out". A category without ground truth expects no call, except relevance, where the first
@@ -86,7 +86,7 @@ def _first(accepted: Any, omit: bool = False) -> Any:
 
 
 def unwrap_accepted_value(value: Any, *, omit: bool = False) -> Any:
-    """Return the value in an accepted value, whose dicts hold lists of accepted values in turn.
+    """Unwrap an accepted value, whose dicts hold lists of accepted values in turn.
 
     omit: without the keys that are left out first.
     """

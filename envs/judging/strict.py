@@ -35,7 +35,7 @@ _FORMAT = re.compile(r"\b(?:YYYY|DD|HH:MM)\b")  # of a date or time, in a descri
 def arbitrary_call_fault(
     calls: Sequence[Call], functions: Sequence[FunctionDoc], question: str
 ) -> Fault | None:
-    """Return what makes calls arbitrary rather than asked for, None if nothing does.
+    """Return the fault of calls that are arbitrary rather than asked for, None if there is none.
 
     Arguments do not fit the docs (type, enum, a date without digits), one text serves for two of
     them, or they mention too little of the question.
@@ -164,7 +164,7 @@ def strict_verdict(task: Task, steps: Sequence[StepRecord], official: Verdict) -
 
 
 def first_leniency_in_turn(task: Task, steps: Sequence[StepRecord], turn: int) -> str | None:
-    """Return the error type of the first leniency that a turn's calls relied on.
+    """Return the first leniency that calls in a turn relied on, as an error type.
 
     None if they relied on none.
     """

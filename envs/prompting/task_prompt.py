@@ -84,7 +84,7 @@ class TaskPrompt:
         )
 
     def tools(self, turn: int) -> list[dict[str, Any]]:
-        """Return the OpenAI schemas of the functions offered in a turn.
+        """Return the tools offered in a turn, as OpenAI schemas of their functions.
 
         Those still held out are missing.
         """

@@ -89,7 +89,7 @@ class Evaluator:
 
     @property
     def is_nested(self) -> bool:
-        """Whether the evaluated node is a part of the text's expression, not all of it."""
+        """Whether the evaluated node is nested: a part of the text's expression, not all of it."""
         return self._depth > 1
 
     def value(self, node: ast.expr) -> Any:
@@ -201,7 +201,7 @@ class Evaluator:
         return function(*positional, **keywords)
 
     def with_size_charge(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a built-in so that the size of its arguments is charged before it runs."""
+        """Return a built-in with a charge for its arguments' size, made before it runs."""
 
         def run(*positional: Any, **keywords: Any) -> Any:
             weight = sum(map(value_size, (*positional, *keywords.values())))
@@ -232,7 +232,7 @@ def allowed_builtin(node: ast.expr, evaluator: Evaluator) -> Callable[..., Any]:
 
 
 def result_weight_bound(op: type[ast.operator], left: Any, right: Any) -> int:
-    """Return a bound on the size of the result of `left op right`, without computing it.
+    """Return a bound on the weight (size) of the result of `left op right`, not computing it.
 
     Raises LimitExceeded over MAX_BITS.
     """

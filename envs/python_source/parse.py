@@ -47,11 +47,11 @@ if hasattr(
 
 
 class SourceTooLarge(ValueError):
-    """Source text over the parser's size limits."""
+    """Source text that is too large for the parser's limits."""
 
 
 def is_small_source(*sources: str) -> bool:
-    """Whether sources are small enough to be parsed, by their tokens."""
+    """Whether the source is small enough to be parsed, by its tokens; of several texts all."""
     return (
         sum(map(len, sources)) <= MAX_TOKENS
         or sum(len(_TOKEN.findall(source)) for source in sources) <= MAX_TOKENS
@@ -59,7 +59,7 @@ def is_small_source(*sources: str) -> bool:
 
 
 def require_small_source(*sources: str) -> None:
-    """Raise SourceTooLarge unless the sources of one text are small enough to be parsed."""
+    """Require a small source: SourceTooLarge unless the sources of one text can be parsed."""
     if not is_small_source(*sources):
         raise SourceTooLarge(
             f"the source has more than {MAX_TOKENS} words and marks, which are not read"

@@ -64,7 +64,7 @@ def parse_plain_calls(text: str) -> list[dict[str, dict[Any, Any]]] | None:
 
 
 class PlainCall(NamedTuple):
-    """One call whose arguments are literals; whoever executes it owns their values."""
+    """Plain call, whose arguments are literals; whoever executes it owns their values."""
 
     name: str
     positional: Sequence[Any]
@@ -74,7 +74,7 @@ class PlainCall(NamedTuple):
 def executable_plain_calls(
     text: str, calls: Sequence[Mapping[str, Mapping[Any, Any]]]
 ) -> list[PlainCall] | None:
-    """Return a text's plain calls for execution; None where they would be read otherwise.
+    """Return a text's executable plain calls; None where they would be read otherwise.
 
     A bracket inside a string is nothing plain: before one the executor takes names for functions.
     Nor is a dict, which may be taken for a call; nor what is long, for its call strings may be too

@@ -102,7 +102,7 @@ def nesting_depth(value: Any) -> int:
 
 
 def require_copyable(tool: Any, arguments: tuple[Any, ...]) -> None:
-    """Raise LimitExceeded for arguments nested too deep to be copied, once stored."""
+    """Require copyable arguments: LimitExceeded for ones nested too deep, once stored."""
     nesting = nesting_depth(arguments)
     if nesting > 1 and nesting + nesting_depth(getattr(tool, "__dict__", {})) > MAX_NESTED:
         raise LimitExceeded(f"tools hold no values nested deeper than {MAX_NESTED}")

@@ -66,7 +66,7 @@ class RolePrompts:
         self._prompts: dict[str, TaskPrompt] = {}
 
     def instructions(self, task: Task, role: TeamRole) -> str:
-        """Return a role's system text about calls and functions; empty if it calls nothing."""
+        """Return a role's instructions on calls and functions; empty if it calls nothing."""
         return self._prompt(task, role).system if role.calls_tools else ""
 
     def tools(self, task: Task, turn: int, role: TeamRole) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ BUILT_IN_TEAMS = (
 
 
 class TeamError(ValueError):
-    """Invalid team; the message names the team, the field and what was expected."""
+    """Error of an invalid team; it names the team, the field and what was expected."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class RoleRewards:
 
 @dataclass(frozen=True)
 class TeamRole:
-    """One role: its instructions, whose messages it sees, what it knows, what it may call.
+    """Role of a team: its instructions, whose messages it sees, what it knows and may call.
 
     `sees`: "user", "tool" (results of the others' calls) and names of roles. A role's own messages
     and the results of its own calls are always in its view. `knows`: names of the pieces of

@@ -47,7 +47,7 @@ class _Message:
 
 
 class ToolTextEnv(gymnasium.Env[str, str]):
-    """Gymnasium environment of questions that are answered with inline tool calls.
+    """Gymnasium env (environment) of questions answered by text with inline tool calls.
 
     The result of a call is the observation, to be appended raw to the unfinished message
     (`info["continuation"]` is "text", `info["stop"]` the strings at which generation should pause).
@@ -245,13 +245,13 @@ class ToolTextEnv(gymnasium.Env[str, str]):
             self._comparer.close()
 
     def get_state(self) -> dict[str, Any]:
-        """Return a private copy of the environment's state, random stream included."""
+        """Get a private copy of the environment's state, random stream included."""
         return copy.deepcopy(
             {"np_random": self.np_random, "seed": self._np_random_seed, "message": self._message}
         )
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Restore a state of `get_state`, of this environment or of one made alike."""
+        """Set the state to one of `get_state`, of this environment or of one made alike."""
         state = copy.deepcopy(dict(state))
         self._np_random = state["np_random"]
         self._np_random_seed = state["seed"]
@@ -289,7 +289,7 @@ def _check_choices(handler: str, reward: str | TextReward, render_mode: str | No
 
 
 def calculator_env(**keywords: Any) -> ToolTextEnv:
-    """Make the calculator environment: TRL's "learning to use a calculator".
+    """Make the calculator env: TRL's "learning to use a calculator".
 
     Generated sums, its call syntax, reward 1 for the right result.
 
@@ -300,7 +300,7 @@ def calculator_env(**keywords: Any) -> ToolTextEnv:
 
 
 def python_math_env(**keywords: Any) -> ToolTextEnv:
-    """Make the Python mathematics environment: ToolGRPO's problems, solved by writing Python.
+    """Make the Python math env: ToolGRPO's problems, solved by writing Python.
 
     Keywords are ToolTextEnv's, and win: handler="markdown_block" takes fenced blocks,
     "request_call" several tools.

@@ -27,7 +27,7 @@ _DRAWN = 1 << 31
 
 
 class Problem(NamedTuple):
-    """Mathematical problem: a question, its answer, and a program that prints it."""
+    """Problem of mathematics: a question, its answer, and a program that prints it."""
 
     question: str
     answer: str
@@ -47,7 +47,7 @@ class GeneratedTasks:
         self._seed = seed
 
     def by_id(self, task_id: str) -> QuestionTask:
-        """Return the task of an id, train_N or held_out_N; raises UnknownTask for any other."""
+        """Return a task by its id, train_N or held_out_N; raises UnknownTask for any other."""
         match = _ID.fullmatch(task_id)
         if match is None:
             raise UnknownTask(

@@ -36,7 +36,7 @@ class TextTasks(Protocol):
     """Interface of tasks of text environments: a list, or an unlimited generator."""
 
     def by_id(self, task_id: str) -> QuestionTask:
-        """Return the task of an id; raises UnknownTask."""
+        """Return a task by its id; raises UnknownTask."""
         ...
 
     def sample(self, generator: np.random.Generator) -> QuestionTask:
@@ -59,7 +59,7 @@ class TaskList:
             )
 
     def by_id(self, task_id: str) -> QuestionTask:
-        """Return the task of an id; raises UnknownTask, naming one that exists."""
+        """Return a task by its id; raises UnknownTask, naming one that exists."""
         if task_id not in self._by_id:
             raise UnknownTask(
                 f"no task has the id {task_id!r}: {self.origin} holds {len(self.tasks)}, such as "
@@ -73,7 +73,7 @@ class TaskList:
 
 
 def load_text_tasks(path: str | Path, *, category: str = "tool_text") -> list[QuestionTask]:
-    """Load question tasks of a JSON array or JSON Lines; TaskError naming file, line and field.
+    """Load text tasks (questions), JSON array or JSON Lines; TaskError naming file, line, field.
 
     A question stands under "prompt", "question" or "problem", its answer (text or a number) under
     "answer", as in the published sets of AIME problems; an id under "id", else the line's number is

@@ -28,7 +28,7 @@ _TRACEBACK = re.compile(  # a syntax error has no line of the first kind
 
 
 class InlineToolResult(NamedTuple):
-    """Result of one inline call."""
+    """Result of one inline tool call."""
 
     text: str  # for the model: neutralised, cut
     executed: str = ""  # the call as it is logged; "" where nothing ran

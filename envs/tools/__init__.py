@@ -72,7 +72,7 @@ def mcp_tool_class(address: str) -> type:
 
 
 def bfcl_table(noun: str) -> dict[str, Any]:
-    """Return a table of figures of BFCL's tools, `tables/<noun>.json`, parsed afresh.
+    """Return a table of BFCL's figures for its tools, `tables/<noun>.json`, parsed afresh.
 
     What one caller changes no other sees.
     """

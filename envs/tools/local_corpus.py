@@ -40,7 +40,7 @@ _PUNCTUATION = str.maketrans(dict.fromkeys(".,;:!?()[]{}\"'", " "))
 
 
 class CorpusError(RuntimeError):
-    """Unreadable corpus: ours to repair, never a model's mistake."""
+    """Error of an unreadable corpus: ours to repair, never a model's mistake."""
 
 
 class LocalCorpus:

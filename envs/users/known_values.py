@@ -13,7 +13,7 @@ USER_KNOWS = "user_knows"  # field of a task: {parameter: value}
 
 
 def known_values(task: Task, turn: int = 0) -> dict[str, Value]:
-    """Return the values that a task's user knows in a turn, by parameter.
+    """Return the values known to a task's user in a turn, by parameter.
 
     They are those of the task's field `user_knows`, lists and objects too; a task without it has
     those arguments of its ground truth, in this turn and the next, that are texts or numbers and

@@ -12,7 +12,7 @@ from fctncalling.cli.shared.parser import OneLineParser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command `fctncalling` and return its exit code.
+    """Run the main command `fctncalling`; return its exit code.
 
     `train`, `evaluate` and each of its subcommands.
     """

@@ -19,7 +19,7 @@ from fctncalling.envs.named_tools import add_working_folder_to_path
 
 
 def main(argv: Sequence[str] | None = None, *, prog: str = "evaluate_fctncalling.py") -> int:
-    """Run a subcommand of evaluate_fctncalling.py and return its exit code.
+    """Run the main command evaluate_fctncalling.py, a subcommand; return its exit code.
 
     0, 2 where what it was given cannot be read, 130 after Ctrl-C; SystemExit where nobody reads its
     output any more.

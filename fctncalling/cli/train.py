@@ -74,7 +74,7 @@ exactly.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command `train` and return its exit code.
+    """Run the main command of training; return its exit code.
 
     Return 0, 1 at a NaN, 2 if the user can mend it, 130 where Ctrl-C ended it. A run goes on where
     nobody reads its lines any more.
@@ -188,7 +188,7 @@ def config_file_settings(path: str | None) -> dict[str, Any]:
 
 
 def given_flags(words: Sequence[str]) -> set[str]:
-    """Return the flags that a command line gives, by name."""
+    """Return the given flags of a command line, by name."""
     parser = build_parser()
     for action in parser._actions:
         action.default = argparse.SUPPRESS
@@ -284,7 +284,7 @@ def _explain_failure(run: TrainingRun, error: Exception) -> str:
 
 
 def command_to_resume(words: Sequence[str], num_processes: int = 1) -> str:
-    """Return the command line that resumes a run of the given words."""
+    """Return the command to resume a run of the given words."""
     kept = [
         word
         for number, word in enumerate(words)

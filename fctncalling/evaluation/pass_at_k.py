@@ -30,7 +30,7 @@ def pass_at_k(samples: int, successes: int, k: int) -> float:
 
 
 def pass_hat_k(samples: int, successes: int, k: int) -> float:
-    """Return pass^k, the chance that all of k answers succeed: C(c, k) / C(n, k).
+    """Return pass^k (pass hat k), the chance that all of k answers are right: C(c, k) / C(n, k).
 
     It tells how far an agent can be relied on (arXiv:2406.12045).
     """
@@ -99,7 +99,7 @@ class SampledTasks:
 
     @property
     def successes(self) -> int:
-        """Number of answers that succeeded."""
+        """Number of successes among all answers."""
         return sum(answer & 1 for answer in self._answers)
 
     def interval(self) -> tuple[float, float]:

@@ -35,7 +35,7 @@ class Counters:
 
     @classmethod
     def from_state(cls, saved: Any) -> Counters:
-        """Return the counters of a saved state; ValueError, TypeError if they are none."""
+        """Return the counters from a saved state; ValueError, TypeError if it has none."""
         counters = cls(**{name: saved[name] for name in saved if name not in FORMER_COUNTERS})
         for each in fields(cls):
             value, default = getattr(counters, each.name), getattr(cls(), each.name)

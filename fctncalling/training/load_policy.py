@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ModelError(Exception):
-    """Model that cannot be loaded."""
+    """Error of a model that cannot be loaded."""
 
 
 def load_policy(

@@ -76,7 +76,7 @@ def checkpoint_to_resume(
 
 
 def unfit_checkpoint_error(checkpoint: Path, error: Exception) -> Exception:
-    """Return the CheckpointError of a checkpoint that does not fit the run."""
+    """Return the error of an unfit checkpoint, which does not fit the run: a CheckpointError."""
     from fctncalling.algorithms.run.checkpoint import CheckpointError
 
     return CheckpointError(

@@ -87,7 +87,7 @@ def _copy_decoder(policy: ActorCritic) -> None:
 
 
 def progress_text(run: TrainingRun) -> str:
-    """Return the progress of a run, in words."""
+    """Return the progress of a run as text."""
     if run.supervised is not None:
         return f"{run.supervised.steps} of {run.supervised.num_steps} supervised steps"
     return f"{run.counters.updates} updates"

@@ -149,7 +149,7 @@ class TaskSetup(NamedTuple):
 
 
 def make_task_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
-    """Make the environments and tasks of --env_name and its related flags.
+    """Make the task setup, environments and tasks, of --env_name and its related flags.
 
     SettingError, TaskError name the flag or file at fault.
     """

@@ -79,7 +79,7 @@ def _held_out_note(tasks: Sequence[Task], training: Sequence[Task], played: Sequ
 def load_bfcl_tasks(
     config: TrainConfig, user_classes: Collection[str] = ()
 ) -> tuple[list[Task], list[Task]]:
-    """Load training tasks and at most --eval_episodes held-out ones, of all categories.
+    """Load BFCL tasks: training ones, and at most --eval_episodes held-out ones of all kinds.
 
     `user_classes`: names of classes whose docs may be missing, for the environment makes them.
     """

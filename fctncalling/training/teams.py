@@ -82,7 +82,7 @@ def parcel_task_split(config: TrainConfig) -> tuple[list[Task], list[Task]]:
 def team_env_maker(
     config: TrainConfig, run_config: RunConfig, tasks: Sequence[Task]
 ) -> Callable[[], TeamEnv]:
-    """Return the maker of team environments; SettingError if the team does not fit the tasks."""
+    """Return the maker of team envs; SettingError if the team does not fit the tasks."""
     default = "parcels" if config.dataset_path is None else "planner_caller"
     team = _team(run_config.team or default, tasks, config)
 

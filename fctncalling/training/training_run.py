@@ -268,7 +268,7 @@ class TrainingRun:
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Tokens per second that the last rollout sampled."""
+        """Tokens per second (s) that the last rollout sampled."""
         return self._timings.get("perf/rollout_tokens_per_s")
 
     @property
@@ -283,7 +283,7 @@ class TrainingRun:
         return due and self.counters.evaluated_at != number
 
     def save_is_due(self) -> bool:
-        """Whether a checkpoint is due: at the interval, for the best evaluation, at the end."""
+        """Whether a save (checkpoint) is due: at the interval, the best evaluation, the end."""
         number, interval = self.counters.updates, self.config.save_interval
         at_interval = number > 0 and interval > 0 and number % interval == 0
         is_best = interval > 0 and self.counters.best.get("update") == number
@@ -364,7 +364,7 @@ class RunNotices:
     def warn_no_signal(
         self, update: int, episodes: Sequence[EpisodeRecord], *, skipped: bool
     ) -> None:
-        """Warn of an update without a learning signal: the first in a row, then every tenth."""
+        """Warn of no learning signal in an update: of the first in a row, then of each tenth."""
         self._skipped = self._skipped + 1 if skipped else 0
         if self._skipped % WARN_EVERY_SKIPPED == 1 and self._shown:
             logger.warning("update %d: %s", update + 1, no_signal_warning(episodes))

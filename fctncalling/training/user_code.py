@@ -36,7 +36,7 @@ def load_reward(reward: str) -> Any:
 
 
 def parse_tool_classes(tools: Iterable[str]) -> dict[str, str]:
-    """Parse texts NAME=MODULE:CLASS to task class name -> MODULE:CLASS; SettingError."""
+    """Parse tool classes: texts NAME=MODULE:CLASS to name -> MODULE:CLASS; SettingError."""
     found = {}
     for text in filter(None, map(str.strip, tools)):
         name, _, target = text.partition("=")

@@ -53,7 +53,7 @@ class Slots:
 
     def __init__(self, model: Any, num_slots: int, **settings: Any) -> None:
         self.engine = GenerationEngine(model, [END], max_new_tokens=5, **settings)
-        self.engine.start(num_slots)
+        self.engine.allocate_slots(num_slots)
         self.num_slots = num_slots
 
     def play(self, prompts: Sequence[list[int]], order: random.Random) -> dict[int, list[Any]]:
@@ -108,7 +108,7 @@ def test_slots_say_the_same_with_and_without_the_tree(kind: str, seed: int, num_
 def test_tokens_that_tasks_have_in_common_pass_once(kind: str) -> None:
     tools, tails = tokens(1, 100), [tokens(10 + number, 20) for number in range(6)]
     engine = GenerationEngine(model_of(kind), [], max_new_tokens=1)
-    engine.start(6)
+    engine.allocate_slots(6)
     engine.generate([Request(slot, tools + tail) for slot, tail in enumerate(tails)])
     common = 100 // BLOCK * BLOCK
     assert engine.num_forward_tokens == common + 6 * (120 - common)
@@ -121,7 +121,7 @@ def test_tokens_that_tasks_have_in_common_pass_once(kind: str) -> None:
         engine.begin_sequence(slot)
     engine.generate([Request(0, tools + tails[4] + [7] * 20)])  # nobody does, but it is kept
     assert engine.num_shared_tokens == 5 * common + 119 + 120 // BLOCK * BLOCK
-    engine.start(6)
+    engine.allocate_slots(6)
     engine.generate([Request(0, tools + tails[4])])  # the weights may be others now
     assert engine.num_shared_tokens == 5 * common + 119 + 120 // BLOCK * BLOCK
 
@@ -130,7 +130,7 @@ def test_tokens_that_tasks_have_in_common_pass_once(kind: str) -> None:
 def test_groups_of_different_tasks_read_their_tools_once(kind: str) -> None:
     tools, questions = tokens(1, 64), [tokens(10 + number, 20) for number in range(3)]
     engine = GenerationEngine(model_of(kind), [], max_new_tokens=1)
-    engine.start(12)
+    engine.allocate_slots(12)
     engine.generate([Request(slot, tools + questions[slot // 4]) for slot in range(12)])
     # of each group the prompt once, but for the last token, which each slot reads
     assert engine.num_forward_tokens == 64 + 3 * 19 + 12
@@ -195,7 +195,7 @@ def test_new_weights_are_used_from_the_next_start_on(adapters: bool) -> None:
     trained = [weight for weight in model.parameters() if weight.requires_grad]
     slots = Slots(model, 3, temperature=0)
     for iteration in range(3):
-        slots.engine.start(3)
+        slots.engine.allocate_slots(3)
         for actions in slots.play(prompts_of(5, 4), random.Random(iteration)).values():
             for ids, written, logprobs in actions:
                 assert_greedy(model, ids, written, logprobs)
@@ -208,6 +208,6 @@ def test_new_weights_are_used_from_the_next_start_on(adapters: bool) -> None:
 def test_a_small_model_shares_nothing_that_saves_too_little() -> None:
     with patch.object(slot_prefixes, "MIN_SAVED_FLOPS", 1e9):
         engine = GenerationEngine(model_of("llama"), [], max_new_tokens=1)
-        engine.start(2)
+        engine.allocate_slots(2)
         engine.generate([Request(slot, [*tokens(1, 64), slot]) for slot in (0, 1)])
     assert (engine.num_shared_tokens, engine.num_forward_tokens) == (0, 130)

@@ -25,7 +25,7 @@ def play(
     """Run several steps on some slots; return each slot's ids and the log-probability of those that
     were sampled.
     """
-    engine.start(num_slots)
+    engine.allocate_slots(num_slots)
     played: dict[int, tuple[list[int], list[float | None]]] = {slot: ([], []) for slot in slots}
     texts = {slot: pieces(100 * seed + slot) for slot in slots}
     for slot in slots:
@@ -65,7 +65,7 @@ def test_greedy_equals_generate_of_transformers_token_for_token(kind: str) -> No
     engine = GenerationEngine(model, [END], temperature=0, max_new_tokens=12)
     texts = pieces(3)
     prompts = [next(texts) for _ in range(5)]
-    engine.start(5)
+    engine.allocate_slots(5)
     actions = engine.generate([Request(slot, prompt) for slot, prompt in enumerate(prompts)])
     for prompt, action in zip(prompts, actions, strict=True):
         expected = model.generate(
@@ -86,7 +86,7 @@ def test_what_a_slot_says_does_not_depend_on_the_slots_beside_it() -> None:
 def test_a_slot_begun_again_remembers_nothing() -> None:
     model = tiny_model()
     engine = GenerationEngine(model, [END], temperature=0, max_new_tokens=6)
-    engine.start(2)
+    engine.allocate_slots(2)
     prompt = next(pieces(9))
     (fresh,) = engine.generate([Request(0, prompt)])
     engine.generate([Request(0, [5, 6, 7]), Request(1, [8])])
@@ -99,7 +99,7 @@ def test_sampling_follows_the_distribution_at_the_temperature() -> None:
     # deviations.
     model, number, temperature = tiny_model(vocabulary=32), 4000, 1.7
     engine = GenerationEngine(model, [], temperature=temperature, max_new_tokens=1)
-    engine.start(number)
+    engine.allocate_slots(number)
     for slot in range(number):
         engine.begin_sequence(slot, seed=slot)
     actions = engine.generate([Request(slot, [4, 5, 6]) for slot in range(number)])
@@ -117,7 +117,7 @@ def test_the_random_stream_of_a_slot_does_not_depend_on_the_limits_of_others() -
     engine = GenerationEngine(model, [END], max_new_tokens=8)
 
     def second_action(limit: int) -> list[int]:
-        engine.start(2)
+        engine.allocate_slots(2)
         for slot in (0, 1):
             engine.begin_sequence(slot, seed=slot)
         engine.generate([Request(0, [4], max_new_tokens=3), Request(1, [5], max_new_tokens=limit)])
@@ -128,7 +128,7 @@ def test_the_random_stream_of_a_slot_does_not_depend_on_the_limits_of_others() -
 
 def test_limits_cut_an_action_and_say_so() -> None:
     engine = GenerationEngine(tiny_model(), [], max_new_tokens=7)
-    engine.start(2)
+    engine.allocate_slots(2)
     long, short = engine.generate([Request(0, [4]), Request(1, [4], max_new_tokens=3)])
     assert (len(long.ids), long.truncated) == (7, True)
     assert (len(short.ids), short.truncated) == (3, True)
@@ -142,9 +142,9 @@ def test_a_stop_string_pauses_an_action_without_calling_it_cut() -> None:
         max_new_tokens=20,
         decode=lambda ids: " ".join(map(str, ids)),
     )
-    engine.start(1)
+    engine.allocate_slots(1)
     (whole,) = engine.generate([Request(0, [4, 5])])
-    engine.start(1)
+    engine.allocate_slots(1)
     (paused,) = engine.generate([Request(0, [4, 5], stop=(str(whole.ids[3]),))])
     first = whole.ids.index(whole.ids[3])
     assert paused.ids == whole.ids[: first + 1]
@@ -153,7 +153,7 @@ def test_a_stop_string_pauses_an_action_without_calling_it_cut() -> None:
 
 def test_an_empty_prompt_is_refused_by_name() -> None:
     engine = GenerationEngine(tiny_model(), [END])
-    engine.start(1)
+    engine.allocate_slots(1)
     with pytest.raises(ValueError, match="slot 0"):
         engine.generate([Request(0, [])])
 
@@ -161,7 +161,7 @@ def test_an_empty_prompt_is_refused_by_name() -> None:
 def test_a_model_that_was_training_goes_on_training() -> None:
     model = tiny_model().train()
     engine = GenerationEngine(model, [END], max_new_tokens=2)
-    engine.start(1)
+    engine.allocate_slots(1)
     engine.generate([Request(0, [4])])
     assert model.training
 
@@ -172,7 +172,7 @@ def test_a_script_speaks_its_texts_with_the_end_of_turn() -> None:
         lambda text: [*map(ord, text)],
         2,
     )
-    actor.start(1)
+    actor.allocate_slots(1)
     (action,) = actor.generate(
         [Request(0, [1], task_id="t", turn=3, step_in_turn=4, info={"x": 5})]
     )

@@ -34,7 +34,7 @@ def test_greedy_and_its_logprobs_are_the_models_own_in_whatever_order_slots_are_
     model, waiting, running = model_of(kind), list(range(6)), dict[int, tuple[int, list[int]]]()
     engine = GenerationEngine(model, [END], temperature=0, max_new_tokens=6)
     assert engine.fast_path == (kind != "gpt2")
-    engine.start(num_slots)
+    engine.allocate_slots(num_slots)
     free, done = list(range(num_slots)), 0
     while waiting or running:
         order.shuffle(free)
@@ -69,7 +69,7 @@ def assert_greedy(model: Any, ids: list[int], written: list[int], logprobs: list
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_of_sixteen_steps_forwards_its_new_ids_alone(kind: str) -> None:
     engine = GenerationEngine(model_of(kind), [], temperature=0, max_new_tokens=5)
-    engine.start(3)
+    engine.allocate_slots(3)
     for step in range(16):
         before = engine.num_forward_tokens
         engine.generate([Request(slot, [7 + step] * (4 + slot)) for slot in range(3)])
@@ -81,7 +81,7 @@ def test_each_of_sixteen_steps_forwards_its_new_ids_alone(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
 def test_a_groups_prompt_is_forwarded_once(kind: str) -> None:
     engine = GenerationEngine(model_of(kind), [], max_new_tokens=1)
-    engine.start(8)
+    engine.allocate_slots(8)
     engine.generate([Request(slot, [5] * 100) for slot in range(8)])
     assert (
         engine.num_forward_tokens == 100 + 7
@@ -95,7 +95,7 @@ def test_kept_memory_is_linear_in_live_tokens_and_the_same_in_each_of_200_iterat
     engine = GenerationEngine(model_of(kind), [], temperature=0, max_new_tokens=1)
 
     def iteration(num_slots: int, length: int) -> int:
-        engine.start(num_slots)
+        engine.allocate_slots(num_slots)
         engine.generate([Request(slot, [5 + slot] * length) for slot in range(num_slots)])
         held = cache_bytes(engine)
         engine.release()
@@ -114,7 +114,7 @@ def test_kept_memory_is_linear_in_live_tokens_and_the_same_in_each_of_200_iterat
 
 def test_a_cache_budget_that_is_passed_is_told_with_its_cures() -> None:
     engine = GenerationEngine(model_of("llama"), [], max_new_tokens=50, max_cache_tokens=100)
-    engine.start(2)
+    engine.allocate_slots(2)
     with pytest.raises(CacheBudgetError, match=r"--max_cache_tokens 100.*--n_rollout_threads"):
         engine.generate([Request(slot, [5] * 30) for slot in range(2)])
 
@@ -124,7 +124,7 @@ def test_qwen3_takes_the_fast_path_and_its_own_forward_to_the_same_logits() -> N
     said = []
     for fast in (True, False):
         engine = GenerationEngine(model, [], temperature=0, max_new_tokens=4, fast_path=fast)
-        engine.start(1)
+        engine.allocate_slots(1)
         said.append(engine.generate([Request(0, [5, 6, 7])])[0])
     assert said[0].ids == said[1].ids
     torch.testing.assert_close(
@@ -136,7 +136,7 @@ def test_qwen3_takes_the_fast_path_and_its_own_forward_to_the_same_logits() -> N
 def test_in_half_precision_logprobs_are_as_near_to_the_truth_as_the_models_own(kind: str) -> None:
     model, half = model_of(kind), copy.deepcopy(model_of(kind)).bfloat16()
     engine = GenerationEngine(half, [END], max_new_tokens=12)
-    engine.start(4)
+    engine.allocate_slots(4)
     held, errors, own_errors = [list[int]() for _ in range(4)], [], []
     for step in range(5):
         news = [next(pieces(10 * step + slot, longest=40)) for slot in range(4)]

@@ -21,7 +21,7 @@ PROMPTS = [[5, 6, 7, 8, 9], [9, 8, 7, 6], [4] * 60]
 
 def engine_of(model: Any, num_slots: int = 3, **settings: Any) -> GenerationEngine:
     engine = GenerationEngine(model, [], temperature=0, max_new_tokens=4, **settings)
-    engine.start(num_slots)
+    engine.allocate_slots(num_slots)
     return engine
 
 

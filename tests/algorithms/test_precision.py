@@ -45,7 +45,7 @@ def policy_of(kind: str, base: torch.dtype, adapted: bool) -> ActorCritic:
 def play(model: Any) -> list[TokenRecord]:
     """Return three episodes of two actions; the first two begin alike."""
     engine = GenerationEngine(model, [END], max_new_tokens=8)
-    engine.start(3)
+    engine.allocate_slots(3)
     rows = [TokenRecord([], [], [], [], []) for _ in range(3)]
     for step in range(2):
         news = [next(pieces(10 * step + slot // 2, longest=30)) for slot in range(3)]

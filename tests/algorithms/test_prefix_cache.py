@@ -41,7 +41,7 @@ class Player:
             share_prefixes=shares,
         )
         self.prompts = [next(pieces(50 + i, longest=40)) for i in range(num_prompts)]
-        self.engine.start(num_slots)
+        self.engine.allocate_slots(num_slots)
         self.free, self.running = list(range(num_slots)), dict[int, list[int]]()
         self.idle: dict[int, list[int]] = {}  # slots that wait with what they hold
 
@@ -111,7 +111,7 @@ def prompt_bytes(engine: GenerationEngine) -> int:
 def test_greedy_members_say_what_generate_of_transformers_says(kind: str) -> None:
     model, prompt = tiny_model(kind), next(pieces(4, longest=60))
     engine = GenerationEngine(model, [END], temperature=0, max_new_tokens=12)
-    engine.start(5)
+    engine.allocate_slots(5)
     expected = model.generate(
         torch.tensor([prompt]), do_sample=False, max_new_tokens=12, eos_token_id=END
     )
@@ -122,7 +122,7 @@ def test_greedy_members_say_what_generate_of_transformers_says(kind: str) -> Non
 def test_sampled_logprobs_of_groups_of_unequal_sizes_equal_one_uncached_forward() -> None:
     model, prompts = tiny_model(), [next(pieces(seed, longest=60)) for seed in range(3)]
     engine = GenerationEngine(model, [END], temperature=0.7, max_new_tokens=9)
-    engine.start(8)
+    engine.allocate_slots(8)
     held: dict[int, list[int]] = {}
     for slot, prompt in enumerate([0, 1, 0, 0, 2, 1, 0, 2]):  # lie between each other
         engine.begin_sequence(slot, seed=slot)
@@ -144,7 +144,7 @@ def test_sampled_logprobs_of_groups_of_unequal_sizes_equal_one_uncached_forward(
 def test_a_group_keeps_its_prompt_once_and_gives_it_back_with_its_last_member() -> None:
     model, length, size = model_of("llama"), 801, 8
     engine = GenerationEngine(model, [], temperature=0, max_new_tokens=10)
-    engine.start(2 * size)
+    engine.allocate_slots(2 * size)
     token = (
         2 * 2 * 4 * model.config.hidden_size // 2
     )  # 2 layers, keys and values of half as many heads
@@ -170,7 +170,7 @@ def test_a_group_keeps_its_prompt_once_and_gives_it_back_with_its_last_member() 
 def test_who_comes_later_shares_a_copy_of_what_the_first_has_read_for_itself() -> None:
     model, prompt = model_of("llama"), next(pieces(8, longest=60))
     engine = GenerationEngine(model, [], temperature=0, max_new_tokens=4)
-    engine.start(4)
+    engine.allocate_slots(4)
     engine.generate([Request(0, prompt)])
     assert (engine.num_forward_tokens, prompt_bytes(engine)) == (len(prompt) + 3, 0)
     for slot in (1, 2, 3):

@@ -60,7 +60,7 @@ def test_the_engine_says_greedily_what_transformers_generates(
     engine = GenerationEngine(
         model, template.stop_ids, temperature=0.0, max_new_tokens=24, decode=template.decode
     )
-    engine.start(len(prompts))
+    engine.allocate_slots(len(prompts))
     for slot in range(len(prompts)):
         engine.begin_sequence(slot, slot)
     actions = engine.generate([Request(slot, ids) for slot, ids in enumerate(prompts)])
@@ -79,7 +79,7 @@ def test_the_engine_and_the_update_have_transformers_log_probabilities(
     engine = GenerationEngine(
         model, template.stop_ids, temperature=1.0, max_new_tokens=24, decode=template.decode
     )
-    engine.start(1)
+    engine.allocate_slots(1)
     engine.begin_sequence(0, 5)
     [action] = engine.generate([Request(0, ids)])
     row = torch.tensor([[*ids, *action.ids]])

@@ -10,7 +10,7 @@ import pytest
 
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers.execution import ToolSession
-from fctncalling.envs.tools.bfcl.web_search import visible_text, web_search_tool
+from fctncalling.envs.tools.bfcl.web_search import visible_text, web_search_class
 
 PAGES = [
     {
@@ -94,7 +94,7 @@ def test_own_search_function_takes_the_place_of_the_corpus() -> None:
         asked.append((keywords, max_results, region))
         return [{"title": "t", "href": "https://b.example", "body": "b", "rank": 1}] * 3
 
-    tools = session(WebSearchAPI=web_search_tool(search, lambda url: f"page of {url}"))
+    tools = session(WebSearchAPI=web_search_class(search, lambda url: f"page of {url}"))
     assert (
         hrefs(tools.execute("search_engine_query(keywords='x', max_results=2, region='it-it')"))
         == ["b.example"] * 2
@@ -110,7 +110,7 @@ def test_a_search_function_that_breaks_is_failed_infrastructure() -> None:
         raise OSError("no network")
 
     with pytest.raises(InfrastructureError, match="no network"):
-        session(WebSearchAPI=web_search_tool(broken)).execute("search_engine_query(keywords='x')")
+        session(WebSearchAPI=web_search_class(broken)).execute("search_engine_query(keywords='x')")
 
 
 def test_visible_text_leaves_out_tags_scripts_and_styles() -> None:

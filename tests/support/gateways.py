@@ -52,7 +52,7 @@ class TokenScript(Engine):
         self._held: dict[int, list[int]] = {}
         self._asked: list[Request] = []
 
-    def start(self, num_slots: int) -> None:
+    def allocate_slots(self, num_slots: int) -> None:
         self._held = {slot: [] for slot in range(num_slots)}
         self._asked = []
 

@@ -74,7 +74,7 @@ def learn(
 def play(policy: ActorCritic, config: TrainConfig, row: int) -> None:
     """Fill as many rows of the engine's caches as episodes run side by side."""
     engine = GenerationEngine(policy.model, (), max_new_tokens=2)
-    engine.start(config.n_rollout_threads)
+    engine.allocate_slots(config.n_rollout_threads)
     for slot in range(config.n_rollout_threads):
         engine.begin_sequence(slot, seed=slot)
         engine.submit(Request(slot, [2 + (slot + place) % 50 for place in range(row - 2)]))

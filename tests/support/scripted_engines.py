@@ -24,7 +24,7 @@ class TextScriptEngine:
         self.template, self.scripts = env.template, [list(script) for script in scripts]
         self.requests: list[Request] = []
 
-    def start(self, num_slots: int) -> None:
+    def allocate_slots(self, num_slots: int) -> None:
         pass
 
     def release(self) -> None:

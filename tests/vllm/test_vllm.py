@@ -57,7 +57,7 @@ def published(server: VllmServers, folder: Path) -> str:
 
 
 def sampled(actor: VllmEngine, *requests: Request) -> list[Action]:
-    actor.start(len(requests))
+    actor.allocate_slots(len(requests))
     for request in requests:
         actor.begin_sequence(request.slot, seed=request.slot)
     return actor.generate(requests)

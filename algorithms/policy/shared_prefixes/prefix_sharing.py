@@ -78,7 +78,7 @@ class PrefixSharing(NamedTuple):
         shared: Sequence[Sequence[int]],  # microbatches that pass as trees
         padded: Sequence[Sequence[int]],  # those that would pass as padded rows
     ) -> bool:
-        """Whether passes over trees cost clearly less tokens than passes over padded rows."""
+        """Whether sharing saves tokens: trees cost clearly less than padded rows."""
         separate = sum(self._padded_cost([len(rows[row]) for row in group]) for group in padded)
         together = 0.0
         for group in shared:

@@ -51,7 +51,7 @@ class ReturnFormat(CallFormat):
         self.name = f"bfcl_{self.format}{'_tagged' if tagged else ''}"
 
     def recognises(self, text: str) -> bool:
-        """Whether the text looks like this format: what opens calls is there, behind the tag."""
+        """Whether the format recognises the text: what opens calls is there, behind the tag."""
         before, tag, inside = text.partition(OPEN_TAG)
         if not self.tagged:
             return self.has_call_syntax(before)
@@ -59,7 +59,7 @@ class ReturnFormat(CallFormat):
         return tag != "" and self.begins_like_calls(inside) and self.has_call_syntax(inside)
 
     def decode_ast(self, text: str) -> Record:
-        """Decode a text to the record that BFCL's decoder makes of it; raises DecodeError."""
+        """Decode a text to the record of BFCL's AST decoder; raises DecodeError."""
         require_readable_text(text)
         text = text.strip(_FENCE)
         text = text if text.startswith("[") else f"[{text}"
@@ -77,15 +77,15 @@ class ReturnFormat(CallFormat):
 
     @abstractmethod
     def begins_like_calls(self, text: str) -> bool:
-        """Whether the text begins with a character that calls of this format begin with."""
+        """Whether the text begins like calls of this format: by its first character."""
 
     @abstractmethod
     def decode_untagged(self, text: str) -> Record:
-        """Decode a text without its tag to a record; raises DecodeError."""
+        """Decode an untagged text, without its tag, to a record; raises DecodeError."""
 
     @abstractmethod
     def untagged_candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield candidate texts of calls without tags, the canonical one first."""
+        """Yield untagged candidate texts of calls, the canonical one first."""
 
 
 def _inside_tag(text: str) -> str:
@@ -97,7 +97,7 @@ def _inside_tag(text: str) -> str:
 
 
 class TaggedPythonReturn(ReturnFormat):
-    """Return format of a Python list of calls between tags; without them it is PythonCalls."""
+    """Return format of tagged Python calls, a list between tags; without tags PythonCalls."""
 
     format = "python"
 
@@ -113,7 +113,7 @@ class TaggedPythonReturn(ReturnFormat):
         return not text.startswith("<") and not text.removeprefix("[").lstrip().startswith("{")
 
     def decode_untagged(self, text: str) -> Record:
-        """Decode a text without its tag: the calls of one expression; raises DecodeError."""
+        """Decode an untagged text: the calls of one expression; raises DecodeError."""
         return calls_of_expression(text)
 
     def call_strings(self, calls: Sequence[Call]) -> list[str]:
@@ -121,7 +121,7 @@ class TaggedPythonReturn(ReturnFormat):
         return executed_call_strings(calls)
 
     def untagged_candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield candidate texts without tags: the prompting form."""
+        """Yield untagged candidate texts: the prompting form."""
         text = PythonCalls().render(calls)
         yield text
         yield text.replace("<", "\\x3c")  # in a string, where alone it can stand
@@ -137,7 +137,7 @@ class JsonReturn(ReturnFormat):
     format = "json"
 
     def has_call_syntax(self, text: str) -> bool:
-        """Whether the text has both keys of a call, the function as text."""
+        """Whether the text has call syntax: both keys of a call, the function as text."""
         return '"parameters"' in text and _NAMED_FUNCTION.search(text) is not None
 
     def begins_like_calls(self, text: str) -> bool:
@@ -145,7 +145,7 @@ class JsonReturn(ReturnFormat):
         return text.removeprefix("[").lstrip().startswith("{")
 
     def decode_untagged(self, text: str) -> Record:
-        """Decode a text without its tag: the first thing in brackets that could list objects.
+        """Decode an untagged text: the first thing in brackets that could list objects.
 
         Raises DecodeError.
         """
@@ -164,7 +164,7 @@ class JsonReturn(ReturnFormat):
         return [_function_call(each) for each in listed if isinstance(each, dict)]
 
     def untagged_candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield candidate texts without tags: the fenced list, then with marks escaped."""
+        """Yield untagged candidate texts: the fenced list, then with marks escaped."""
         text = to_json(
             [{"function": call.name, "parameters": dict(call.arguments)} for call in calls]
         )

@@ -49,7 +49,7 @@ class XmlReturn(ReturnFormat):
 
     @abstractmethod
     def parse_arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
-        """Yield (name, text, type) of each argument; KeyError where BFCL misses an attribute."""
+        """Parse the arguments: (name, text, type) each; KeyError where BFCL misses an attribute."""
 
     @abstractmethod
     def write_argument(self, name: str, text: str, kind: str) -> str:
@@ -60,7 +60,7 @@ class XmlReturn(ReturnFormat):
         """Wrap a function's arguments in the element around them, if there is one."""
 
     def decode_untagged(self, text: str) -> Record:
-        """Decode a text without its tag: the first closed <functions>; raises DecodeError."""
+        """Decode an untagged text: the first closed <functions>; raises DecodeError."""
         start = text.find(_OPEN)
         end = text.find(_CLOSE, start + len(_OPEN))
         if start < 0 or end < 0:
@@ -97,7 +97,7 @@ class XmlReturn(ReturnFormat):
             raise DecodeError("value", f"an argument cannot be read: {error}") from None
 
     def untagged_candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield the one candidate text; strings that XML would not keep are written as literals."""
+        """Yield the one untagged candidate text; strings that XML would not keep are literals."""
         functions = (
             f'<function name="{_escaped(call.name)}">'
             + self.wrap_arguments(
@@ -123,7 +123,7 @@ class VerboseXml(XmlReturn):
         return "<params" in text or " value=" in text or "<param" not in text
 
     def parse_arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
-        """Yield (name, text, type) of the arguments inside <params>, or of the function's.
+        """Parse the arguments inside <params>, or of the function: yield (name, text, type).
 
         A value not given is empty.
         """
@@ -154,7 +154,7 @@ class ConciseXml(XmlReturn):
         return "<params" not in text and " value=" not in text
 
     def parse_arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
-        """Yield (name, text, type) of the arguments directly below the function."""
+        """Parse the arguments directly below the function: yield (name, text, type)."""
         for param in function.findall("param"):
             yield (
                 param.attrib["name"],
@@ -167,7 +167,7 @@ class ConciseXml(XmlReturn):
         return f'<param name="{name}" type="{kind}">{text}</param>'
 
     def wrap_arguments(self, arguments: str) -> str:
-        """Return the arguments unwrapped: this format has no element around them."""
+        """Wrap the arguments in nothing: this format has no element around them."""
         return arguments
 
 

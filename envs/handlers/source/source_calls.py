@@ -61,7 +61,7 @@ class SourceCalls(Handler):
         raise NotImplementedError
 
     def recognises(self, text: str) -> bool:
-        """Whether the text looks like source that may hold a call.
+        """Whether the handler recognises the text: source that may hold a call.
 
         The look of it does not tell in which language.
         """
@@ -137,7 +137,7 @@ def _source_in(text: str) -> str:
 
 
 def require_unique_argument(arguments: Mapping[Any, str], name: Any) -> None:
-    """Raise DecodeError for a repeated argument (None: a positional one)."""
+    """Require a unique argument: DecodeError for a repeated one (None: a positional one)."""
     if name in arguments:
         repeated = "two positional arguments" if name is None else f"two arguments called {name!r}"
         raise DecodeError("value", f"{repeated} are not read")
@@ -188,7 +188,7 @@ _OPERATORS = frozenset("=<>!~+-*/%&|^?:@#\\")
 
 
 def require_grammar(language: str) -> None:
-    """Raise MissingExtra where a language's tree-sitter grammar is not installed."""
+    """Require a language's tree-sitter grammar: MissingExtra where it is not installed."""
     _grammar(language)
 
 

@@ -90,7 +90,7 @@ class Directory:
         return added
 
     def get_item(self, name: Any) -> File | Directory | None:
-        """Return the file or directory of a name, this directory itself for ".", or None."""
+        """Get the item (file or directory) of a name, this directory itself for ".", or None."""
         return self if name == "." else self.contents.get(name)
 
     def __eq__(self, other: object) -> bool:

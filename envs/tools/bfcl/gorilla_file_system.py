@@ -30,7 +30,7 @@ def _is_valid_name(name: Any) -> bool:
 
 
 class GorillaFileSystem:
-    """BFCL's file system: a tree of directories, one of them the current one.
+    """BFCL's Gorilla file system: a tree of directories, one of them the current one.
 
     `root` and `long_context` are compared, the current directory is not.
     """
@@ -95,7 +95,7 @@ class GorillaFileSystem:
         return directory
 
     def pwd(self) -> dict[str, Any]:
-        """Return the path of the current directory."""
+        """Print the working directory, pwd: the current path."""
         names = []
         directory: Directory | None = self._current_dir
         while directory is not None:
@@ -104,7 +104,7 @@ class GorillaFileSystem:
         return {"current_working_directory": "/" + "/".join(reversed(names))}
 
     def ls(self, a: Any = False) -> dict[str, Any]:
-        """List the current directory; hidden names only on demand."""
+        """List the current directory, as ls; hidden names only on demand."""
         names = list(self._current_dir.contents)
         return {
             "current_directory_content": names
@@ -113,7 +113,7 @@ class GorillaFileSystem:
         }
 
     def cd(self, folder: Any) -> dict[str, Any]:
-        """Change the current directory, one level up or down or to the root; return its name."""
+        """Change directory (cd), one level up or down or to the root; return its name."""
         folder = folder.rstrip("/") or "/"
         if folder == "..":
             if self._current_dir.parent is None:
@@ -132,7 +132,7 @@ class GorillaFileSystem:
         return {"current_working_directory": target.name}
 
     def mkdir(self, dir_name: Any) -> dict[str, Any] | None:
-        """Make a directory in the current one.
+        """Make a directory (mkdir) in the current one.
 
         None on success.
         """
@@ -144,7 +144,7 @@ class GorillaFileSystem:
         return None
 
     def touch(self, file_name: Any) -> dict[str, Any] | None:
-        """Make an empty file in the current directory.
+        """Touch: make an empty file in the current directory.
 
         None on success, an error if the name is taken.
         """
@@ -156,7 +156,7 @@ class GorillaFileSystem:
         return None
 
     def echo(self, content: Any, file_name: Any = None) -> dict[str, Any] | None:
-        """Show a text, or write it into an existing file; makes no file.
+        """Echo a text, or write it into an existing file; makes no file.
 
         None where it is written.
         """
@@ -173,7 +173,7 @@ class GorillaFileSystem:
         return None
 
     def cat(self, file_name: Any) -> dict[str, Any]:
-        """Return a file's content."""
+        """Return a file's content, as cat."""
         if not _is_valid_name(file_name):
             return {"error": f"cat: '{file_name}': Invalid character"}
         if file_name not in self._current_dir.contents:
@@ -197,7 +197,7 @@ class GorillaFileSystem:
         return {"matches": matches}
 
     def wc(self, file_name: Any, mode: Any = "l") -> dict[str, Any]:
-        """Count the lines, words or characters of a file."""
+        """Count the lines, words or characters of a file, as wc."""
         if mode not in list(_TABLE["wc_modes"]):
             return {"error": f"wc: invalid mode '{mode}'"}
         file = self._file(file_name)
@@ -217,14 +217,14 @@ class GorillaFileSystem:
         return {"sorted_content": "\n".join(sorted(file.content.splitlines()))}
 
     def grep(self, file_name: Any, pattern: Any) -> dict[str, Any]:
-        """Return a file's lines that contain the pattern as a plain substring."""
+        """Return a file's lines that contain the pattern, as grep, but as a plain substring."""
         file = self._file(file_name)
         if file is None:
             return {"error": f"grep: {file_name}: No such file or directory"}
         return {"matching_lines": [line for line in file.content.splitlines() if pattern in line]}
 
     def du(self, human_readable: Any = False) -> dict[str, Any]:
-        """Return the disk usage: UTF-8 bytes of all files below the current directory.
+        """Return the disk usage (du): UTF-8 bytes of all files below the current directory.
 
         Shared files count each time.
         """
@@ -238,7 +238,7 @@ class GorillaFileSystem:
         return {"disk_usage": f"{size:.2f} {_TABLE['du_overflow_unit']}"}
 
     def tail(self, file_name: Any, lines: Any = 10) -> dict[str, Any]:
-        """Return a file's last lines; 0 means all of them, as Python slices with -0."""
+        """Return the tail of a file, its last lines; 0 means all, as Python slices with -0."""
         file = self._file(file_name)
         if file is None:
             return {"error": f"tail: {file_name}: No such file or directory"}
@@ -258,7 +258,7 @@ class GorillaFileSystem:
         }
 
     def mv(self, source: Any, destination: Any) -> dict[str, Any]:
-        """Move or rename a file or directory.
+        """Move or rename (mv) a file or directory.
 
         A moved directory shares its contents with the old one.
         """
@@ -299,14 +299,14 @@ class GorillaFileSystem:
         return current, destination, destination
 
     def rm(self, file_name: Any) -> dict[str, Any]:
-        """Remove a file or a whole directory."""
+        """Remove (rm) a file or a whole directory."""
         if file_name not in self._current_dir.contents:
             return {"error": f"rm: cannot remove '{file_name}': No such file or directory"}
         del self._current_dir.contents[file_name]
         return {"result": f"'{file_name}' removed"}
 
     def rmdir(self, dir_name: Any) -> dict[str, Any]:
-        """Remove an empty directory."""
+        """Remove an empty directory (rmdir)."""
         if dir_name not in self._current_dir.contents:
             return {"error": f"rmdir: cannot remove '{dir_name}': No such file or directory"}
         item = self._current_dir.contents[dir_name]
@@ -318,7 +318,7 @@ class GorillaFileSystem:
         return {"result": f"'{dir_name}' removed"}
 
     def cp(self, source: Any, destination: Any) -> dict[str, Any]:
-        """Copy a file or directory.
+        """Copy (cp) a file or directory.
 
         A copied directory has a table of its own whose entries are the old objects.
         """

@@ -19,7 +19,7 @@ FILE_NAME = "long_context.json"
 
 
 class LongContextError(RuntimeError):
-    """The long-context tables are absent or incomplete: ours to repair, never a model's mistake."""
+    """Error of absent or incomplete long-context tables: ours to repair, not a model's mistake."""
 
 
 def long_context_table(name: str) -> Any:

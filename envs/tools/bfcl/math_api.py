@@ -49,7 +49,7 @@ _SPARE: list[Any] = []
 
 
 class MathAPI:
-    """BFCL's mathematics functions; an instance holds only the precision last requested."""
+    """BFCL's math API; an instance holds only the precision last requested."""
 
     def __init__(self) -> None:
         self._decimal = Context()
@@ -123,7 +123,7 @@ class MathAPI:
             return {"error": _NOT_ALL_NUMBERS}
 
     def si_unit_conversion(self, value: Any, unit_in: Any, unit_out: Any) -> dict[str, Any]:
-        """Convert a length between SI units."""
+        """Return the conversion of a length between SI units."""
         if not isinstance(value, int | float):
             return {"error": "Value must be a number"}
         to_meters, from_meters = _TABLE["to_meters"], _TABLE["from_meters"]
@@ -135,7 +135,7 @@ class MathAPI:
             return {"error": _TOO_LARGE}
 
     def imperial_si_conversion(self, value: Any, unit_in: Any, unit_out: Any) -> dict[str, Any]:
-        """Convert between imperial and SI units.
+        """Return the conversion of a value between imperial and SI units.
 
         A unit to itself, known or not, leaves the value as it is.
         """
@@ -190,7 +190,7 @@ class MathAPI:
             return {"error": _NOT_NUMBERS}
 
     def power(self, base: Any, exponent: Any) -> dict[str, Any]:
-        """Raise a base to an exponent, exactly for integers."""
+        """Raise a base to a power, exactly for integers."""
         if isinstance(base, int) and isinstance(exponent, int):
             # A base of b bits is at least 2 ** (b - 1)
             least_bits = max(base.bit_length() - 1, 0) * exponent
@@ -253,7 +253,7 @@ class MathAPI:
             return {"error": _NOT_NUMBERS}
 
     def min_value(self, numbers: Any) -> dict[str, Any]:
-        """Return the smallest of some numbers."""
+        """Return the minimal value of some numbers."""
         if not numbers:
             return {"error": "Cannot find minimum of an empty list"}
         try:
@@ -262,7 +262,7 @@ class MathAPI:
             return {"error": _NOT_ALL_NUMBERS}
 
     def max_value(self, numbers: Any) -> dict[str, Any]:
-        """Return the largest of some numbers."""
+        """Return the maximal value of some numbers."""
         if not numbers:
             return {"error": "Cannot find maximum of an empty list"}
         try:
@@ -271,7 +271,7 @@ class MathAPI:
             return {"error": _NOT_ALL_NUMBERS}
 
     def sum_values(self, numbers: Any) -> dict[str, Any]:
-        """Return the sum of some numbers."""
+        """Sum some values."""
         if not numbers:
             return {"error": "Cannot calculate sum of an empty list"}
         try:

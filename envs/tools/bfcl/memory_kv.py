@@ -25,7 +25,7 @@ Entries = dict[str, str]
 
 
 class MemoryAPI_kv:
-    """BFCL's key-value memory: a core and an archive of texts by key."""
+    """BFCL's key-value memory API (kv): a core and an archive of texts by key."""
 
     core_memory: Entries
     archival_memory: Entries
@@ -68,7 +68,7 @@ class MemoryAPI_kv:
         return {"status": "Core memory cleared."}
 
     def core_memory_retrieve(self, key: str) -> Result:
-        """Return the value of a key of the core memory."""
+        """Retrieve the value of a key of the core memory."""
         return _retrieve(self.core_memory, key)
 
     def core_memory_list_keys(self) -> Result:
@@ -80,7 +80,7 @@ class MemoryAPI_kv:
         return {"ranked_results": rank_texts(query, list(self.core_memory))[:k]}
 
     def core_memory_retrieve_all(self) -> Result:
-        """Return the whole core memory."""
+        """Retrieve all of the core memory."""
         return self.core_memory
 
     def archival_memory_add(self, key: str, value: str) -> Result:
@@ -104,7 +104,7 @@ class MemoryAPI_kv:
         return {"status": "Archival memory cleared."}
 
     def archival_memory_retrieve(self, key: str) -> Result:
-        """Return the value of a key of the archival memory."""
+        """Retrieve the value of a key of the archival memory."""
         return _retrieve(self.archival_memory, key)
 
     def archival_memory_list_keys(self) -> Result:

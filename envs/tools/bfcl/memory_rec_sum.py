@@ -17,7 +17,7 @@ from fctncalling.envs.tools.bfcl.memory import (
 
 
 class MemoryAPI_rec_sum:
-    """BFCL's memory of one running summary, a text of bounded length.
+    """BFCL's memory API of one recursive (running) summary, a text of bounded length.
 
     Not where a replacement repeats.
     """
@@ -41,7 +41,7 @@ class MemoryAPI_rec_sum:
         return {"status": "Text appended."}
 
     def memory_update(self, text: str) -> Result:
-        """Replace the whole memory by a text."""
+        """Update the memory: replace all of it by a text."""
         if len(str(text)) > MAX_SUMMARY_CHARS:
             return _too_long()
         self.memory = str(text)
@@ -65,7 +65,7 @@ class MemoryAPI_rec_sum:
         return {"status": "Memory updated."}
 
     def memory_retrieve(self) -> Result:
-        """Return the whole memory; an empty one is an error."""
+        """Retrieve the whole memory; an empty one is an error."""
         return {"memory_content": self.memory} if self.memory else {"error": "The memory is empty."}
 
 

@@ -42,7 +42,7 @@ def sentence_encoder() -> Encoder:
 
 
 class MemoryAPI_vector:
-    """BFCL's vector memory: a core and an archive of numbered texts, found by similarity.
+    """BFCL's vector memory API: a core and an archive of numbered texts, found by similarity.
 
     A subclass may set `_encoder` to embed texts in another way.
 
@@ -103,7 +103,7 @@ class MemoryAPI_vector:
         return _remove(self.core_memory, vec_id)
 
     def core_memory_update(self, vec_id: int, new_text: str) -> Result:
-        """Replace a text of the core memory."""
+        """Update a text of the core memory by another."""
         return _update(self.core_memory, CORE, vec_id, new_text)
 
     def core_memory_clear(self) -> Result:
@@ -112,11 +112,11 @@ class MemoryAPI_vector:
         return {"status": "Core memory cleared."}
 
     def core_memory_retrieve(self, query: str, top_k: int = 5) -> Result:
-        """Return the texts of the core memory most similar to a query, best first."""
+        """Retrieve the texts of the core memory most similar to a query, best first."""
         return self._retrieve(self.core_memory, query, top_k)
 
     def core_memory_retrieve_all(self) -> Result:
-        """Return all texts of the core memory."""
+        """Retrieve all texts of the core memory."""
         return _everything(self.core_memory)
 
     def archival_memory_add(self, text: str) -> Result:
@@ -128,7 +128,7 @@ class MemoryAPI_vector:
         return _remove(self.archival_memory, vec_id)
 
     def archival_memory_update(self, vec_id: int, new_text: str) -> Result:
-        """Replace a text of the archival memory."""
+        """Update a text of the archival memory by another."""
         return _update(self.archival_memory, ARCHIVAL, vec_id, new_text)
 
     def archival_memory_clear(self) -> Result:
@@ -137,11 +137,11 @@ class MemoryAPI_vector:
         return {"status": "Archival memory cleared."}
 
     def archival_memory_retrieve(self, query: str, top_k: int = 5) -> Result:
-        """Return the texts of the archival memory most similar to a query, best first."""
+        """Retrieve the texts of the archival memory most similar to a query, best first."""
         return self._retrieve(self.archival_memory, query, top_k)
 
     def archival_memory_retrieve_all(self) -> Result:
-        """Return all texts of the archival memory."""
+        """Retrieve all texts of the archival memory."""
         return _everything(self.archival_memory)
 
 

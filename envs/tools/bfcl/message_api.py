@@ -14,7 +14,7 @@ _NO_USER = "No user is currently logged in."
 
 
 class MessageAPI:
-    """BFCL's messaging: contacts, and one inbox of all that everybody sent."""
+    """BFCL's message API: contacts, and one inbox of all that everybody sent."""
 
     generated_ids: (
         Any  # a set; BFCL's JSON would make it a list, which then fails at the first message
@@ -54,20 +54,20 @@ class MessageAPI:
         return {"user_list": list(self.user_map)}
 
     def get_user_id(self, user: Any) -> dict[str, Any]:
-        """Return the id of a user name."""
+        """Get the user id of a name."""
         if user not in self.user_map:
             return {"error": f"User '{user}' not found in the workspace."}
         return {"user_id": self.user_map[user]}
 
     def message_login(self, user_id: Any) -> dict[str, Any]:
-        """Log a user in by its id."""
+        """Log a user in to the message API by its id."""
         if user_id not in self.user_map.values():
             return {"login_status": False, "message": f"User ID '{user_id}' not found."}
         self.current_user = user_id
         return {"login_status": True, "message": f"User '{user_id}' logged in successfully."}
 
     def message_get_login_status(self) -> dict[str, Any]:
-        """Return whether a user is logged in."""
+        """Get the login status of the message API: whether a user is logged in."""
         return {"login_status": bool(self.current_user)}
 
     def send_message(self, receiver_id: Any, message: Any) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class MessageAPI:
         return {"error": f"Receiver ID {receiver_id} not found."}
 
     def view_messages_sent(self) -> dict[str, Any]:
-        """Return all messages sent, by receiver, whoever is logged in."""
+        """View all messages sent, by receiver, whoever is logged in."""
         if not self.current_user:
             return {"error": _NO_USER}
         messages: dict[Any, list[Any]] = {}
@@ -142,7 +142,7 @@ class MessageAPI:
         return {"results": found}
 
     def get_message_stats(self) -> dict[str, Any]:
-        """Return statistics: how many messages were sent, to how many receivers."""
+        """Get message stats: how many messages were sent, to how many receivers."""
         if not self.current_user:
             return {"error": _NO_USER}
         receivers = {receiver for receiver, _ in self._sent()}

@@ -20,7 +20,7 @@ mentions refers.
 
 
 class TwitterAPI:
-    """BFCL's Twitter: one user's account.
+    """BFCL's Twitter API: one user's account.
 
     `tweets` is keyed by int, the keys of `comments` and `retweets` stay as loaded.
     """
@@ -48,14 +48,14 @@ class TwitterAPI:
         self._default_mentions = []
 
     def authenticate_twitter(self, username: Any, password: Any) -> dict[str, Any]:
-        """Log in with name and password; a failure does not log out."""
+        """Authenticate at Twitter with name and password; a failure does not log out."""
         if username == self.username and password == self.password:
             self.authenticated = True
             return {"authentication_status": True}
         return {"authentication_status": False}
 
     def posting_get_login_status(self) -> dict[str, Any]:
-        """Return whether the user is logged in."""
+        """Get the login status of the posting API: whether the user is logged in."""
         return {"login_status": bool(self.authenticated)}
 
     def post_tweet(
@@ -115,7 +115,7 @@ class TwitterAPI:
         return {"follow_status": True}
 
     def list_all_following(self) -> dict[str, Any]:
-        """List the users that the account follows."""
+        """List all users that the account is following."""
         if not self.authenticated:
             return {
                 "error": "User not authenticated. Please authenticate before listing following."
@@ -132,13 +132,13 @@ class TwitterAPI:
         return {"unfollow_status": True}
 
     def get_tweet(self, tweet_id: Any) -> dict[str, Any]:
-        """Return a tweet by its number."""
+        """Get a tweet by its number."""
         if tweet_id not in self.tweets:
             return _not_found(tweet_id)
         return self.tweets[tweet_id]
 
     def get_user_tweets(self, username: Any) -> list[dict[str, Any]]:
-        """Return all tweets of a user."""
+        """Get all tweets of a user."""
         return [tweet for tweet in self.tweets.values() if tweet["username"] == username]
 
     def search_tweets(self, keyword: Any) -> list[dict[str, Any]]:
@@ -151,13 +151,13 @@ class TwitterAPI:
         ]
 
     def get_tweet_comments(self, tweet_id: Any) -> list[dict[str, Any]] | dict[str, Any]:
-        """Return the comments on a tweet; those loaded under a text key are never found."""
+        """Get the comments on a tweet; those loaded under a text key are never found."""
         if tweet_id not in self.tweets:
             return _not_found(tweet_id)
         return self.comments.get(tweet_id, [])
 
     def get_user_stats(self, username: Any) -> dict[str, Any]:
-        """Return a user's statistics: tweets, retweets and, for the account's own, following."""
+        """Get a user's stats: tweets, retweets and, for the account's own, following."""
         return {
             "tweet_count": sum(tweet["username"] == username for tweet in self.tweets.values()),
             "following_count": len(self.following_list) if username == self.username else 0,

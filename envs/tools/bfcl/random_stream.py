@@ -23,11 +23,11 @@ class RandomStream:
         self._random = None if type(seed) in (int, float, str) else random.Random(seed)
 
     def randint(self, least: int, most: int) -> int:
-        """Return an integer between two bounds, both included."""
+        """Return a random integer (randint) between two bounds, both included."""
         return self._stream().randint(least, most)
 
     def uniform(self, least: float, most: float) -> float:
-        """Return a float between two bounds."""
+        """Return a uniform random float between two bounds."""
         return self._stream().uniform(least, most)
 
     def _stream(self) -> random.Random:

@@ -14,7 +14,7 @@ _LOWEST_PRIORITY, _HIGHEST_PRIORITY = _TABLE["priority_range"]
 
 
 class TicketAPI:
-    """BFCL's ticket desk; only creating a ticket and listing one's own require a login.
+    """BFCL's ticket API; only creating a ticket and listing one's own require a login.
 
     Arguments are used as they come, as in BFCL: a wrong type surfaces as the interpreter's own
     error text.
@@ -54,7 +54,7 @@ class TicketAPI:
         return ticket
 
     def get_ticket(self, ticket_id: int) -> Result:
-        """Return the ticket of an id, whoever is logged in."""
+        """Get the ticket of an id, whoever is logged in."""
         return self._find(ticket_id) or _not_found(ticket_id)
 
     def close_ticket(self, ticket_id: int) -> Result:
@@ -95,25 +95,25 @@ class TicketAPI:
         return {"status": f"Ticket {ticket_id} has been updated successfully."}
 
     def ticket_login(self, username: str, password: str) -> Result:
-        """Log a user in with name and password, any that are not empty."""
+        """Log a user in to the ticket API with name and password, any that are not empty."""
         if not (username and password):
             return {"success": False}
         self.current_user = username
         return {"success": True}
 
     def ticket_get_login_status(self) -> Result:
-        """Return whether a user is logged in."""
+        """Get the login status of the ticket API: whether a user is logged in."""
         return {"login_status": bool(self.current_user)}
 
     def logout(self) -> Result:
-        """Log the current user out."""
+        """Log out the current user."""
         if not self.current_user:
             return {"success": False}
         self.current_user = None
         return {"success": True}
 
     def get_user_tickets(self, status: str | None = None) -> list[Result]:
-        """Return the current user's tickets, of one status if it is given.
+        """Get the current user's tickets, of one status if it is given.
 
         Its case does not matter.
         """

@@ -21,7 +21,7 @@ _TIMESTAMP = "%Y-%m-%d %H:%M:%S"
 
 
 class TradingBot:
-    """BFCL's stock broker; in long context its lists run to a thousand entries.
+    """BFCL's trading bot, a stock broker; in long context its lists run to a thousand entries.
 
     Amounts in dollars. Arguments are used as they come, as in BFCL: a wrong type surfaces as the
     interpreter's own error text. Some replies to a client who is not logged in are lists.
@@ -56,15 +56,15 @@ class TradingBot:
         )
 
     def get_current_time(self) -> Result:
-        """Return the current time, always the same."""
+        """Get the current time, always the same."""
         return {"current_time": "10:30 AM"}
 
     def get_symbol_by_name(self, name: str) -> Result:
-        """Return the symbol of a company, or a text saying there is none."""
+        """Get the symbol of a company by its name, or a text saying there is none."""
         return {"symbol": _TABLE["symbol_map"].get(name, "Stock not found")}
 
     def get_stock_info(self, symbol: str) -> Result:
-        """Return the figures of a stock; in long context averages are whole series."""
+        """Get the info on a stock, its figures; in long context averages are whole series."""
         if symbol not in self.stocks:
             return {"error": f"Stock with symbol '{symbol}' not found."}
         stock = self.stocks[symbol]
@@ -75,7 +75,7 @@ class TradingBot:
         return stock
 
     def get_order_details(self, order_id: int) -> Result:
-        """Return the details of an order; in long context with pages about its symbol."""
+        """Get the details of an order; in long context with pages about its symbol."""
         if order_id not in self.orders:
             return {
                 "error": f"Order with ID {order_id} not found."
@@ -142,7 +142,7 @@ class TradingBot:
         }
 
     def withdraw_funds(self, amount: float) -> Result:
-        """Withdraw money from the account while the market is open."""
+        """Withdraw funds from the account while the market is open."""
         if not self.authenticated:
             return {"error": "User not authenticated. Please log in to make a transaction."}
         if self.market_status != "Open":
@@ -156,31 +156,31 @@ class TradingBot:
         return {"status": "Withdrawal successful", "new_balance": self.account_info["balance"]}
 
     def get_account_info(self) -> Result:
-        """Return the account of the user who is logged in."""
+        """Get the info on the account of the user who is logged in."""
         if not self.authenticated:
             return {"error": "User not authenticated. Please log in to view account information."}
         return self.account_info
 
     def trading_login(self, username: str, password: str) -> Result:
-        """Log in with name and password; any will do."""
+        """Log in to the trading bot with name and password; any will do."""
         if self.authenticated:
             return {"status": "Already logged in"}
         self.authenticated = True
         return {"status": "Logged in successfully"}
 
     def trading_get_login_status(self) -> Result:
-        """Return whether the user is logged in."""
+        """Get the login status of the trading bot: whether the user is logged in."""
         return {"status": bool(self.authenticated)}
 
     def trading_logout(self) -> Result:
-        """Log out."""
+        """Log out of the trading bot."""
         if not self.authenticated:
             return {"status": "No user is currently logged in"}
         self.authenticated = False
         return {"status": "Logged out successfully"}
 
     def fund_account(self, amount: float) -> Result:
-        """Deposit money in the account, market open or not."""
+        """Fund the account: deposit money, market open or not."""
         if not self.authenticated:
             return {"error": "User not authenticated. Please log in to fund the account."}
         if amount <= 0:
@@ -202,7 +202,7 @@ class TradingBot:
         return {"status": f"Stock {symbol} removed from watchlist successfully."}
 
     def get_watchlist(self) -> Result | list[str]:
-        """Return the watch list; in long context a bare list, a thousand entries longer."""
+        """Get the watchlist; in long context a bare list, a thousand entries longer."""
         if not self.authenticated:
             return ["Error: User not authenticated. Please log in to view the watchlist."]
         if self.long_context:
@@ -212,7 +212,7 @@ class TradingBot:
         return {"watchlist": self.watch_list}
 
     def get_order_history(self) -> Result | list[Result]:
-        """Return the order history: the numbers of all orders."""
+        """Get the order history: the numbers of all orders."""
         if not self.authenticated:
             return [{"error": "User not authenticated. Please log in to view order history."}]
         return {"history": list(self.orders.keys())}
@@ -220,7 +220,7 @@ class TradingBot:
     def get_transaction_history(
         self, start_date: str | None = None, end_date: str | None = None
     ) -> Result | list[Result]:
-        """Return the transactions between two dates, both included."""
+        """Get the transaction history between two dates, both included."""
         if not self.authenticated:
             return [{"error": "User not authenticated. Please log in to view transaction history."}]
         start = datetime.strptime(start_date, _DATE) if start_date else datetime.min
@@ -235,7 +235,7 @@ class TradingBot:
         return {"transaction_history": history}
 
     def get_available_stocks(self, sector: str) -> Result:
-        """Return the symbols of a sector's stocks, none for an unknown one."""
+        """Get the available stocks of a sector, their symbols; none for an unknown one."""
         symbols = list(_TABLE["sector_map"].get(sector, []))
         if self.long_context and symbols:
             symbols += long_context_table(f"{sector.upper()}_EXTENSION")
@@ -244,7 +244,7 @@ class TradingBot:
     def filter_stocks_by_price(
         self, stocks: list[str], min_price: float, max_price: float
     ) -> Result:
-        """Return the stocks priced within the bounds; what is not traded counts as free."""
+        """Filter stocks by price, within the bounds; what is not traded counts as free."""
         prices = ((symbol, self.stocks.get(symbol, {}).get("price", 0)) for symbol in stocks)
         return {
             "filtered_stocks": [

@@ -28,7 +28,7 @@ _DATE = "%Y-%m-%d"
 
 
 class TravelAPI:
-    """BFCL's travel agency; in long context it starts with many cards and bookings.
+    """BFCL's travel API; in long context it starts with many cards and bookings.
 
     BFCL keeps those in module-level objects, so that a charge shows in every later task of the
     process; here each instance has its own. Amounts in dollars. Arguments are used as they come, as
@@ -82,7 +82,7 @@ class TravelAPI:
         user_first_name: str,
         user_last_name: str,
     ) -> Result:
-        """Log a user in and return an access token; nothing is checked."""
+        """Authenticate at the travel API: log a user in, return a token; nothing is checked."""
         self.token_expires_in = _TABLE["token_expires_in_after_login"]
         self.access_token = str(self._draw("access_token"))
         self.token_type = "Bearer"
@@ -97,13 +97,13 @@ class TravelAPI:
         }
 
     def travel_get_login_status(self) -> Result:
-        """Return whether the user is logged in: has a token that has not expired."""
+        """Get the login status of the travel API: whether there is a token, not expired."""
         return {"status": not (self.token_expires_in is None or self.token_expires_in == 0)}
 
     def get_budget_fiscal_year(
         self, lastModifiedAfter: str | None = None, includeRemoved: str | None = None
     ) -> Result:
-        """Return the budget's fiscal year, the one there is."""
+        """Get the budget's fiscal year, the one there is."""
         return {"budget_fiscal_year": _TABLE["budget_fiscal_year"]}
 
     def register_credit_card(
@@ -138,7 +138,7 @@ class TravelAPI:
     def get_flight_cost(
         self, travel_from: str, travel_to: str, travel_date: str, travel_class: str
     ) -> Result:
-        """Return the cost of a flight, in long context of every flight in the table.
+        """Get the cost of a flight, in long context of every flight in the table.
 
         Raises ValueError, whose text the caller sees, for an unknown route or class.
         """
@@ -151,7 +151,7 @@ class TravelAPI:
         return {"travel_cost_list": [float(base_cost * factor) for base_cost in base_costs]}
 
     def get_credit_card_balance(self, access_token: str, card_id: str) -> Result:
-        """Return the balance of a credit card."""
+        """Get the balance of a credit card."""
         if fault := self._token_fault(access_token):
             return {"error": fault}
         if card_id not in self.credit_card_list:
@@ -241,7 +241,7 @@ class TravelAPI:
     def retrieve_invoice(
         self, access_token: str, booking_id: str | None = None, insurance_id: str | None = None
     ) -> Result:
-        """Return the invoice of a booking; insurances have none."""
+        """Retrieve the invoice of a booking; insurances have none."""
         if fault := self._token_fault(access_token):
             return {"error": fault}
         if booking_id is None or booking_id not in self.booking_record:
@@ -255,7 +255,7 @@ class TravelAPI:
         }
 
     def get_booking_history(self, access_token: str) -> Result:
-        """Return all bookings, a copy of them."""
+        """Get the booking history: a copy of all bookings."""
         if fault := self._token_fault(access_token):
             return {"error": fault}
         return {"booking_history": snapshot(self.booking_record, {})}
@@ -279,7 +279,7 @@ class TravelAPI:
     def compute_exchange_rate(
         self, base_currency: str, target_currency: str, value: float
     ) -> Result:
-        """Convert an amount into another currency; only the way to dollars is rounded.
+        """Compute the exchange (rate) of an amount; only the way to dollars is rounded.
 
         Raises ValueError, whose text the caller sees, for a pair without dollars.
         """
@@ -293,7 +293,7 @@ class TravelAPI:
     def verify_traveler_information(
         self, first_name: str, last_name: str, date_of_birth: str, passport_number: str
     ) -> Result:
-        """Verify a traveller: the user, of age today, with a US passport."""
+        """Verify a traveler's information: the user, of age today, with a US passport."""
         fault = self._traveler_fault(first_name, last_name, date_of_birth, passport_number)
         if fault:
             return {"verification_status": False, "verification_failure": fault}
@@ -328,7 +328,7 @@ class TravelAPI:
         return {"budget_limit": self.budget_limit}
 
     def get_nearest_airport_by_city(self, location: str) -> Result:
-        """Return the code of the airport nearest to a city, or "Unknown"."""
+        """Get the code of the airport nearest to a city, by its name, or "Unknown"."""
         return {"nearest_airport": _TABLE["airport_by_city"].get(location, "Unknown")}
 
     def purchase_insurance(
@@ -365,7 +365,7 @@ class TravelAPI:
         }
 
     def get_all_credit_cards(self) -> Result:
-        """Return all credit cards; requires no token."""
+        """Get all credit cards; requires no token."""
         return {"credit_card_list": self.credit_card_list}
 
 

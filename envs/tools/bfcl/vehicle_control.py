@@ -22,7 +22,7 @@ _NUM_DOORS: int = _TABLE["default_state"]["remainingUnlockedDoors"]
 
 
 class VehicleControlAPI:
-    """BFCL's car; in long context its answers are far longer than requested.
+    """BFCL's vehicle control API: a car; in long context its answers are overlong.
 
     Fuel in gallons, distances on the road in km, temperatures in degrees Celsius, forces in
     newtons, tyre pressures in psi. Arguments are used as they come, as in BFCL: a wrong type
@@ -136,13 +136,13 @@ class VehicleControlAPI:
         }
 
     def get_outside_temperature_from_google(self) -> Result:
-        """Return the outside temperature from Google: a random one."""
+        """Get the outside temperature from Google: a random one."""
         weather: Result = long_context_table("LONG_WEATHER_EXTENSION") if self.long_context else {}
         weather["outsideTemperature"] = self._draws.uniform(*_TABLE["outside_temperature_range"])
         return weather
 
     def get_outside_temperature_from_weather_com(self) -> Result:
-        """Return the outside temperature from weather.com: always an error."""
+        """Get the outside temperature from weather.com: always an error."""
         return {"error": 404}
 
     def setHeadlights(self, mode: str) -> Result:
@@ -153,7 +153,7 @@ class VehicleControlAPI:
         return {"headlightStatus": self.headLightStatus}
 
     def displayCarStatus(self, option: str) -> Result:
-        """Return the status of one part of the car."""
+        """Display the car's status, that of one part."""
         status: Result = {}
         if self.long_context:
             status["metadata"] = long_context_table("CAR_STATUS_METADATA_EXTENSION")
@@ -185,7 +185,7 @@ class VehicleControlAPI:
         return status
 
     def activateParkingBrake(self, mode: str) -> Result:
-        """Engage or release the parking brake; the slope reads 10 degrees afterwards."""
+        """Activate (or release) the parking brake; the slope reads 10 degrees afterwards."""
         if mode not in ["engage", "release"]:
             return {"error": "Invalid mode"}
         engaged = mode == "engage"
@@ -241,7 +241,7 @@ class VehicleControlAPI:
         }
 
     def get_current_speed(self) -> Result:
-        """Return the current speed of the car: a random one."""
+        """Get the current speed of the car: a random one."""
         return {"currentSpeed": self._draws.uniform(*_TABLE["speed_range"])}
 
     def display_log(self, messages: list[str]) -> Result:
@@ -249,19 +249,19 @@ class VehicleControlAPI:
         return {"log": messages}
 
     def estimate_drive_feasibility_by_mileage(self, distance: float) -> Result:
-        """Return whether the fuel is enough for a distance in miles."""
+        """Estimate a drive's feasibility by its mileage: whether the fuel is enough."""
         return {"canDrive": not self.fuelLevel * _TABLE["miles_per_gallon"] < distance}
 
     def liter_to_gallon(self, liter: float) -> Result:
-        """Convert litres to gallons."""
+        """Convert liters to gallons."""
         return {"gallon": liter * _TABLE["liter_to_gallon"]}
 
     def gallon_to_liter(self, gallon: float) -> Result:
-        """Convert gallons to litres."""
+        """Convert gallons to liters."""
         return {"liter": gallon * _TABLE["gallon_to_liter"]}
 
     def estimate_distance(self, cityA: str, cityB: str) -> Result:
-        """Return the distance between two cities, given by zip codes in either order."""
+        """Estimate the distance between two cities, given by zip codes in either order."""
         result: Result = {"error": "distance not found in database."}
         for start, end, distance in _TABLE["distances_km"]:
             if (cityA == start and cityB == end) or (cityA == end and cityB == start):
@@ -272,7 +272,7 @@ class VehicleControlAPI:
         return result
 
     def get_zipcode_based_on_city(self, city: str) -> Result:
-        """Return the zip code of a city, "00000" for any unknown value."""
+        """Get the zipcode based on the city, "00000" for any unknown value."""
         known = (code for name, code in _TABLE["zipcodes"].items() if name == city)
         return {"zipcode": next(known, _TABLE["unknown_zipcode"])}
 
@@ -282,7 +282,7 @@ class VehicleControlAPI:
         return {"status": "Navigating to " + destination}
 
     def check_tire_pressure(self) -> Result:
-        """Check the tyres: return the four pressures and whether their average is healthy."""
+        """Check the tires: return the four pressures and whether their average is healthy."""
         total = self.frontLeftTirePressure + self.frontRightTirePressure
         total = total + self.rearLeftTirePressure + self.rearRightTirePressure
         lowest, highest = _TABLE["healthy_tire_average_range"]
@@ -298,5 +298,5 @@ class VehicleControlAPI:
         }
 
     def find_nearest_tire_shop(self) -> Result:
-        """Return the nearest tyre shop, always the same."""
+        """Find the nearest tire shop, always the same."""
         return {"shopLocation": _TABLE["tire_shop_location"]}

@@ -23,7 +23,7 @@ _HIDDEN = ("script", "style")
 
 
 class WebSearchAPI:
-    """BFCL's web search and page fetching; `web_search_tool` takes another search engine."""
+    """BFCL's web search API, with page fetching; `web_search_class` takes another engine."""
 
     show_snippet: bool
     _search: Search | None = None
@@ -38,14 +38,14 @@ class WebSearchAPI:
     def search_engine_query(
         self, keywords: str, max_results: int = 10, region: str = "wt-wt"
     ) -> Any:
-        """Search the web: return titles and addresses, with snippets where the task shows them."""
+        """Query the search engine: return titles and addresses, with snippets where shown."""
         search = type(self)._search or default_corpus().search
         results = search(str(keywords), max_results, region)[:max_results]
         keys = ("title", "href", "body") if self.show_snippet else ("title", "href")
         return [{key: result.get(key, "") for key in keys} for result in results]
 
     def fetch_url_content(self, url: str, mode: str = "raw") -> dict[str, str]:
-        """Fetch the content of a page: as it is ("raw") or as text ("markdown", "truncate").
+        """Fetch the content of a URL: as it is ("raw") or as text ("markdown", "truncate").
 
         ValueError for no http address.
         """
@@ -61,10 +61,10 @@ class WebSearchAPI:
         return {"content": page if mode == "raw" else visible_text(page)}
 
 
-def web_search_tool(search: Search, fetch: Fetch | None = None) -> type[WebSearchAPI]:
-    """Make a WebSearchAPI class over a custom search function.
+def web_search_class(search: Search, fetch: Fetch | None = None) -> type[WebSearchAPI]:
+    """Make a web search class, a WebSearchAPI over a custom search function.
 
-    `tools={"WebSearchAPI": web_search_tool(search)}`.
+    `tools={"WebSearchAPI": web_search_class(search)}`.
 
     Without `fetch` only pages of the local corpus can be fetched. What either raises (LookupError
     of `fetch` apart) is failed infrastructure: the episode is invalid, for a broken network is no

@@ -31,7 +31,7 @@ _SIGN_PRECEDENCE = 3
 
 
 class CalculatorError(ValueError):
-    """Expression that the calculator cannot compute: no arithmetic, or too large a value.
+    """Error of an expression that the calculator cannot compute: no arithmetic, or too large.
 
     The message is for the model.
     """
@@ -47,7 +47,7 @@ class _Token(NamedTuple):
 
 
 def calculate(expression: str) -> str:
-    """Return the value's text, rounded to two decimals; `Tool error: ...` where there is none.
+    """Calculate an expression: its value's text, to two decimals; `Tool error: ...` where none is.
 
     Never raises.
     """
@@ -62,7 +62,7 @@ def calculate(expression: str) -> str:
 
 
 def evaluate(expression: str) -> Fraction:
-    """Return an expression's exact value; only roots, such as 2**0.5, go through floats."""
+    """Evaluate an expression exactly; only roots, such as 2**0.5, go through floats."""
     parser = _CalculatorParser(_tokens(expression))
     value = parser.expression(1, 0)
     if not parser.token.is_end:

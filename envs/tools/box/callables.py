@@ -48,7 +48,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 
 
 class ToolDefinitionError(TypeError):
-    """Object that cannot be offered as a tool; the message says what is missing."""
+    """Error in a tool's definition: an object that cannot be one; it says what is missing."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def as_tool(
     timeout_s: float | None = DEFAULT_TIMEOUT_S,
     max_output_length: int = DEFAULT_OUTPUT_LENGTH,
 ) -> Tool:
-    """Make a tool of a function, a callable object, or a smolagents/transformers Tool.
+    """Return as a tool a function, a callable object, or a smolagents/transformers Tool.
 
     With a `timeout_s` it runs in a process of its own, which gets a copy of it: what it changes in
     memory stays there. With None it runs inline, for what is quick and trusted; nothing can stop it

@@ -19,7 +19,7 @@ has written it.
 
 
 def truncate_together(texts: Sequence[str], max_characters: int) -> list[str]:
-    """Truncate texts to a joint budget of characters: over it, each keeps an equal share."""
+    """Truncate texts together to a joint budget of characters: over it, each has an equal share."""
     if sum(map(len, texts)) <= max_characters:
         return list(texts)
     return [truncate_text(text, max_characters // len(texts)) for text in texts]

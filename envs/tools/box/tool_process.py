@@ -33,14 +33,14 @@ BOOT = (
 
 
 class ToolProcessError(Exception):
-    """Worker process of tools that died or never started.
+    """Error of a tool process that died or never started.
 
     Our failure, or a tool that takes its process with it.
     """
 
 
 class ToolTimeoutError(Exception):
-    """Tool that exceeded its time limit; its process was killed."""
+    """Error of a tool that exceeded its time limit (timeout); its process was killed."""
 
 
 class ToolProcess:

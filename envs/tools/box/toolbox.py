@@ -151,7 +151,7 @@ class ToolBox:
         return name in self._tools
 
     def parameters(self, name: str) -> tuple[str, ...]:
-        """Return the names of a tool's parameters, in their order."""
+        """Return a tool's parameters: their names, in order."""
         return tuple(self._tools[name].doc.parameters["properties"])
 
     @time_calls("tools")
@@ -176,7 +176,7 @@ class ToolBox:
         )
 
     def call_all(self, calls: Sequence[Call]) -> list[str]:
-        """Call the tools of one message and return the result texts, in order.
+        """Call all tools of one message and return the result texts, in order.
 
         Independent calls run concurrently.
         """

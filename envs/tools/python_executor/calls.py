@@ -125,7 +125,7 @@ class CallInFlight:
         return self.child.started + self.limits.timeout_s
 
     def enforce_time_limit(self, now: float) -> None:
-        """Stop the call if it has reached its time limit.
+        """Enforce the time limit: stop the call if it has reached it.
 
         Give it up where even the kernel does not report its end.
         """
@@ -261,7 +261,7 @@ class CallInFlight:
 
 
 class NotStarted(Exception):
-    """Call that could not start; its result is data like any other."""
+    """Call that was not started; its result is data like any other."""
 
     def __init__(self, result: ToolResult) -> None:
         super().__init__(result.reason)
@@ -281,7 +281,7 @@ def encode_snippet(code: str, config: ExecutorConfig) -> bytes | ToolResult:
 
 
 def wait_any(calls: dict[int, CallInFlight]) -> list[int]:
-    """Wait until at least one call has finished; return the keys of those that have."""
+    """Wait until any call has finished; return the keys of all those that have."""
     while True:
         owners: dict[int, CallInFlight] = {}
         poll = select.poll()

@@ -56,7 +56,7 @@ SEED_RESTRICTED = ("eval", "exec", "compile", "open", "file", "__import__", "inp
 
 
 class ConfigError(ValueError):
-    """Invalid configuration of the executor.
+    """Error in the configuration of the executor.
 
     The message names the key, what was found and what is expected.
     """
@@ -87,7 +87,7 @@ class ExecutorConfig:
 
     @property
     def max_running(self) -> int:
-        """The most calls that run at once."""
+        """Maximal number of running calls at a time."""
         if not self.parallel_execution:
             return 1
         return self.num_executors or min(MAX_EXECUTORS, available_cores())
@@ -98,7 +98,7 @@ class ExecutorConfig:
         return any(name.split(".")[0] in THREAD_MODULES for name in self.allowed_modules)
 
     def with_overrides(self, **keywords: Any) -> ExecutorConfig:
-        """Return a copy in which keywords that are not None override configured values.
+        """Return a copy with overrides: keywords that are not None.
 
         Checked.
         """
@@ -115,7 +115,7 @@ def available_cores() -> int:
 
 
 def check_timeout(timeout_s: Any, where: str) -> None:
-    """Check a time limit; ConfigError for an invalid one."""
+    """Check a timeout; ConfigError for an invalid one."""
     number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
     if not (number and 0 < timeout_s <= MAX_TIMEOUT_S):  # false for nan
         raise ConfigError(

@@ -36,7 +36,7 @@ ZYGOTE_DIED = "the zygote died"
 
 
 class Child:
-    """Child process of one call, as reported on its status socket."""
+    """Child of the zygote for one call, as reported on its status socket."""
 
     def __init__(self, status: socket.socket) -> None:
         self._status = status
@@ -50,7 +50,7 @@ class Child:
         self.lost = ""  # why its end will never be told
 
     def fileno(self) -> int:
-        """Return the descriptor of the status socket, readable when a message arrives."""
+        """Return the file number (descriptor) of the status socket, readable at a message."""
         return self._status.fileno()
 
     @property
@@ -209,7 +209,7 @@ class ZygoteLink:
 
     @property
     def pid(self) -> int | None:
-        """The zygote's process id, None where none is running."""
+        """Process id (pid) of the zygote, None where none is running."""
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def after_fork(self) -> None:

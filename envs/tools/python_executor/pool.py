@@ -124,7 +124,7 @@ class CallLauncher:
             self.link.reap()
 
     def self_test(self) -> SelfTestReport:
-        """Test every layer of confinement in a call; SandboxUnavailable where one does not hold."""
+        """Self-test: each layer of confinement in a call; SandboxUnavailable where one fails."""
         assert self.link is not None
         code, length = probe_code(self._config.memory_mb), 10_000  # whatever a snippet may write
         try:
@@ -145,7 +145,7 @@ MAX_SESSIONS = 64
 
 
 class PythonExecutor:
-    """Runner of untrusted Python snippets, each in a confined process of its own.
+    """Executor of untrusted Python snippets, each in a confined process of its own.
 
     Starting tries every layer of the confinement and raises SandboxUnavailable where one does not
     hold, unless `allow_degraded`. Keywords that are given win over `config` (a dict or a file in
@@ -222,7 +222,7 @@ class PythonExecutor:
         timeout_s: float | None = None,
         seeds: Sequence[int | None] | None = None,
     ) -> list[ToolResult]:
-        """Run many snippets at once, as many as there are places, and return results in order."""
+        """Map code snippets to results, as many at once as there are places, in order."""
         return self._run_all(
             list(codes), timeout_s, list(seeds) if seeds is not None else [None] * len(codes)
         )
@@ -259,7 +259,7 @@ class PythonExecutor:
 
     @property
     def zygote_pid(self) -> int | None:
-        """The zygote's process id.
+        """Process id (pid) of the zygote.
 
         None where there is none, or it has died and no call has come since.
         """

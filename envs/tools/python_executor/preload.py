@@ -63,7 +63,7 @@ NEVER_NEEDED = frozenset(
 
 
 def preload_modules(allowed: Iterable[str]) -> None:
-    """Import the allowed modules, and what they import later, before any fork.
+    """Preload the allowed modules, and what they import later, before any fork.
 
     Raises for an allowed module that is missing.
     """
@@ -79,7 +79,7 @@ def preload_modules(allowed: Iterable[str]) -> None:
 
 
 def function_level_imports(module: str) -> set[str]:
-    """Return the modules that a module's source imports inside functions."""
+    """Return a module's function-level imports: modules its source imports inside functions."""
     spec = importlib.util.find_spec(module)
     if spec is None or not spec.origin or not spec.origin.endswith(".py"):
         return set()

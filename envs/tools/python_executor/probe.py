@@ -90,7 +90,7 @@ class SelfTestReport:
 
     @classmethod
     def from_result(cls, result: ToolResult, greeting: Mapping[str, Any]) -> SelfTestReport:
-        """Return the report of a probe's result and the interpreter's greeting."""
+        """Return the report from a probe's result and the interpreter's greeting."""
         layers, missing = tuple(greeting["layers"]), dict(greeting["missing"])
         missing |= {
             layer: "not asked for"

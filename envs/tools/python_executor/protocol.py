@@ -27,7 +27,7 @@ SETUP_FAILED = 125
 
 
 def reserve_low_descriptors() -> None:
-    """Reserve descriptors up to 9, where a child puts its own."""
+    """Reserve low descriptors, up to 9, where a child puts its own."""
     null = os.open("/dev/null", os.O_RDWR)
     for descriptor in range(DEV_NULL, 10):
         if descriptor != null:

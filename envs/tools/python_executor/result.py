@@ -14,7 +14,7 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 
 @dataclass(frozen=True)
 class ToolResult:
-    """Result of one call of the executor; only `setup_error`, our own failure, is worth a retry.
+    """Result of a tool call of the executor; only `setup_error`, our failure, is worth a retry.
 
     ok: exit code 0. error: any other: a traceback (a MemoryError at the memory limit is one),
     sys.exit. timeout: clock or CPU limit. memory: killed by the kernel for what it had allocated.

@@ -173,7 +173,7 @@ class SessionHost(Protocol):
 
     @property
     def config(self) -> ExecutorConfig:
-        """The executor's settings."""
+        """Configuration of the executor."""
         ...
 
     def start_session(self, limits: CallLimits) -> SessionChild | ToolResult:

@@ -82,7 +82,7 @@ def drop_privileges(uid: int) -> str:
 
 
 def preload_without_host_name(allowed: list[str]) -> None:
-    """Preload what snippets may use while `os.uname` hides the host name.
+    """Preload what snippets may use without the host name: `os.uname` hides it.
 
     The kernel refuses it to a snippet.
 
@@ -251,7 +251,7 @@ class Zygote:
 
 
 def child_processes(parent: int) -> list[int]:
-    """Return the ids of a process's children."""
+    """Return the child processes of a process, by id."""
     try:
         with open(f"/proc/{parent}/task/{parent}/children") as file:
             return [int(child) for child in file.read().split()]
@@ -276,7 +276,7 @@ def _die_first_when_memory_is_short() -> None:
 
 
 def main(descriptor: int, settings_text: str) -> NoReturn:
-    """Run a zygote: greet on the control socket, or report a failure, and serve."""
+    """Run the main loop of a zygote: greet on the control socket, or tell a failure, and serve."""
     control = socket.socket(fileno=move_above_reserved(descriptor))
     reserve_low_descriptors()
     settings = json.loads(settings_text)

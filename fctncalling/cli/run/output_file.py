@@ -60,7 +60,7 @@ def _is_counted(line: Mapping[str, Any]) -> bool:
 
 
 def require_new_output(path: Path, *, resume: bool) -> None:
-    """Raise InputError unless the output is new: if writing it would overwrite results."""
+    """Require new output: InputError if writing it would overwrite results."""
     if path.is_dir():
         raise InputError(f"{path}: is a folder. Name a file as --output.")
     if path.is_file() and path.stat().st_size and not resume:
@@ -119,7 +119,7 @@ class OutputFile:
         self._count(line)
 
     def totals(self) -> dict[str, CategoryCounts]:
-        """Return the counts of each category, those of former runs included."""
+        """Return the totals: counts of each category, those of former runs included."""
         return self._totals
 
     def __enter__(self) -> Self:

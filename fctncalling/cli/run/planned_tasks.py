@@ -98,7 +98,7 @@ class RunTasks:
                         yield PlannedTask(category, asked, handler, sample, named)
 
     def make_env(self, tasks: tuple[Task, ...], handler: str) -> FunctionCallingEnv:
-        """Make an environment over some of the tasks."""
+        """Make an env over some of the tasks."""
         return FunctionCallingEnv(
             tasks=tasks,
             handler=handler,

@@ -116,7 +116,7 @@ def result_line(
     more: Mapping[str, Any],
     tools: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the output line of a played episode.
+    """Return the result line of a played episode, for the output.
 
     `more` fields precede the answer.
     """

@@ -43,7 +43,7 @@ class ExtraMetrics:
         return {**shares, "strict_accuracy": strict / count} if self._is_strict else shares
 
     def intervals_and_pass_at_k(self) -> dict[str, Any]:
-        """Return 95 % intervals, and pass@k and pass^k of repeated samples."""
+        """Return 95 % intervals, and pass@k (pass at k) and pass^k of repeated samples."""
         if not self._count:
             return {}
         fields: dict[str, Any] = {"accuracy_interval": list(self.samples.interval())}

@@ -48,12 +48,12 @@ class ModelAnswers(NamedTuple):
             )
 
     def fault(self, line: SourceRecord, text: str) -> InputError:
-        """Return (not raise) an InputError about an answer."""
+        """Return the fault of an answer, an InputError (not raised)."""
         return line.error("result" if self.origin is None else "response", text)
 
 
 def official_results(root: Path, form: str | None) -> list[ModelAnswers]:
-    """Return the answers in a BFCL result tree, of all models or of one.
+    """Return the official results: answers in a BFCL result tree, of all models or of one.
 
     root: the folder of all models or of one.
 
@@ -113,7 +113,7 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def split_by_category(path: Path, folder: Path) -> list[ModelAnswers]:
-    """Split JSON Lines of answers into a file for each model, category and form.
+    """Split JSON Lines of answers by category: a file for each model, category and form.
 
     "model" may stand beside.
 

@@ -165,7 +165,7 @@ class ModelScores:
 def failure_entry(
     results: ModelAnswers, task: Task, record: Mapping[str, Any], verdict: Verdict
 ) -> dict[str, Any]:
-    """Return the entry of a failed (wrong) answer in a score file."""
+    """Return the entry of a failure (a wrong answer) in a score file."""
     fields: dict[str, Any] = {"error": [verdict.message], "error_type": verdict.error_type}
     if task.executes_calls:
         fields = {"error": {"error_message": [verdict.message], "error_type": verdict.error_type}}

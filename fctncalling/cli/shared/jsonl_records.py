@@ -17,14 +17,14 @@ Item = TypeVar("Item")
 
 
 class InputError(Exception):
-    """Input from outside (a file, an argument) that cannot be used.
+    """Error of input from outside (a file, an argument) that cannot be used.
 
     The message names file, line, field and what was expected.
     """
 
 
 class SourceRecord(NamedTuple):
-    """Record of a JSON Lines file, with its file and line number."""
+    """Record with its source, a JSON Lines file and line number."""
 
     path: Path
     number: int  # 1 is the first
@@ -45,7 +45,7 @@ class SourceRecord(NamedTuple):
 
 
 def read_records(path: Path) -> Iterator[SourceRecord]:
-    """Yield the records of a .jsonl or .jsonl.gz file; InputError for lines that are no object."""
+    """Read the records of a .jsonl or .jsonl.gz file; InputError for a line that is no object."""
     try:
         with _opened(path) as file:
             for number, text in enumerate(bounded_lines(file), 1):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def iter_category_tasks(
     path: Path, category: str, self_documented: Collection[str] = ()
 ) -> Iterator[Task]:
-    """Yield a category's tasks of a folder or file, in constant memory; raises InputError.
+    """Iterate over a category's tasks of a folder or file, in constant memory; InputError.
 
     Those of format sensitivity are read at once.
 
@@ -159,7 +159,7 @@ _EMBEDDED_SETS = ("held_out", "train")
 
 
 class TaskNotFoundError(InputError):
-    """Task that was not found, of a record's category and id."""
+    """Error of a task that was not found, of a record's category and id."""
 
 
 class TaskIndex:
@@ -311,7 +311,7 @@ def _first_words(turns: Sequence[Any]) -> str:
 
 
 def use_sibling_tables(path: Path) -> None:
-    """Use the long-context tables beside a task file, unless others are set."""
+    """Use the long-context tables that are siblings of a task file, unless others are set."""
     path = resolve_task_path(path)
     tables = (path if path.is_dir() else path.parent) / "long_context.json"
     if tables.is_file():

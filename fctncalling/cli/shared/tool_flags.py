@@ -21,7 +21,7 @@ from fctncalling.training.user_code import parse_tool_classes
 
 
 def add_tool_arguments(parser: argparse._ActionsContainer) -> None:
-    """Add the flags of tools to a parser: --tools and --allow_task_tools."""
+    """Add the arguments of tools to a parser: --tools and --allow_task_tools."""
     shape = "NAME=MODULE:CLASS"
     add_flag(parser, "--tools", str, shape, "stateful classes of your own", [], nargs="+")
     leave = "import the classes that tasks name by their path, which runs their modules' code"
@@ -29,7 +29,7 @@ def add_tool_arguments(parser: argparse._ActionsContainer) -> None:
 
 
 def add_mcp_arguments(parser: argparse._ActionsContainer) -> None:
-    """Add the flags of MCP servers to a parser."""
+    """Add the arguments of MCP servers to a parser."""
     servers = (
         "MCP servers whose tools are offered next to the functions of every task whose calls "
         "are executed; PREFIX=COMMAND puts a prefix before their names"
@@ -77,12 +77,12 @@ class TaskTools:
         return own.classes
 
     def env_tools(self, tasks: Iterable[Task]) -> Any:
-        """Return the argument `tools` of an environment: classes, and tools of MCP servers."""
+        """Return the argument `tools` of an env: classes, and tools of MCP servers."""
         classes = self.classes_for(tasks, "tasks")
         return classes if self.box is None else [classes, self.box]
 
     def refuse_name_clashes(self, tasks: Iterable[Task], origin: Path | str) -> None:
-        """Raise ToolDefinitionError for an MCP tool with the name of a task's function."""
+        """Refuse name clashes: ToolDefinitionError for an MCP tool named as a task's function."""
         from fctncalling.envs.user_tools import UserTools
 
         UserTools([self.given, self.box]).refuse_name_clashes(tasks, origin)
@@ -112,7 +112,7 @@ USUAL_TASKS = f"those that the record names, else {official_data_folder()} and t
 def add_dataset_argument(
     parser: argparse._ActionsContainer, default: str = "", *, many: bool = True
 ) -> None:
-    """Add the flag --dataset_path, and its former name --data_dir, to a parser.
+    """Add the dataset argument --dataset_path, and its former name --data_dir, to a parser.
 
     default: what is taken without it, in words.
 

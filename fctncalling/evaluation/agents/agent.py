@@ -34,14 +34,14 @@ class EpisodeCut(Exception):
 
 
 class ContextOverflow(Exception):
-    """Conversation that is longer than the model's context.
+    """Overflow of the model's context by a conversation.
 
     The episode is a failure, not invalid.
     """
 
 
 class AgentSetupError(Exception):
-    """Agent that cannot be set up (a refused key, a missing extra): the run ends."""
+    """Error in an agent's setup (a refused key, a missing extra): the run ends."""
 
 
 @dataclass
@@ -85,7 +85,7 @@ class Agent(Protocol):
 
 
 def as_tool_calls(response: Any, calls: Mapping[str, tuple[Call, ...]]) -> Any:
-    """Convert an answer to BFCL's form of tool calls."""
+    """Return an answer as tool calls, in BFCL's form of them."""
     if isinstance(response, list):
         return [as_tool_calls(each, calls) for each in response]
     if not (read := calls.get(response, ())):

@@ -38,7 +38,7 @@ class BadAddress(Exception):
 
 
 class HttpPoster:
-    """Poster of JSON to one URL, from any number of threads.
+    """HTTP poster of JSON to one URL, from any number of threads.
 
     httpx bounds the gap between two bytes, so an endpoint that drips would never end. Here a timer
     shuts the socket down when the time is up, wherever the request then stands.

@@ -154,7 +154,7 @@ class LocalModel:
 
 
 def require_model_folder(name: str) -> None:
-    """Raise AgentSetupError unless a name has a model folder, before anything is loaded."""
+    """Require a model folder of a name: AgentSetupError before anything is loaded."""
     if missing := missing_model_message(name):
         raise AgentSetupError(f"--agent hf:{name}: the model cannot be loaded: {missing}")
 
@@ -206,7 +206,7 @@ MAX_NEW_TOKENS = 60  # a sentence
 
 
 def user_by_name(name: str, *, seed: int = 0) -> User:
-    """Return the simulated user of a name.
+    """Return the simulated user by its name.
 
     ValueError for one that there is not, or a folder without a model.
     """

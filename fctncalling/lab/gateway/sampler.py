@@ -72,7 +72,7 @@ class Sampler:
         The engine keeps no sequence of an earlier call: weights may have changed.
         """
         slots = [_HeldSlot(slot) for slot in range(self.num_slots)]
-        engine.start(self.num_slots)
+        engine.allocate_slots(self.num_slots)
         engine.interrupted = lambda wanted: not self._inbox.empty()
         try:
             while not over():
@@ -159,7 +159,7 @@ class Sampler:
             finished = engine.advance()
         except Exception as error:  # the engine is started anew: what ran in it is lost
             self._fail_all(slots, EngineError(f"{type(error).__name__}: {error}"))
-            engine.start(self.num_slots)
+            engine.allocate_slots(self.num_slots)
             return
         for slot, action in finished:
             held_slot = slots[slot]

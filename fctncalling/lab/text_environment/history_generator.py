@@ -215,7 +215,7 @@ class HistoryGenerator:
 
         They may only grow meanwhile, and the weights must stand still.
         """
-        self.engine.start(len(histories))
+        self.engine.allocate_slots(len(histories))
         for slot, seed in enumerate(torch.randint(2**31 - 1, (len(histories),)).tolist()):
             self.engine.begin_sequence(slot, seed)
         self._slots = {id(history): slot for slot, history in enumerate(histories)}

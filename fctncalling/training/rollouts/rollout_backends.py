@@ -37,7 +37,7 @@ class RolloutRound(NamedTuple):
 
 
 class RolloutResult(NamedTuple):
-    """Result of a round: its episodes in order, token counts and CPU time."""
+    """Result of a rollout round: its episodes in order, token counts and CPU time."""
 
     episodes: list[EpisodeRecord]
     sampled_tokens: float = 0.0
@@ -57,7 +57,7 @@ class RolloutResult(NamedTuple):
 def rollout_timings(
     results: Sequence[RolloutResult], num_steps: int, seconds: float
 ) -> dict[str, float | None]:
-    """Return the timings of rounds: throughput, seconds, share of shared prompt tokens."""
+    """Return timings of rollout rounds: throughput, seconds, share of shared prompt tokens."""
     every = RolloutResult.combine(results)
     return {
         "charts/SPS": num_steps / seconds,
@@ -71,7 +71,7 @@ def rollout_timings(
 
 
 class Rollout(Protocol):
-    """Interface of rollout backends, which play rounds with the current policy.
+    """Interface of a rollout, a backend which plays rounds with the current policy.
 
     Methods are collective: all processes of a run call them, and get the same results.
     """
@@ -129,7 +129,7 @@ MakeEngine = Callable[[ActorCritic, RolloutRound], Engine]
 
 
 class LocalRollout:
-    """Rollout backend in the learning processes, each of which plays its share.
+    """Local rollout, in the learning processes, each of which plays its share.
 
     `make_engine` returns the engine that samples actions; None: a GenerationEngine over the
     policy's own weights. `source` plays in place of environments.

@@ -31,7 +31,7 @@ and answers: {"status": "ok", "price": 412.50, "currency": "USD"}"""
 
 
 class VllmRollout(LocalRollout):
-    """Rollout backend whose actions vLLM servers sample.
+    """vLLM rollout: vLLM servers sample its actions.
 
     The first process publishes the adapter, or all weights, which FSDP's processes hand over one
     by one. All processes send requests and bring a server that comes back up to date.

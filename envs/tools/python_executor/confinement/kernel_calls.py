@@ -16,7 +16,7 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SE
 
 
 class ConfinementError(OSError):
-    """Layer of confinement that could not be applied."""
+    """Error of a confinement layer that could not be applied."""
 
 
 def prctl(

@@ -43,7 +43,7 @@ ARCHITECTURE = os.uname().machine
 
 
 def syscall_numbers(table: Numbers) -> dict[str, int]:
-    """Return the system call numbers of this machine by name; empty if it is unknown."""
+    """Return this machine's syscall numbers by name; empty if it is unknown."""
     if ARCHITECTURE not in AUDIT_ARCHITECTURE:
         return {}
     column = 0 if ARCHITECTURE == "x86_64" else 1

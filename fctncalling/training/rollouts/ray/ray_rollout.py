@@ -127,7 +127,7 @@ class RayTransport:
 
 
 class RayRollout:
-    """Rollout backend on Ray workers, one share of a round for each.
+    """Ray rollout: one share of a round for each Ray worker.
 
     Shares go by episode number, so results depend on the number of workers (by rounding alone), not
     on which of them is fast or lost.
