@@ -27,7 +27,7 @@ class FunctionDoc:
 
 @dataclass(frozen=True)
 class Call:
-    """One parsed function call: keyword arguments as literals, in the order they were written."""
+    """Call of one function, parsed: keyword arguments as literals, in the order written."""
 
     name: str
     arguments: Mapping[str, Any]

@@ -58,7 +58,7 @@ class Decoder(Protocol):
         """Share a prefix: start empty rows with the first `count` tokens of another."""
 
     def cached_states(self, row: int, start: int, end: int) -> States:
-        """Return the cached keys and values of tokens [start, end) of a row; perhaps views."""
+        """Return cached states (keys and values) of a row's tokens [start, end), as views maybe."""
         ...
 
     def append_states(self, row: int, states: States) -> None:

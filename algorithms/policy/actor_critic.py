@@ -257,7 +257,7 @@ class ActorCritic(nn.Module):
         *,
         position_ids: Tensor | None = None,
     ) -> Tensor:
-        """Return the values behind the tokens in `columns`, (B,): bootstraps of cut episodes."""
+        """Return the values at tokens, behind those in `columns`, (B,), of cut episodes."""
         rows = torch.arange(len(ids), device=ids.device)
         states = self._critic_states(role, ids, attention_mask, position_ids, rows, columns, tree)
         scores = self._value_scores(states, role)

@@ -21,7 +21,7 @@ Estimator = Callable[[int, int, int], float]
 
 
 def pass_at_k(samples: int, successes: int, k: int) -> float:
-    """Return pass@k, the chance that one of k answers succeeds: 1 - C(n-c, k) / C(n, k).
+    """Return pass@k (pass at k), the chance that one of k answers is right: 1 - C(n-c, k)/C(n, k).
 
     Unbiased: of n samples with c successes, k are drawn without putting any back
     (arXiv:2107.03374).
