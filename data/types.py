@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -156,11 +155,3 @@ class Episode:
     truncated: bool = False
     invalid: bool = False  # infrastructure failed: drop it, never score it 0
     seed: int | None = None
-
-
-def __getattr__(name: str) -> Any:
-    if name != "TurnRecord":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    text = f"{__name__}.TurnRecord is now TurnResults; the former name goes with version 0.4"
-    warnings.warn(text, DeprecationWarning, stacklevel=2)
-    return TurnResults

@@ -1,11 +1,11 @@
-"""Former import paths: modules that moved go on to be importable, with a DeprecationWarning."""
+"""Former import paths of modules and names: they go on to work, with a DeprecationWarning."""
 
 from __future__ import annotations
 
 import sys
 import warnings
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -13,18 +13,18 @@ from typing import Any
 
 
 @cache
-def moved_modules() -> dict[str, str]:
-    """Return the modules that moved since version 0.2: former name -> present name."""
+def moved_paths(kind: str) -> dict[str, str]:
+    """Return the paths that moved since version 0.2: of "modules" or of "names" in modules."""
     from json import load
 
     with open(__file__.removesuffix("py") + "json", encoding="utf-8") as file:
-        moved: dict[str, str] = load(file)
-    return moved
+        moved: dict[str, dict[str, str]] = load(file)
+    return moved[kind]
 
 
 def current_module_name(former: str) -> str | None:
     """Return the current name of a module by its former one, None if it did not move."""
-    head, tail, moved = former, "", moved_modules()
+    head, tail, moved = former, "", moved_paths("modules")
     while head:
         if head in moved:
             return moved[head] + tail
@@ -33,19 +33,47 @@ def current_module_name(former: str) -> str | None:
     return None
 
 
+def _former_attribute(module: str, name: str) -> Any:
+    """Return what a module gives by a former name: the `__getattr__` of modules with such."""
+    former = f"{module}.{name}"
+    if not (present := moved_paths("names").get(former)):
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    text = f"{former} is now {present}; the former name goes with version 0.4"
+    warnings.warn(text, DeprecationWarning, stacklevel=2)
+    home, _, now = present.rpartition(".")
+    return getattr(import_module(home), now)
+
+
 class MovedModuleFinder:
-    """Import finder of moved modules by their former names."""
+    """Import finder of moved modules, and names of modules, by their former ones."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find the spec that loads a moved module; None for every other name."""
-        if not fullname.startswith("fctncalling.") or not (
-            present := current_module_name(fullname)
-        ):
+        """Find the spec that loads a module that moved or has former names; None for others."""
+        if not fullname.startswith("fctncalling."):
+            return None
+        if any(former.rpartition(".")[0] == fullname for former in moved_paths("names")):
+            return self._spec_with_former_names(fullname, path, target)
+        if not (present := current_module_name(fullname)):
             return None
         loader: Any = _MovedModuleLoader(present)  # importlib.abc would load what few users need
         return ModuleSpec(fullname, loader, is_package=True)
+
+    def _spec_with_former_names(self, fullname: str, *where: Any) -> ModuleSpec | None:
+        others: list[Any] = [finder for finder in sys.meta_path if finder is not self]
+        specs = (finder.find_spec(fullname, *where) for finder in others)
+        spec: ModuleSpec | None = next(filter(None, specs), None)
+        if spec is not None:
+            loader: Any = spec.loader
+            execute = loader.exec_module
+
+            def execute_with_former_names(module: Any) -> None:
+                module.__getattr__ = partial(_former_attribute, fullname)
+                execute(module)
+
+            loader.exec_module = execute_with_former_names
+        return spec
 
 
 class _MovedModuleLoader:

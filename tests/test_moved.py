@@ -1,4 +1,4 @@
-"""Former import paths lead to the very modules that moved, with a DeprecationWarning."""
+"""Former import paths lead to the very modules and names that moved, with a DeprecationWarning."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from importlib import import_module
 import pytest
 
 from fctncalling import TrainConfig
-from fctncalling.data import types
-from fctncalling.moved import current_module_name, moved_modules
+from fctncalling.moved import current_module_name, moved_paths
 
-MOVED = moved_modules()
+MOVED, NAMES = moved_paths("modules"), moved_paths("names")
 
 
 def test_a_path_below_a_moved_package_moves_with_it() -> None:
@@ -47,9 +46,20 @@ def test_a_class_below_a_moved_package_is_one_class_by_both_paths() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_a_former_class_name_is_the_class_itself() -> None:
-    with pytest.warns(DeprecationWarning, match="TurnRecord is now TurnResults;"):
-        assert types.TurnRecord is types.TurnResults
+@pytest.mark.parametrize("former", sorted(NAMES))
+def test_a_former_name_gives_what_it_named(former: str) -> None:
+    for extra in ("lm_eval", "skyrl_gym", "verifiers"):
+        if f".{extra.removesuffix('_gym')}." in former:
+            pytest.importorskip(extra)
+    (module, name), (home, now) = (path.rsplit(".", 1) for path in (former, NAMES[former]))
+    with pytest.warns(DeprecationWarning, match=f"{former} is now {NAMES[former]};") as told:
+        assert getattr(import_module(module), name) is getattr(import_module(home), now)
+    assert told[0].filename == __file__
+
+
+def test_a_name_that_never_was_is_no_attribute() -> None:
+    with pytest.raises(AttributeError, match="types' has no attribute 'TurnRecords'"):
+        _ = import_module("fctncalling.data.types").TurnRecords
 
 
 @pytest.mark.parametrize(
