@@ -149,6 +149,9 @@ class TrainConfig(LearningSettings, RunningSettings):
         self.critic_warmup_updates = 0
         if self.algorithm_name == "GRPO":  # its groups are their own baseline
             self.group_baseline = "none"
+            preset = PRESETS.get(self.preset or "", {})
+            if self.critic_warmup_episodes == preset.get("critic_warmup_episodes"):
+                self.critic_warmup_episodes = 0  # the preset's, which nobody asked for
         check_combinations(self)
 
     @property
