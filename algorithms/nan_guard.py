@@ -31,10 +31,8 @@ def check_finite(name: str, tensor: Tensor, where: str = "before the first step"
     if bool(bad.any()):
         raise NotFiniteError(
             f'update stopped {where}: "{name}" has {int(bad.sum())} NaN or infinite of '
-            f"{tensor.numel()} entries. The "
-            "weights are as before this step. Lower --lr or --critic_lr, or continue from an "
-            "earlier checkpoint with "
-            "--resume.",
+            f"{tensor.numel()} entries. The weights are as before this step. Lower --lr or "
+            "--critic_lr, or continue from an earlier checkpoint with --resume.",
             bad.flatten().nonzero().squeeze(1),
         )
 

@@ -90,8 +90,7 @@ class FunctionDocs:
             )
             raise place.error(
                 f'function: "{name}" has no function doc: expected a name documented in '
-                f"{self._where()} "
-                f"(of the involved classes: {involved})"
+                f"{self._where()} (of the involved classes: {involved})"
             )
         return self._by_name[name]
 
@@ -123,12 +122,10 @@ class FunctionDocs:
             known = f"{known} (looked for {stems[0]}.json)"
         raise MissingDocs(
             f'{place}: involved_classes: class "{name}" has no function docs in {self._where()}: '
-            f"found only {known}. "
-            "Add its docs there, pass function_docs, or give the entry its own function list; docs "
-            "of a class of your "
-            f'own are made where it is given to the environment, tools={{"{name}": class}}, or to '
-            "a subcommand, "
-            f"--tools {name}=MODULE:CLASS"
+            f"found only {known}. Add its docs there, pass function_docs, or give the entry its "
+            "own function list; docs of a class of your own are made where it is given to the "
+            f'environment, tools={{"{name}": class}}, or to a subcommand, --tools '
+            f"{name}=MODULE:CLASS"
         )
 
     def _files(self) -> list[Path]:

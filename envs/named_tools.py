@@ -30,10 +30,8 @@ def classes_named_by_tasks(
             if found and not allowed:
                 raise TaskError(
                     f"{place} names a class by its path, and importing it would run that module's "
-                    "code. If you trust "
-                    "the file, pass allow_task_tools=True (--allow_task_tools); or give the class "
-                    "yourself: "
-                    f'tools={{"{name}": {name}}}'
+                    "code. If you trust the file, pass allow_task_tools=True (--allow_task_tools); "
+                    f'or give the class yourself: tools={{"{name}": {name}}}'
                 )
     return found
 

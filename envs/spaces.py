@@ -162,8 +162,7 @@ def _bound(space: UnicodeText) -> int:
     if space.max_bytes is None:
         raise CustomSpaceError(
             f"{space} has no bound, so no shared memory can be reserved for it: give max_bytes, or "
-            "pass "
-            'vector_kwargs={"shared_memory": False}.'
+            'pass vector_kwargs={"shared_memory": False}.'
         )
     return space.max_bytes
 

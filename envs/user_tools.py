@@ -160,8 +160,7 @@ class UserTools:
             if unknown := sorted(set(names) - documented):
                 raise TaskError(
                     f'task "{task.id}": missed_function["{turn}"]: "{unknown[0]}" is no function '
-                    "of this task: "
-                    f"expected one of {', '.join(sorted(documented))}"
+                    f"of this task: expected one of {', '.join(sorted(documented))}"
                 )
         return made
 

@@ -165,9 +165,8 @@ class LearningSettings:
     )
     lr_schedule: str = setting(
         "constant",
-        "How both learning rates go on after the warm-up: constant, or falling to "
-        "--min_lr_ratio by the end of --num_updates, in a straight line or along half a "
-        "cosine.",
+        "How both learning rates go on after the warm-up: constant, or falling to --min_lr_ratio "
+        "by the end of --num_updates, in a straight line or along half a cosine.",
         choices=("constant", "linear", "cosine"),
         group="optimiser",
     )

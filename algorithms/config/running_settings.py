@@ -26,9 +26,8 @@ class RunningSettings:
 
     preset: str | None = setting(
         None,
-        "Starting values for a model of about this size, which other flags override; -lora: "
-        "with adapters. Conventional values, not tuned here. none: those of the embedded "
-        "model.",
+        "Starting values for a model of about this size, which other flags override; -lora: with "
+        "adapters. Conventional values, not tuned here. none: those of the embedded model.",
         choices=tuple(PRESETS),
         basic=True,
         group="run and device",
@@ -66,9 +65,8 @@ class RunningSettings:
     )
     resume: str | None = setting(
         None,
-        "Continue a run: a checkpoint folder, last, best (on held-out tasks), or the bare "
-        "flag (auto): the newest, or the beginning where a run was killed before it had "
-        "saved.",
+        "Continue a run: a checkpoint folder, last, best (on held-out tasks), or the bare flag "
+        "(auto): the newest, or the beginning where a run was killed before it had saved.",
         const="auto",
         basic=True,
         metavar="FOLDER",

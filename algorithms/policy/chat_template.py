@@ -25,9 +25,8 @@ def fallback_template(tokenizer: Any) -> str | None:
     if getattr(tokenizer, "chat_template", None):
         return None
     logger.warning(
-        "the tokenizer has no chat template: a plain built-in one (<|user|> ... <|assistant|> "
-        "...) is used. "
-        "Give the model's own with --chat_template FILE."
+        "the tokenizer has no chat template: a plain built-in one (<|user|> ... <|assistant|> ...) "
+        "is used. Give the model's own with --chat_template FILE."
     )
     return PLAIN_TEMPLATE
 
@@ -330,9 +329,8 @@ class ChatTemplate:
         if self.tokenizer.eos_token_id is None:
             raise ValueError(
                 "the chat template writes no special token behind an assistant message and the "
-                "tokenizer has no "
-                "eos_token, so no action could ever end: set tokenizer.eos_token, or give "
-                "--chat_template FILE"
+                "tokenizer has no eos_token, so no action could ever end: set tokenizer.eos_token, "
+                "or give --chat_template FILE"
             )
         return int(self.tokenizer.eos_token_id)
 

@@ -158,22 +158,3 @@ class Adapters:
             for item in self.peft.named_parameters()
             if f".{name}." in item[0] and "lora_" in item[0]
         ]
-
-
-def saved_adapter_folders(folder: Path) -> dict[str, Path]:
-    """Return the folders of the roles' adapters saved in a checkpoint, by role."""
-    found = sorted(path.parent for path in folder.glob(f"{ROLE_PREFIX}*/{ADAPTER_FILE}"))
-    return {path.name.removeprefix(ROLE_PREFIX): path for path in found}
-
-
-def merge_lora(folder: str | Path, base: str | Path) -> Any:
-    """Merge a folder's LoRA adapter into the base model; return that."""
-    import torch
-    from peft import PeftModel
-    from transformers import AutoModelForCausalLM
-
-    model = AutoModelForCausalLM.from_pretrained(
-        str(base), dtype=torch.float32, trust_remote_code=False
-    )
-    adapted: Any = PeftModel.from_pretrained(model, str(folder))
-    return adapted.merge_and_unload()

@@ -232,8 +232,7 @@ def parse_mixture(text: str) -> dict[str, float]:
         if not category or not _is_weight(weight) or category in weights:
             raise SettingError(
                 f'--mixture: got "{part}" in "{text}", expected CATEGORY=WEIGHT, each category '
-                "once, its weight above "
-                "0; such as multi_turn_base=2,simple_python=1"
+                "once, its weight above 0; such as multi_turn_base=2,simple_python=1"
             )
         weights[category] = float(weight)
     return weights

@@ -52,7 +52,6 @@ class WeightPublication(Protocol):
 
     def update_server(self, client: VllmClient) -> None:
         """Update a server to the current version; RolloutError where it refuses that."""
-        ...
 
     def complete(
         self, client: VllmClient, version: str, prompt: Sequence[int], **sampling: Any
@@ -61,7 +60,6 @@ class WeightPublication(Protocol):
 
         MissingModelError where the server does not hold it.
         """
-        ...
 
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Literal
 
-from fctncalling.checkers.math.expression import ExpressionError, Tree, parse
+from fctncalling.checkers.math.expression import ExpressionError, Tree, parse, try_parse
 from fctncalling.checkers.math.symbolic import SymbolicComparer
 from fctncalling.data.types import Verdict
 
@@ -182,7 +182,7 @@ def symbolic_equal(
     Rational numbers are compared here and exactly; the rest by SymPy, an optional extra, in a
     process of its own.
     """
-    trees = [_tree(answer), _tree(truth)]
+    trees = [try_parse(answer), try_parse(truth)]
     if None in trees:
         return trees == [None, None] and " ".join(answer.split()) == " ".join(truth.split())
     left, right = exact_number(answer), exact_number(truth)
@@ -196,10 +196,3 @@ def symbolic_equal(
         return comparer.equal(trees[0], trees[1], time_limit_s=time_limit_s)
     with SymbolicComparer() as own:
         return own.equal(trees[0], trees[1], time_limit_s=time_limit_s)
-
-
-def _tree(text: str) -> Tree | None:
-    try:
-        return parse(text)
-    except ExpressionError:
-        return None

@@ -92,6 +92,14 @@ def parse(text: str) -> Tree:
     return _ExpressionParser(tokenize(text)).answer()
 
 
+def try_parse(text: str) -> Tree | None:
+    """Try to parse a mathematical text: return its expression tree, None for no expression."""
+    try:
+        return parse(text)
+    except ExpressionError:
+        return None
+
+
 class _ExpressionParser:
     """Recursive descent; each method leaves the position behind what it has read."""
 

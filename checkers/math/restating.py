@@ -22,8 +22,8 @@ from fctncalling.checkers.math.expression import (
     GREEK,
     ExpressionError,
     Tree,
-    parse,
     tokenize,
+    try_parse,
 )
 
 MAX_RUN = 24  # words of a question that are looked at as one expression
@@ -39,17 +39,17 @@ def restates_question(answer: str, question: str, truth: str = "") -> bool:
     expression must not be unfinished (`is_unevaluated`), nor one of the question, however its sums
     and products are written; but it may be shorter than there, or written as the truth is.
     """
-    tree = _tree(answer)
+    tree = try_parse(answer)
     if tree is None:
         return False
-    asked, wanted = list(_expressions(question)), _tree(truth)
+    asked, wanted = list(_expressions(question)), try_parse(truth)
     if _has_words_of(answer, asked) and not _has_words_of(answer, [truth]):
         return True
     if exact_number(truth) is not None:
         percent = "%" if truth.rstrip().endswith("%") else ""
         return parse_number_literal(answer, like=percent) is None and not _is_written_out(tree)
     forms_of_truth = {canonical_form(each) for each in tuple_elements(wanted)} if wanted else set()
-    trees = [each for each in map(_tree, asked) if each is not None]
+    trees = [each for each in map(try_parse, asked) if each is not None]
     sizes = {
         form: _size(each) for each in trees if (form := canonical_form(each)) not in forms_of_truth
     }
@@ -105,7 +105,7 @@ def _expressions(question: str) -> Iterator[str]:
                 continue
             for start, end in combinations(range(min(len(run), MAX_RUN) + 1), 2):
                 text = " ".join(run[start:end])
-                if (tree := _tree(text)) is not None and tree[0] not in ("number", "name"):
+                if (tree := try_parse(text)) is not None and tree[0] not in ("number", "name"):
                     yield text
             run = []
 
@@ -117,10 +117,3 @@ def _is_mathematical(word: str) -> bool:
 
 def _size(tree: Tree) -> int:
     return sum(1 for _ in subtrees(tree))
-
-
-def _tree(text: str) -> Tree | None:
-    try:
-        return parse(text)
-    except ExpressionError:
-        return None

@@ -12,7 +12,6 @@ import resource
 import select
 import subprocess
 import sys
-from types import TracebackType
 from typing import Any
 
 from fctncalling.checkers.math.expression import Tree
@@ -63,12 +62,7 @@ class SymbolicComparer:
     def __enter__(self) -> SymbolicComparer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _started(self) -> subprocess.Popen[bytes]:

@@ -74,8 +74,7 @@ def write_run_report(run: TrainingRun, prompt_style: str) -> None:
     print(
         f"This command ran for {run.wall_seconds:.0f} s, evaluations and start included.\n"
         f"Results: {folder}\n"
-        f"  evaluation.json{', curve.png' if curve else ''}, metrics.jsonl, episodes/, "
-        "checkpoints/"
+        f"  evaluation.json{', curve.png' if curve else ''}, metrics.jsonl, episodes/, checkpoints/"
     )
     print(*_commands_to_look(folder), sep="\n")
 

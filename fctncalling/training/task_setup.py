@@ -264,9 +264,8 @@ def _registered_setup(config: TrainConfig) -> TaskSetup:
     except (gymnasium.error.Error, ImportError) as error:
         raise SettingError(
             f'--env_name: got "{config.env_name}": {str(error).rstrip(".")}. Expected '
-            "fctncalling_env, clarify, calculator, "
-            "python_math, team, tool_text, or a name registered with gymnasium, its module in "
-            "front: my_module:MyEnv-v0"
+            "fctncalling_env, clarify, calculator, python_math, team, tool_text, or a name "
+            "registered with gymnasium, its module in front: my_module:MyEnv-v0"
         ) from error
     return TaskSetup(
         lambda: gymnasium.make(config.env_name, disable_env_checker=True),
@@ -312,10 +311,9 @@ def _check_ground_truths(tasks: Sequence[Task], path: str) -> None:
     if without:
         raise TaskError(
             f"{path}: {without[0].id}: {len(without)} of {len(tasks)} tasks have no ground truth, "
-            "so nothing could "
-            'earn a reward: expected a field "ground_truth" in each entry, or possible_answer/ '
-            "with a file of the same "
-            "name beside this one; or give a reward of your own, --reward MODULE:NAME"
+            'so nothing could earn a reward: expected a field "ground_truth" in each entry, or '
+            "possible_answer/ with a file of the same name beside this one; or give a reward of "
+            "your own, --reward MODULE:NAME"
         )
 
 
@@ -356,8 +354,7 @@ def _inline_handler(config: TrainConfig, run_config: RunConfig) -> dict[str, Any
     if run_config.handler not in TEXT_HANDLERS:
         raise SettingError(
             f'--handler: got "{run_config.handler}", expected one of '
-            f"{', '.join(TEXT_HANDLERS)} with "
-            f"--env_name {config.env_name}"
+            f"{', '.join(TEXT_HANDLERS)} with --env_name {config.env_name}"
         )
     return {"handler": run_config.handler}
 

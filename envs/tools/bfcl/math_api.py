@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from decimal import Context, Decimal, InvalidOperation, localcontext
 from typing import Any
 
@@ -103,24 +103,11 @@ class MathAPI:
 
     def mean(self, numbers: Any) -> dict[str, Any]:
         """Return the arithmetic mean."""
-        if not numbers:
-            return {"error": "Cannot calculate mean of an empty list"}
-        try:
-            with localcontext(self._decimal):
-                return {"result": _sum(numbers) / len(numbers)}
-        except TypeError:
-            return {"error": _NOT_ALL_NUMBERS}
+        return self._of_list(numbers, "calculate mean", _mean)
 
     def standard_deviation(self, numbers: Any) -> dict[str, Any]:
         """Return the standard deviation of numbers, the population's."""
-        if not numbers:
-            return {"error": "Cannot calculate standard deviation of an empty list"}
-        try:
-            with localcontext(self._decimal):
-                mean = _sum(numbers) / len(numbers)
-                return {"result": math.sqrt(_sum((x - mean) ** 2 for x in numbers) / len(numbers))}
-        except TypeError:
-            return {"error": _NOT_ALL_NUMBERS}
+        return self._of_list(numbers, "calculate standard deviation", _standard_deviation)
 
     def si_unit_conversion(self, value: Any, unit_in: Any, unit_out: Any) -> dict[str, Any]:
         """Return the conversion of a length between SI units."""
@@ -159,19 +146,11 @@ class MathAPI:
         """Add two numbers; texts and lists are joined."""
         if _num_items(a) + _num_items(b) > MAX_ITEMS:
             return {"error": _NOT_NUMBERS}
-        try:
-            with localcontext(self._decimal):
-                return {"result": a + b}
-        except TypeError:
-            return {"error": _NOT_NUMBERS}
+        return self._result(lambda: a + b)
 
     def subtract(self, a: Any, b: Any) -> dict[str, Any]:
         """Subtract two numbers."""
-        try:
-            with localcontext(self._decimal):
-                return {"result": a - b}
-        except TypeError:
-            return {"error": _NOT_NUMBERS}
+        return self._result(lambda: a - b)
 
     def multiply(self, a: Any, b: Any) -> dict[str, Any]:
         """Multiply two numbers."""
@@ -181,13 +160,9 @@ class MathAPI:
 
     def divide(self, a: Any, b: Any) -> dict[str, Any]:
         """Divide two numbers."""
-        try:
-            if b == 0:
-                return {"error": "Cannot divide by zero"}
-            with localcontext(self._decimal):
-                return {"result": a / b}
-        except TypeError:
-            return {"error": _NOT_NUMBERS}
+        if b == 0:
+            return {"error": "Cannot divide by zero"}
+        return self._result(lambda: a / b)
 
     def power(self, base: Any, exponent: Any) -> dict[str, Any]:
         """Raise a base to a power, exactly for integers."""
@@ -196,11 +171,7 @@ class MathAPI:
             least_bits = max(base.bit_length() - 1, 0) * exponent
             if least_bits > MAX_BITS:
                 raise ValueError(_UNPRINTABLE)
-        try:
-            with localcontext(self._decimal):
-                return {"result": base**exponent}
-        except TypeError:
-            return {"error": _NOT_NUMBERS}
+        return self._result(lambda: base**exponent)
 
     def square_root(self, number: Any, precision: Any) -> dict[str, Any]:
         """Return the square root of a number, rounded to so many significant digits."""
@@ -219,11 +190,7 @@ class MathAPI:
 
     def absolute_value(self, number: Any) -> dict[str, Any]:
         """Return the absolute value of a number."""
-        try:
-            with localcontext(self._decimal):
-                return {"result": abs(number)}
-        except TypeError:
-            return {"error": "Input must be a number"}
+        return self._result(lambda: abs(number), "Input must be a number")
 
     def round_number(self, number: Any, decimal_places: Any = 0) -> dict[str, Any]:
         """Round a number to so many decimal places.
@@ -236,49 +203,48 @@ class MathAPI:
             and -decimal_places > number.bit_length() + 1
         ):
             return {"result": 0}  # 10 ** places is more than twice the number
-        try:
-            with localcontext(self._decimal):
-                return {"result": round(number, decimal_places)}
-        except TypeError:
-            return {"error": "First input must be a number, second input must be an integer"}
+        wrong = "First input must be a number, second input must be an integer"
+        return self._result(lambda: round(number, decimal_places), wrong)
 
     def percentage(self, part: Any, whole: Any) -> dict[str, Any]:
         """Return the percentage that a part is of a whole."""
-        try:
-            if whole == 0:
-                return {"error": "Whole value cannot be zero"}
-            with localcontext(self._decimal):
-                return {"result": (part / whole) * 100}
-        except TypeError:
-            return {"error": _NOT_NUMBERS}
+        if whole == 0:
+            return {"error": "Whole value cannot be zero"}
+        return self._result(lambda: (part / whole) * 100)
 
     def min_value(self, numbers: Any) -> dict[str, Any]:
         """Return the minimal value of some numbers."""
-        if not numbers:
-            return {"error": "Cannot find minimum of an empty list"}
-        try:
-            return {"result": min(numbers)}
-        except TypeError:
-            return {"error": _NOT_ALL_NUMBERS}
+        return self._of_list(numbers, "find minimum", min)
 
     def max_value(self, numbers: Any) -> dict[str, Any]:
         """Return the maximal value of some numbers."""
-        if not numbers:
-            return {"error": "Cannot find maximum of an empty list"}
-        try:
-            return {"result": max(numbers)}
-        except TypeError:
-            return {"error": _NOT_ALL_NUMBERS}
+        return self._of_list(numbers, "find maximum", max)
 
     def sum_values(self, numbers: Any) -> dict[str, Any]:
         """Sum some values."""
-        if not numbers:
-            return {"error": "Cannot calculate sum of an empty list"}
+        return self._of_list(numbers, "calculate sum", _sum)
+
+    def _result(self, compute: Callable[[], Any], wrong: str = _NOT_NUMBERS) -> dict[str, Any]:
+        """Return what is computed at this instance's precision; an error for a wrong type."""
         try:
             with localcontext(self._decimal):
-                return {"result": _sum(numbers)}
+                return {"result": compute()}
         except TypeError:
-            return {"error": _NOT_ALL_NUMBERS}
+            return {"error": wrong}
+
+    def _of_list(self, numbers: Any, task: str, compute: Callable[[Any], Any]) -> dict[str, Any]:
+        if not numbers:
+            return {"error": f"Cannot {task} of an empty list"}
+        return self._result(lambda: compute(numbers), _NOT_ALL_NUMBERS)
+
+
+def _mean(numbers: Any) -> Any:
+    return _sum(numbers) / len(numbers)
+
+
+def _standard_deviation(numbers: Any) -> float:
+    mean = _mean(numbers)
+    return math.sqrt(_sum((x - mean) ** 2 for x in numbers) / len(numbers))
 
 
 def _sum(numbers: Iterable[Any]) -> Any:

@@ -12,7 +12,6 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
 from typing import Any, TypeVar
 
 from fctncalling.envs.tools.python_executor.calls import (
@@ -276,12 +275,7 @@ class PythonExecutor:
     def __enter__(self) -> PythonExecutor:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __reduce__(self) -> tuple[Callable[..., PythonExecutor], tuple[Any, ...]]:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, NamedTuple, Protocol
 
 from fctncalling.envs.tools.python_executor.calls import (
@@ -169,16 +168,13 @@ class SessionHost(Protocol):
     @property
     def places(self) -> AbstractContextManager[Any]:
         """Places for running calls, of which one is held during a call."""
-        ...
 
     @property
     def config(self) -> ExecutorConfig:
         """Configuration of the executor."""
-        ...
 
     def start_session(self, limits: CallLimits) -> SessionChild | ToolResult:
         """Start the child of a session, or return the result of a call that cannot have one."""
-        ...
 
 
 class PythonSession:
@@ -274,12 +270,7 @@ class PythonSession:
     def __enter__(self) -> PythonSession:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Self
 
 from fctncalling.algorithms.run.run_lock import FileLock, RunLockedError, lock_for_file
@@ -125,12 +124,7 @@ class OutputFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
         if self._lock is not None and not self._path.stat().st_size:
             self._path.unlink()  # nothing was played: the next run need not --resume

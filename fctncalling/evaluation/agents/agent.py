@@ -65,7 +65,6 @@ class Player(Protocol):
 
         Raises AgentUnavailable, ContextOverflow, EpisodeCut.
         """
-        ...
 
 
 class Agent(Protocol):
@@ -78,7 +77,6 @@ class Agent(Protocol):
 
     def make_player(self, task: Task, handler: str, seed: int) -> Player:
         """Make a player for an episode of a task."""
-        ...
 
     def close(self) -> None:
         """Close the agent's connections."""

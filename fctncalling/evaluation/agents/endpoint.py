@@ -41,11 +41,9 @@ class Endpoint(Protocol):
 
     def complete(self, messages: Sequence[Message], tools: Sequence[Any] = ()) -> dict[str, Any]:
         """Complete a conversation: return the model's message."""
-        ...
 
     def print_once(self, text: str) -> None:
         """Print a note to the user, only once."""
-        ...
 
 
 class EndpointPlayer:

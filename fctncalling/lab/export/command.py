@@ -109,7 +109,6 @@ def _export(checkpoint: Path, output: Path, arguments: argparse.Namespace) -> li
 
 
 def _write_models(checkpoint: Path, output: Path, arguments: argparse.Namespace) -> list[Path]:
-    from fctncalling.algorithms.policy.lora import saved_adapter_folders
     from fctncalling.lab.export.head_padding import pad_heads
 
     roles = saved_adapter_folders(checkpoint)
@@ -145,11 +144,30 @@ def load(checkpoint: Path, base: str | None = None) -> Any:
     """Return the checkpoint's language model with its adapter, if it has one, merged in."""
     from transformers import AutoModelForCausalLM
 
-    from fctncalling.algorithms.policy.lora import merge_lora
-
     if (checkpoint / "adapter_config.json").is_file():
         return merge_lora(checkpoint, base or base_of(checkpoint))
     return AutoModelForCausalLM.from_pretrained(str(checkpoint), trust_remote_code=False)
+
+
+def saved_adapter_folders(folder: Path) -> dict[str, Path]:
+    """Return the folders of the roles' adapters saved in a checkpoint, by role."""
+    from fctncalling.algorithms.policy.lora import ADAPTER_FILE, ROLE_PREFIX
+
+    found = sorted(path.parent for path in folder.glob(f"{ROLE_PREFIX}*/{ADAPTER_FILE}"))
+    return {path.name.removeprefix(ROLE_PREFIX): path for path in found}
+
+
+def merge_lora(folder: str | Path, base: str | Path) -> Any:
+    """Merge a folder's LoRA adapter into the base model; return that."""
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(
+        str(base), dtype=torch.float32, trust_remote_code=False
+    )
+    adapted: Any = PeftModel.from_pretrained(model, str(folder))
+    return adapted.merge_and_unload()
 
 
 def base_of(checkpoint: Path) -> str:

@@ -68,9 +68,8 @@ class ForgeFiles:
         for key, value in wanted.items():
             if found.get(key) != value:
                 raise OutputConflict(
-                    f"{self.output}: is there already, forged with {key} "
-                    f"{_shown(found.get(key))}, not {_shown(value)}: pass the same flags, or "
-                    "name another --output"
+                    f"{self.output}: is there already, forged with {key} {_shown(found.get(key))}, "
+                    f"not {_shown(value)}: pass the same flags, or name another --output"
                 )
         return True
 

@@ -86,7 +86,6 @@ class Rollout(Protocol):
 
         Raises KeyboardInterrupt in all processes where one was interrupted.
         """
-        ...
 
     def start_round(
         self, rollout_round: RolloutRound, weights: Weights | None = None, *, now: bool = True
@@ -96,15 +95,12 @@ class Rollout(Protocol):
         weights: None for the policy's current ones. now: False only stores the weights, and the
         round starts with `play`.
         """
-        ...
 
     def round_weights(self, rollout_round: RolloutRound) -> Weights | None:
         """Return the weights of a started round, in the process that holds them."""
-        ...
 
     def close(self) -> None:
         """Close environments and connections."""
-        ...
 
 
 class EpisodeSource(Protocol):
@@ -118,11 +114,9 @@ class EpisodeSource(Protocol):
         on_episode: OnEpisode | None = None,
     ) -> list[EpisodeRecord]:
         """Collect a round's episodes of these numbers, sampled by an engine."""
-        ...
 
     def close(self) -> None:
         """Close the source: end the agents."""
-        ...
 
 
 MakeEngine = Callable[[ActorCritic, RolloutRound], Engine]
