@@ -105,9 +105,8 @@ def state_differences(states: States, truth: States) -> list[str]:
                 continue
             try:
                 differs = attribute not in state or state[attribute] != expected
-            except (
-                RecursionError
-            ):  # nested deeper than the interpreter compares: nothing says they are equal
+            except RecursionError:
+                # nested deeper than the interpreter compares: nothing says they are equal
                 differs = True
             if differs:
                 found.append(f"{name}.{attribute}")

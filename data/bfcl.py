@@ -129,18 +129,8 @@ __all__ = [
 EMBEDDED = Path(__file__).with_name("embedded")
 _WITH_ACCEPTED_CALLS = frozenset({*AST, *LANGUAGE_VARIANTS, *CLARIFY})
 _TASK_FIELDS = frozenset(
-    {
-        "id",
-        "category",
-        "question",
-        "function",
-        "ground_truth",
-        "initial_config",
-        "involved_classes",
-        "invoked_classes",
-        "missed_function",
-        "difficulty",
-    }
+    "id category question function ground_truth initial_config involved_classes invoked_classes "
+    "missed_function difficulty".split()
 )
 
 

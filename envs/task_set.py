@@ -60,14 +60,19 @@ class TaskSet:
 
         Raises UnknownTask, ValueError.
         """
-        if unknown := set(options or ()) - {"task_id"}:
-            raise ValueError(
-                f'reset: unknown options {sorted(map(str, unknown))}: expected only "task_id".'
-            )
-        task_id = (options or {}).get("task_id")
+        task_id = requested_task_id(options)
         return (
             self.tasks[int(random.integers(len(self)))] if task_id is None else self.by_id(task_id)
         )
+
+
+def requested_task_id(options: Mapping[str, Any] | None) -> Any:
+    """Return the task id requested by the options of `reset`, None for none; ValueError."""
+    if unknown := set(options or ()) - {"task_id"}:
+        raise ValueError(
+            f'reset: unknown options {sorted(map(str, unknown))}: expected only "task_id".'
+        )
+    return (options or {}).get("task_id")
 
 
 def make_task_set(

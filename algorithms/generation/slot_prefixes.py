@@ -24,9 +24,8 @@ from fctncalling.algorithms.generation.decoder import Decoder
 from fctncalling.algorithms.generation.sequence import Slot
 from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import common_prefix_lengths
 
-MIN_SAVED_FLOPS = (
-    1e9  # that sharing between different prompts must save: it takes passes of its own
-)
+# that sharing between different prompts must save: it takes passes of its own
+MIN_SAVED_FLOPS = 1e9
 MIN_COMMON = 0.75  # of the longest prefix: a shorter one that more slots share is as good
 Tokens = tuple[int, ...]
 

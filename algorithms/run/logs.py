@@ -289,24 +289,16 @@ class NoLog(RunLog):
     def rewind(self, position: Mapping[str, int], update: int = 0) -> None:
         """Rewind nothing."""
 
-    def write_metrics(self, update: int, values: Mapping[str, float | None]) -> None:
+    def write_metrics(self, *_: Any) -> None:
         """Write no metrics."""
 
-    def write_timings(self, update: int, values: Mapping[str, float | None]) -> None:
+    def write_timings(self, *_: Any) -> None:
         """Write no timings."""
 
-    def write_supervised_step(
-        self, step: int, values: Mapping[str, float | None], timings: Mapping[str, float | None]
-    ) -> None:
+    def write_supervised_step(self, *_: Any) -> None:
         """Write no supervised step."""
 
-    def write_episodes(
-        self,
-        name: str,
-        records: Sequence[EpisodeRecord],
-        spell: Spell | None = None,
-        reasons: Sequence[str | None] | None = None,
-    ) -> Path:
+    def write_episodes(self, name: str, *_: Any, **__: Any) -> Path:
         """Write no episodes; return where the first process writes them."""
         return self.folder / "episodes" / f"{name}.jsonl"
 

@@ -66,9 +66,8 @@ def result_text(value: Any, allowance: SizeBudget) -> str:
     if type(value) is dict:
         try:
             return _json_text(value)
-        except (
-            Exception
-        ):  # BFCL falls back on any failure: Decimals, keys that are tuples, cycles, huge integers
+        except Exception:
+            # BFCL falls back on any failure: Decimals, keys that are tuples, cycles, huge integers
             return str(value)
     return str(value)
 
@@ -99,9 +98,8 @@ def load_tool(name: str, tool: type, scenario: Any, long_context: bool) -> Any:
     """Load a fresh tool with its scenario; raises InfrastructureError where it cannot load."""
     try:
         instance = tool()
-        if hasattr(
-            instance, "_load_scenario"
-        ):  # BFCL's MathAPI holds no state, so nothing is loaded
+        # BFCL's MathAPI holds no state, so nothing is loaded
+        if hasattr(instance, "_load_scenario"):
             private_scenario = (
                 scenario if getattr(tool, "_copies_scenario", False) else snapshot(scenario, {})
             )

@@ -214,10 +214,8 @@ def _answer_fault(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
     if kind == "relevance":
         return arbitrary_call_fault(calls, task.functions, _question_text(task))
     record = [{call.name: dict(call.arguments)} for call in calls]
-    for underscore_to_dot in (
-        False,
-        True,
-    ):  # names as they are, or as restricted interfaces want them
+    # names as they are, or as restricted interfaces want them
+    for underscore_to_dot in (False, True):
         if check(task, record, underscore_to_dot=underscore_to_dot).valid:
             return strict_calls_fault(task, record, underscore_to_dot=underscore_to_dot)
     return None  # what was judged is no record of these calls: nothing can be said

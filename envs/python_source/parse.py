@@ -38,9 +38,8 @@ _WARNED = re.compile(r"(?i)\\|\d\.?[a-z]")
 # where two meet there), and warning filters are the process's own: hence one thread at a time.
 _PARSING = threading.Lock()
 _TRIES = 100  # against threads of other libraries, which parse without the lock
-if hasattr(
-    os, "register_at_fork"
-):  # a child must not inherit the lock from a thread that it has not
+# a child must not inherit the lock from a thread that it has not
+if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_PARSING.acquire, after_in_parent=_PARSING.release, after_in_child=_PARSING.release
     )

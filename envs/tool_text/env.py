@@ -17,11 +17,12 @@ from fctncalling.checkers.math.symbolic import SymbolicComparer
 from fctncalling.data.types import Call, Message, Verdict
 from fctncalling.data.unsafe_text import encodable_text, encodable_value, join_surrogates
 from fctncalling.envs.episode.state import reraise_as_infrastructure
-from fctncalling.envs.episode.transcript import transcript
+from fctncalling.envs.episode.transcript import check_render_mode, transcript
 from fctncalling.envs.errors import InfrastructureError, import_extra
 from fctncalling.envs.handlers import TEXT_HANDLERS
 from fctncalling.envs.handlers.inline import InlineCalls, PausedMessage
 from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText, cut_text
+from fctncalling.envs.task_set import requested_task_id
 from fctncalling.envs.tool_text.math_tasks import CalculatorTasks, MathTasks
 from fctncalling.envs.tool_text.tasks import QuestionTask, TaskList, TextTasks, load_text_tasks
 from fctncalling.envs.tool_text.tools import InlineTools, InlineToolsArgument
@@ -86,7 +87,8 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         max_tool_response: int = 1000,
         render_mode: str | None = None,
     ) -> None:
-        _check_choices(handler, reward, render_mode)
+        check_render_mode(render_mode, self.metadata["render_modes"])
+        _check_choices(handler, reward)
         for name, value in (("max_turns", max_turns), ("max_tool_response", max_tool_response)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name}={value!r}: expected a whole number of at least 1.")
@@ -116,12 +118,7 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         Raises UnknownTask (a KeyError).
         """
         super().reset(seed=seed)
-        options = dict(options or {})
-        task_id = options.pop("task_id", None)
-        if options:
-            raise ValueError(
-                f'reset: unknown options {sorted(map(str, options))}: expected only "task_id".'
-            )
+        task_id = requested_task_id(options)
         task = self.tasks.sample(self.np_random) if task_id is None else self.tasks.by_id(task_id)
         question: Message = {"role": "user", "content": f"{self._prompt}{task.prompt}"}
         self._message = _Message(task, conversation=[dict(question)])
@@ -277,9 +274,7 @@ def _tasks(
     return TaskList(tasks) if isinstance(tasks, Sequence) else tasks
 
 
-def _check_choices(handler: str, reward: str | TextReward, render_mode: str | None) -> None:
-    if render_mode not in (None, "ansi"):
-        raise ValueError(f'render_mode={render_mode!r}: expected "ansi" or None.')
+def _check_choices(handler: str, reward: str | TextReward) -> None:
     if handler not in TEXT_HANDLERS:
         raise LookupError(
             f"handler={handler!r}: calls in mid-generation are {', '.join(TEXT_HANDLERS)}."

@@ -141,9 +141,8 @@ def _print_plan(config: TrainConfig, run_config: RunConfig) -> int:
 
     check_rollout(config, run_config)
     roles: tuple[str, ...] = ()
-    if (
-        config.roles_have_own_weights or config.team_critic == "central"
-    ):  # tasks and team are read for these
+    # tasks and team are read for these
+    if config.roles_have_own_weights or config.team_critic == "central":
         make_env = make_task_setup(config, run_config).make_env
         roles = team_roles(config, make_env, SINGLE_PROCESS)
     plan = import_laboratory_module("memory_plan")

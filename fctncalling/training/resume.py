@@ -17,21 +17,9 @@ if TYPE_CHECKING:
     from fctncalling.algorithms.supervised import SupervisedLearner
 
 # What saved weights and optimisers are made of: with another value of these they mean nothing.
-FIXED_SETTINGS = (
-    "algorithm_name",
-    "lora_r",
-    "lora_alpha",
-    "lora_targets",
-    "role_adapters",
-    "team_critic",
-    "critic",
-    "critic_head",
-    "critic_hidden",
-    "critic_layers",
-    "critic_sees",
-    "value_bins",
-    "value_low",
-    "value_high",
+FIXED_SETTINGS = tuple(
+    "algorithm_name lora_r lora_alpha lora_targets role_adapters team_critic critic critic_head "
+    "critic_hidden critic_layers critic_sees value_bins value_low value_high".split()
 )
 # Settings that may differ without a note.
 FREE_SETTINGS = ("resume", "num_updates", "experiment_name", "results_dir")

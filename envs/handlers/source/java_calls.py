@@ -16,9 +16,9 @@ from fctncalling.envs.handlers.handler import DecodeError
 from fctncalling.envs.handlers.source.source_calls import (
     SourceCalls,
     encode_source,
+    kept_arguments,
     parse_plain_call,
     require_grammar,
-    require_unique_argument,
     syntax_tree_root,
 )
 
@@ -91,24 +91,8 @@ class _CallReader:
     def call(self, node: Node) -> dict[str, dict[str | None, str]]:
         name, owner = self._field(node, "name"), node.child_by_field_name("object")
         called = self._text(name) if owner is None else f"{self._text(owner)}.{self._text(name)}"
-        return {called: self._arguments(self._field(node, "arguments"))}
-
-    def _arguments(self, node: Node) -> dict[str | None, str]:
-        arguments: dict[str | None, str] = {}
-        for child in node.children:
-            kind = child.type
-            if kind == "assignment_expression":
-                # The third part is the value, unless a comment stands before it.
-                parts = child.children
-                name: str | None = self._text(parts[0])
-                value = self._value(parts[2])
-            elif kind in _POSITIONAL:
-                name, value = None, self._text(child)
-            else:
-                continue
-            require_unique_argument(arguments, name)
-            arguments[name] = value
-        return arguments
+        arguments = self._field(node, "arguments")
+        return {called: kept_arguments(arguments, _POSITIONAL, self._text, self._value)}
 
     def _value(self, node: Node) -> str:
         """Return a value's text: quotes dropped at the top only, white space between most parts."""

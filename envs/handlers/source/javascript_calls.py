@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fctncalling.checkers.javascript_values import is_quoted
@@ -16,10 +17,10 @@ from fctncalling.envs.handlers.handler import DecodeError
 from fctncalling.envs.handlers.source.source_calls import (
     SourceCalls,
     encode_source,
+    kept_arguments,
     missing_tokens,
     parse_plain_call,
     require_grammar,
-    require_unique_argument,
     syntax_tree_root,
 )
 
@@ -132,22 +133,11 @@ def _masked(found: re.Match[bytes]) -> bytes:
 
 
 def _arguments(source: bytes, node: Node) -> dict[str | None, str]:
-    arguments: dict[str | None, str] = {}
-    for child in node.children:
-        kind = child.type
-        if kind == "assignment_expression":
-            # The third part is the value, unless a comment stands before it.
-            parts = child.children
-            name: str | None = _text(source, parts[0])
-            value = _text(source, parts[2])
-            value = value[1:-1] if is_quoted(value) else value
-        elif kind in ("identifier", "true"):
-            name, value = None, _text(source, child)
-        else:
-            continue
-        require_unique_argument(arguments, name)
-        arguments[name] = value
-    return arguments
+    def unquoted(part: Node) -> str:
+        value = _text(source, part)
+        return value[1:-1] if is_quoted(value) else value
+
+    return kept_arguments(node, ("identifier", "true"), partial(_text, source), unquoted)
 
 
 def _text(source: bytes, node: Node) -> str:

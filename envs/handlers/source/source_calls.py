@@ -6,7 +6,7 @@ That is what BFCL's prompting form makes of Java and JavaScript: `[Desk.open(wid
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -136,11 +136,27 @@ def _source_in(text: str) -> str:
     return text[1:-1] if text.endswith("]") else text[1:]
 
 
-def require_unique_argument(arguments: Mapping[Any, str], name: Any) -> None:
-    """Require a unique argument: DecodeError for a repeated one (None: a positional one)."""
-    if name in arguments:
-        repeated = "two positional arguments" if name is None else f"two arguments called {name!r}"
-        raise DecodeError("value", f"{repeated} are not read")
+def kept_arguments(
+    node: Node, positional: Collection[str], text: Callable[[Node], str], value: Callable[..., str]
+) -> dict[str | None, str]:
+    """Return the kept arguments of a list of them: assignments, and `positional` kinds under None.
+
+    DecodeError for a name, or a positional argument, that stands there twice.
+    """
+    arguments: dict[str | None, str] = {}
+    for child in node.children:
+        if child.type == "assignment_expression":
+            # The third part is the value, unless a comment stands before it.
+            name, source = text(child.children[0]), value(child.children[2])
+        elif child.type in positional:
+            name, source = None, text(child)
+        else:
+            continue
+        if name in arguments:
+            twice = "two positional arguments" if name is None else f"two arguments called {name!r}"
+            raise DecodeError("value", f"{twice} are not read")
+        arguments[name] = source
+    return arguments
 
 
 def parse_plain_call(

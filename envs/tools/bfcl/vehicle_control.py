@@ -12,12 +12,13 @@ from fctncalling.envs.tools.snapshot import snapshot
 Result = dict[str, Any]
 
 _TABLE = bfcl_table("vehicle_control")
+# where a scenario calls an attribute by another name
 _SCENARIO_KEYS = {
     "engine_state": "engineState",
     "_parkingBrakeForce": "parkingBrakeForce",
     "_slopeAngle": "slopeAngle",
     "_brakePedalForce": "brakePedalForce",
-}  # where a scenario calls an attribute by another name
+}
 _NUM_DOORS: int = _TABLE["default_state"]["remainingUnlockedDoors"]
 
 

@@ -121,9 +121,8 @@ def _doc_of_tool_object(
         )
     properties: dict[str, Any] = {}
     for parameter, described in source.inputs.items():
-        kind = {"number": "float", "object": "dict"}.get(
-            described.get("type", "any"), described.get("type", "any")
-        )
+        kind = described.get("type", "any")
+        kind = {"number": "float", "object": "dict"}.get(kind, kind)
         properties[parameter] = {"type": kind, "description": described.get("description", "")}
     required = [
         parameter for parameter, described in source.inputs.items() if not described.get("nullable")
@@ -180,10 +179,8 @@ def _doc_of_callable(
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
     try:
         return inspect.signature(function)
-    except (
-        TypeError,
-        ValueError,
-    ):  # written in C and silent about it: taken for a tool from text to text
+    except (TypeError, ValueError):
+        # written in C and silent about it: taken for a tool from text to text
         return inspect.Signature([inspect.Parameter("query", inspect.Parameter.POSITIONAL_ONLY)])
 
 
@@ -239,18 +236,9 @@ def type_schema(annotation: Any) -> dict[str, Any]:
         return type_schema(arguments[0])
     if origin is dict or origin is collections.abc.Mapping:
         return {"type": "dict"}
-    if origin is tuple:
-        return (
-            {"type": "tuple", "items": type_schema(arguments[0])}
-            if arguments
-            else {"type": "tuple"}
-        )
-    if origin in _SEQUENCES:
-        return (
-            {"type": "array", "items": type_schema(arguments[0])}
-            if arguments
-            else {"type": "array"}
-        )
+    if origin is tuple or origin in _SEQUENCES:
+        items = {"items": type_schema(arguments[0])} if arguments else {}
+        return {"type": "tuple" if origin is tuple else "array", **items}
     return {"type": "any"}
 
 

@@ -14,14 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-PYTHON_2_BUILTINS = (
-    "file",
-    "raw_input",
-    "execfile",
-    "reload",
-    "unicode",
-    "xrange",
-)  # cannot be called here anyway
+# cannot be called here anyway
+PYTHON_2_BUILTINS = ("file", "raw_input", "execfile", "reload", "unicode", "xrange")
 THREAD_MODULES = frozenset({"threading", "_thread", "concurrent"})
 MAX_EXECUTORS = 32
 MAX_TIMEOUT_S = 86_400  # a day

@@ -111,7 +111,6 @@ def _is_module(package: str, name: str) -> bool:
 
 
 def _import_if_there(name: str) -> None:
-    with contextlib.suppress(
-        ImportError
-    ):  # another Python version's module: what is not there cannot be asked for
+    # another Python version's module: what is not there cannot be asked for
+    with contextlib.suppress(ImportError):
         importlib.import_module(name)

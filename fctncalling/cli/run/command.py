@@ -103,7 +103,7 @@ def report_table(totals: Mapping[str, CategoryCounts], settings: Mapping[str, An
 
 _SINGLE = (*NON_LIVE, "irrelevance", *LIVE, "live_irrelevance", "live_relevance")
 GROUPS: dict[str, tuple[str, ...]] = {
-    "all": (*_SINGLE, *MULTI_TURN, *WEB_SEARCH, *MEMORY),
+    "all": tuple(SIZES),
     "single_turn": _SINGLE,
     "non_live": (*NON_LIVE, "irrelevance"),
     "live": (*LIVE, "live_irrelevance", "live_relevance"),

@@ -96,9 +96,8 @@ class OutputFile:
         self._lock = None if is_stream(path) else _locked(path)
         try:
             if self._lock is not None and path.exists():
-                require_new_output(
-                    path, resume=resume
-                )  # another process may have written it meanwhile
+                # another process may have written it meanwhile
+                require_new_output(path, resume=resume)
                 self._take_up()
             self._file: IO[str] = path.open("a", encoding="utf-8")
         except BaseException:

@@ -19,6 +19,7 @@ from fctncalling.checkers.leaderboard import (
     MEMORY,
     MULTI_TURN,
     NON_LIVE,
+    SIZES,
     WEB_SEARCH,
     Score,
     category_score,
@@ -189,7 +190,7 @@ def write_csv(score_dir: Path, models: Mapping[str, ModelScores]) -> None:
     tables: dict[str, list[tuple[float, list[str]]]] = {name: [] for name in _COLUMNS}
     for scores in models.values():
         named = {**version_4_scores(scores.scores)}
-        one = {category: category_score(scores.scores, category) for category in _SCORED}
+        one = {category: category_score(scores.scores, category) for category in SIZES}
         for name, row in _rows(scores, named, one).items():
             tables[name].append((_sort_key(name, named, scores), row))
     for name, rows in tables.items():
@@ -256,16 +257,6 @@ def _sort_key(name: str, named: Mapping[str, Score], scores: ModelScores) -> flo
     return named[name].accuracy
 
 
-_SCORED = (
-    *NON_LIVE,
-    "irrelevance",
-    *LIVE,
-    "live_irrelevance",
-    "live_relevance",
-    *MULTI_TURN,
-    *WEB_SEARCH,
-    *MEMORY,
-)
 _COLUMNS: dict[str, list[str]] = json.loads(
     Path(__file__).with_name("leaderboard_columns.json").read_text(encoding="utf-8")
 )

@@ -167,9 +167,8 @@ class TaskIndex:
 
     def __init__(self, path: Path, self_documented: Collection[str] = ()) -> None:
         self.path = path
-        self._self_documented = (
-            self_documented  # classes that a user brings: their docs may be missing
-        )
+        # classes that a user brings: their docs may be missing
+        self._self_documented = self_documented
         use_sibling_tables(path)
         self._stores: dict[Path, TaskStore] = {}
 

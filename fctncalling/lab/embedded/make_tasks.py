@@ -28,10 +28,8 @@ SHARES = {  # parts in a hundred; multi-turn 52
     "multi_turn_miss_func": 15,
     "multi_turn_miss_param": 15,
 }
-SPLITS = {
-    "train": (6400, 0),
-    "held_out": (320, 90000),
-}  # number of tasks, first number of their ids
+# number of tasks, first number of their ids
+SPLITS = {"train": (6400, 0), "held_out": (320, 90000)}
 EMBEDDED = Path(__file__).resolve().parents[3] / "data" / "embedded"
 
 

@@ -57,9 +57,10 @@ def logged_user(steps: Sequence[Mapping[str, Any]], task: Task) -> LoggedUser | 
     replies = user_replies(steps, [step.get("messages") or () for step in steps])
     if not replies and task.kind != "clarify":
         return None
+    # complaints of calls that could not be read are the environment's own
     said = [
         str(replies[index]["content"]) if index in replies else None
         for index, step in enumerate(steps)
         if not step.get("calls") and not (index in replies and step.get("error") == "malformed")
-    ]  # complaints of calls that could not be read are the environment's own
+    ]
     return LoggedUser(said)

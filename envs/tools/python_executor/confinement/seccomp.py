@@ -145,9 +145,8 @@ def _judged(threads: bool) -> dict[str, bytes]:
     )
     return {
         "clone": only_threads if threads else _refuse(errno.EPERM),
-        "clone3": _refuse(
-            errno.ENOSYS
-        ),  # its flags lie in memory, where no filter can look; glibc falls back to clone
+        # its flags lie in memory, where no filter can look; glibc falls back to clone
+        "clone3": _refuse(errno.ENOSYS),
         "kill": _only_values(0, (PID_MARK,)),
         "tgkill": _only_values(0, (PID_MARK,)),
         "fcntl": _only_harmless_fcntl(),

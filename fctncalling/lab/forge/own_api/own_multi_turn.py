@@ -33,9 +33,8 @@ DONE = "Done."
 FROM_RESULT_SHARE = 0.6  # of later turns that speak of what the result before tells
 _REFUSED_SHARE = 0.6  # of requests with a second choice whose first one is refused
 _TRIES = 12  # draws of a turn
-_TITLES = frozenset(
-    {"name", "title", "label"}
-)  # keys under which a state has what things are called
+# keys under which a state has what things are called
+_TITLES = frozenset({"name", "title", "label"})
 _CHOSEN = frozenset("identifier person_name date time datetime enum".split())
 
 
