@@ -62,7 +62,7 @@ class TokenGroups(NamedTuple):
 
 
 def identity(values: Tensor, groups: TokenGroups) -> Tensor:
-    """Return per-token values (n,) unchanged (identity): no averaging over actions."""
+    """Return the identity: per-token values (n,) as they are, not averaged over actions."""
     return values
 
 

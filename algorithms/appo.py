@@ -25,7 +25,7 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.losses import MAX_LOG_RATIO
 
 
-def estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstimate:
+def appo_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstimate:
     """Return APPO's advantage estimate: GAE over actions.
 
     The losses take each action once, at its first token, where its value is read.
@@ -58,8 +58,8 @@ def estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstima
     )
 
 
-def log_ratio(token_log_ratios: Tensor, groups: TokenGroups, config: TrainConfig) -> Tensor:
-    """Return APPO's log-ratio: that of each token's whole action, (n,).
+def action_log_ratio(token_log_ratios: Tensor, groups: TokenGroups, config: TrainConfig) -> Tensor:
+    """Return the action log-ratio at each of the action's tokens, (n,), for APPO.
 
     The sum over its tokens, divided by their number or by the action's number of words where
     --action_logprob_norm says so.
@@ -78,12 +78,12 @@ def log_ratio(token_log_ratios: Tensor, groups: TokenGroups, config: TrainConfig
     return total.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
 
 
-def average(values: Tensor, groups: TokenGroups) -> Tensor:
-    """Average values over each token's action, (n,).
+def action_average(values: Tensor, groups: TokenGroups) -> Tensor:
+    """Return the action's average of values at each of its tokens, (n,).
 
     An action's entropy counts once, as its loss does.
     """
     return broadcast_span_mean(values, groups.action)
 
 
-APPO = Algorithm("APPO", estimate, log_ratio, average)
+APPO = Algorithm("APPO", appo_estimate, action_log_ratio, action_average)

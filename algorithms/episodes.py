@@ -109,7 +109,7 @@ class EpisodeRecord:
 
     @property
     def group_key(self) -> tuple[str, int | None, str]:
-        """Key of the episode's group (GRPO): task, environment seed and role."""
+        """Group key of the episode (GRPO): task, environment seed and role."""
         return self.task_id, self.env_seed, self.role
 
 

@@ -48,7 +48,7 @@ def subtract_group_baseline(estimate: AdvantageEstimate, group: Tensor) -> Advan
 def subtract_shrunk_baseline(
     estimate: AdvantageEstimate, trajectories: Trajectories
 ) -> AdvantageEstimate:
-    """Subtract critic and group baseline from advantages, each shrunk by measured variances.
+    """Subtract a shrunk baseline (critic, group) from advantages, by measured variances.
 
     An action is compared with the same action, by index, of the group's other episodes: their mean
     times between / (between + within / (G - 1)), of their G - 1. The critic's values count for the

@@ -35,7 +35,7 @@ from fctncalling.algorithms.reward_shaping import shape_rewards
 EPSILON = 1e-6  # a spread of outcomes below it is rounding
 
 
-def estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstimate:
+def grpo_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstimate:
     """Return GRPO's advantage estimate: the outcome less the group's mean outcome.
 
     With --group_credit episode the outcome is the episode's return, which only an explicit --gamma
@@ -61,7 +61,7 @@ def estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstima
     return AdvantageEstimate(advantages.float(), returns.float(), loss_mask=trajectories.acted)
 
 
-def log_ratio(token_log_ratios: Tensor, groups: TokenGroups, config: TrainConfig) -> Tensor:
+def grpo_log_ratio(token_log_ratios: Tensor, groups: TokenGroups, config: TrainConfig) -> Tensor:
     """Return GRPO's log-ratio: each token's, or with --sequence_ratio its row's mean (GSPO)."""
     return (
         broadcast_span_mean(token_log_ratios, groups.row)
@@ -75,8 +75,8 @@ def groups_with_signal(
 ) -> list[EpisodeRecord]:
     """Return the groups with a learning signal: those whose outcomes differ (DAPO).
 
-    GRPO's are those that `estimate` compares: equal ones give advantages of 0. The others' are not
-    discounted: else success after two steps and after three would differ by (1 - gamma), and a
+    GRPO's are those that `grpo_estimate` compares: equal ones give advantages of 0. The others' are
+    not discounted: else success after two steps and after three would differ by (1 - gamma), and a
     group that always succeeds would seem to have something to tell.
     """
     discount = config.discount if config.algorithm_name == "GRPO" else 1.0
@@ -119,4 +119,4 @@ def _group_mean(values: Tensor, peers: Tensor, samples: Tensor) -> Tensor:
     return (sums / counts.clamp(min=1.0))[peers]
 
 
-GRPO = Algorithm("GRPO", estimate, log_ratio, critic=False)
+GRPO = Algorithm("GRPO", grpo_estimate, grpo_log_ratio, critic=False)

@@ -47,7 +47,7 @@ def outcome_spread(trajectories: Trajectories, discount: float) -> float:
 
 
 def whiten_by_spread(advantages: Tensor, loss_mask: Tensor, spread: float) -> Tensor:
-    """Whiten advantages within bounds set by the outcomes' spread; 0 where that is 0."""
+    """Whiten advantages by the outcomes' spread, within bounds; 0 where that is 0."""
     if spread == 0.0:
         return torch.zeros_like(advantages)
     whitened = whiten(advantages, loss_mask, min_scale=MIN_SCALE * spread)
@@ -57,7 +57,7 @@ def whiten_by_spread(advantages: Tensor, loss_mask: Tensor, spread: float) -> Te
 
 
 def no_signal_warning(episodes: Sequence[EpisodeRecord]) -> str:
-    """Return the warning that an update had no learning signal: why, and what to try."""
+    """Return the no-signal warning: why an update had no learning signal, and what to try."""
     valid = [episode for episode in episodes if not episode.invalid]
     if not valid:
         return (

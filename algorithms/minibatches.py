@@ -75,7 +75,7 @@ def _cheapest_cut(sizes: NDArray[np.int64], limit: int, price: float) -> list[in
 def plan_minibatches(
     experience: Experience, config: TrainConfig, generator: torch.Generator
 ) -> list[Minibatch]:
-    """Plan one epoch: rows shuffled into minibatches, split into microbatches.
+    """Plan the minibatches of an epoch: rows shuffled, and split into microbatches.
 
     What is shuffled is the groups of episodes of one task and environment seed, if there are enough
     of them, since their rows begin alike; else single rows. Each row is as likely in any minibatch,
@@ -88,7 +88,7 @@ def plan_minibatches(
 
 
 def prepare_passes(experience: Experience, policy: ActorCritic, config: TrainConfig) -> Experience:
-    """Prepare the experience of an update for forward passes.
+    """Prepare the forward passes of an update over its experience.
 
     Roles with weights of their own apart, prefixes shared where that pays.
     """
@@ -111,7 +111,7 @@ def _joint_rows(episodes: Sequence[EpisodeRecord]) -> list[RowArrays] | None:
 def share_prefixes(
     experience: Experience, sharing: PrefixSharing | str, config: TrainConfig
 ) -> Experience:
-    """Return the experience with passes that share prefixes where that pays.
+    """Share prefixes: return the experience with passes over trees where that pays.
 
     `sharing`: the cost of such passes, or why they cannot share.
     """

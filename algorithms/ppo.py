@@ -47,7 +47,7 @@ PASS_TERMS = ("logprobs", "log_ratios", "token_entropies", "token_reference_kl")
 
 
 class TokenDiagnostics:
-    """Diagnostics of an update's N acted tokens: targets, and loss terms of the last pass.
+    """Token diagnostics of an update: targets of its acted tokens, last pass's loss terms.
 
     No pass is made for it. A token whose last pass belongs to an earlier epoch (--target_kl ended
     the last one early) keeps that one's terms.

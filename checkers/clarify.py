@@ -41,7 +41,7 @@ def spoken_value(value: Value) -> str:
 
 
 def split_words(text: str) -> list[str]:
-    """Split a text or a parameter's name into words, in lower case."""
+    """Split the words of a text, or of a parameter's name; in lower case."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text)  # camelCase
     return [word.casefold() for word in _WORD.findall(spaced)]
 
@@ -70,7 +70,7 @@ def is_question(step: StepRecord) -> bool:
 
 
 def missing_parameters(task: Task) -> Sequence[str]:
-    """Return the parameters whose values are missing in a task's request."""
+    """Return the missing parameters of a task's request, which has no values for them."""
     return tuple(task.extra.get(MISSING) or ())
 
 

@@ -57,7 +57,7 @@ class AgenticVariant:
         return by_scenario
 
     def with_settings(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a raw entry with the variant's settings: its class and the initial config.
+        """Return a raw entry with settings of the variant: its class and the initial config.
 
         Nothing of `raw` is changed.
         """

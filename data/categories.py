@@ -90,7 +90,7 @@ _FILE = re.compile(r"(?:BFCL_v\d+_)?(?P<name>[A-Za-z_-]+)\.jsonl?")
 
 
 def v4_category_name(name: str) -> str:
-    """Return the name that BFCL v4 has for a category, given by any version's name.
+    """Return the v4 category name, BFCL's own of today, given any version's.
 
     Raises TaskError for an unknown one.
     """
@@ -103,7 +103,7 @@ def v4_category_name(name: str) -> str:
 
 
 def category_of_id(entry_id: str, file_name: str | None = None) -> str:
-    """Return BFCL's v4 category of an entry, from its id or else its file's name.
+    """Return the category (BFCL v4) of an entry's id, or else of its file's name.
 
     An id is a category, `_` and an index that begins with a digit: `simple_python_17`,
     `live_simple_19-3-15`, `memory_0-customer-0`. Version 3 names (`java_0`) and hyphens
@@ -153,7 +153,7 @@ def category_language(category: str) -> str:
 
 
 def executes_calls(category: str) -> bool:
-    """Whether a category's calls are executed, over as many steps as it takes.
+    """Whether a category executes calls, over as many steps as it takes.
 
     Their results are shown to the agent. Raises UnsupportedCategory.
     """

@@ -28,7 +28,7 @@ class LongLineError(ValueError):
 
 
 def bounded_lines(stream: IO[str]) -> Iterator[str]:
-    """Yield the lines of a stream, each of bounded length; LongLineError, with its number, else."""
+    """Yield bounded lines of a stream; LongLineError, with its number, for a longer one."""
     number = 0
     while text := stream.readline(MAX_LINE_CHARS + 1):
         number += 1

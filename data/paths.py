@@ -17,7 +17,7 @@ def is_source_checkout() -> bool:
 
 
 def official_data_folder() -> Path:
-    """Return the default folder of BFCL's official data, which `import-bfcl` writes to.
+    """Return the official data folder, BFCL's, by default where `import-bfcl` writes to.
 
     Never one of installed packages.
     """
@@ -25,7 +25,7 @@ def official_data_folder() -> Path:
 
 
 def user_data_folder() -> Path:
-    """Return the user's folder for official data (XDG_DATA_HOME, or ~/.local/share).
+    """Return the user data folder for official data (XDG_DATA_HOME, or ~/.local/share).
 
     It need not exist.
     """

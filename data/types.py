@@ -81,7 +81,7 @@ class Task:
 
     @property
     def executes_calls(self) -> bool:
-        """Whether the task's calls are executed. Raises UnsupportedCategory."""
+        """Whether the task executes calls. Raises UnsupportedCategory."""
         return categories.executes_calls(self.category)
 
     @property

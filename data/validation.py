@@ -25,7 +25,7 @@ _SHOWN_CHARS = 60
 
 
 def is_task(entry: Any) -> bool:
-    """Whether a value is a valid task entry of any category, by a fast check of its fields."""
+    """Whether a value is a task, a valid entry of any category, by a fast check of its fields."""
     return (
         isinstance(entry, dict)
         and _is_name(entry.get("id"))
@@ -67,7 +67,7 @@ def _is_parameter(parameter: Any) -> bool:
 
 
 def is_answer(answer: Any) -> bool:
-    """Whether a value is a valid entry of a possible-answer file."""
+    """Whether a value is an answer, a valid entry of a possible-answer file."""
     return (
         isinstance(answer, dict)
         and _is_name(answer.get("id"))
@@ -76,7 +76,7 @@ def is_answer(answer: Any) -> bool:
 
 
 def explain_invalid(value: Any, kind: str) -> str:
-    """Explain why a value is invalid, as `field: expected ..., found ...`.
+    """Explain an invalid value, as `field: expected ..., found ...`.
 
     `kind` is a definition of the schema: task, single_turn, tools, answer or function_doc.
     """
@@ -171,7 +171,7 @@ _PATH = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)[.:]([A-Za-z_]\w*)")
 
 
 def check_ground_truth_turns(task: Task, place: Location) -> None:
-    """Check that the ground truth is a list of call strings for each of the turns; TaskError."""
+    """Check ground-truth turns: a list of call strings for each of the turns; TaskError."""
     if task.ground_truth is None:
         return
     for turn, calls in enumerate(task.ground_truth):
@@ -212,7 +212,7 @@ LONGEST_IN_ANY_ORDER = 5  # items: 120 orders
 
 
 def with_accepted_values(task: Task, place: Location) -> Task:
-    """Return a task with the values that its field `accept` accepts added to its ground truth.
+    """Return a task with accepted values, those of its field `accept`, in its ground truth.
 
     `{"defaults": true}`: a parameter that the truth does not name, or whose documented default it
     accepts, may be left out or given that default. `{"any_order": true}` (or names of parameters):

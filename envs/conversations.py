@@ -76,7 +76,7 @@ class PromptedConversation:
 
 
 class ToolCallConversation:
-    """Conversation in OpenAI's form of tool calls: a tool message for each result."""
+    """Tool-call conversation in OpenAI's form: a tool message for each result."""
 
     sends_tools = True
 
@@ -192,7 +192,7 @@ def message_text(message: Mapping[str, Any]) -> str:
 
 
 def replace_malformed_message(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Replace a message whose `tool_calls` are malformed by a text; return others as they are.
+    """Replace a malformed message (its `tool_calls`) by a text; return others as they are.
 
     The text names OpenAI's shape, and no handler reads it.
     """

@@ -31,7 +31,7 @@ Step = tuple[str, float, bool, bool, dict[str, Any]]
 
 
 class FunctionCallingEnv(gymnasium.Env[str, str]):
-    """Gymnasium env (environment) of function-calling tasks (BFCL), one per episode.
+    """Function-calling env, a Gymnasium environment of such tasks (BFCL), one per episode.
 
     A step is one assistant message, a turn all that answers one user message.
 
@@ -171,12 +171,12 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         return self._required_state("task").task
 
     def executes_calls(self, task_id: str) -> bool:
-        """Whether a task's calls are executed; elsewhere the first message is the answer."""
+        """Whether a task executes calls; elsewhere the first message is the answer."""
         return self._tasks.by_id(task_id).executes_calls
 
     @property
     def episode(self) -> Episode:
-        """The record of the current (or last) episode, as far as it was played."""
+        """The episode, current (or last), as a record as far as it was played."""
         return self._required_state("episode").to_episode(seed=self._np_random_seed)
 
     def reset(

@@ -143,7 +143,7 @@ def _checked(value: Any, reward: UserReward) -> float:
 
 
 def scored_turns(task: Task) -> Sequence[bool]:
-    """Return for each turn whether it is scored: whether BFCL checks it."""
+    """Return the scored turns: for each turn whether BFCL checks it."""
     if not task.is_multi_turn:
         return (True,)
     return tuple(bool(turn) for turn in task.ground_truth or ())

@@ -37,7 +37,7 @@ NUM_DEFAULT_TASKS = 256
 
 
 class TeamEnv(gymnasium.Env[str, str]):
-    """Gymnasium env (environment) of BFCL tasks played by a team, one role's message a step.
+    """Team env, a Gymnasium environment: BFCL tasks played by a team, one role's message a step.
 
     `info["role"]` names the role that acts next; observation, `info["messages"]`, `info["tools"]`
     and `info["instructions"]` are what that role sees since it last acted. The other fields are

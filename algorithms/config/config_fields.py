@@ -83,7 +83,7 @@ def replace_synonyms(config: Any) -> None:
 
 
 def check_ranges(config: Any) -> None:
-    """Check each field's type and range; SettingError for the first that is wrong."""
+    """Check the ranges, and types, of all fields; SettingError for the first that is wrong."""
     for flag in flags(type(config)):
         value = getattr(config, flag.name)
         if not flag.accepts(value):

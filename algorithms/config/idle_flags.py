@@ -86,7 +86,7 @@ RULES = (
 
 
 def idle_flag_notes(config: TrainConfig, given: Collection[str]) -> list[str]:
-    """Return notes about given flags that are idle under the other settings.
+    """Return notes on idle flags: given, but of no effect under the other settings.
 
     SettingError for one that misleads.
 

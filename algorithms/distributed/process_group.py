@@ -68,7 +68,7 @@ class ProcessGroup:
     def for_each_microbatch(
         self, microbatches: Sequence[T], run_pass: Callable[[T], R]
     ) -> Iterator[R]:
-        """Run a pass for each of this rank's microbatches; yield the results.
+        """Run a pass for each microbatch of this rank; yield the results.
 
         A rank with fewer of them repeats a pass and drops its result (see shard_items).
         """
@@ -97,7 +97,7 @@ class ProcessGroup:
         return self.gather_in_order(found)
 
     def with_equal_accumulation(self, config: TrainConfig) -> TrainConfig:
-        """Return the config with gradient accumulation that all processes share equally."""
+        """Return the config with equal gradient accumulation in all processes."""
         parts = -(-config.gradient_cp_steps // self.count) * self.count
         return config if self.count == 1 else dataclasses.replace(config, gradient_cp_steps=parts)
 
@@ -225,7 +225,7 @@ def init_process_group(device: str = "auto", *, fsdp: bool = False) -> ProcessGr
 
 
 def launch_warning(processes: ProcessGroup) -> str | None:
-    """Return a warning about how the processes were launched, if there is one.
+    """Return a launch warning, if the processes were launched in a doubtful way.
 
     None where there is nothing.
     """

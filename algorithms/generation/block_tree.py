@@ -97,7 +97,7 @@ class BlockTree:
 
 
 def concatenate_blocks(blocks: Sequence[CachedBlock]) -> States:
-    """Concatenate the keys and values of consecutive blocks."""
+    """Concatenate consecutive blocks: their keys and values."""
     return tuple(
         torch.cat(parts, -2) for parts in zip(*(block.states for block in blocks), strict=True)
     )

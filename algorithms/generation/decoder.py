@@ -62,7 +62,7 @@ class Decoder(Protocol):
 
 
 class TransformersDecoder:
-    """Decoder of any causal language model of transformers, through its own forward."""
+    """Transformers decoder: any causal language model there, through its own forward."""
 
     def __init__(self, model: nn.Module, num_rows: int, *, max_tokens: int = 8192) -> None:
         """max_tokens: padded tokens of one forward over several rows."""

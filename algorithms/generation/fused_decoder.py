@@ -102,7 +102,7 @@ class FusedLayer:
             self.head_scales = self.head_scales[:, pairs]
 
     def feed_forward(self, x: Tensor) -> Tensor:
-        """Return the output of the layer's feed-forward network."""
+        """Return the feed-forward output of the layer."""
         gate, up = self.inner(self.second_norm(x)).chunk(2, -1)
         return self.down.add_to_residual(x, F.silu(gate) * up)
 

@@ -23,7 +23,7 @@ class RoleSampler:
 
 
 class RoleEngine(Engine):
-    """Engine of a team: samples each request with the engine of its role.
+    """Role engine: samples each request with the engine of its role in a team.
 
     All share their slots' random streams, so that equal weights would sample what one engine does.
 

@@ -13,7 +13,7 @@ from fctncalling.algorithms.generation.block_tree import States
 
 
 class NewTokenPositions(NamedTuple):
-    """Positions of a left-padded block of new tokens: n rows, q columns."""
+    """New tokens' positions in a left-padded block: n rows, q columns."""
 
     positions: Tensor  # (n, q) int64, position of each token in its own row; negative on padding
     width: int  # k

@@ -264,7 +264,7 @@ class ActorCritic(nn.Module):
         return self.value_head.head_of_role(role).values(scores)
 
     def set_reference(self, model: Any) -> None:
-        """Set the frozen KL reference model; with LoRA the base serves."""
+        """Set the reference model of the KL, frozen; with LoRA the base serves."""
         self._reference = (ActorCritic(model.requires_grad_(False).eval(), critic_head="linear"),)
 
     @torch.no_grad()

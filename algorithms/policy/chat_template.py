@@ -93,7 +93,7 @@ class MarkerEscaper:
         )
 
     def escape_value(self, value: Any) -> Any:
-        """Escape the markers in all strings of a JSON value, keys included."""
+        """Escape a JSON value: the markers in all its strings, keys included."""
         if isinstance(value, str):
             return self.escape(value)
         if isinstance(value, Mapping):
@@ -109,7 +109,7 @@ class MarkerEscaper:
 
 
 def find_markers(rendered: str) -> list[str]:
-    """Find what looks like a template marker (<|user|>, </tool>, [INST]) in a rendered prompt."""
+    """Find template markers in a rendered prompt: what looks like <|user|>, </tool>, [INST]."""
     return _MARKER.findall(rendered)
 
 
@@ -182,7 +182,7 @@ class ChatTemplate:
     def render_prompt(
         self, messages: Sequence[Message], tools: Sequence[Any] = (), instructions: str = ""
     ) -> list[int]:
-        """Render an episode's first prompt to token ids, generation prompt included.
+        """Render the prompt of an episode, the first, to token ids, generation prompt included.
 
         `tools` are OpenAI-form schemas; `instructions` replaces them where the template takes no
         tools.

@@ -38,7 +38,7 @@ class HeapTrimmer:
         self._num_bytes = 0
 
     def before_layer(self, num_bytes: int) -> None:
-        """Count a layer's input of so many bytes, before it is computed, and trim when due."""
+        """Before a layer is computed, count its input of so many bytes, and trim when due."""
         self._num_bytes += num_bytes
         if self._num_bytes >= BYTES_A_TRIM:
             self._num_bytes = 0
@@ -46,7 +46,7 @@ class HeapTrimmer:
 
 
 def input_bytes(arguments: Iterable[Any]) -> int:
-    """Return the size in bytes of a layer's input: its hidden states.
+    """Return the input bytes of a layer: the size of its hidden states.
 
     0 if they are not on a CPU.
     """
@@ -232,7 +232,7 @@ class _Replaying(TorchDispatchMode):
 
 @contextlib.contextmanager
 def use_layer_runner(decoder: nn.Module, run: LayerRunner) -> Iterator[None]:
-    """Context manager: the decoder's own forward uses a layer runner."""
+    """Context manager: use a layer runner in the decoder's own forward."""
     patched = isinstance(run, RecomputingRunner | RecordingRunner)
     layers = checkpointed_layers(decoder) if patched else []
     for layer in layers:
@@ -246,7 +246,7 @@ def use_layer_runner(decoder: nn.Module, run: LayerRunner) -> Iterator[None]:
 
 
 def checkpointed_layers(decoder: nn.Module) -> list[nn.Module]:
-    """Return the layers of a model that gradient checkpointing can recompute.
+    """Return the checkpointed layers of a model: those that can be recomputed.
 
     SettingError where it has none.
     """

@@ -39,7 +39,7 @@ class ComputeDtypes(NamedTuple):
 
 
 def weights_dtype(config: TrainConfig, device: torch.device) -> torch.dtype:
-    """Return the dtype of the language model's weights.
+    """Return the weights' dtype of the language model.
 
     SettingError for trainable weights not in fp32.
     """
@@ -63,7 +63,7 @@ def compute_dtype(config: TrainConfig, device: torch.device) -> torch.dtype:
 
 
 def corrects_sampling(config: TrainConfig, device: torch.device) -> bool:
-    """Whether importance weights correct for sampling with another engine or older weights.
+    """Whether importance weights correct the sampling, by another engine or older weights.
 
     They do where stale weights or another engine sample, and where passes compute in bf16:
     rollout and training then round differently, by a per cent and more on single tokens.
@@ -122,7 +122,7 @@ def compute_dtype_context(dtype: torch.dtype | None, device: torch.device) -> Co
 def set_compute_dtype(
     model: Any, dtype: torch.dtype, device: torch.device, *, fp32_head: bool = True
 ) -> None:
-    """Set the dtype that all passes of a language model, or of a decoder, compute in.
+    """Set the compute dtype of all passes of a language model, or of a decoder.
 
     Value heads stay fp32.
 

@@ -107,7 +107,7 @@ def _layer(
 
 
 def rotated_queries(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Return queries (..., heads, size) of states (..., H), rotated by RoPE."""
+    """Return rotated queries (RoPE), (..., heads, size), of states (..., H)."""
     attention = layer.self_attn
     queries = attention.q_proj(states).unflatten(-1, (-1, int(attention.head_dim)))
     # Qwen3 normalises queries.

@@ -172,7 +172,7 @@ def _checked(ended: Sequence[_Ended], max_episode_tokens: int) -> list[EpisodeRe
 
 
 class SeedStream(IntEnum):
-    """Streams of a run's random seeds, one for each use.
+    """Seed streams of a run, one for each use.
 
     Names of one number are one stream; runs are reproduced only as long as each keeps its own.
     """

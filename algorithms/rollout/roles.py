@@ -68,7 +68,7 @@ def _action_ends(row: TokenRecord) -> list[int]:
 def split_by_role(
     episodes: Sequence[EpisodeRecord], frozen: Collection[str] = ()
 ) -> list[EpisodeRecord]:
-    """Split each episode into parts by role, without frozen roles.
+    """Split episodes by role into parts, without frozen roles.
 
     In order of episode and row. Episodes without roles are returned as they are.
 

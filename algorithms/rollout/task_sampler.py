@@ -106,7 +106,7 @@ class TaskSampler:
     def record_outcomes(
         self, successes: Successes, outcomes: Iterable[tuple[str, bool]]
     ) -> Successes:
-        """Record (task id, success) outcomes of an update; return the new success records.
+        """Record outcomes, (task id, success) of an update; return the new success records.
 
         Empty unless --task_sampling success.
         """

@@ -65,7 +65,7 @@ class EnvThread:
         self._requests.put((ticket, request))
 
     def request_close(self) -> None:
-        """Request that the environment is closed after its pending request; do not wait."""
+        """Request the close of the environment after its pending request; do not wait."""
         self._requests.put(None)
 
     def join(self, timeout_s: float) -> None:

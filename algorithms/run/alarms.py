@@ -49,7 +49,7 @@ Rule = Callable[[History], Finding | None]
 
 
 def find_alarms(history: History) -> dict[str, Finding]:
-    """Find what is wrong after the last update of the history, by the alarm's name."""
+    """Find the alarms after the last update of the history: name -> what is wrong."""
     found = {name: rule(history) for name, rule in RULES.items()}
     return {name: finding for name, finding in found.items() if finding is not None}
 

@@ -61,7 +61,7 @@ class TokenTexts:
         return {token: self._piece(token) for token in ids}
 
     def implied_spaces(self, rows: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
-        """Return for each token of all rows whether a space is implied before it."""
+        """Return implied spaces: for each token of all rows whether there is one before it."""
         if not self._implies_spaces:
             return np.zeros(sum(map(len, rows)), dtype=np.bool_)
         spaces = itertools.chain.from_iterable(map(self._spaces, rows))
@@ -158,7 +158,7 @@ def token_contents(
     config: TrainConfig,
     texts: TokenTexts,
 ) -> TokenFile:
-    """Return the contents of an update's token file."""
+    """Return the token contents of an update, those of its token file."""
     rows = [row for episode in episodes for row in episode.rows]
     row_episode = np.repeat(np.arange(len(episodes)), [len(each.rows) for each in episodes])
     lengths = [len(row.ids) for row in rows]
@@ -205,7 +205,7 @@ def _update_arrays(
 
 
 def acted_token_arrays(trace: TokenDiagnostics, config: TrainConfig) -> Numbers:
-    """Return arrays of an update's N acted tokens for its token file."""
+    """Return the acted-token arrays, (N,), of an update for its token file."""
     targets, experience = trace.targets, trace.experience
     if targets is None or experience is None:
         return {}

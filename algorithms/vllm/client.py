@@ -83,7 +83,7 @@ class VllmClient:
         return Completion(ids, logprobs, reason, stop, model)
 
     def top_logprob(self, model: str, prompt: Sequence[int], temperature: float) -> float:
-        """Return the log-probability of the top (most likely) token after a prompt."""
+        """Return the top logprob after a prompt, that of the most likely token."""
         body = {
             "model": model,
             "prompt": list(prompt),
@@ -141,7 +141,7 @@ class VllmClient:
         _json(self._answered("POST", "/resume", json={}))
 
     def models(self, *, timeout_s: float = 60.0) -> list[str]:
-        """Return the names of the server's models and adapters, the base model first."""
+        """Return the server's models and adapters by name, the base model first."""
         return [str(each["id"]) for each in self.get("/v1/models", timeout_s=timeout_s)["data"]]
 
     def load_adapter(self, name: str, folder: str) -> None:

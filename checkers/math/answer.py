@@ -92,7 +92,7 @@ def _balanced(text: str) -> str | None:
 
 
 def aime_equal(answer: str, truth: str) -> bool:
-    """Whether two answers are equal in AIME's form: the same integer from 0 to 999."""
+    """Whether answers are AIME-equal: the same integer from 0 to 999."""
     answer, truth = answer.strip().strip("$").strip(), truth.strip()
     return bool(_AIME.fullmatch(answer) and _AIME.fullmatch(truth)) and int(answer) == int(truth)
 

@@ -50,7 +50,7 @@ def canonical_form(tree: Tree) -> Form:
 
 
 def rational_value(form: Form) -> Fraction | None:
-    """Return the value of a canonical form that is a rational number; None for any other."""
+    """Return the rational value of a canonical form; None for any other."""
     if not form:
         return Fraction(0)
     [(monomial, coefficient), *others] = form

@@ -33,7 +33,7 @@ _NO_MATTER = frozenset("(){}[]*")  # signs that can stand or be left out
 
 
 def restates_question(answer: str, question: str, truth: str = "") -> bool:
-    r"""Whether an answer that is equal to the truth only restates the question.
+    r"""Whether an answer restates the question alone, though equal to the truth.
 
     A number has to be written out: digits, a fraction in lowest terms, or m * 10^n. Any other
     expression must not be unfinished (`is_unevaluated`), nor one of the question, however its sums

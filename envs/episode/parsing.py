@@ -77,7 +77,7 @@ def classify_error(
     functions: Sequence[FunctionDoc],
     known: Callable[[str], bool],  # whether the tools have a function of this name
 ) -> str | None:
-    """Classify a step's worst error: an unknown function, wrong arguments, a tool's, or None.
+    """Classify the worst error of a step: an unknown function, wrong arguments, a tool's, or None.
 
     The words are `info["error"]` and, where corrective feedback is on, what follows a wrong call's
     result. BFCL's verdict depends on neither.
@@ -182,7 +182,7 @@ def _quoted(name: str) -> str:
 
 
 def is_tool_error(result: str) -> bool:
-    """Whether a result text is a tool's error: an exception's, or an object of an error alone."""
+    """Whether a result text is a tool error: an exception's, or an object of an error alone."""
     if result.startswith(EXECUTION_ERROR):
         return True
     if not result.startswith('{"error"'):

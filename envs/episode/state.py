@@ -40,7 +40,7 @@ def state_hash(
 
 
 def content_hash(value: Any) -> str:
-    """Return the hash of an object's content, private attributes included."""
+    """Return the content hash of an object, private attributes included."""
     try:
         return _digest(value, sort_keys=True)
     except (TypeError, ValueError, RecursionError):  # keys of several types; what holds itself
@@ -48,7 +48,7 @@ def content_hash(value: Any) -> str:
 
 
 def canonical_json(value: Any, depth: int = 0) -> Any:
-    """Return an object's content in a canonical JSON form, equal for equal content."""
+    """Return the canonical JSON of an object's content, equal for equal content."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if depth > MAX_DEPTH:
@@ -187,7 +187,7 @@ class EpisodeState:
         )
 
     def state_hash(self, observation: str, max_steps_per_turn: int) -> str:
-        """Return the hash of what decides the future, see `state_hash`."""
+        """Return the state's hash, of what decides the future, see `state_hash`."""
         return state_hash(
             self._hash_of_tools(),
             self.past_hash,
@@ -219,7 +219,7 @@ class EpisodeState:
 
 @contextmanager
 def reraise_as_infrastructure(culprit: str) -> Iterator[None]:
-    """Context manager: reraise any error as an InfrastructureError that names the culprit."""
+    """Context manager: reraise as an InfrastructureError, which names the culprit, any error."""
     try:
         yield
     except InfrastructureError:

@@ -29,7 +29,7 @@ class BfclFunctionCalls(Handler):
         return text.lstrip().removeprefix("[").lstrip().startswith("{")
 
     def decode_action(self, text: str) -> DecodedAction:
-        """Decode a text once into an action: record, calls and call strings.
+        """Decode an action's text once: record, calls and call strings.
 
         Its calls raise DecodeError also where arguments are no JSON object.
         """

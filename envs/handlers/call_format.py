@@ -31,7 +31,7 @@ class CallFormat(Handler):
 
     @abstractmethod
     def decode_ast(self, text: str) -> Record:
-        """Decode a text to the record of BFCL's AST decoder; raises DecodeError."""
+        """Decode to BFCL's AST record a text; raises DecodeError."""
 
     @abstractmethod
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
@@ -41,7 +41,7 @@ class CallFormat(Handler):
         """
 
     def decode_action(self, text: str) -> DecodedAction:
-        """Decode a text once into an action: record, calls and call strings.
+        """Decode an action's text once: record, calls and call strings.
 
         Its calls raise DecodeError also where the record is no list of named calls.
         """

@@ -99,7 +99,7 @@ class Handler(ABC):
 
     @abstractmethod
     def decode_action(self, text: str) -> DecodedAction:
-        """Decode a text once into an action: record, calls and call strings."""
+        """Decode an action's text once: record, calls and call strings."""
 
     @abstractmethod
     def render(self, calls: Sequence[Call]) -> str:
@@ -113,7 +113,7 @@ class Handler(ABC):
         return list(self.decode_action(text).calls)
 
     def decode_ast(self, text: str) -> Any:
-        """Decode a text to the record that BFCL's AST decoder of this format returns.
+        """Decode to the AST record a text, as BFCL's AST decoder of this format does.
 
         The record that its AST checkers judge.
         """

@@ -22,7 +22,7 @@ _RESULT = re.compile(r"\b[Rr]esult[ \t]*=[ \t]*")
 
 
 class CallBlock(NamedTuple):
-    """Block of a text that is meant as a call, from its opening to its closing mark."""
+    """Call block of a text: what is meant as a call, from opening to closing mark."""
 
     start: int
     end: int  # behind its closing mark
@@ -34,7 +34,7 @@ MessageOutcome = Literal["answer", "continue", "end", "step_limit"]
 
 
 class PausedMessage(NamedTuple):
-    """State of an unfinished message where generation paused.
+    """Paused message: the state of an unfinished one where generation paused.
 
     call: its block is closed, the result is due. submit: the policy is done. open: generation
     paused at a mark that means nothing here, as inside a block that is still open, and goes on.
@@ -166,7 +166,7 @@ class CodeBlocks(InlineCalls):
 
 
 class PythonTagBlocks(CodeBlocks):
-    """Inline code blocks between OpenRLHF's <PYTHON> tags."""
+    """Python-tag blocks: inline code between OpenRLHF's <PYTHON> tags."""
 
     name = "python_block"
     stop = ("</PYTHON>",)

@@ -71,7 +71,7 @@ class JsonCalls(ToolCallFormat):
         return first_key(text) in _CALL_KEYS and '"name"' in text and keys
 
     def decode_ast(self, text: str) -> Record:
-        """Decode a text that is nothing but JSON to the AST record of calls; raises DecodeError."""
+        """Decode to the AST record a text that is nothing but JSON; raises DecodeError."""
         require_readable_text(text)
         text = text.strip()
         fenced = _FENCED.fullmatch(text)
@@ -174,7 +174,7 @@ class LlamaJsonCalls(ToolCallFormat):
 
 
 class LlamaPythonicCalls(CallFormat):
-    """Handler of Llama 3.2's and 4's pythonic calls, with or without <|python_start|>.
+    """Handler of Llama's pythonic calls, 3.2's and 4's, with or without <|python_start|>.
 
     Values are read as in BFCL's prompting form; brackets must be there.
     """

@@ -36,13 +36,13 @@ from fctncalling.envs.handlers.mistral_calls import MistralCalls
 
 
 def json_span(text: str) -> str:
-    """Return the span of a text that is JSON: its first object, or list of objects."""
+    """Return the JSON span of a text: its first object, or list of objects."""
     opening = re.search(r"\[\s*\{|\{", text)
     return text[opening.start() : closing_index(text, opening.start(), '"')] if opening else text
 
 
 def python_span(text: str) -> str:
-    """Return the span of a text that is Python calls: its first list, or lines of calls as one."""
+    """Return the Python span of a text: its first list of calls, or lines of calls as one."""
     opening = re.search(r"\[\s*(?<![\w.])[A-Za-z_][\w.]*\(", text)
     if opening:
         return text[opening.start() : closing_index(text, opening.start(), "'\"")]
@@ -52,7 +52,7 @@ def python_span(text: str) -> str:
 
 
 def closing_index(text: str, start: int, quotes: str) -> int:
-    """Return the index just behind the bracket that closes the one at `start`.
+    """Return the closing index of the bracket at `start`: just behind the one that closes it.
 
     The text's end where there is none.
     """
@@ -161,7 +161,7 @@ class LenientCalls(Handler):
         return len(text) <= MAX_LENIENT_CHARS and bool(self._read(text).calls)
 
     def decode_action(self, text: str) -> DecodedAction:
-        """Decode a text once into an action, with what had to be repaired.
+        """Decode an action's text once, with what had to be repaired.
 
         Raises DecodeError as the strict handler does.
         """

@@ -33,7 +33,7 @@ _WORD = re.compile(r"\w")
 
 
 class PythonCalls(Handler):
-    """Handler of BFCL's prompting form, Python calls; positional arguments are dropped."""
+    """Handler of Python calls, BFCL's prompting form; positional arguments are dropped."""
 
     name = "python_calls"
 
@@ -42,7 +42,7 @@ class PythonCalls(Handler):
         return text.strip(_FENCE).startswith("[") or "(" in text
 
     def decode_action(self, text: str) -> DecodedAction:
-        """Decode a text once into an action, its record [{name: {parameter: value}}].
+        """Decode an action's text once; its record is [{name: {parameter: value}}].
 
         Raises DecodeError.
 

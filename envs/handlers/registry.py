@@ -63,7 +63,7 @@ class PromptVariantCalls(Handler):
         return self._form.recognises(text)
 
     def decode_action(self, text: str) -> DecodedAction:
-        """Decode a text once into an action; raises DecodeError."""
+        """Decode an action's text once; raises DecodeError."""
         return self._form.decode_action(text)
 
     def render(self, calls: Sequence[Call]) -> str:
@@ -102,7 +102,7 @@ class AutoCalls(Handler):
         return detect_handler(text).recognises(text)
 
     def decode_action(self, text: str) -> DecodedAction:
-        """Decode a text once into an action, by the detected handler; raises DecodeError."""
+        """Decode an action's text once, by the detected handler; raises DecodeError."""
         return detect_handler(text).decode_action(text)
 
     def render(self, calls: Sequence[Call]) -> str:

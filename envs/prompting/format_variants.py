@@ -34,7 +34,7 @@ def wording() -> Mapping[str, Any]:
 
 
 def format_instructions(handler_name: str) -> str | None:
-    """Return the instructions on how to write calls in a handler's format; None without any."""
+    """Return the format instructions of a handler, how to write calls; None without any."""
     if handler_name.startswith("bfcl_"):
         name = handler_name.removeprefix("bfcl_").removesuffix("_tagged")
         return variant_format_instructions(
@@ -45,7 +45,7 @@ def format_instructions(handler_name: str) -> str | None:
 
 
 def variant_format_instructions(variant: PromptVariant) -> str:
-    """Return the instructions on how to write calls in a prompt variant's return format."""
+    """Return the format instructions of a prompt variant: how to write calls."""
     words = wording()
     skeleton = words["return_formats"][variant.return_format]
     if variant.tagged:

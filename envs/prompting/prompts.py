@@ -153,12 +153,12 @@ def tool_messages(executed: Sequence[str], results: Sequence[str]) -> list[Messa
 
 
 def results_message(step: StepRecord) -> str:
-    """Return the message of a step's results as one text, for a model without a tool role."""
+    """Return the results message of a step, one text, for a model without a tool role."""
     return repr(tool_messages(step.executed, step.results)) if step.executed else ""
 
 
 def held_out_functions_message(functions: Sequence[FunctionDoc], style: str = "bfcl") -> str:
-    """Return the user message that offers functions which were held out until now."""
+    """Return the message of held-out functions, by which the user offers them."""
     return f"{PROMPT_STYLES[style].docs(functions)}\n{MORE_FUNCTIONS}"
 
 

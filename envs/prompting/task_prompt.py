@@ -46,7 +46,7 @@ def to_openai_tool(doc: FunctionDoc) -> dict[str, Any]:
 
 
 def to_json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a BFCL parameter description to JSON Schema, nested ones included; fresh.
+    """Convert to JSON Schema a BFCL parameter description, nested ones included; fresh.
 
     What JSON Schema does not know (`optional`, a `required` that is no list) is left out.
     """

@@ -85,7 +85,7 @@ class RolePrompts:
 def with_role_system_message(
     role: TeamRole, task: Task, messages: Sequence[Message]
 ) -> list[Message]:
-    """Return a role's first messages with its system message in front."""
+    """Return messages with the role's system message in front."""
     knowledge = task.extra.get("knowledge", {})
     parts = [role.instructions] if role.instructions else []
     parts += [f"{name}: {knowledge[name]}" for name in role.knows if name in knowledge]
@@ -110,7 +110,7 @@ def initial_team_state(team: Team, task: Task) -> str:
 
 
 def team_observation(messages: Sequence[Message]) -> str:
-    """Join messages to one observation of a team, results as FunctionCallingEnv shows them."""
+    """Join messages to a team observation, results as FunctionCallingEnv shows them."""
     texts = []
     for is_result, group in groupby(messages, lambda message: message["role"] == "tool"):
         members = list(group)
@@ -119,7 +119,7 @@ def team_observation(messages: Sequence[Message]) -> str:
 
 
 def common_info(info: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of the environment's `info` that are common to all roles."""
+    """Return the common `info`: the environment's fields that are the same for all roles."""
     own = ("tools", "instructions", "turn", "stop", "continuation", "observation_bytes_cut")
     return {key: value for key, value in info.items() if key not in own}
 

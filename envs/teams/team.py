@@ -55,7 +55,7 @@ class TeamRole:
 
     @property
     def calls_tools(self) -> bool:
-        """Whether the role may call any tool."""
+        """Whether the role calls tools: may call any."""
         return self.tools is None or bool(self.tools)
 
     def may_call(self, function: str) -> bool:
@@ -65,7 +65,7 @@ class TeamRole:
 
 @dataclass(frozen=True)
 class PassingRule:
-    """Rule of when a role's message is passed on: if it contains a word, or always."""
+    """Passing rule: a role's message is passed on if it contains a word, or always."""
 
     role: str
     word: str = ""
@@ -132,7 +132,7 @@ class Team:
     def unknown_name_error(
         self, role: str, key: str, name: object, expected: str, known: Collection[str]
     ) -> TeamError:
-        """Return (not raise) a TeamError about an unknown name."""
+        """Return (not raise) an unknown-name error, a TeamError."""
         shown = sorted(known)
         listed = ", ".join(shown[:8]) + (", ..." if len(shown) > 8 else "")
         return TeamError(

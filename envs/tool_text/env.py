@@ -48,7 +48,7 @@ class _Message:
 
 
 class ToolTextEnv(gymnasium.Env[str, str]):
-    """Gymnasium env (environment) of questions answered by text with inline tool calls.
+    """Tool-text env, a Gymnasium environment: questions answered with inline tool calls.
 
     The result of a call is the observation, to be appended raw to the unfinished message
     (`info["continuation"]` is "text", `info["stop"]` the strings at which generation should pause).

@@ -17,7 +17,7 @@ def scripted_user(conversation: list[Message], about: Mapping[str, Any]) -> str 
 
 
 class LoggedUser:
-    """User that repeats the answers of a logged episode, in their order.
+    """Logged user: repeats the answers of a logged episode, in their order.
 
     None stands for the script's next turn. Raises LookupError where the episode asks once more
     than the log did.

@@ -14,7 +14,7 @@ from importlib import import_module
 
 from fctncalling.cli.registry import command_summary, subcommands
 from fctncalling.cli.shared.broken_pipe import ignore_broken_pipe
-from fctncalling.cli.shared.parser import OneLineParser, missing_library
+from fctncalling.cli.shared.parser import OneLineParser, missing_library_message
 from fctncalling.envs.named_tools import add_working_folder_to_path
 
 
@@ -60,7 +60,7 @@ def _run(argv: Sequence[str] | None, prog: str) -> int:
         print("Interrupted.", file=sys.stderr)
         return 130
     except ModuleNotFoundError as error:
-        if cure := missing_library(error):
+        if cure := missing_library_message(error):
             print(f"error: {cure}", file=sys.stderr)
             return 2
         raise

@@ -22,7 +22,7 @@ from fctncalling.algorithms.config import SettingError, TrainConfig, add_argumen
 from fctncalling.algorithms.config.idle_flags import idle_flag_notes
 from fctncalling.algorithms.config.model_presets import PRESETS
 from fctncalling.cli.shared.broken_pipe import ignore_broken_pipe
-from fctncalling.cli.shared.parser import BasicHelpAction, OneLineParser, missing_library
+from fctncalling.cli.shared.parser import BasicHelpAction, OneLineParser, missing_library_message
 from fctncalling.cli.train_flags import (
     CONFIG_SETTINGS,
     FORMER_SETTINGS,
@@ -95,7 +95,7 @@ def _run(words: list[str]) -> int:
     try:
         return _start(namespace, words)
     except ModuleNotFoundError as error:
-        if cure := missing_library(error):
+        if cure := missing_library_message(error):
             return _refuse(cure)
         raise
 
@@ -151,7 +151,7 @@ def _print_plan(config: TrainConfig, run_config: RunConfig) -> int:
 
 
 def parse_settings(words: Sequence[str]) -> argparse.Namespace:
-    """Parse a command line to settings.
+    """Parse the settings of a command line.
 
     What it leaves open is as in the file of --config, then as its --preset, then as its --env_name
     or the embedded model has it. SettingError for a file that cannot be.

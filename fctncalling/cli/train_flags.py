@@ -192,7 +192,7 @@ CONFIG_SETTINGS = (
 
 
 def config_setting_notes(given: Collection[str]) -> list[str]:
-    """Return notes on given flags that become settings of --config."""
+    """Return notes on config settings: given flags that become settings of --config."""
     return [
         f"--{name}: the flag goes with version 0.4; a file has it, {name}: ..., for --config FILE"
         for name in CONFIG_SETTINGS
@@ -203,7 +203,7 @@ def config_setting_notes(given: Collection[str]) -> list[str]:
 def idle_run_flag_notes(
     config: TrainConfig, run_config: RunConfig, given: Collection[str]
 ) -> list[str]:
-    """Return notes on given flags that are idle under the other settings of the run.
+    """Return notes on idle run flags: given, but idle under the other settings.
 
     SettingError for one that misleads. given: as of `idle_flag_notes`.
     """

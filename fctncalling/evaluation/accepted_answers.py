@@ -20,7 +20,7 @@ _SUFFIX = {"java": {"long": "L", "float": "f"}, "javascript": {"Bigint": "n"}}
 
 
 def source_text(value: Any, declared: Mapping[str, Any], language: str, style: str) -> str:
-    """Return a parameter's value as source text of Java or JavaScript."""
+    """Return the source text, Java or JavaScript, of a parameter's value."""
     write = _java if language == "java" else _javascript
     items = declared.get("items")
     item = str(items.get("type", "")) if isinstance(items, Mapping) else ""

@@ -46,7 +46,7 @@ def _share(samples: int, of_kind: int, k: int) -> float:
 
 
 def wilson_interval(rate: float, count: float, z: float = Z_95) -> tuple[float, float]:
-    """Return Wilson's score interval of a rate over `count` independent trials; (0, 1) for none."""
+    """Return the Wilson interval of a rate over `count` independent trials; (0, 1) for none."""
     if count <= 0:
         return 0.0, 1.0
     shrunk = z * z / count

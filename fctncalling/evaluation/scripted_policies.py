@@ -39,7 +39,7 @@ def noop(_: PolicyInput) -> str:
 
 
 def placeholder_call(tool: Mapping[str, Any]) -> Call:
-    """Return a call of an offered function with placeholders as required arguments."""
+    """Return a placeholder call: an offered function, placeholders as required arguments."""
     function = tool["function"]
     properties = function["parameters"].get("properties", {})
     required = function["parameters"].get("required", [])

@@ -60,7 +60,7 @@ def run_description(config: TrainConfig, processes: ProcessGroup) -> dict[str, A
 
 
 def library_versions() -> dict[str, str]:
-    """Return the versions of this package, Python and the libraries used."""
+    """Return the library versions: of this package, Python and what is used."""
     import platform
     from importlib.metadata import version
 
@@ -100,7 +100,7 @@ def machine_info() -> dict[str, Any]:
 
 
 def resolved_settings(config: TrainConfig, device: torch.device) -> dict[str, Any]:
-    """Return what "auto" and none settings were resolved to."""
+    """Return the resolved settings: what "auto" and none became."""
     from fctncalling.algorithms.policy.precision import compute_dtype, weights_dtype
 
     names = {

@@ -40,7 +40,7 @@ def check_start(config: TrainConfig, run_config: RunConfig) -> None:
 
 
 def check_model(name: str) -> None:
-    """Check that transformers can load the model; ModelError.
+    """Check the model: that transformers can load it; ModelError.
 
     GGUF files are checked as they are converted.
     """
@@ -51,7 +51,7 @@ def check_model(name: str) -> None:
 
 
 def check_prompt_style(style: str, template: ChatTemplate) -> None:
-    """Check that the chat template shows tools in the prompt style; SettingError."""
+    """Check the prompt style: that the chat template shows tools in it; SettingError."""
     if style != "bfcl" and template.takes_tools:
         raise SettingError(
             f"--prompt_style {style}: this model's chat template writes tools in its own form; "

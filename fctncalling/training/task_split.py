@@ -22,7 +22,7 @@ T = TypeVar("T", Task, QuestionTask)
 def split_held_out(
     tasks: Sequence[T], separate: Sequence[T] | None, limit: int
 ) -> tuple[list[T], list[T]]:
-    """Split tasks into training tasks and at most `limit` held-out ones, by a fixed seed.
+    """Split held-out tasks, at most `limit`, from training tasks, by a fixed seed.
 
     `separate`: held-out tasks of a file of their own; None: a fifth of each category of `tasks` is
     held out. A single task is both.
@@ -130,7 +130,7 @@ def held_out_apart(training: Sequence[Task], held_out: Sequence[Task]) -> list[T
 def load_question_tasks(
     config: TrainConfig, path: str
 ) -> tuple[list[QuestionTask], list[QuestionTask]]:
-    """Load training and held-out tasks of a user's files of questions and answers."""
+    """Load question tasks of a user's files: training and held-out ones."""
     tasks = load_text_tasks(path, category=config.env_name)
     separate = None
     if config.eval_dataset_path is not None:

@@ -132,7 +132,7 @@ class TrainingRun:
         return episodes
 
     def critic_warm_up_is_due(self) -> bool:
-        """Whether the critic's warm-up on episodes of the start policy is due."""
+        """Whether the critic's warm-up is due, on episodes of the start policy."""
         return (
             self.counters.updates == 0
             and self.config.critic_warmup_episodes > self.counters.critic_episodes == 0

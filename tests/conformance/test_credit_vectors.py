@@ -15,7 +15,7 @@ from fctncalling.algorithms.advantages import decomposed_gae
 from fctncalling.algorithms.algorithm import AdvantageEstimate, Trajectories
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.group_baseline import subtract_group_baseline
-from fctncalling.algorithms.grpo import estimate
+from fctncalling.algorithms.grpo import grpo_estimate
 from fctncalling.lab.conformance.credit_vectors import CLAIMS, FILE, vectors_text
 
 VECTORS: dict[str, Any] = json.loads(FILE.read_text("utf-8"))
@@ -59,8 +59,8 @@ def test_group_baselines_are_ours_once_invalid_members_are_dropped(vector: dict[
     nothing = torch.zeros_like(rows)
     episodes = Trajectories(rows, nothing, ones, ones, nothing[:, 0], group)
     found = {
-        "mean": estimate(episodes, TrainConfig(group_std=False)).advantages,
-        "mean_over_deviation": estimate(episodes, TrainConfig(group_std=True)).advantages,
+        "mean": grpo_estimate(episodes, TrainConfig(group_std=False)).advantages,
+        "mean_over_deviation": grpo_estimate(episodes, TrainConfig(group_std=True)).advantages,
         "leave_one_out": subtract_group_baseline(
             AdvantageEstimate(rows, rows, ones), group
         ).advantages,

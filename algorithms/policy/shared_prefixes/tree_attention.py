@@ -101,7 +101,7 @@ def tree_attention(
     values: Tensor,  # (U, key heads, size)
     parts: Sequence[AttentionPart],
 ) -> Tensor:
-    """Return the output of attention over a tree, for each query, (n, heads, size).
+    """Return tree attention, its output for each query, (n, heads, size).
 
     With grouped-query attention (heads > key heads), the query heads that share a key head are
     taken as further queries of it.

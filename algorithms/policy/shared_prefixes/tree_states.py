@@ -49,7 +49,7 @@ def tree_states_at(
     columns: Tensor,  # (N,)
     run: LayerRunner = run_layer,
 ) -> Tensor:
-    """Return the decoder's hidden states at N positions of a prefix tree's rows, (N, H).
+    """Return tree states at N positions, hidden states of a prefix tree's rows, (N, H).
 
     After the final norm; `run` calls its layers.
     """
@@ -60,7 +60,7 @@ def tree_states_at(
 
 
 def runs_by_segment(model: Any, decoder: Any) -> bool:
-    """Whether a forward pass over a tree runs segment by segment, without a mask."""
+    """Whether a tree's forward pass runs by segment, without a mask."""
     # Autocast's hook, which `_layer` enters itself.
     own_hooks = int(half_precision_dtype(decoder) is not None)
     return is_tree_attention_available() and supports_sparse_forward(
@@ -69,7 +69,7 @@ def runs_by_segment(model: Any, decoder: Any) -> bool:
 
 
 def accepts_tree_masks(decoder: Any) -> bool:
-    """Whether a decoder's own forward accepts the attention masks of trees, by a trial."""
+    """Whether a decoder accepts tree masks for attention in its own forward, by a trial."""
     was_training = decoder.training
     decoder.eval()
     try:

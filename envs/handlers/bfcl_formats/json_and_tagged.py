@@ -59,7 +59,7 @@ class ReturnFormat(CallFormat):
         return tag != "" and self.begins_like_calls(inside) and self.has_call_syntax(inside)
 
     def decode_ast(self, text: str) -> Record:
-        """Decode a text to the record of BFCL's AST decoder; raises DecodeError."""
+        """Decode to BFCL's AST record a text; raises DecodeError."""
         require_readable_text(text)
         text = text.strip(_FENCE)
         text = text if text.startswith("[") else f"[{text}"

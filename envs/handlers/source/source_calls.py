@@ -68,7 +68,7 @@ class SourceCalls(Handler):
         return "(" in text
 
     def decode_action(self, text: str) -> DecodedAction:
-        """Decode a text once into an action; the record is {} where it holds no call.
+        """Decode an action's text once; the record is {} where it holds no call.
 
         Raises DecodeError.
 
@@ -255,7 +255,7 @@ def _require_flat(tokens: Sequence[str]) -> None:
 
 
 def syntax_tree_root(source: bytes, language: str) -> Node:
-    """Return the root node of a source's syntax tree.
+    """Return the root of a source's syntax tree.
 
     Raises DecodeError for no tree, MissingExtra for no grammar.
 

@@ -67,7 +67,7 @@ def long_context_path() -> Path:
 
 
 class JsonCachedList(list[Any]):
-    """List whose JSON text is cached, a private copy of a table.
+    """List with its JSON text cached, a private copy of a table.
 
     A thousand figures take longer to write than the rest of an episode.
     """

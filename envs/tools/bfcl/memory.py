@@ -107,7 +107,7 @@ _TABLE = bfcl_table("memory")
 
 
 class MemoryLimits(NamedTuple):
-    """Size limits of one part of a memory."""
+    """Memory limits: the sizes of one part."""
 
     max_entries: int
     max_chars: int  # of one entry

@@ -53,7 +53,7 @@ class MemoryAPI_rec_sum:
         return {"status": "Memory cleared."}
 
     def memory_replace(self, old_text: str, new_text: str) -> Result:
-        """Replace an old text by a new one, wherever it stands in the memory.
+        """Replace in the memory an old text by a new one, wherever it stands.
 
         As in BFCL only the new text's length is bounded.
         """

@@ -60,7 +60,7 @@ class MessageAPI:
         return {"user_id": self.user_map[user]}
 
     def message_login(self, user_id: Any) -> dict[str, Any]:
-        """Log a user in to the message API by its id."""
+        """Login to the message API, by a user's id."""
         if user_id not in self.user_map.values():
             return {"login_status": False, "message": f"User ID '{user_id}' not found."}
         self.current_user = user_id

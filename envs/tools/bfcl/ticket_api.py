@@ -95,7 +95,7 @@ class TicketAPI:
         return {"status": f"Ticket {ticket_id} has been updated successfully."}
 
     def ticket_login(self, username: str, password: str) -> Result:
-        """Log a user in to the ticket API with name and password, any that are not empty."""
+        """Login to the ticket API with name and password, any that are not empty."""
         if not (username and password):
             return {"success": False}
         self.current_user = username
@@ -106,7 +106,7 @@ class TicketAPI:
         return {"login_status": bool(self.current_user)}
 
     def logout(self) -> Result:
-        """Log out the current user."""
+        """Logout: log the current user out."""
         if not self.current_user:
             return {"success": False}
         self.current_user = None

@@ -162,7 +162,7 @@ class TradingBot:
         return self.account_info
 
     def trading_login(self, username: str, password: str) -> Result:
-        """Log in to the trading bot with name and password; any will do."""
+        """Login to trading with name and password; any will do."""
         if self.authenticated:
             return {"status": "Already logged in"}
         self.authenticated = True
@@ -173,7 +173,7 @@ class TradingBot:
         return {"status": bool(self.authenticated)}
 
     def trading_logout(self) -> Result:
-        """Log out of the trading bot."""
+        """Logout of trading."""
         if not self.authenticated:
             return {"status": "No user is currently logged in"}
         self.authenticated = False
@@ -253,7 +253,7 @@ class TradingBot:
         }
 
     def add_to_watchlist(self, stock: str) -> Result:
-        """Add a traded stock to the watch list, once, and return the list either way.
+        """Add to the watchlist a traded stock, once, and return the list either way.
 
         Requires no login.
         """

@@ -36,5 +36,5 @@ def with_scheme(text: str) -> str:
 
 
 def is_mcp_address(source: object) -> bool:
-    """Whether a tool is given as the address of an MCP server."""
+    """Whether a tool is an MCP address, that of a server."""
     return isinstance(source, str) and source.startswith(SCHEME)

@@ -192,7 +192,7 @@ class ToolBox:
         ]
 
     def as_class(self, class_name: str = "Tools") -> type:
-        """Return the box as a stateless tool class, with a method for each tool.
+        """Return the box as a class, stateless, with a method for each tool.
 
         It is what `FunctionCallingEnv(tools={class_name: ...})` and `ToolSession(extra_tools=...)`
         take.

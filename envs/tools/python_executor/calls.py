@@ -261,7 +261,7 @@ class CallInFlight:
 
 
 class NotStarted(Exception):
-    """Call that was not started; its result is data like any other."""
+    """Not started: a call that could not be; its result is data like any other."""
 
     def __init__(self, result: ToolResult) -> None:
         super().__init__(result.reason)

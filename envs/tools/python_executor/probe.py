@@ -74,7 +74,7 @@ print(json.dumps(found))
 
 
 def probe_code(memory_mb: int) -> str:
-    """Return the code of the self-test's probe, which tries what is forbidden."""
+    """Return the probe's code for the self-test, which tries what is forbidden."""
     return _CODE.replace("@BYTES@", str((memory_mb + 64) << 20))
 
 

@@ -223,7 +223,7 @@ class Zygote:
         policy: bool,
         session: bool,
     ) -> NoReturn:
-        """Run the call in a forked child: confine, read the code, run it, exit.
+        """Run a forked child: confine, read the code, run it, exit.
 
         Never returns.
         """

@@ -56,7 +56,7 @@ class ExtraMetrics:
         return fields
 
     def columns(self) -> list[str]:
-        """Return the names of the table's columns."""
+        """Return the columns of the table, by name."""
         return ["95 % interval", *(name.removesuffix("_accuracy") for name in self.rates())]
 
     def cells(self) -> list[str]:

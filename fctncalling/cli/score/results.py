@@ -220,7 +220,7 @@ def _read_up_to(
 
 
 def v4_entry_id(entry_id: str) -> str:
-    """Return an entry's id under BFCL v4's category name: `java_0` became `simple_java_0`."""
+    """Return the v4 entry id, under BFCL v4's category name: `java_0` became `simple_java_0`."""
     name, _, rest = entry_id.rpartition("_")
     return f"{ALIASES[name]}_{rest}" if name in ALIASES else entry_id
 

@@ -121,8 +121,8 @@ TRAIN = (
 """Import names of the extra's libraries; the package alone installs none of them."""
 
 
-def missing_library(error: ModuleNotFoundError) -> str | None:
-    """Return the message of a missing optional library and how to install it; else None."""
+def missing_library_message(error: ModuleNotFoundError) -> str | None:
+    """Return the message of a missing optional library: how to install it; else None."""
     library = (error.name or "").partition(".")[0]
     if library not in TRAIN:
         return None

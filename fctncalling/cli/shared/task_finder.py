@@ -284,7 +284,7 @@ def recorded_path(line: SourceRecord) -> Path | None:
 
 
 def task_difference(record: Mapping[str, Any], task: Task) -> str:
-    """Return the difference between a record's task and another: truth or words; "" if unknown."""
+    """Return the difference of a task from a record's: truth or words; "" if unknown."""
     if "ground_truth" in record and _plain(record["ground_truth"]) != _plain(task.ground_truth):
         return "its ground truth is not the record's"
     asked, said = _first_words(task.question[:1]), _first_words([record.get("messages")])
@@ -310,7 +310,7 @@ def _first_words(turns: Sequence[Any]) -> str:
 
 
 def use_sibling_tables(path: Path) -> None:
-    """Use the long-context tables that are siblings of a task file, unless others are set."""
+    """Use sibling tables: long-context ones beside a task file, unless others are set."""
     path = resolve_task_path(path)
     tables = (path if path.is_dir() else path.parent) / "long_context.json"
     if tables.is_file():

@@ -37,13 +37,13 @@ from fctncalling.evaluation.agents.http_post import (
 
 
 class Endpoint(Protocol):
-    """Interface of a chat completions endpoint for players."""
+    """Endpoint of chat completions, as players see it: an interface."""
 
     def complete(self, messages: Sequence[Message], tools: Sequence[Any] = ()) -> dict[str, Any]:
         """Complete a conversation: return the model's message."""
 
     def print_once(self, text: str) -> None:
-        """Print a note to the user, only once."""
+        """Print once a note to the user."""
 
 
 class EndpointPlayer:
@@ -131,7 +131,7 @@ class _AttemptFailed(Exception):
 
 
 class EndpointAgent:
-    """Agent that plays through a chat completions endpoint, retrying temporary failures.
+    """Endpoint agent: plays through chat completions, retrying temporary failures.
 
     A failure that persists makes the episode invalid; an unreachable endpoint ends the run.
     """
@@ -172,7 +172,7 @@ class EndpointAgent:
         self._poster.close()
 
     def print_once(self, text: str, about: str = "") -> None:
-        """Print a note to the user, only once in a run."""
+        """Print once in a run a note to the user."""
         with self._lock:
             if (about or text) in self._printed:
                 return

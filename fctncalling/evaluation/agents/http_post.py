@@ -180,7 +180,7 @@ class Redactor:
         self._in_answers = _pattern(secrets, _LEAST_IN_ANSWERS)
 
     def redact_text(self, text: str) -> str:
-        """Redact the secrets, and the credentials of URLs, in an error text."""
+        """Redact an error text: its secrets, and the credentials of URLs."""
         return _CREDENTIALS.sub(f"{REDACTED}@", _replaced(self._in_errors, text))
 
     def redact_json(self, value: Any) -> Any:

@@ -31,7 +31,7 @@ LANDLOCK_CREATE_RULESET, LANDLOCK_RESTRICT_SELF = 444, 446  # the same number on
 
 
 def landlock_abi() -> int:
-    """Return the version of the kernel's Landlock ABI, 0 where there is none."""
+    """Return the kernel's Landlock ABI, its version, 0 where there is none."""
     if not hasattr(libc, "syscall"):
         return 0
     return max(0, int(libc.syscall(LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), 1)))
@@ -85,7 +85,7 @@ def lower_limit(name: str, soft: int, hard: int | None = None) -> None:
 
 
 def address_space() -> int:
-    """Return the size in bytes of the address space that this process maps.
+    """Return the address space that this process maps, its size in bytes.
 
     A generous guess where the system does not say.
     """

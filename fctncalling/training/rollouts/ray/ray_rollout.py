@@ -43,7 +43,7 @@ T = TypeVar("T", TrainConfig, RunConfig)
 
 
 class WorkerShare(NamedTuple):
-    """Share of a round's episodes for one worker."""
+    """Worker's share of a round's episodes."""
 
     weights: Any  # a reference into the object store
     rollout_round: RolloutRound
