@@ -82,7 +82,7 @@ class Algorithm(NamedTuple):
 def token_estimate(
     trajectories: Trajectories, config: TrainConfig, *, gamma_token: float, lam_token: float | None
 ) -> AdvantageEstimate:
-    """Return the token-level GAE estimate: advantages and returns of every token.
+    """Return the token estimate, GAE of every token: advantages and returns.
 
     lam_token None: the same lambda inside an action as between actions. --lam_value gives the
     critic's targets a lambda of their own (VC-PPO, arXiv:2503.01491).
@@ -108,7 +108,7 @@ def token_estimate(
 
 
 def returns_to_go(trajectories: Trajectories, discount: float) -> Tensor:
-    """Return the discounted reward to go at every token, (E, L) fp64.
+    """Return the returns to go at every token, discounted rewards, (E, L) fp64.
 
     GAE with values of 0 and lambda 1, that is, without a critic and without a bootstrap.
     """
@@ -125,12 +125,12 @@ def returns_to_go(trajectories: Trajectories, discount: float) -> Tensor:
 
 
 def token_log_ratio(token_log_ratios: Tensor, groups: TokenGroups, config: TrainConfig) -> Tensor:
-    """Return each token's own log-ratio (n,), unchanged."""
+    """Return the token log-ratio, each token's own, (n,), unchanged."""
     return token_log_ratios
 
 
 def span_sum(values: Tensor, span: Tensor) -> Tensor:
-    """Return at each token the sum over its span, (n,); `span` is an index.
+    """Return the span's sum at each of its tokens, (n,); `span` is an index.
 
     Tokens of one span are neighbours.
     """

@@ -26,7 +26,7 @@ from fctncalling.algorithms.losses import MAX_LOG_RATIO
 
 
 def appo_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstimate:
-    """Return APPO's advantage estimate: GAE over actions.
+    """Return APPO's estimate of advantages: GAE over actions.
 
     The losses take each action once, at its first token, where its value is read.
     """

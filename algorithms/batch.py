@@ -214,7 +214,7 @@ class Experience(NamedTuple):
     def rows_in_loss(
         self, minibatches: list[Minibatch], loss_mask: Tensor, config: TrainConfig
     ) -> list[Minibatch]:
-        """Return the minibatches with only the rows in the loss, which --overlong mask decides."""
+        """Return the rows in the loss of minibatches, which --overlong mask decides."""
         if config.overlong != "mask":
             return minibatches
         rows = set(self.tokens.row[loss_mask].tolist())

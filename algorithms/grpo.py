@@ -36,7 +36,7 @@ EPSILON = 1e-6  # a spread of outcomes below it is rounding
 
 
 def grpo_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstimate:
-    """Return GRPO's advantage estimate: the outcome less the group's mean outcome.
+    """Return GRPO's estimate of advantages: the outcome less the group's mean outcome.
 
     With --group_credit episode the outcome is the episode's return, which only an explicit --gamma
     discounts; with step it is the reward to go from the token's action on, compared with the same

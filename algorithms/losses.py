@@ -99,17 +99,17 @@ def aggregate(losses: Tensor, mask: Tensor | None, total: Tensor | float) -> Ten
 
 
 def kl_k1(log_ratios: Tensor) -> Tensor:
-    """Return the KL estimator k1 = -log r, (N,): unbiased, noisy (CleanRL's old_approx_kl)."""
+    """Return KL k1 = -log r, (N,), an estimator: unbiased, noisy (CleanRL's old_approx_kl)."""
     return -log_ratios
 
 
 def kl_k2(log_ratios: Tensor) -> Tensor:
-    """Return the KL estimator k2 = (log r)^2 / 2, (N,): biased, with the KL's gradient."""
+    """Return KL k2 = (log r)^2 / 2, (N,), an estimator: biased, with the KL's gradient."""
     return 0.5 * log_ratios.square()
 
 
 def kl_k3(log_ratios: Tensor) -> Tensor:
-    """Return the KL estimator k3 = (r - 1) - log r, (N,).
+    """Return KL k3 = (r - 1) - log r, (N,), an estimator.
 
     Unbiased for KL(old || new) and never negative (Schulman, "Approximating KL").
     """

@@ -28,7 +28,7 @@ def microbatches(
     num_parts: int = 1,
     max_padding_share: float = MAX_PADDING_SHARE,
 ) -> list[list[int]]:
-    """Split rows into microbatches of similar length; return row indices, the shortest first.
+    """Return microbatches of rows of similar length, as row indices, the shortest first.
 
     Each group is padded and passed through the model on its own. It holds at most max_tokens
     tokens, padding included (a longer row forms a group by itself). Less than max_padding_share of

@@ -39,7 +39,7 @@ def check_finite(name: str, tensor: Tensor, where: str = "before the first step"
 
 @contextlib.contextmanager
 def annotate_tasks(experience: Experience, token_indices: Tensor | None = None) -> Iterator[None]:
-    """Context manager: annotate with task ids a NotFiniteError raised inside.
+    """Context manager: annotate a NotFiniteError raised inside with tasks, by id.
 
     Entry i of the error's tensor belongs to acted token token_indices[i] (default: i). A tensor of
     another size (a loss) belongs to all of them.
@@ -67,7 +67,7 @@ def annotate_tasks(experience: Experience, token_indices: Tensor | None = None) 
 
 @contextlib.contextmanager
 def annotate_location(policy: nn.Module, place: str) -> Iterator[None]:
-    """Context manager: annotate with location and bad weight a NotFiniteError raised inside."""
+    """Context manager: annotate a NotFiniteError raised inside with its location."""
     try:
         yield
     except NotFiniteError as error:

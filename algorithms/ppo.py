@@ -98,7 +98,7 @@ def make_optimisers(policy: ActorCritic, config: TrainConfig) -> Optimisers:
 def adamw(
     parameters: Iterable[torch.nn.Parameter], lr: float, config: TrainConfig
 ) -> torch.optim.AdamW:
-    """Make an AdamW over the parameters; weight decay applies to matrices only."""
+    """Return AdamW over the parameters; weight decay applies to matrices only."""
     every, decay = list(parameters), config.weight_decay
     decays = {id(weight): bool(decay) and weight.dim() > 1 for weight in every}
     groups: list[dict[str, Any]] = [
@@ -329,7 +329,7 @@ def value_losses(
 
 
 def take_step(policy: ActorCritic, optimisers: Optimisers, config: TrainConfig) -> Metrics:
-    """Take an optimiser step: clip policy and critic gradients apart; return the norms before."""
+    """Take a step of the optimiser: clip policy and critic gradients apart; return their norms."""
     parts = {"policy": policy.policy_parameters(), "critic": policy.critic_parameters()}
     norms = {
         f"{part}_grad_norm": unsharded_norm(clip_grad_norm_(weights, config.max_grad_norm))

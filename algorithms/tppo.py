@@ -27,7 +27,7 @@ from fctncalling.algorithms.config import TrainConfig
 
 
 def tppo_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstimate:
-    """Return TPPO's advantage estimate (BAD): discount and trace decay between actions only.
+    """Return TPPO's estimate (BAD): discount and trace decay between actions only.
 
     With --gamma_token or --lam_token inside them too.
     """
@@ -37,12 +37,12 @@ def tppo_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageE
 
 
 def poad_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstimate:
-    """Return POAD's advantage estimate: no discount inside an action, but lambda applies there."""
+    """Return POAD's estimate: no discount inside an action, but lambda applies there."""
     return token_estimate(trajectories, config, gamma_token=1.0, lam_token=None)
 
 
 def ntpo_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstimate:
-    """Return NTPO's advantage estimate: discount and lambda at every token.
+    """Return NTPO's estimate: discount and lambda at every token.
 
     Discount and lambda apply at every token, so a longer wording of the same call is worth less.
     """

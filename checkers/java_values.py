@@ -48,7 +48,7 @@ _BLANK = re.compile(r"\s*")
 
 
 def parse_java_value(text: str, name: str, item: str | None = None) -> Any:
-    """Parse Java source text to a value of a documented type; else return the text.
+    """Parse a Java value, source text of a documented type; else return the text.
 
     item: the documented type of a container's items.
     """

@@ -40,7 +40,7 @@ _BRACKETED = re.compile(r"\[(.*?)\]")
 
 
 def parse_javascript_value(text: str, name: str, item: str | None = None) -> Any:
-    """Parse JavaScript source text to a value of a documented type; else return the text.
+    """Parse a JavaScript value, source text of a documented type; else return the text.
 
     item: the documented type of a container's items.
     """

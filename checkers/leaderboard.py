@@ -65,7 +65,7 @@ def category_score(scores: Scores, category: str) -> Score:
 
 
 def mean(parts: Sequence[Score], *, always_shown: bool = False) -> Score:
-    """Return the unweighted mean of scores."""
+    """Return the mean of scores, unweighted."""
     total = 0.0
     for part in parts:
         total += part.accuracy
@@ -88,7 +88,7 @@ def weighted_mean(parts: Sequence[Score], *, always_shown: bool = False) -> Scor
 
 
 def version_4_scores(scores: Scores) -> dict[str, Score]:
-    """Return the leaderboard scores of BFCL version 4: its summaries and "overall"."""
+    """Return the version 4 scores of BFCL's leaderboard: its summaries and "overall"."""
     part = {category: category_score(scores, category) for category in SIZES}
     simple = mean([part[category] for category in NON_LIVE[:3]])
     non_live_parts = [simple, *(part[category] for category in NON_LIVE[3:])]
@@ -118,7 +118,7 @@ def version_4_scores(scores: Scores) -> dict[str, Score]:
 
 
 def version_3_scores(scores: Scores) -> dict[str, Score]:
-    """Return the leaderboard scores of BFCL version 3, in use before July 2025.
+    """Return the version 3 scores of BFCL's leaderboard, in use before July 2025.
 
     Irrelevance is part of its non-live and live means.
     """

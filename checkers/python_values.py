@@ -85,7 +85,7 @@ def _python_class(name: Any) -> type:
 
 
 def argument_fault(parameter: str, argument: PreparedArgument, accepted: Accepted) -> Fault | None:
-    """Return the fault of a prepared argument: its type first, then its value."""
+    """Return the fault of an argument, a prepared one: its type first, then its value."""
     fault = type_fault(parameter, argument, accepted)
     if fault:
         return fault
@@ -139,7 +139,7 @@ def _items_fit(parameter: str, items: Any, item: type, alternative: Any) -> bool
 
 
 def accepted_class(accepted: Accepted) -> type | None:
-    """Return the class of the accepted values: of the first that is not the mark of omission.
+    """Return the accepted class: that of the first value that is not the mark of omission.
 
     None without one.
     """

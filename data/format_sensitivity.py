@@ -70,7 +70,7 @@ VARIANTS = (
 
 
 def parse_variant_id(entry_id: str) -> tuple[PromptVariant, str]:
-    """Parse a format-sensitivity id: return its prompt variant and the underlying entry's id.
+    """Parse a variant id of format sensitivity: its prompt variant and the entry's own id.
 
     Raises ValueError for any other id.
     """

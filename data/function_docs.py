@@ -155,7 +155,7 @@ class FunctionDocs:
 
 
 def parse_function_doc(raw: Mapping[str, Any]) -> FunctionDoc:
-    """Parse a raw function doc, already checked, to a FunctionDoc that shares its `parameters`."""
+    """Parse a function doc, raw and checked, to a FunctionDoc that shares its `parameters`."""
     return FunctionDoc(raw["name"], raw["description"], raw["parameters"], raw.get("response"))
 
 

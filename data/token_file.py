@@ -103,7 +103,7 @@ class TokenFileError(ValueError):
 
 @dataclass(frozen=True)
 class TokenFile:
-    """Contents of a token file: T tokens in R rows of E episodes."""
+    """Token file, its contents: T tokens in R rows of E episodes."""
 
     header: dict[str, Any]
     ids: NDArray[np.int32]  # (T,)
@@ -130,7 +130,7 @@ class TokenFile:
 
     @property
     def episodes(self) -> list[dict[str, Any]]:
-        """Description of each episode, in the order of the episode log, see EPISODE_FIELDS."""
+        """Episodes, each described, in the order of the episode log, see EPISODE_FIELDS."""
         found: list[dict[str, Any]] = self.header["episodes"]
         return found
 
@@ -151,7 +151,7 @@ class TokenFile:
         return [f" {pieces[token]}" if space else pieces[token] for token, space in pairs]
 
     def rows(self, episode: int) -> list[slice]:
-        """Return the slices of the tokens, one for each row of an episode, in order of time."""
+        """Return the rows of an episode, slices of the tokens, in order of time."""
         numbers = np.flatnonzero(self.row_episode == episode)
         return [slice(int(self.row_offsets[n]), int(self.row_offsets[n + 1])) for n in numbers]
 

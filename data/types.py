@@ -91,7 +91,7 @@ class Task:
 
     @property
     def long_context(self) -> bool:
-        """Whether the task has a long context, as BFCL calls tools loaded with large tables."""
+        """Long context: whether the task is of BFCL's, with tools loaded with large tables."""
         return "long_context" in self.category or "composite" in self.category
 
 

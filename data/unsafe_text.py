@@ -14,21 +14,21 @@ _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 def join_surrogates(text: str) -> str:
-    """Return a text with each surrogate pair joined to the character that it encodes."""
+    """Join the surrogates of a text: each pair to the character that it encodes."""
     if text.isascii() or _SURROGATE.search(text) is None:
         return text
     return _PAIR.sub(_character, text)
 
 
 def encodable_text(text: str) -> str:
-    """Return a text made encodable by every encoder: surrogates joined, or replaced by U+FFFD."""
+    """Return an encodable text, for every encoder: surrogates joined, or replaced by U+FFFD."""
     if text.isascii() or _SURROGATE.search(text) is None:
         return text
     return _SURROGATE.sub(REPLACEMENT, join_surrogates(text))
 
 
 def encodable_value(value: Any) -> Any:
-    """Return a copy of a JSON value made encodable: its texts, keys included."""
+    """Return an encodable JSON value, a copy: its texts, keys included."""
     if isinstance(value, str):
         return encodable_text(value)
     if isinstance(value, Mapping):
@@ -39,7 +39,7 @@ def encodable_value(value: Any) -> Any:
 def json_text(
     value: Any, *, indent: int | None = None, default: Callable[[Any], Any] | None = None
 ) -> str:
-    """Return a value as JSON text, characters beyond ASCII unescaped, surrogates escaped."""
+    """Return the JSON text of a value, characters beyond ASCII unescaped, surrogates escaped."""
     text = json.dumps(value, ensure_ascii=False, indent=indent, default=default)
     return text if text.isascii() else _SURROGATE.sub(lambda each: f"\\u{ord(each[0]):04x}", text)
 

@@ -82,7 +82,7 @@ class EpisodeRunner:
         )
 
     def play_message(self, state: EpisodeState, text: str) -> StepResult:
-        """Play one assistant message: advance the episode and return the step's result.
+        """Play a message of the assistant: advance the episode and return the step's result.
 
         Raises InfrastructureError.
         """

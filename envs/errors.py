@@ -14,7 +14,7 @@ class InfrastructureError(Exception):
 
 
 class MissingExtra(ImportError):
-    """Missing optional dependency (extra): ours to install, never a model's mistake."""
+    """Missing extra, an optional dependency: ours to install, never a model's mistake."""
 
 
 def import_extra(module: str, extra: str, purpose: str) -> Any:

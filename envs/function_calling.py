@@ -167,7 +167,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
 
     @property
     def task(self) -> Task:
-        """The current (or last) task, with the docs of all that it offers."""
+        """Task, the current (or last) one, with the docs of all that it offers."""
         return self._required_state("task").task
 
     def executes_calls(self, task_id: str) -> bool:
@@ -176,7 +176,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
 
     @property
     def episode(self) -> Episode:
-        """The episode, current (or last), as a record as far as it was played."""
+        """Episode, the current (or last) one, as far as it was played."""
         return self._required_state("episode").to_episode(seed=self._np_random_seed)
 
     def reset(

@@ -17,7 +17,7 @@ from fctncalling.envs.tools import mcp_tool_class
 def classes_named_by_tasks(
     tasks: Iterable[Task], origin: str, *, allowed: bool, specified: Collection[str] = ()
 ) -> list[tuple[str, str, str]]:
-    """Return the tool classes named by tasks, not by the user: (name, "module:Class", place).
+    """Return the classes named by tasks, not by the user: (name, "module:Class", place).
 
     Raises TaskError for the first one where it is not allowed. Imports nothing.
     """

@@ -29,12 +29,12 @@ UserReward = Callable[[StepRecord, Verdict | None], float]
 
 
 def success(outcome: Outcome) -> float:
-    """Success reward: 1 at the end of an episode whose official verdict is valid, else 0."""
+    """Success: a reward of 1 at the end of an episode whose official verdict is valid, else 0."""
     return 1.0 if outcome.verdict is not None and outcome.verdict.valid else 0.0
 
 
 def progress(outcome: Outcome) -> float:
-    """Progress reward: a turn's share when it ends and passes; a valid episode returns 1.
+    """Progress: a reward of a turn's share when it ends and passes; a valid episode returns 1.
 
     The n scored turns of a task are worth 1/n each. A turn with an empty ground truth is worth
     nothing: BFCL checks nothing there, so a share for it would be a gift (in `multi_turn_miss_*` a
@@ -52,12 +52,12 @@ def progress(outcome: Outcome) -> float:
 
 
 def strict_success(outcome: Outcome) -> float:
-    """Strict success reward: 1 at the end of an episode whose strict verdict is valid, else 0."""
+    """Strict success: a reward of 1 at the end of an episode whose strict verdict is valid."""
     return 1.0 if outcome.strict_verdict is not None and outcome.strict_verdict.valid else 0.0
 
 
 def strict_progress(outcome: Outcome) -> float:
-    """Strict progress reward: a turn's share when it passes and nothing in it was forgiven.
+    """Strict progress: a reward of a turn's share when it passes and nothing was forgiven.
 
     The last share is paid only with a valid strict verdict, hence an episode returns 1 if and only
     if that is valid.
@@ -150,7 +150,7 @@ def scored_turns(task: Task) -> Sequence[bool]:
 
 
 def progress_share(task: Task, verdict: Verdict) -> float:
-    """Return the progress of a verdict: the share of scored turns that pass, 0..1.
+    """Return the progress share of a verdict: that of scored turns that pass, 0..1.
 
     1 for every valid answer.
     """

@@ -55,7 +55,7 @@ _SAMPLE_ALPHABET = "".join(
 
 
 class UnicodeText(Space[str]):
-    """Gymnasium space of Unicode texts of at most `max_bytes` bytes in UTF-8; None: unbounded.
+    """Unicode text, a Gymnasium space: at most `max_bytes` bytes in UTF-8; None: unbounded.
 
     A bound is what makes shared memory possible: `max_bytes + 8` bytes are reserved per
     environment.
@@ -189,7 +189,7 @@ def _write_shared_text(space: UnicodeText, index: int, value: str, shared_memory
 
 
 class TextBatch(Tuple[Any]):
-    """Batched UnicodeText space.
+    """Text batch: the batched UnicodeText space.
 
     A Tuple of spaces, as for Gymnasium's own Text, that accepts the live view.
 

@@ -45,7 +45,7 @@ def _former_attribute(module: str, name: str) -> Any:
 
 
 class MovedModuleFinder:
-    """Import finder of moved modules, and names of modules, by their former ones."""
+    """Moved-module finder, for imports of modules, and names in modules, by their former ones."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

@@ -33,7 +33,7 @@ def setting(default: Any, sentence: str, **facts: Any) -> Any:
 
 
 def add_arguments(parser: argparse.ArgumentParser, config_class: type[Any]) -> None:
-    """Add a command-line argument for each field of a settings class to a parser."""
+    """Add arguments of the command line to a parser, one for each field of a settings class."""
     groups: dict[str, Any] = {str(group.title): group for group in parser._action_groups}
     for title in (BASIC, *(flag.group for flag in flags(config_class) if not flag.basic)):
         if title not in groups:
@@ -94,7 +94,7 @@ def check_ranges(config: Any) -> None:
 
 
 def flags(config_class: type[Any]) -> list[SettingSpec]:
-    """Return the command-line flags of a settings class, in the order of its fields."""
+    """Return the flags of a settings class, of the command line, in the order of its fields."""
     hints = typing.get_type_hints(config_class)
     found, group = [], "settings"
     for field in dataclasses.fields(config_class):
@@ -147,7 +147,7 @@ class SettingSpec:
 
     @property
     def expected(self) -> str:
-        """What values are expected, in words: "a number in (0, 1] or none", "one of auto, cpu"."""
+        """Expected values, in words: "a number in (0, 1] or none", "one of auto, cpu"."""
         words = "one of " + ", ".join(self.choices) if self.choices else NOUNS[self.base]
         words += ", or MODULE:NAME of your own" if self.own else ""
         words += f" in {self.interval}" if self.interval else ""

@@ -230,7 +230,7 @@ class TrainConfig(LearningSettings, RunningSettings):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add a command-line argument for every field of TrainConfig to a parser."""
+    """Add arguments of the command line to a parser, one for every field of TrainConfig."""
     config_fields.add_arguments(parser, TrainConfig)
 
 

@@ -36,7 +36,7 @@ ONE_ON_A_CPU = (
 
 
 class ProcessGroup:
-    """Data-parallel process group: `count` processes, this one being `rank`; default: one."""
+    """Process group, data-parallel: `count` processes, this one being `rank`; default: one."""
 
     def __init__(
         self,

@@ -46,7 +46,7 @@ class Decoder(Protocol):
     def start_rows(
         self, rows: Sequence[int], prompt: Sequence[int], known: States | None = None
     ) -> None:
-        """Start empty rows with the same prompt, which passes through the model once.
+        """Start rows, empty ones, with the same prompt, which passes through the model once.
 
         `known`: keys and values of its first tokens, which do not.
         """
@@ -58,7 +58,7 @@ class Decoder(Protocol):
         """Return cached states (keys and values) of a row's tokens [start, end), as views maybe."""
 
     def append_states(self, row: int, states: States) -> None:
-        """Append cached states, tokens with known keys and values, to a row."""
+        """Append states to a row: tokens with known keys and values."""
 
 
 class TransformersDecoder:
@@ -110,7 +110,7 @@ class TransformersDecoder:
     def start_rows(
         self, rows: Sequence[int], prompt: Sequence[int], known: States | None = None
     ) -> None:
-        """Start empty rows with the same prompt, which passes once and is copied."""
+        """Start rows, empty ones, with the same prompt, which passes once and is copied."""
         if known is not None:
             self.append_states(rows[0], known)
         if rest := prompt[self.length(rows[0]) :]:
@@ -127,7 +127,7 @@ class TransformersDecoder:
         return self.cache.cached_states(row, start, end)
 
     def append_states(self, row: int, states: States) -> None:
-        """Append cached states, tokens with known keys and values, to a row."""
+        """Append states to a row: tokens with known keys and values."""
         self.cache.append_states(row, states)
 
     def _forward(self, block: list[list[int]], counts: list[int], rows: Sequence[int]) -> Tensor:

@@ -138,7 +138,7 @@ class GenerationEngine(Engine):
         )
 
     def allocate_slots(self, num_slots: int) -> None:
-        """Allocate empty slots 0..num_slots-1 in place of those before.
+        """Allocate slots 0..num_slots-1, empty ones, in place of those before.
 
         Call it whenever the weights changed.
         """
@@ -159,7 +159,7 @@ class GenerationEngine(Engine):
     def begin_sequence(
         self, slot: int, seed: int | None = None, *, stream: torch.Generator | None = None
     ) -> None:
-        """Begin a new sequence in a slot, cleared, with a random stream of its own.
+        """Begin a sequence in a slot, cleared, with a random stream of its own.
 
         A seed gives it its own random stream, `stream` is one that it shares with others.
         """
@@ -169,7 +169,7 @@ class GenerationEngine(Engine):
         self._slots[slot].stream = self.generator if stream is None else stream
 
     def restart_sequence(self, slot: int) -> None:
-        """Restart a slot's sequence: clear it but keep its random stream."""
+        """Restart the sequence of a slot: clear it but keep its random stream."""
         self._prefixes.forget_slot(slot)
         self._slots[slot] = Slot(slot, self._slots[slot].stream)
         self._busy.discard(slot)
@@ -186,7 +186,7 @@ class GenerationEngine(Engine):
         self._prefilling.add(request.slot)
 
     def advance(self) -> list[tuple[int, Action]]:
-        """Advance generation until at least 1/8 of the requests finished, or `interrupted`.
+        """Advance until at least 1/8 of the requests finished, or `interrupted`.
 
         Return (slot, action) pairs.
 

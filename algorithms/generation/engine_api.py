@@ -91,7 +91,7 @@ class Engine(ABC):
 
     @abstractmethod
     def allocate_slots(self, num_slots: int) -> None:
-        """Allocate empty slots 0..num_slots-1 in place of those before.
+        """Allocate slots 0..num_slots-1, empty ones, in place of those before.
 
         Call it whenever the weights changed.
         """
@@ -102,11 +102,11 @@ class Engine(ABC):
 
     @abstractmethod
     def begin_sequence(self, slot: int, seed: int | None = None) -> None:
-        """Begin a new sequence in a slot; a seed gives it its own random stream."""
+        """Begin a sequence in a slot; a seed gives it its own random stream."""
 
     @abstractmethod
     def restart_sequence(self, slot: int) -> None:
-        """Restart a slot's sequence: clear it but keep its random stream.
+        """Restart the sequence of a slot: clear it but keep its random stream.
 
         A pending request of the slot is dropped.
         """
@@ -117,7 +117,7 @@ class Engine(ABC):
 
     @abstractmethod
     def advance(self) -> list[tuple[int, Action]]:
-        """Advance generation until some requests finished; return their actions.
+        """Advance until some requests finished; return their actions.
 
         Return their (slot, action) pairs, none if there was no request.
         """
@@ -159,11 +159,11 @@ class ScriptedEngine(Engine):
         self._requests = []
 
     def begin_sequence(self, slot: int, seed: int | None = None) -> None:
-        """Begin a new sequence in a slot: forget its request; a script keeps no more."""
+        """Begin a sequence in a slot: forget its request; a script keeps no more."""
         self.restart_sequence(slot)
 
     def restart_sequence(self, slot: int) -> None:
-        """Restart a slot's sequence: forget its request; a script keeps no more."""
+        """Restart the sequence of a slot: forget its request; a script keeps no more."""
         self._requests = [request for request in self._requests if request.slot != slot]
 
     def submit(self, request: Request) -> None:

@@ -36,7 +36,7 @@ from fctncalling.algorithms.policy.precision import compute_dtypes, without_auto
 
 
 class FusedNorm:
-    """Fused RMS norm with the weights of a module."""
+    """Fused norm (RMS) with the weights of a module."""
 
     def __init__(
         self, module: Any, dtype: torch.dtype, following: FusedLinear | None = None
@@ -70,7 +70,7 @@ class FusedNorm:
 
 
 class FusedLayer:
-    """Decoder layer with fused weights."""
+    """Fused layer of a decoder: one with fused weights."""
 
     def __init__(
         self, layer: Any, fused: bool, dtype: torch.dtype, residual_dtype: torch.dtype
@@ -186,7 +186,7 @@ class FusedDecoder:
     def start_rows(
         self, rows: Sequence[int], prompt: Sequence[int], known: States | None = None
     ) -> None:
-        """Start empty rows with the same prompt, which is computed and cached once."""
+        """Start rows, empty ones, with the same prompt, which is computed and cached once."""
         number = self._cache.add_prompt(len(prompt), known)
         if rest := prompt[self._cache.prompts.lengths[number] :]:
             with without_autocast(self._weight.device):
@@ -202,7 +202,7 @@ class FusedDecoder:
         return self._cache.cached_states(row, start, end)
 
     def append_states(self, row: int, states: States) -> None:
-        """Append cached states, tokens with known keys and values, to a row."""
+        """Append states to a row: tokens with known keys and values."""
         append_states(self._cache, row, states)
 
     def prefill(self, rows: Sequence[int], new_tokens: Sequence[Sequence[int]]) -> Tensor:

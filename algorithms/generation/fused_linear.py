@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 class FusedLinear:
-    """Fused linear layers: one or several on one input, with concatenated outputs.
+    """Fused linear: one or several layers on one input, with concatenated outputs.
 
     Fused: the weights are copied into one matrix (H, sum of widths) in the compute dtype,
     transposed because products with few rows are faster so. Active LoRA adapters are merged into it

@@ -25,7 +25,7 @@ class PrefixGroups(NamedTuple):
 
 
 class PackedTokens(NamedTuple):
-    """Packed new tokens of n rows: N of them side by side, without padding.
+    """Packed tokens, the new ones of n rows: N of them side by side, without padding.
 
     Each row has up to q of them and looks at k columns of the cache; `heads` are key heads, each of
     which serves `groups` query heads. What must hold in `KVCache`, which makes these blocks:
@@ -128,7 +128,7 @@ class KVCache:
             numbers[one], numbers[other] = numbers[other], numbers[one]
 
     def reserve_step_positions(self, active: Sequence[bool]) -> PackedTokens:
-        """Reserve positions for a decoding step: one new token of each active row."""
+        """Reserve step positions: for one new token of each active row."""
         before = self.lengths[: len(active)]
         for row, goes_on in enumerate(active):
             self.lengths[row] += goes_on
@@ -199,7 +199,7 @@ class KVCache:
         kept_values.index_put_(at, values)
 
     def mask(self, block: PackedTokens, groups: int) -> Tensor | None:
-        """Return the additive attention mask of new tokens; None: plain causal attention suffices.
+        """Return the mask of attention, additive, of new tokens; None: plain causal attention.
 
         `groups` query heads share a key head. (n x heads, q x groups, k) for products, (n, 1, q, k)
         where there would be too many scores to hold.
@@ -303,7 +303,7 @@ class KVCache:
         return keys.transpose(-1, -2).contiguous(), values
 
     def index_tensor(self, numbers: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
-        """Return whole numbers as an index tensor on the buffers' device."""
+        """Return an index tensor of whole numbers on the buffers' device."""
         return torch.from_numpy(np.array(numbers, dtype=np.int64)).to(self.keys.device)
 
     def _width(self, longest: int) -> int:

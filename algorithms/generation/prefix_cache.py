@@ -27,14 +27,14 @@ from fctncalling.algorithms.generation.transformers_cache import next_capacity
 
 
 def cached_states(cache: KVCache, row: int, start: int, end: int) -> States:
-    """Return views of cached states, keys and values (layers, heads, tokens, size)."""
+    """Return cached states, views of keys and values (layers, heads, tokens, size)."""
     columns = slice(start, max(start, end))
     keys, values = cache.keys[:, row, :, :, columns], cache.values[:, row, :, columns]
     return keys.transpose(-1, -2), values
 
 
 def append_states(cache: KVCache, row: int, states: States) -> None:
-    """Append cached states (keys and values) (layers, heads, tokens, size) to a row."""
+    """Append states to a row: known keys and values (layers, heads, tokens, size)."""
     start = cache.lengths[row]
     cache.lengths[row] = end = start + states[0].shape[-2]
     if end > cache.keys.shape[-1]:
@@ -104,7 +104,7 @@ class PrefixKVCache(KVCache):
         prompts[one], prompts[other] = prompts[other], prompts[one]
 
     def add_prompt(self, count: int, states: States | None = None) -> int:
-        """Add a shared prompt with room for `count` tokens; return its number.
+        """Add a prompt to share, with room for `count` tokens; return its number.
 
         `cached_states`: keys and values of the first of them.
         """
@@ -116,7 +116,7 @@ class PrefixKVCache(KVCache):
         return number
 
     def start_rows(self, rows: Sequence[int], prompt: int) -> None:
-        """Start empty rows with a shared prompt."""
+        """Start rows, empty ones, with a shared prompt."""
         for row in rows:
             self._prompt_of[row], self.begins[row] = prompt, self.prompts.lengths[prompt]
 
@@ -191,7 +191,7 @@ class PrefixKVCache(KVCache):
         return read.baddbmm_(own_weights.flatten(0, 1), values)
 
     def mask(self, block: PackedTokens, groups: int) -> Tensor | None:
-        """Return the additive attention mask of new tokens, shared prefixes included.
+        """Return the mask of attention, additive, of new tokens, shared prefixes included.
 
         As `KVCache.mask` over own columns where `_products` adds the prompts; else (n, 1, q, k)
         over [prompt | own] columns, or over own ones where `by_prompt`.

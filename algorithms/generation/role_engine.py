@@ -35,7 +35,7 @@ class RoleEngine(Engine):
         self._samplers = dict(samplers)
 
     def allocate_slots(self, num_slots: int) -> None:
-        """Allocate empty slots 0..num_slots-1 in place of those before.
+        """Allocate slots 0..num_slots-1, empty ones, in place of those before.
 
         Call it whenever the weights changed.
         """
@@ -44,14 +44,14 @@ class RoleEngine(Engine):
             sampler.pending.clear()
 
     def begin_sequence(self, slot: int, seed: int | None = None) -> None:
-        """Begin a new sequence in a slot; a seed gives it its own random stream."""
+        """Begin a sequence in a slot; a seed gives it its own random stream."""
         stream = None if seed is None else torch.Generator().manual_seed(seed)
         for sampler in self._samplers.values():
             sampler.engine.begin_sequence(slot, stream=stream)
             sampler.pending.discard(slot)
 
     def restart_sequence(self, slot: int) -> None:
-        """Restart a slot's sequence: clear it but keep its random stream."""
+        """Restart the sequence of a slot: clear it but keep its random stream."""
         for sampler in self._samplers.values():
             sampler.engine.restart_sequence(slot)
             sampler.pending.discard(slot)

@@ -60,7 +60,7 @@ class SlotPrefixes:
                 del self._holders[prefix]
 
     def start_slots(self, slots: Sequence[Slot]) -> set[int]:
-        """Start empty slots with the prefixes they share; the rest of their prompts stays pending.
+        """Start slots, empty ones, with the prefixes they share; the rest of their prompts waits.
 
         The last token always does: each slot needs the logits after it. Returns the numbers of
         the slots of which nothing else is pending.

@@ -20,7 +20,7 @@ class NewTokenPositions(NamedTuple):
 
 
 class RaggedCache(Cache):
-    """Ragged transformers cache: rows of different lengths, keys and values without holes.
+    """Ragged cache of transformers: rows of different lengths, keys and values without holes.
 
     Buffers are (rows, heads, capacity + 1, head size).
 
@@ -101,7 +101,7 @@ class RaggedCache(Cache):
         return tuple(buffer[row, :, start:end] for buffer in (*self._keys, *self._values))
 
     def append_states(self, row: int, states: States) -> None:
-        """Append cached states, tokens with known keys and values, to a row."""
+        """Append states to a row: tokens with known keys and values."""
         start = self.lengths[row]
         self.lengths[row] = end = start + states[0].shape[-2]
         self._grow(end)
@@ -145,7 +145,7 @@ def next_capacity(capacity: int, width: int) -> int:
 def attention_mask(
     model: nn.Module, block: NewTokenPositions, dtype: torch.dtype
 ) -> Tensor | dict[str, Tensor]:
-    """Return the additive attention mask (n, 1, q, k), or one per layer type if these are mixed.
+    """Return the attention mask, additive, (n, 1, q, k), or one per layer type if mixed.
 
     Additive: every attention implementation takes it, and scaled dot-product attention on a CPU is
     10-15 % faster with it than with a boolean one. Padding looks at column 0, as a token that may

@@ -55,7 +55,7 @@ def decoder_states_at(
     run: LayerRunner = run_layer,  # calls the layers
     num_layers: int = 1,
 ) -> Tensor:
-    """Return the decoder's hidden states at N positions of rows, (N, H); computes no logits.
+    """Return decoder states at N positions of rows, hidden ones, (N, H); computes no logits.
 
     They are the last layer's, after the final norm; with num_layers those of so many last ones,
     side by side, (N, num_layers x H).
@@ -235,7 +235,7 @@ class ActorCritic(nn.Module):
         position_ids: Tensor | None = None,
         gradient_checkpointing: bool = False,
     ) -> Tensor:
-        """Return the critic's hidden states, which the value head reads at the N acted tokens.
+        """Return the critic's states, hidden, which the value head reads at the N acted tokens.
 
         Arguments as `forward`'s.
         """
@@ -310,7 +310,7 @@ class ActorCritic(nn.Module):
         )[0]
 
     def policy_parameters(self) -> Iterator[nn.Parameter]:
-        """Return the trainable parameters of the policy; with LoRA the actor's adapters."""
+        """Return the policy's parameters, trainable ones; with LoRA the actor's adapters."""
         if self.adapters is not None:
             return iter(self.adapters.actor_parameters())
         return (parameter for parameter in self.model.parameters() if parameter.requires_grad)
@@ -337,7 +337,7 @@ class ActorCritic(nn.Module):
         critic: bool = False,
         roles: Sequence[str] = (),
     ) -> None:
-        """Add LoRA adapters for the actor, or for each role, and freeze the language model.
+        """Add LoRA: adapters for the actor, or for each role; the language model is frozen.
 
         With `critic`, another one for the critic.
         """

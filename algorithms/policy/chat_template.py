@@ -21,7 +21,7 @@ PLAIN_TEMPLATE = (
 
 
 def fallback_template(tokenizer: Any) -> str | None:
-    """Return a fallback chat template, with a warning, for a tokenizer without one; else None."""
+    """Return a fallback template of chats, with a warning, for a tokenizer without; else None."""
     if getattr(tokenizer, "chat_template", None):
         return None
     logger.warning(

@@ -17,7 +17,7 @@ CRITIC_MODEL_FILE = "critic_model.safetensors"
 
 
 def save_critic(folder: Path, value_head: ValueHead, critic_model: nn.Module | None) -> None:
-    """Save the value head, and the critic's own model if it has one, in a folder."""
+    """Save the critic in a folder: its value head, and its own model if it has one."""
     _save_weights(value_head, folder / VALUE_HEAD_FILE)
     if critic_model is not None:
         _save_weights(critic_model, folder / CRITIC_MODEL_FILE)
@@ -29,7 +29,7 @@ def load_critic(
     critic_model: nn.Module | None,
     adapters: Adapters | None,
 ) -> None:
-    """Load a saved critic: value head, critic model and critic adapter, where this has them.
+    """Load a critic that was saved: value head, model and adapter, where this has them.
 
     ValueError where the folder has none, or one of another kind or shape.
     """

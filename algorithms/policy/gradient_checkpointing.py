@@ -94,7 +94,7 @@ def run_layer(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 class TrimmingRunner:
-    """Layer runner with trimming of the heap between layers; serves one pass."""
+    """Trimming runner of layers: the heap is trimmed between them; serves one pass."""
 
     def __init__(self) -> None:
         self._heap = HeapTrimmer()
@@ -106,7 +106,7 @@ class TrimmingRunner:
 
 
 class RecordingRunner:
-    """Layer runner that records what each layer returned; serves one pass."""
+    """Recording runner of layers: it records what each returned; serves one pass."""
 
     def __init__(self, run: LayerRunner) -> None:
         self._run = run
@@ -119,7 +119,7 @@ class RecordingRunner:
 
 
 class RecomputingRunner:
-    """Layer runner that recomputes layers in the backward pass (checkpointing); serves one pass.
+    """Recomputing runner of layers, in the backward pass (checkpointing); serves one pass.
 
     context: entered while a layer is computed again, which happens long after the pass, when
     another adapter may be active.

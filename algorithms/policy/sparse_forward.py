@@ -76,7 +76,7 @@ def hidden_states_at(
     columns: Tensor,  # (N,) ascending within each row
     run: LayerRunner = run_layer,
 ) -> Tensor:
-    """Return the decoder's last hidden states at N positions, (N, H).
+    """Return hidden states at N positions, the decoder's last, (N, H).
 
     run: calls the layers, but for the last one: the backward pass needs that first.
     """

@@ -99,7 +99,7 @@ class ValueHead(nn.Module):
 
 
 class RoleValueHeads(ValueHead):
-    """Value heads of a team, one for each role."""
+    """Role value heads: one for each role of a team."""
 
     def __init__(
         self, hidden_size: int, roles: Sequence[str], *, kind: str = "mlp", **shape: Any

@@ -53,7 +53,7 @@ class RoleView:
         self.rows[-1].role = self.role
 
     def append_action(self, action: Action) -> None:
-        """Append a sampled action to the current row."""
+        """Append an action that was sampled to the current row."""
         row = self.rows[-1]
         row.ids += action.ids
         row.acted += action.acted
@@ -69,7 +69,7 @@ class RoleView:
             self.last_action.rewards[self.last_token] += reward
 
     def append_message(self, text: str) -> None:
-        """Append the policy's finished message to the history."""
+        """Append a message, the policy's finished one, to the history."""
         self.policy_messages.add(len(self.history))
         self.history.append({"role": "assistant", "content": self.unfinished + text})
         self.unfinished = ""
@@ -87,12 +87,12 @@ class RoleView:
         self.rows[-1].role = self.role
 
     def continue_message(self, text: str, observation: str, tags: Sequence[str]) -> None:
-        """Continue the policy's unfinished message with the environment's text."""
+        """Continue the message, unfinished, of the policy with the environment's text."""
         self.unfinished += text + observation
         self.new_ids = self.template.encode_untrusted(observation, tags)
 
     def append_context(self, room: int | None = None) -> list[int]:
-        """Append the new context to the current row, at most `room` tokens, and return it."""
+        """Append context, the new one, to the current row, at most `room` tokens; return it."""
         new_ids, self.new_ids = self.new_ids[:room], []
         row = self.rows[-1]
         row.ids += new_ids
@@ -156,7 +156,7 @@ class RunningEpisode:
         return EnvRequest(self.task_id, self.env_seed)
 
     def on_reset(self, engine: Engine, observation: Any, info: dict[str, Any]) -> None:
-        """Event handler on the result of `reset`: render the first prompt."""
+        """On reset, handle its result: render the first prompt."""
         self.info = info
         self.state = str(info.get("state") or "")
         engine.begin_sequence(self.slot, self.seed)
@@ -169,7 +169,7 @@ class RunningEpisode:
         self._check_budget()
 
     def next_request(self, engine: Engine) -> Request:
-        """Return the engine's next request, after appending the new context to the row."""
+        """Return the next request to the engine, after appending the new context to the row."""
         view = self.view
         row, new_ids = view.rows[-1], view.append_context()
         if view is not self.in_slot:
@@ -189,7 +189,7 @@ class RunningEpisode:
         )
 
     def on_action(self, action: Action) -> EnvRequest:
-        """Event handler on a sampled action: record it, return the request of the step."""
+        """On a sampled action: record it, and return the request of the step."""
         self.view.append_action(action)
         if "state_hash" in self.info:
             self.state_hashes.append(str(self.info["state_hash"]))
@@ -201,7 +201,7 @@ class RunningEpisode:
     def on_step(
         self, observation: Any, reward: Any, terminated: bool, truncated: bool, info: dict[str, Any]
     ) -> None:
-        """Event handler on the result of `step`: record it, render the next context."""
+        """On a step, handle its result: record it, render the next context."""
         turn, acted = int(self.info.get("turn", 0)), self.view
         self.terminated = terminated
         self.info = info

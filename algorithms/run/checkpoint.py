@@ -112,7 +112,7 @@ def find_checkpoint(folder: Path, name: str | None = None) -> Path:
 
 
 def check_digests(checkpoint: Path) -> None:
-    """Check the SHA-256 digests of a checkpoint's files; CheckpointError where one differs.
+    """Check the digests (SHA-256) of a checkpoint's files; CheckpointError where one differs.
 
     Without digests nothing is checked.
     """
@@ -149,7 +149,7 @@ def load_state(checkpoint: Path) -> dict[str, Any]:
 
 
 def seed_streams(seed: int) -> None:
-    """Seed the global random streams of Python, NumPy and torch."""
+    """Seed the streams of random numbers, global ones: Python's, NumPy's and torch's."""
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002 - the global stream is what users draw from
     torch.manual_seed(seed)

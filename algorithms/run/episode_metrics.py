@@ -78,7 +78,7 @@ def strict_success_rate(records: Sequence[EpisodeRecord]) -> float | None:
 
 
 def mean_return_without_verdict(records: Sequence[EpisodeRecord]) -> float | None:
-    """Return the mean return of valid episodes, for environments without verdicts.
+    """Return the mean return without verdict: of valid episodes of such environments.
 
     Their success is a return above 0 and says little; None for others.
     """

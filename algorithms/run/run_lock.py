@@ -18,7 +18,7 @@ class RunLockedError(RuntimeError):
 
 
 class FileLock:
-    """Exclusive lock by a file, held until `release` or the end of the process.
+    """File lock, exclusive, held until `release` or the end of the process.
 
     A POSIX record lock: the system releases it with the process, and forked children do not
     inherit it. RunLockedError, naming the holder, if `results` are locked; `cure` says what to do.

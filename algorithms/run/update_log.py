@@ -35,7 +35,7 @@ def peak_memory() -> dict[str, float | None]:
 
 
 def peak_memory_gb() -> float | None:
-    """Return the peak resident memory of this process in GB; None where it is not known."""
+    """Return the peak memory in GB of this process, resident; None where it is not known."""
     try:
         import resource
     except ImportError:  # Windows
@@ -185,7 +185,7 @@ class UpdateLog:
         return self._alarms.active
 
     def make_diagnostics(self, update: int) -> TokenDiagnostics | None:
-        """Make the token diagnostics of an update; None if no token file is due."""
+        """Make the diagnostics of an update's tokens; None if no token file is due."""
         due = self._log.writes and self._is_due(update, self._tokens_interval)
         due = due and not self._config.frozen_roles  # a file holds what whole episodes learned
         return TokenDiagnostics() if due else None

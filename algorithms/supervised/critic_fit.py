@@ -95,7 +95,7 @@ def fit_critic(
     config: TrainConfig,
     generator: torch.Generator,  # on the CPU: shuffles the tokens
 ) -> Metrics:
-    """Fit the critic's value head to samples; return how well it explains returns."""
+    """Fit the critic, its value head, to samples; return how well it explains returns."""
     states = torch.cat([each.states for each in samples])
     returns = torch.cat([each.returns for each in samples])
     held_out = torch.cat([each.held_out for each in samples])

@@ -151,7 +151,7 @@ class SupervisedLearner:
         }
 
     def take_step(self) -> dict[str, float]:
-        """Take an optimiser step: clip the gradients, step at its learning rate.
+        """Take a step of the optimiser: clip the gradients, step at its learning rate.
 
         Return the norm before clipping and the rate. FloatingPointError at a NaN, before any weight
         is changed.
@@ -299,7 +299,7 @@ def learning_rate_multiplier(step: int, num_steps: int, config: SupervisedConfig
 def adamw(
     every: Iterable[nn.Parameter], config: SupervisedConfig, *, fused: bool = True
 ) -> torch.optim.AdamW:
-    """Make an AdamW over the trainable parameters; weight decay applies to matrices only."""
+    """Return AdamW over the trainable parameters; weight decay applies to matrices only."""
     parameters = [p for p in every if p.requires_grad]
     groups = [
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": config.weight_decay},

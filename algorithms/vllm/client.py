@@ -145,7 +145,7 @@ class VllmClient:
         return [str(each["id"]) for each in self.get("/v1/models", timeout_s=timeout_s)["data"]]
 
     def load_adapter(self, name: str, folder: str) -> None:
-        """Load a LoRA adapter under a name; RolloutError where the server refuses it."""
+        """Load an adapter (LoRA) under a name; RolloutError where the server refuses it."""
         reply = self.post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": folder})
         if reply.status_code >= 300 and "already been loaded" not in reply.text:
             raise RolloutError(
@@ -156,7 +156,7 @@ class VllmClient:
             )
 
     def unload_adapter(self, name: str) -> None:
-        """Unload a LoRA adapter; no error where the server does not have it."""
+        """Unload an adapter (LoRA); no error where the server does not have it."""
         with contextlib.suppress(*self._errors):
             self._client.post(
                 f"{self.url}/v1/unload_lora_adapter", json={"lora_name": name}, timeout=10.0

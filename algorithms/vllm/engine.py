@@ -52,7 +52,7 @@ class VllmEngine(Engine):
         return TokenCounts(self.num_sampled_tokens)
 
     def allocate_slots(self, num_slots: int) -> None:
-        """Allocate empty slots 0..num_slots-1 in place of those before."""
+        """Allocate slots 0..num_slots-1, empty ones, in place of those before."""
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
         self._threads = ThreadPoolExecutor(num_slots, "vllm") if num_slots else None
@@ -61,14 +61,14 @@ class VllmEngine(Engine):
         self._pending: dict[int, Future[Action]] = {}
 
     def begin_sequence(self, slot: int, seed: int | None = None) -> None:
-        """Begin a new sequence in a slot; a seed gives it its own random stream."""
+        """Begin a sequence in a slot; a seed gives it its own random stream."""
         self.restart_sequence(slot)
         self.servers.release_slot(slot)
         if seed is not None:
             self._streams[slot] = np.random.default_rng(seed)
 
     def restart_sequence(self, slot: int) -> None:
-        """Restart a slot's sequence: drop a pending request but keep the random stream."""
+        """Restart the sequence of a slot: drop a pending request but keep the random stream."""
         self._ids[slot] = []
         if slot in self._pending:
             self._pending.pop(slot).cancel()

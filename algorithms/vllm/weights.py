@@ -60,7 +60,7 @@ class PublishedVersions:
 
 
 class PublishedWeights(PublishedVersions):
-    """Published whole weights: the newest version is loaded into the servers.
+    """Published weights, whole ones: the newest version is loaded into the servers.
 
     tolerance: mean absolute difference, in nats, between the server's log-probabilities of the
     fixed text and training's, above which a server is refused.
@@ -236,7 +236,7 @@ NUM_SERVED = 2  # requests with the previous version may still be under way
 
 
 class PublishedAdapters(PublishedVersions):
-    """Published LoRA adapters: the last `NUM_SERVED` versions are served.
+    """Published adapters (LoRA): the last `NUM_SERVED` versions are served.
 
     Every version gets a new name and a new folder: a server caches by name, so a reused one would
     be served from caches of other weights, unnoticed.

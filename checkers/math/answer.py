@@ -37,7 +37,7 @@ def check_answer(
     time_limit_s: float = 5.0,
     comparer: SymbolicComparer | None = None,
 ) -> Verdict:
-    """Check a response's final answer: the verdict whether it is one of the accepted ones.
+    """Check an answer, a response's final one: the verdict whether it is an accepted one.
 
     The final answer is the last \\boxed{...}, else what follows the last "####", else the whole
     response. `tolerance` is relative, for numeric answers; `time_limit_s` bounds one symbolic
@@ -143,7 +143,7 @@ def _bare(text: str) -> str:
 
 
 def exact_number(text: str) -> Fraction | None:
-    """Return the exact rational number that a text is; None if it has names, roots or functions.
+    """Return the exact number that a text is, rational; None if it has names, roots or functions.
 
     None where it has none.
     """

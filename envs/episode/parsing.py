@@ -13,7 +13,7 @@ from fctncalling.envs.prompting.task_prompt import JSON_TYPES
 
 
 class ParsedMessage(NamedTuple):
-    """A parsed assistant message: its calls, or why there are none."""
+    """Parsed message of the assistant: its calls, or why there are none."""
 
     calls: tuple[Call, ...]
     executed: tuple[str, ...]  # call strings for the tools; empty for a task that executes nothing
@@ -24,7 +24,7 @@ class ParsedMessage(NamedTuple):
 
 
 def parse_message(handler: Handler, text: str, *, executes: bool) -> ParsedMessage:
-    """Parse an assistant message with a handler.
+    """Parse a message of the assistant with a handler.
 
     Raises only for a missing extra: anything else a decoder meets is the model's mistake.
 
@@ -77,7 +77,7 @@ def classify_error(
     functions: Sequence[FunctionDoc],
     known: Callable[[str], bool],  # whether the tools have a function of this name
 ) -> str | None:
-    """Classify the worst error of a step: an unknown function, wrong arguments, a tool's, or None.
+    """Classify the error of a step, its worst: unknown function, wrong arguments, a tool's, None.
 
     The words are `info["error"]` and, where corrective feedback is on, what follows a wrong call's
     result. BFCL's verdict depends on neither.

@@ -82,7 +82,7 @@ _SHARED = ("task", "session")  # the task never changes; the session copies its 
 
 @dataclass
 class EpisodeState:
-    """Mutable state of one episode; a step changes it through its methods."""
+    """State of one episode, mutable; a step changes it through its methods."""
 
     task: Task
     session: ToolSession | None  # None where nothing is executed (single turn)

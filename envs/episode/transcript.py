@@ -18,7 +18,7 @@ def escape_unprintable(text: str) -> str:
 
 
 def transcript(messages: Iterable[Mapping[str, Any]], verdict: Verdict | None = None) -> str:
-    """Return messages as a readable transcript, the verdict as its last line.
+    """Return the transcript of messages, readable, the verdict as its last line.
 
     A message with a "speaker" stands under that name. Every line of a message stands behind a bar,
     so that no message can pose as a head or as the verdict.

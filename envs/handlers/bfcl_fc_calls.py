@@ -17,7 +17,7 @@ from fctncalling.envs.handlers.handler import (
 
 
 class BfclFunctionCalls(Handler):
-    """Handler of BFCL's function-calling form: a JSON list of {name: arguments}.
+    """BFCL function calls, its function-calling form: a handler of [{name: arguments}] in JSON.
 
     Dots in names were sent as underscores; decoding leaves names as they came.
     """

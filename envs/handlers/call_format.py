@@ -24,14 +24,14 @@ _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 class CallFormat(Handler):
-    """Base class of call formats whose subclasses define only how to decode and to write calls.
+    """Call format: base class of those whose subclasses define only how to decode and to write.
 
     `decode_ast`, `candidate_texts`.
     """
 
     @abstractmethod
     def decode_ast(self, text: str) -> Record:
-        """Decode to BFCL's AST record a text; raises DecodeError."""
+        """Decode a text as BFCL's AST decoder does, to its record; raises DecodeError."""
 
     @abstractmethod
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
@@ -75,7 +75,7 @@ class CallFormat(Handler):
 
 
 class ToolCallFormat(CallFormat):
-    """Base class of native tool-call formats, those of models with tools in their template.
+    """Tool-call format: base class of native ones, of models with tools in their template.
 
     Their call strings have no blanks, as BFCL executes those.
     """

@@ -58,7 +58,7 @@ class SizeBudget:
 
 
 def result_text(value: Any, allowance: SizeBudget) -> str:
-    """Return a tool's result as text, as BFCL writes it; LimitExceeded for too large a one."""
+    """Return the result text of a tool, as BFCL writes it; LimitExceeded for too large a one."""
     most = min(MAX_RESULT_WEIGHT, allowance.characters)
     if value_size(value, most) > most:
         allowance.characters -= min(most * CHARS_PER_WEIGHT, allowance.characters)
@@ -95,7 +95,7 @@ def _json_text(value: dict[Any, Any]) -> str:
 
 
 def load_tool(name: str, tool: type, scenario: Any, long_context: bool) -> Any:
-    """Load a fresh tool with its scenario; raises InfrastructureError where it cannot load."""
+    """Load a tool, fresh, with its scenario; raises InfrastructureError where it cannot load."""
     try:
         instance = tool()
         # BFCL's MathAPI holds no state, so nothing is loaded
@@ -187,7 +187,7 @@ class ToolSession:
         }
 
     def has_function(self, name: str) -> bool:
-        """Whether the tools have a function of this name."""
+        """Whether the session has a function of this name."""
         return name in self._class_of
 
     @time_calls("tools")

@@ -113,7 +113,7 @@ class Handler(ABC):
         return list(self.decode_action(text).calls)
 
     def decode_ast(self, text: str) -> Any:
-        """Decode to the AST record a text, as BFCL's AST decoder of this format does.
+        """Decode a text as BFCL's AST decoder of this format does, to its record.
 
         The record that its AST checkers judge.
         """

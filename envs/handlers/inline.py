@@ -58,7 +58,7 @@ class PausedMessage(NamedTuple):
 
 
 class InlineCalls(CallFormat):
-    """Base class of inline call syntaxes: calls in mid-message, results appended to it.
+    """Inline calls: base class of their syntaxes, in mid-message, results appended to it.
 
     A block reaches from its opening mark to the first closing mark behind it, so code that holds
     its own closing mark cannot be written: `render` refuses it.
@@ -82,7 +82,7 @@ class InlineCalls(CallFormat):
         """Return what stands between an opening and a closing mark."""
 
     def paused_message(self, text: str, start: int = 0) -> PausedMessage:
-        """Return the state of a message that paused, from the policy's text since the last result.
+        """Return the paused message, its state, from the policy's text since the last result.
 
         Its last action begins at `start`.
         """
@@ -106,7 +106,7 @@ class InlineCalls(CallFormat):
             yield self._block(opened.start(), end, text[opened.end() : closed.start()])
 
     def text_without_calls(self, text: str) -> str:
-        """Return a message's text without its calls, an open one included."""
+        """Return the text without calls of a message, without an open one too."""
         parts, end = [], 0
         for block in self.closed_blocks(text):
             parts.append(text[end : block.start])
@@ -116,7 +116,7 @@ class InlineCalls(CallFormat):
         return "".join([*parts, rest if opened is None else rest[: opened.start()]])
 
     def final_answer(self, text: str) -> str:
-        """Return a message's final answer: the submitted text, or what follows `Result =`."""
+        """Return the final answer of a message: the submitted text, or what follows `Result =`."""
         words = self.text_without_calls(text)
         if self.submit:
             words = words.partition(self.submit)[0]
@@ -146,7 +146,7 @@ EXECUTOR, CODE = "python_executor", "code"  # the tool and its parameter
 
 
 class CodeBlocks(InlineCalls):
-    """Base class of inline code blocks, each a call of the Python executor."""
+    """Code blocks, inline: base class; each is a call of the Python executor."""
 
     _begin: str  # as it is written
     _end: str
@@ -181,7 +181,7 @@ class PythonTagBlocks(CodeBlocks):
 
 
 class MarkdownBlocks(CodeBlocks):
-    """Inline code blocks in Markdown fences, as ToolGRPO's models write them."""
+    """Markdown blocks: inline code in fences, as ToolGRPO's models write them."""
 
     name = "markdown_block"
     stop = ("\n```\n",)
@@ -233,7 +233,7 @@ _TOOL = re.compile(r"\s*<([^<>\n]+)>")
 
 
 class TrlRequestCalls(InlineCalls):
-    """Inline calls in TRL's form of requests: a tool's name and one text; its marks can be changed.
+    """TRL request calls, inline: a tool's name and one text; the marks can be changed.
 
     `<request><Tool>query<call>`, answered by `result<response>`, ended by `<submit>`.
     """

@@ -58,7 +58,7 @@ def first_key(text: str) -> str | None:
 
 
 class JsonCalls(ToolCallFormat):
-    """Handler of bare JSON calls: objects of {"name", "arguments"} or {"name", "parameters"}.
+    """JSON calls, bare: a handler of {"name", "arguments"} or {"name", "parameters"}.
 
     Fenced or bare.
     """
@@ -71,7 +71,7 @@ class JsonCalls(ToolCallFormat):
         return first_key(text) in _CALL_KEYS and '"name"' in text and keys
 
     def decode_ast(self, text: str) -> Record:
-        """Decode to the AST record a text that is nothing but JSON; raises DecodeError."""
+        """Decode a text, nothing but JSON, to the AST record of its calls; raises DecodeError."""
         require_readable_text(text)
         text = text.strip()
         fenced = _FENCED.fullmatch(text)
@@ -87,7 +87,7 @@ class JsonCalls(ToolCallFormat):
 
 
 class HermesCalls(ToolCallFormat):
-    """Handler of Hermes' and Qwen's calls: {"name", "arguments"} between <tool_call> tags.
+    """Hermes calls, and Qwen's: a handler of {"name", "arguments"} between <tool_call> tags.
 
     Other text is ignored.
 
@@ -134,7 +134,7 @@ class HermesCalls(ToolCallFormat):
 
 
 class LlamaJsonCalls(ToolCallFormat):
-    """Handler of Llama 3's JSON calls: {"name", "parameters"}, behind <|python_tag|> or not.
+    """Llama JSON calls: a handler of {"name", "parameters"}, behind <|python_tag|> or not.
 
     Several are parted by ";" or ",".
     """
@@ -174,7 +174,7 @@ class LlamaJsonCalls(ToolCallFormat):
 
 
 class LlamaPythonicCalls(CallFormat):
-    """Handler of Llama's pythonic calls, 3.2's and 4's, with or without <|python_start|>.
+    """Llama pythonic calls, 3.2's and 4's: a handler, with or without <|python_start|>.
 
     Values are read as in BFCL's prompting form; brackets must be there.
     """
@@ -194,7 +194,7 @@ class LlamaPythonicCalls(CallFormat):
         return calls_of_expression(text)
 
     def call_strings(self, calls: Sequence[Call]) -> list[str]:
-        """Return the call strings BFCL executes; raises DecodeError."""
+        """Return the call strings, as BFCL executes them; raises DecodeError."""
         return executed_call_strings(calls)
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
@@ -210,7 +210,7 @@ def _without_tag(text: str) -> str:
 
 
 class OpenAIMessages(ToolCallFormat):
-    """Handler of OpenAI's assistant messages with `tool_calls`, or of their list alone.
+    """OpenAI messages of an assistant with `tool_calls`, or that list alone: a handler.
 
     Arguments are JSON text there; an object, as chat templates want it, is read too. A message
     without calls is content, hence holds none.

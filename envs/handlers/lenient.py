@@ -139,7 +139,7 @@ class _Metered(str):
 
 
 class LenientCalls(Handler):
-    """Handler of lenient calls: repairs what another cannot read, writes what that one writes.
+    """Lenient calls: a handler that repairs what another cannot read, and writes as that does.
 
     Raises MissingJsonRepair for a form made of JSON without the library, unless `repair_json` is
     False.

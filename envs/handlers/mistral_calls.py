@@ -21,7 +21,7 @@ _CALLS, _ARGS, _ID = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"
 
 
 class MistralCalls(ToolCallFormat):
-    """Handler of Mistral's calls: reads each of its formats, writes the list.
+    """Mistral calls: a handler that reads each of its formats and writes the list.
 
     With `by_name` it writes the newer `[TOOL_CALLS]name[ARGS]{...}`. Text before the first mark is
     content and let be. Without a mark, which many tokenizers drop as they decode, the whole text

@@ -33,7 +33,7 @@ _WORD = re.compile(r"\w")
 
 
 class PythonCalls(Handler):
-    """Handler of Python calls, BFCL's prompting form; positional arguments are dropped."""
+    """Python calls, BFCL's prompting form: a handler; positional arguments are dropped."""
 
     name = "python_calls"
 
@@ -81,7 +81,7 @@ def _calls_of(record: list[dict[str, dict[Any, Any]]]) -> list[Call]:
 
 
 def executed_call_strings(calls: Sequence[Call]) -> list[str]:
-    """Return the call strings that BFCL executes for calls written in Python.
+    """Return the executed call strings: BFCL's for calls written in Python.
 
     DecodeError for an empty dict, on which BFCL fails.
     """

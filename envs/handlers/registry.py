@@ -48,7 +48,7 @@ RETURN_HANDLERS: dict[tuple[str, bool], Handler] = {
 
 
 class PromptVariantCalls(Handler):
-    """Handler of calls in a prompt variant's return format, tagged or not.
+    """Prompt-variant calls: a handler of a variant's return format, tagged or not.
 
     Its name is the variant's, which words the instructions.
     """
@@ -93,7 +93,7 @@ _MARK = re.compile("|".join(map(re.escape, HANDLERS_BY_MARK)))
 
 
 class AutoCalls(Handler):
-    """Automatic handler of calls: detects each text's format; writes the prompting form."""
+    """Auto calls: a handler that detects each text's format; it writes the prompting form."""
 
     name = "auto"
 

@@ -31,7 +31,7 @@ class EpisodeJudge:
         self._truths: dict[str, tuple[TurnResults, ...]] = {}
 
     def verdict(self, state: EpisodeState, record: Any) -> Verdict | None:
-        """Return the official verdict on an ended episode; None for a task without answers.
+        """Return the verdict, official, on an ended episode; None for a task without answers.
 
         `record` is the last message as the single-turn checkers read it.
         """
@@ -86,7 +86,7 @@ def user_answers(steps: Sequence[StepRecord], conversation: Sequence[Message]) -
 
 
 def bounded_memo(memory: dict[str, Kept], key: str, make: Callable[[], Kept]) -> Kept:
-    """Memoise a key's value in a bounded memo (FIFO): made on the first call."""
+    """Return a value from a bounded memo (FIFO), made on the first call of its key."""
     if key not in memory:
         while len(memory) >= TASKS_KEPT:
             del memory[next(iter(memory))]

@@ -100,7 +100,7 @@ def _judge_clarify(task: Task, response: Any, form: str) -> Verdict:
 
 
 def judge_turns(task: Task, turns: Sequence[TurnResults], truth: Sequence[TurnResults]) -> Verdict:
-    """Judge recorded turns: return the verdict, also of each turn by itself."""
+    """Judge turns that were recorded: return the verdict, also of each turn by itself."""
     return check(task, turns, truth)
 
 

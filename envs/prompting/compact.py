@@ -47,7 +47,7 @@ def compact_system_prompt(docs: Sequence[FunctionDoc], form: str, *, many_turns:
 
 
 def compact_docs(docs: Sequence[FunctionDoc]) -> str:
-    """Return function docs in the compact style: signatures with descriptions."""
+    """Return compact docs of functions: signatures with descriptions."""
     return "\n".join(_function(doc) for doc in docs)
 
 

@@ -74,7 +74,7 @@ def variant_system_prompt(variant: PromptVariant, docs: Sequence[FunctionDoc]) -
 
 
 def format_docs(docs: Sequence[FunctionDoc], doc_format: str) -> str:
-    """Format function docs as "json" (indented by 4), "xml" or "python"."""
+    """Format docs of functions as "json" (indented by 4), "xml" or "python"."""
     if doc_format == "json":
         return json.dumps([function_doc_json(doc) for doc in docs], indent=4)
     return "\n".join(_xml(doc) if doc_format == "xml" else _python(doc) for doc in docs)

@@ -63,7 +63,7 @@ _DOCS = "The functions you may call, as JSON:"
 
 
 def docs_for_prompt(functions: Sequence[FunctionDoc], category: str) -> list[FunctionDoc]:
-    """Return function docs for the prompt, as BFCL shows them; the checkers use the originals.
+    """Return docs for the prompt, functions' as BFCL shows them; the checkers use the originals.
 
     Each description names the syntax; for Java and JavaScript every parameter becomes a string that
     holds source text, its true type (and that of its items) told in words.

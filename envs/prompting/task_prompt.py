@@ -46,7 +46,7 @@ def to_openai_tool(doc: FunctionDoc) -> dict[str, Any]:
 
 
 def to_json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert to JSON Schema a BFCL parameter description, nested ones included; fresh.
+    """Convert a parameter to JSON Schema, as BFCL describes it, nested ones included; fresh.
 
     What JSON Schema does not know (`optional`, a `required` that is no list) is left out.
     """
@@ -120,7 +120,7 @@ class TaskPrompt:
         return [*messages, *copy.deepcopy(list(self._question[turn]) if self._question else [])]
 
     def functions(self, turn: int) -> Sequence[FunctionDoc]:
-        """Return the docs of the functions offered in a turn, without those still held out."""
+        """Return the functions offered in a turn, their docs, without those still held out."""
         return self._offered(turn)
 
     def _hidden(self, turn: int) -> frozenset[str]:

@@ -222,7 +222,7 @@ class Evaluator:
 
 
 def allowed_builtin(node: ast.expr, evaluator: Evaluator) -> Callable[..., Any]:
-    """Return the allowed built-in function that a callee names.
+    """Return the allowed builtin, a function, that a callee names.
 
     Raises what Python raises for an unknown or uncallable one.
     """
@@ -232,7 +232,7 @@ def allowed_builtin(node: ast.expr, evaluator: Evaluator) -> Callable[..., Any]:
 
 
 def result_weight_bound(op: type[ast.operator], left: Any, right: Any) -> int:
-    """Return a bound on the weight (size) of the result of `left op right`, not computing it.
+    """Return the result's weight bound: of the size of `left op right`, not computing it.
 
     Raises LimitExceeded over MAX_BITS.
     """

@@ -46,7 +46,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class SourceTooLarge(ValueError):
-    """Source text that is too large for the parser's limits."""
+    """Source too large for the parser's limits."""
 
 
 def is_small_source(*sources: str) -> bool:
@@ -71,7 +71,7 @@ def require_small_source(*sources: str) -> None:
 def parse_expression(
     source: str, filename: str = "<unknown>", *, compiled: bool = False
 ) -> ast.expr:
-    r"""Parse one Python expression to its tree.
+    r"""Parse an expression of Python to its tree.
 
     Raises SyntaxError, ValueError, RecursionError or MemoryError, as `ast.parse`.
 
@@ -104,7 +104,7 @@ MAX_CACHED_CHARS = 1000  # of a call string whose tree is kept
 
 
 def parse_expression_cached(source: str) -> ast.expr:
-    """Parse one Python expression, cached: the tree is shared and never to be changed.
+    """Parse an expression of Python, cached: the tree is shared and never to be changed.
 
     Raises Python's SyntaxError.
     """

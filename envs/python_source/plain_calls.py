@@ -42,7 +42,7 @@ _PLAIN_CHARS = 20_000  # each of them may become ten in a call string
 
 
 def parse_plain_calls(text: str) -> list[dict[str, dict[Any, Any]]] | None:
-    """Parse a list of plain calls, of literals alone, to [{name: {parameter: value}}]; else None.
+    """Parse plain calls, a list of literals alone, to [{name: {parameter: value}}]; else None.
 
     None for anything else, and for what is too large.
     """
@@ -86,7 +86,7 @@ def executable_plain_calls(
 
 
 def parse_plain_call(text: str) -> PlainCall | None:
-    """Parse a plain call string, `f(1, a='x')`, for execution; None for anything else.
+    """Parse a plain call, the string `f(1, a='x')`, for execution; None for anything else.
 
     A bracket inside a string is nothing plain, as in `executable_plain_calls`.
     """

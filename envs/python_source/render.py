@@ -8,7 +8,7 @@ from typing import Any
 
 
 def render_call(name: str, arguments: Mapping[Any, Any]) -> str:
-    """Render decoded arguments as the call string BFCL executes, `name(k=repr(v), ...)`.
+    """Render a call as the string BFCL executes, `name(k=repr(v), ...)`, of decoded arguments.
 
     BFCL's one surprise: a dict whose values are all dicts is taken for a nested call, and the other
     dicts' keys are put between quotes as they are. An empty dict, on which BFCL fails, is written
@@ -27,7 +27,7 @@ def _argument(value: Any) -> str:
 
 
 def python_literal(value: Any) -> str:
-    """Return a value as Python literal source; ValueError where there is none."""
+    """Return the Python literal of a value, its source; ValueError where there is none."""
     match value:
         case None | bool() | int() | str() | bytes():
             return repr(value)
@@ -63,7 +63,7 @@ _LONG = 32  # items, from which on those of one kind are counted at once
 
 
 class LimitExceeded(ValueError):
-    """Value that exceeds a size limit: too large to compute, pass on or show."""
+    """Limit exceeded by a value: too large to compute, pass on or show."""
 
 
 def value_size(value: Any, most: int = MAX_WEIGHT) -> int:

@@ -21,7 +21,7 @@ YOUR_TURN: Message = {"role": "user", "content": "Your turn."}
 
 
 class RoleViews:
-    """Views of a conversation, one for each role: its unread messages."""
+    """Role views of a conversation: the unread messages of each role."""
 
     def __init__(self, roles: Mapping[str, TeamRole]) -> None:
         self._roles = roles
@@ -137,7 +137,7 @@ def _of_role(task: Task, role: TeamRole) -> Task:
 
 
 class DraftMessage(NamedTuple):
-    """Draft: a message that waits for another role's approval."""
+    """Draft message, which waits for another role's approval."""
 
     position: int
     text: str
@@ -164,7 +164,7 @@ class TeamConversation:
         return self.team.turn_order[self.position]
 
     def share_message(self, text: str) -> None:
-        """Share the current role's message with the other roles."""
+        """Share a message of the current role with the other roles."""
         self.views.share_message(self.role, text)
 
     def pass_turn(self) -> None:
@@ -172,7 +172,7 @@ class TeamConversation:
         self.position = (self.position + 1) % len(self.team.turn_order)
 
     def begin_turn(self, turn: int) -> None:
-        """Begin the user's next turn, with the first role of the turn order."""
+        """Begin a turn of the user, the next, with the first role of the turn order."""
         self.turn = turn
         self.position = 0
         self.num_messages = 0

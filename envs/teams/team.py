@@ -99,7 +99,7 @@ class Team:
         return any(role.rewards != RoleRewards() for role in self.roles.values())
 
     def rewards_info(self, reward: float, spoke: str, erred: str | None) -> dict[str, Any]:
-        """Return the field "rewards" of `info`: the reward of each role, where they differ.
+        """Return the rewards info, its field "rewards": the reward of each role, where they differ.
 
         reward: the environment's. spoke: who acted. erred: whose calls failed, if any did.
         """

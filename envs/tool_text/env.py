@@ -284,7 +284,7 @@ def _check_choices(handler: str, reward: str | TextReward) -> None:
 
 
 def calculator_env(**keywords: Any) -> ToolTextEnv:
-    """Make the calculator env: TRL's "learning to use a calculator".
+    """Return the calculator env: TRL's "learning to use a calculator".
 
     Generated sums, its call syntax, reward 1 for the right result.
 
@@ -295,7 +295,7 @@ def calculator_env(**keywords: Any) -> ToolTextEnv:
 
 
 def python_math_env(**keywords: Any) -> ToolTextEnv:
-    """Make the Python math env: ToolGRPO's problems, solved by writing Python.
+    """Return the Python math env: ToolGRPO's problems, solved by writing Python.
 
     Keywords are ToolTextEnv's, and win: handler="markdown_block" takes fenced blocks,
     "request_call" several tools.

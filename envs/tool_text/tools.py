@@ -139,7 +139,7 @@ class InlineTools:
 
 
 def search_tool(corpus: LocalCorpus | None = None, *, max_results: int = 1) -> Tool:
-    """Make the tool `search(query)`: keyword search in a local corpus.
+    """Return the search tool, `search(query)`: keyword search in a local corpus.
 
     Raises CorpusError or MissingExtra where the corpus, or what ranks its pages, is not there.
     """

@@ -66,7 +66,7 @@ def _imported(name: str, target: str) -> type:
 
 
 def mcp_tool_class(address: str) -> type:
-    """Make a tool class of an MCP server; each instance has a server of its own."""
+    """Return the tool class of an MCP server; each instance has a server of its own."""
     found: type = import_module("fctncalling.lab.mcp_client.mcp_class").mcp_class(address)
     return found
 

@@ -13,7 +13,7 @@ from fctncalling.envs.errors import import_extra
 
 
 def tokenize_words(text: str) -> list[str]:
-    """Tokenize a text to words: lower case, split at blanks and underscores."""
+    """Tokenize the words of a text: lower case, split at blanks and underscores."""
     return text.replace("_", " ").lower().split()
 
 

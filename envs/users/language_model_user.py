@@ -119,7 +119,7 @@ Complete = Callable[[list[Message]], str]
 
 
 class LanguageModelUser:
-    """User played by a language model, which `complete` asks.
+    """Language-model user, which `complete` asks.
 
     The model is told the request and the values that the user knows (`known_values`), never the
     calls. An answer that gives them away all the same is replaced by a refusal. An answer that is
@@ -154,7 +154,7 @@ class LanguageModelUser:
 
 
 def user_messages(conversation: list[Message], task: Task, turn: int) -> list[Message]:
-    """Return the conversation as messages for the user's model: roles exchanged, calls left out."""
+    """Return messages for the user's model: the conversation, roles exchanged, calls left out."""
     said = [
         str(message.get("content", "")) for message in task.question[turn] if _is_users(message)
     ]

@@ -119,7 +119,7 @@ class RecordExecutor:
 
 
 def strip_results(record: Record) -> Record:
-    """Strip a record of the results of its calls."""
+    """Strip the results of calls from a record."""
     return {key: value for key, value in record.items() if key not in ("result", "cwd", "calls")}
 
 

@@ -57,7 +57,7 @@ def wilson_interval(rate: float, count: float, z: float = Z_95) -> tuple[float, 
 
 
 def interval_of_mean(values: Sequence[float], num_samples: int) -> tuple[float, float]:
-    """Return a 95 % confidence interval of the mean over tasks of values in 0..1.
+    """Return the interval of a mean over tasks, of values in 0..1, with 95 % confidence.
 
     Tasks are the independent units; samples of one task are alike. Wilson's interval is taken at
     the effective sample size m(1 - m) / (s^2 / T): how many coin flips of mean m would vary as much
@@ -78,7 +78,7 @@ def interval_of_mean(values: Sequence[float], num_samples: int) -> tuple[float, 
 
 
 class SampledTasks:
-    """Sampled answers of tasks: samples and successes of each, in eight bytes an answer.
+    """Sampled tasks: samples and successes of each, in eight bytes an answer.
 
     An answer is a number: 63 bits of its task id's hash, and whether it succeeded as the lowest
     bit. Two of a million ids share a hash with a chance of 1 in 18 million.
@@ -103,7 +103,7 @@ class SampledTasks:
         return sum(answer & 1 for answer in self._answers)
 
     def interval(self) -> tuple[float, float]:
-        """Return a 95 % confidence interval of the success rate."""
+        """Return the interval of the success rate, with 95 % confidence."""
         return self._estimate(pass_at_k, 1)[1]
 
     def report(self) -> dict[str, Any]:

@@ -34,7 +34,7 @@ Policy = Callable[[PolicyInput], str]
 
 
 def noop(_: PolicyInput) -> str:
-    """No-op policy: say nothing."""
+    """noop: say nothing."""
     return ""
 
 
@@ -103,7 +103,7 @@ def _accepted(situation: PolicyInput) -> str | None:
 
 
 class RandomCalls:
-    """Policy of random calls with placeholders; at even odds it ends the turn."""
+    """Random calls, a policy: placeholders in arguments; at even odds it ends the turn."""
 
     def __init__(self, seed: str) -> None:
         self._draw = random.Random(seed)

@@ -98,7 +98,7 @@ def _check_tokenizer(tokenizer: Any, model: Any) -> None:
 
 
 def load_template(tokenizer: object, path: str | None) -> ChatTemplate:
-    """Load the chat template of a file or of the tokenizer, else a plain one."""
+    """Load the template of chats, of a file or of the tokenizer, else a plain one."""
     from jinja2.exceptions import TemplateError
 
     from fctncalling.algorithms.policy.chat_template import ChatTemplate

@@ -39,7 +39,7 @@ from fctncalling.training.training_run import TrainingRun
 def prepare_run(
     config: TrainConfig, run_config: RunConfig, task_setup: TaskSetup | None = None
 ) -> TrainingRun:
-    """Prepare a training run: at its start, or restored from the checkpoint of --resume.
+    """Prepare a run of training: at its start, or restored from the checkpoint of --resume.
 
     `task_setup` replaces the environments of the settings.
     """

@@ -139,7 +139,7 @@ def supervised_stage_is_ahead(config: TrainConfig, checkpoint: Path | None) -> b
 def restore_learner(
     learner: SupervisedLearner | None, state: Mapping[str, Any]
 ) -> SupervisedLearner | None:
-    """Restore the supervised learner of a checkpoint; None where that is past the stage.
+    """Restore the learner of a checkpoint's supervised stage; None where that is past.
 
     ValueError where it does not fit.
     """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def run_loop(run: TrainingRun, progress: Progress, profiler: Any = None) -> None:
-    """Run the training loop: collect, learn, evaluate and save until all is done.
+    """Run the loop of training: collect, learn, evaluate and save until all is done.
 
     profiler: of the laboratory, for --profile.
     """

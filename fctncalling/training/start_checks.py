@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def check_start(config: TrainConfig, run_config: RunConfig) -> None:
-    """Check settings at the start for what would end the run later; SettingError, ModelError."""
+    """Check at the start what settings would end the run later; SettingError, ModelError."""
     check_wandb(run_config.wandb)
     _check_results_dir(Path(config.results_dir))
     if config.model_name_or_path is not None:

@@ -108,7 +108,7 @@ def load_bfcl_tasks(
 
 
 def held_out_apart(training: Sequence[Task], held_out: Sequence[Task]) -> list[Task]:
-    """Return the held-out tasks apart from training ones: under ids that no training task has.
+    """Return held-out tasks kept apart: under ids that no training task has.
 
     Files of different origin number their tasks alike ("simple_python_0"); a clash would let one
     task be played in the other's place. A task that stands in both files keeps its id, and a note

@@ -256,7 +256,7 @@ class TrainingRun:
         return latest
 
     def play_held_out(self, version: int) -> Evaluation:
-        """Play the held-out tasks with the weights of a version, greedily and sampled."""
+        """Play held-out tasks with the weights of a version, greedily and sampled."""
         rounds = evaluation_rounds(self.held_out_ids, self.config, version)
         return Evaluation(*(self._play(each).episodes for each in rounds))
 
@@ -283,7 +283,7 @@ class TrainingRun:
         return due and self.counters.evaluated_at != number
 
     def save_is_due(self) -> bool:
-        """Whether a save (checkpoint) is due: at the interval, the best evaluation, the end."""
+        """Whether a save is due, of a checkpoint: at the interval, the best evaluation, the end."""
         number, interval = self.counters.updates, self.config.save_interval
         at_interval = number > 0 and interval > 0 and number % interval == 0
         is_best = interval > 0 and self.counters.best.get("update") == number

@@ -39,7 +39,7 @@ class PrefixSharing(NamedTuple):
     def microbatches(
         self, rows: Sequence[Ids], *, max_tokens: int, num_parts: int = 1
     ) -> list[list[int]]:
-        """Split rows into microbatches of rows that share prefixes; return row indices.
+        """Return microbatches of rows that share prefixes, as row indices.
 
         Each holds at most max_tokens tokens of its tree (a longer row forms one by itself), and at
         most a num_parts-th of all. It ends, within its last half, where the next row has least in

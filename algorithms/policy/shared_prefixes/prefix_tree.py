@@ -70,7 +70,7 @@ class PrefixTree(NamedTuple):
 def build_tree(
     rows: Sequence[Ids], *, min_saving: int = 1, min_root_share: float = 0.0
 ) -> PrefixTree:
-    """Build the prefix tree of rows of token ids.
+    """Build the tree of prefixes of rows of token ids.
 
     min_saving: a common run of n tokens with c branches after it saves (c - 1) n tokens. Where that
     is less, each branch gets a copy of the run, which saves a segment. min_root_share: rows share a

@@ -59,7 +59,7 @@ class ReturnFormat(CallFormat):
         return tag != "" and self.begins_like_calls(inside) and self.has_call_syntax(inside)
 
     def decode_ast(self, text: str) -> Record:
-        """Decode to BFCL's AST record a text; raises DecodeError."""
+        """Decode a text as BFCL's AST decoder does, to its record; raises DecodeError."""
         require_readable_text(text)
         text = text.strip(_FENCE)
         text = text if text.startswith("[") else f"[{text}"
@@ -81,7 +81,7 @@ class ReturnFormat(CallFormat):
 
     @abstractmethod
     def decode_untagged(self, text: str) -> Record:
-        """Decode an untagged text, without its tag, to a record; raises DecodeError."""
+        """Decode untagged: a text without its tag, to a record; raises DecodeError."""
 
     @abstractmethod
     def untagged_candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
@@ -97,7 +97,7 @@ def _inside_tag(text: str) -> str:
 
 
 class TaggedPythonReturn(ReturnFormat):
-    """Return format of tagged Python calls, a list between tags; without tags PythonCalls."""
+    """Tagged Python return, a format: a list of calls between tags; without tags PythonCalls."""
 
     format = "python"
 
@@ -113,11 +113,11 @@ class TaggedPythonReturn(ReturnFormat):
         return not text.startswith("<") and not text.removeprefix("[").lstrip().startswith("{")
 
     def decode_untagged(self, text: str) -> Record:
-        """Decode an untagged text: the calls of one expression; raises DecodeError."""
+        """Decode untagged: the calls of one expression; raises DecodeError."""
         return calls_of_expression(text)
 
     def call_strings(self, calls: Sequence[Call]) -> list[str]:
-        """Return the call strings BFCL executes; raises DecodeError."""
+        """Return the call strings, as BFCL executes them; raises DecodeError."""
         return executed_call_strings(calls)
 
     def untagged_candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
@@ -128,7 +128,7 @@ class TaggedPythonReturn(ReturnFormat):
 
 
 class JsonReturn(ReturnFormat):
-    """Return format of a JSON list of {"function", "parameters"}, fenced.
+    """JSON return, a format: a list of {"function", "parameters"}, fenced.
 
     Malformed JSON holds no calls and is no error. A list in an argument whose last item is an
     object ends the calls for BFCL, so such calls cannot be written.
@@ -145,7 +145,7 @@ class JsonReturn(ReturnFormat):
         return text.removeprefix("[").lstrip().startswith("{")
 
     def decode_untagged(self, text: str) -> Record:
-        """Decode an untagged text: the first thing in brackets that could list objects.
+        """Decode untagged: the first thing in brackets that could list objects.
 
         Raises DecodeError.
         """

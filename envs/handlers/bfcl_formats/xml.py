@@ -33,7 +33,7 @@ _ESCAPES = {'"': "&quot;", "\n": "&#10;"}
 
 
 class XmlReturn(ReturnFormat):
-    """Base class of the two XML return formats."""
+    """XML return: base class of the two formats."""
 
     def has_call_syntax(self, text: str) -> bool:
         """Whether the text has call syntax: the root element and arguments."""
@@ -53,14 +53,14 @@ class XmlReturn(ReturnFormat):
 
     @abstractmethod
     def write_argument(self, name: str, text: str, kind: str) -> str:
-        """Write the XML element of one argument, from texts that are escaped."""
+        """Write one argument as an XML element, from texts that are escaped."""
 
     @abstractmethod
     def wrap_arguments(self, arguments: str) -> str:
-        """Wrap a function's arguments in the element around them, if there is one."""
+        """Wrap the arguments of a function in the element around them, if there is one."""
 
     def decode_untagged(self, text: str) -> Record:
-        """Decode an untagged text: the first closed <functions>; raises DecodeError."""
+        """Decode untagged: the first closed <functions>; raises DecodeError."""
         start = text.find(_OPEN)
         end = text.find(_CLOSE, start + len(_OPEN))
         if start < 0 or end < 0:
@@ -114,7 +114,7 @@ class XmlReturn(ReturnFormat):
 
 
 class VerboseXml(XmlReturn):
-    """Verbose XML format: `<params><param name="a" value="1" type="integer"/></params>`."""
+    """Verbose XML, a format: `<params><param name="a" value="1" type="integer"/></params>`."""
 
     format = "verbose_xml"
 
@@ -145,7 +145,7 @@ class VerboseXml(XmlReturn):
 
 
 class ConciseXml(XmlReturn):
-    """Concise XML format: `<param name="a" type="integer">1</param>`."""
+    """Concise XML, a format: `<param name="a" type="integer">1</param>`."""
 
     format = "concise_xml"
 

@@ -41,7 +41,7 @@ _NOT_PLAIN = ("//", "/*", ";", "yield")
 
 
 class JavaCalls(SourceCalls):
-    """Handler of calls written in Java, BFCL's prompting form of its Java categories."""
+    """Java calls, BFCL's prompting form of its Java categories: a handler."""
 
     name = "java_calls"
     end = ";"  # without it short calls are no Java to the parser

@@ -57,7 +57,7 @@ _MISTAKEN = re.compile(
 
 
 class JavaScriptCalls(SourceCalls):
-    """Handler of calls written in JavaScript, BFCL's prompting form of those categories."""
+    """JavaScript calls, BFCL's prompting form of those categories: a handler."""
 
     name = "javascript_calls"
 

@@ -48,7 +48,7 @@ _LITERAL = re.compile(r"-?\d|(?:true|false|null)$|new |\[|\{")
 
 
 class SourceCalls(Handler):
-    """Base class of handlers of one call in a source language: Java or JavaScript."""
+    """Source calls: base class of handlers of one call in Java or JavaScript."""
 
     name: str
     end = ""  # what ends a written call

@@ -50,7 +50,7 @@ class File:
 
 
 class Directory:
-    """A named directory of files and directories, in insertion order.
+    """Directory of files and directories, in insertion order, with a name.
 
     Equal by name and contents, whatever the parent.
     """
@@ -63,13 +63,13 @@ class Directory:
         self.contents: dict[Any, File | Directory] = {}
 
     def add_file(self, name: Any, content: Any = "") -> None:
-        """Add a new file; raises ValueError, in BFCL's words, where the name is taken."""
+        """Add a file; raises ValueError, in BFCL's words, where the name is taken."""
         if name in self.contents:
             raise ValueError(f"File '{name}' already exists in directory '{self.name}'.")
         self.contents[name] = File(name, content)
 
     def add_files(self, names: Sequence[str]) -> None:
-        """Add new empty files.
+        """Add files, new and empty.
 
         Raises ValueError where a name is taken, with those before it added.
         """
@@ -80,7 +80,7 @@ class Directory:
             self.add_file(name)
 
     def add_directory(self, name: Any) -> Directory:
-        """Add a new empty directory and return it.
+        """Add a directory, new and empty, and return it.
 
         Raises ValueError where the name is taken.
         """

@@ -30,7 +30,7 @@ def _is_valid_name(name: Any) -> bool:
 
 
 class GorillaFileSystem:
-    """BFCL's Gorilla file system: a tree of directories, one of them the current one.
+    """Gorilla file system of BFCL: a tree of directories, one of them the current one.
 
     `root` and `long_context` are compared, the current directory is not.
     """
@@ -95,7 +95,7 @@ class GorillaFileSystem:
         return directory
 
     def pwd(self) -> dict[str, Any]:
-        """Print the working directory, pwd: the current path."""
+        """pwd: return the path of the current directory."""
         names = []
         directory: Directory | None = self._current_dir
         while directory is not None:
@@ -104,7 +104,7 @@ class GorillaFileSystem:
         return {"current_working_directory": "/" + "/".join(reversed(names))}
 
     def ls(self, a: Any = False) -> dict[str, Any]:
-        """List the current directory, as ls; hidden names only on demand."""
+        """ls: list the current directory; hidden names only on demand."""
         names = list(self._current_dir.contents)
         return {
             "current_directory_content": names
@@ -113,7 +113,7 @@ class GorillaFileSystem:
         }
 
     def cd(self, folder: Any) -> dict[str, Any]:
-        """Change directory (cd), one level up or down or to the root; return its name."""
+        """cd: change the directory, one level up or down or to the root; return its name."""
         folder = folder.rstrip("/") or "/"
         if folder == "..":
             if self._current_dir.parent is None:
@@ -132,7 +132,7 @@ class GorillaFileSystem:
         return {"current_working_directory": target.name}
 
     def mkdir(self, dir_name: Any) -> dict[str, Any] | None:
-        """Make a directory (mkdir) in the current one.
+        """mkdir: make a directory in the current one.
 
         None on success.
         """
@@ -144,7 +144,7 @@ class GorillaFileSystem:
         return None
 
     def touch(self, file_name: Any) -> dict[str, Any] | None:
-        """Touch: make an empty file in the current directory.
+        """touch: make an empty file in the current directory.
 
         None on success, an error if the name is taken.
         """
@@ -156,7 +156,7 @@ class GorillaFileSystem:
         return None
 
     def echo(self, content: Any, file_name: Any = None) -> dict[str, Any] | None:
-        """Echo a text, or write it into an existing file; makes no file.
+        """echo: show a text, or write it into an existing file; makes no file.
 
         None where it is written.
         """
@@ -173,7 +173,7 @@ class GorillaFileSystem:
         return None
 
     def cat(self, file_name: Any) -> dict[str, Any]:
-        """Return a file's content, as cat."""
+        """cat: return a file's content."""
         if not _is_valid_name(file_name):
             return {"error": f"cat: '{file_name}': Invalid character"}
         if file_name not in self._current_dir.contents:
@@ -184,7 +184,7 @@ class GorillaFileSystem:
         return {"file_content": item.content}
 
     def find(self, path: Any = ".", name: Any = None) -> dict[str, Any]:
-        """Find the paths below a path whose last name contains `name`, parents first."""
+        """find: return the paths below a path whose last name contains `name`, parents first."""
         target = self._navigate(path)
         if isinstance(target, dict):
             return {"error": "find:" + target["error"].removeprefix("cd:")}
@@ -197,7 +197,7 @@ class GorillaFileSystem:
         return {"matches": matches}
 
     def wc(self, file_name: Any, mode: Any = "l") -> dict[str, Any]:
-        """Count the lines, words or characters of a file, as wc."""
+        """wc: count the lines, words or characters of a file."""
         if mode not in list(_TABLE["wc_modes"]):
             return {"error": f"wc: invalid mode '{mode}'"}
         file = self._file(file_name)
@@ -210,21 +210,21 @@ class GorillaFileSystem:
         return {"count": count, "type": _TABLE["wc_modes"][mode]}
 
     def sort(self, file_name: Any) -> dict[str, Any]:
-        """Sort the lines of a file, by code point; the file stays as it is."""
+        """sort: return a file's lines sorted by code point; the file stays as it is."""
         file = self._file(file_name)
         if file is None:
             return {"error": f"sort: {file_name}: No such file or directory"}
         return {"sorted_content": "\n".join(sorted(file.content.splitlines()))}
 
     def grep(self, file_name: Any, pattern: Any) -> dict[str, Any]:
-        """Return a file's lines that contain the pattern, as grep, but as a plain substring."""
+        """grep: return a file's lines that contain the pattern as a plain substring."""
         file = self._file(file_name)
         if file is None:
             return {"error": f"grep: {file_name}: No such file or directory"}
         return {"matching_lines": [line for line in file.content.splitlines() if pattern in line]}
 
     def du(self, human_readable: Any = False) -> dict[str, Any]:
-        """Return the disk usage (du): UTF-8 bytes of all files below the current directory.
+        """du: return the disk usage, UTF-8 bytes of all files below the current directory.
 
         Shared files count each time.
         """
@@ -238,7 +238,7 @@ class GorillaFileSystem:
         return {"disk_usage": f"{size:.2f} {_TABLE['du_overflow_unit']}"}
 
     def tail(self, file_name: Any, lines: Any = 10) -> dict[str, Any]:
-        """Return the tail of a file, its last lines; 0 means all, as Python slices with -0."""
+        """tail: return a file's last lines; 0 means all, as Python slices with -0."""
         file = self._file(file_name)
         if file is None:
             return {"error": f"tail: {file_name}: No such file or directory"}
@@ -248,7 +248,7 @@ class GorillaFileSystem:
         return {"last_lines": "\n".join(all_lines[-lines:])}
 
     def diff(self, file_name1: Any, file_name2: Any) -> dict[str, Any]:
-        """Return the differing lines of two files, up to the end of the shorter one."""
+        """diff: return the differing lines of two files, up to the end of the shorter one."""
         first, second = self._file(file_name1), self._file(file_name2)
         if first is None or second is None:
             return {"error": f"diff: {file_name1} or {file_name2}: No such file or directory"}
@@ -258,7 +258,7 @@ class GorillaFileSystem:
         }
 
     def mv(self, source: Any, destination: Any) -> dict[str, Any]:
-        """Move or rename (mv) a file or directory.
+        """mv: move or rename a file or directory.
 
         A moved directory shares its contents with the old one.
         """
@@ -299,14 +299,14 @@ class GorillaFileSystem:
         return current, destination, destination
 
     def rm(self, file_name: Any) -> dict[str, Any]:
-        """Remove (rm) a file or a whole directory."""
+        """rm: remove a file or a whole directory."""
         if file_name not in self._current_dir.contents:
             return {"error": f"rm: cannot remove '{file_name}': No such file or directory"}
         del self._current_dir.contents[file_name]
         return {"result": f"'{file_name}' removed"}
 
     def rmdir(self, dir_name: Any) -> dict[str, Any]:
-        """Remove an empty directory (rmdir)."""
+        """rmdir: remove an empty directory."""
         if dir_name not in self._current_dir.contents:
             return {"error": f"rmdir: cannot remove '{dir_name}': No such file or directory"}
         item = self._current_dir.contents[dir_name]
@@ -318,7 +318,7 @@ class GorillaFileSystem:
         return {"result": f"'{dir_name}' removed"}
 
     def cp(self, source: Any, destination: Any) -> dict[str, Any]:
-        """Copy (cp) a file or directory.
+        """cp: copy a file or directory.
 
         A copied directory has a table of its own whose entries are the old objects.
         """

@@ -49,7 +49,7 @@ _SPARE: list[Any] = []
 
 
 class MathAPI:
-    """BFCL's math API; an instance holds only the precision last requested."""
+    """Math API of BFCL; an instance holds only the precision last requested."""
 
     def __init__(self) -> None:
         self._decimal = Context()
@@ -102,7 +102,7 @@ class MathAPI:
                 return {"error": str(error)}
 
     def mean(self, numbers: Any) -> dict[str, Any]:
-        """Return the arithmetic mean."""
+        """Return the mean, the arithmetic one."""
         return self._of_list(numbers, "calculate mean", _mean)
 
     def standard_deviation(self, numbers: Any) -> dict[str, Any]:
@@ -165,7 +165,7 @@ class MathAPI:
         return self._result(lambda: a / b)
 
     def power(self, base: Any, exponent: Any) -> dict[str, Any]:
-        """Raise a base to a power, exactly for integers."""
+        """Return the power of a base, exactly for integers."""
         if isinstance(base, int) and isinstance(exponent, int):
             # A base of b bits is at least 2 ** (b - 1)
             least_bits = max(base.bit_length() - 1, 0) * exponent
@@ -213,11 +213,11 @@ class MathAPI:
         return self._result(lambda: (part / whole) * 100)
 
     def min_value(self, numbers: Any) -> dict[str, Any]:
-        """Return the minimal value of some numbers."""
+        """Return the min value of some numbers, the smallest."""
         return self._of_list(numbers, "find minimum", min)
 
     def max_value(self, numbers: Any) -> dict[str, Any]:
-        """Return the maximal value of some numbers."""
+        """Return the max value of some numbers, the largest."""
         return self._of_list(numbers, "find maximum", max)
 
     def sum_values(self, numbers: Any) -> dict[str, Any]:

@@ -25,7 +25,7 @@ Entries = dict[str, str]
 
 
 class MemoryAPI_kv:
-    """BFCL's key-value memory API (kv): a core and an archive of texts by key."""
+    """Memory API kv of BFCL, keys and values: a core and an archive of texts by key."""
 
     core_memory: Entries
     archival_memory: Entries
@@ -48,71 +48,71 @@ class MemoryAPI_kv:
         return memory_prompt(self._scenario, content, two_parts=True)
 
     def core_memory_add(self, key: str, value: str) -> Result:
-        """Add a key and its value to the core memory.
+        """Core memory: add a key and its value.
 
         A full core, a long value, a malformed or known key is an error.
         """
         return _add(self.core_memory, CORE, str(key), str(value))
 
     def core_memory_remove(self, key: str) -> Result:
-        """Remove a key from the core memory."""
+        """Core memory: remove a key."""
         return _remove(self.core_memory, key)
 
     def core_memory_replace(self, key: str, value: str) -> Result:
-        """Replace the value of a key of the core memory."""
+        """Core memory: replace the value of a key."""
         return _replace(self.core_memory, CORE, str(key), str(value))
 
     def core_memory_clear(self) -> Result:
-        """Clear the core memory."""
+        """Core memory: clear it."""
         self.core_memory = {}
         return {"status": "Core memory cleared."}
 
     def core_memory_retrieve(self, key: str) -> Result:
-        """Retrieve the value of a key of the core memory."""
+        """Core memory: retrieve the value of a key."""
         return _retrieve(self.core_memory, key)
 
     def core_memory_list_keys(self) -> Result:
-        """List the keys of the core memory."""
+        """Core memory: list the keys."""
         return {"keys": list(self.core_memory)}
 
     def core_memory_key_search(self, query: str, k: int = 5) -> Result:
-        """Search the core memory for the k keys most like a query, with BM25+ scores."""
+        """Core memory key search: the k keys most like a query, with BM25+ scores."""
         return {"ranked_results": rank_texts(query, list(self.core_memory))[:k]}
 
     def core_memory_retrieve_all(self) -> Result:
-        """Retrieve all of the core memory."""
+        """Core memory: retrieve all of it."""
         return self.core_memory
 
     def archival_memory_add(self, key: str, value: str) -> Result:
-        """Add a key and its value to the archival memory.
+        """Archival memory: add a key and its value.
 
         A full archive, a long value, a malformed or known key is an error.
         """
         return _add(self.archival_memory, ARCHIVAL, str(key), str(value))
 
     def archival_memory_remove(self, key: str) -> Result:
-        """Remove a key from the archival memory."""
+        """Archival memory: remove a key."""
         return _remove(self.archival_memory, key)
 
     def archival_memory_replace(self, key: str, value: str) -> Result:
-        """Replace the value of a key of the archival memory."""
+        """Archival memory: replace the value of a key."""
         return _replace(self.archival_memory, ARCHIVAL, str(key), str(value))
 
     def archival_memory_clear(self) -> Result:
-        """Clear the archival memory."""
+        """Archival memory: clear it."""
         self.archival_memory = {}
         return {"status": "Archival memory cleared."}
 
     def archival_memory_retrieve(self, key: str) -> Result:
-        """Retrieve the value of a key of the archival memory."""
+        """Archival memory: retrieve the value of a key."""
         return _retrieve(self.archival_memory, key)
 
     def archival_memory_list_keys(self) -> Result:
-        """List the keys of the archival memory."""
+        """Archival memory: list the keys."""
         return {"keys": list(self.archival_memory)}
 
     def archival_memory_key_search(self, query: str, k: int = 5) -> Result:
-        """Search the archival memory for the k keys most like a query, with BM25+ scores."""
+        """Archival memory key search: the k keys most like a query, with BM25+ scores."""
         return {"ranked_results": rank_texts(query, list(self.archival_memory))[:k]}
 
 

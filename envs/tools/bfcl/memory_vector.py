@@ -32,7 +32,7 @@ Encoder = Callable[[Sequence[str]], Any]
 
 @lru_cache(maxsize=1)
 def sentence_encoder() -> Encoder:
-    """Return BFCL's sentence encoder, loaded once a process.
+    """Return the sentence encoder of BFCL, loaded once a process.
 
     Raises MissingExtra where its library is not installed.
     """
@@ -42,7 +42,7 @@ def sentence_encoder() -> Encoder:
 
 
 class MemoryAPI_vector:
-    """BFCL's vector memory API: a core and an archive of numbered texts, found by similarity.
+    """Memory API vector of BFCL: a core and an archive of numbered texts, found by similarity.
 
     A subclass may set `_encoder` to embed texts in another way.
 
@@ -95,53 +95,53 @@ class MemoryAPI_vector:
         }
 
     def core_memory_add(self, text: str) -> Result:
-        """Add a text to the core memory and return its number."""
+        """Core memory: add a text and return its number."""
         return _add(self.core_memory, CORE, text)
 
     def core_memory_remove(self, vec_id: int) -> Result:
-        """Remove a text from the core memory."""
+        """Core memory: remove a text."""
         return _remove(self.core_memory, vec_id)
 
     def core_memory_update(self, vec_id: int, new_text: str) -> Result:
-        """Update a text of the core memory by another."""
+        """Core memory: update a text by another."""
         return _update(self.core_memory, CORE, vec_id, new_text)
 
     def core_memory_clear(self) -> Result:
-        """Clear the core memory; numbers begin anew."""
+        """Core memory: clear it; numbers begin anew."""
         self.core_memory = _taken(None)
         return {"status": "Core memory cleared."}
 
     def core_memory_retrieve(self, query: str, top_k: int = 5) -> Result:
-        """Retrieve the texts of the core memory most similar to a query, best first."""
+        """Core memory: retrieve the texts most similar to a query, best first."""
         return self._retrieve(self.core_memory, query, top_k)
 
     def core_memory_retrieve_all(self) -> Result:
-        """Retrieve all texts of the core memory."""
+        """Core memory: retrieve all texts."""
         return _everything(self.core_memory)
 
     def archival_memory_add(self, text: str) -> Result:
-        """Add a text to the archival memory and return its number."""
+        """Archival memory: add a text and return its number."""
         return _add(self.archival_memory, ARCHIVAL, text)
 
     def archival_memory_remove(self, vec_id: int) -> Result:
-        """Remove a text from the archival memory."""
+        """Archival memory: remove a text."""
         return _remove(self.archival_memory, vec_id)
 
     def archival_memory_update(self, vec_id: int, new_text: str) -> Result:
-        """Update a text of the archival memory by another."""
+        """Archival memory: update a text by another."""
         return _update(self.archival_memory, ARCHIVAL, vec_id, new_text)
 
     def archival_memory_clear(self) -> Result:
-        """Clear the archival memory; numbers begin anew."""
+        """Archival memory: clear it; numbers begin anew."""
         self.archival_memory = _taken(None)
         return {"status": "Archival memory cleared."}
 
     def archival_memory_retrieve(self, query: str, top_k: int = 5) -> Result:
-        """Retrieve the texts of the archival memory most similar to a query, best first."""
+        """Archival memory: retrieve the texts most similar to a query, best first."""
         return self._retrieve(self.archival_memory, query, top_k)
 
     def archival_memory_retrieve_all(self) -> Result:
-        """Retrieve all texts of the archival memory."""
+        """Archival memory: retrieve all texts."""
         return _everything(self.archival_memory)
 
 

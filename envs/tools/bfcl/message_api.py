@@ -14,7 +14,7 @@ _NO_USER = "No user is currently logged in."
 
 
 class MessageAPI:
-    """BFCL's message API: contacts, and one inbox of all that everybody sent."""
+    """Message API of BFCL: contacts, and one inbox of all that everybody sent."""
 
     generated_ids: (
         Any  # a set; BFCL's JSON would make it a list, which then fails at the first message
@@ -50,7 +50,7 @@ class MessageAPI:
             yield list(entry.items())[0]  # noqa: RUF015  (StopIteration would end this generator)
 
     def list_users(self) -> dict[str, Any]:
-        """List all user names."""
+        """List all users by name."""
         return {"user_list": list(self.user_map)}
 
     def get_user_id(self, user: Any) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class MessageAPI:
         }
 
     def delete_message(self, receiver_id: Any) -> dict[str, Any]:
-        """Delete the latest message to a user, or rather the first entry equal to it.
+        """Delete a message to a user: the latest, or rather the first entry equal to it.
 
         Counts stay.
         """

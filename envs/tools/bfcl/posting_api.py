@@ -20,7 +20,7 @@ mentions refers.
 
 
 class TwitterAPI:
-    """BFCL's Twitter API: one user's account.
+    """Twitter API of BFCL: one user's account.
 
     `tweets` is keyed by int, the keys of `comments` and `retweets` stay as loaded.
     """

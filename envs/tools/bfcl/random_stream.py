@@ -7,7 +7,7 @@ from typing import Any
 
 
 class RandomStream:
-    """Random number stream of a tool: CPython's Mersenne Twister, one per instance.
+    """Random stream of a tool, of numbers: CPython's Mersenne Twister, one per instance.
 
     No tool or episode shifts another's numbers.
 
@@ -23,11 +23,11 @@ class RandomStream:
         self._random = None if type(seed) in (int, float, str) else random.Random(seed)
 
     def randint(self, least: int, most: int) -> int:
-        """Return a random integer (randint) between two bounds, both included."""
+        """randint: return a random integer between two bounds, both included."""
         return self._stream().randint(least, most)
 
     def uniform(self, least: float, most: float) -> float:
-        """Return a uniform random float between two bounds."""
+        """uniform: return a random float between two bounds."""
         return self._stream().uniform(least, most)
 
     def _stream(self) -> random.Random:

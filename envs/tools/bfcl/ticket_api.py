@@ -14,7 +14,7 @@ _LOWEST_PRIORITY, _HIGHEST_PRIORITY = _TABLE["priority_range"]
 
 
 class TicketAPI:
-    """BFCL's ticket API; only creating a ticket and listing one's own require a login.
+    """Ticket API of BFCL; only creating a ticket and listing one's own require a login.
 
     Arguments are used as they come, as in BFCL: a wrong type surfaces as the interpreter's own
     error text.
@@ -33,7 +33,7 @@ class TicketAPI:
         return next((ticket for ticket in self.ticket_queue if ticket["id"] == ticket_id), None)
 
     def create_ticket(self, title: str, description: str = "", priority: int = 1) -> Result:
-        """Create an open ticket of the current user and return it."""
+        """Create a ticket, open, of the current user and return it."""
         if not self.current_user:
             return {"error": "User not authenticated. Please log in to create a ticket."}
         if priority < _LOWEST_PRIORITY or priority > _HIGHEST_PRIORITY:
@@ -113,7 +113,7 @@ class TicketAPI:
         return {"success": True}
 
     def get_user_tickets(self, status: str | None = None) -> list[Result]:
-        """Get the current user's tickets, of one status if it is given.
+        """Get the user's tickets, of who is logged in, of one status if it is given.
 
         Its case does not matter.
         """

@@ -21,7 +21,7 @@ _TIMESTAMP = "%Y-%m-%d %H:%M:%S"
 
 
 class TradingBot:
-    """BFCL's trading bot, a stock broker; in long context its lists run to a thousand entries.
+    """Trading bot of BFCL, a stock broker; in long context its lists run to a thousand entries.
 
     Amounts in dollars. Arguments are used as they come, as in BFCL: a wrong type surfaces as the
     interpreter's own error text. Some replies to a client who is not logged in are lists.
@@ -193,7 +193,7 @@ class TradingBot:
         }
 
     def remove_stock_from_watchlist(self, symbol: str) -> Result:
-        """Remove a stock from the watch list."""
+        """Remove a stock from the watchlist."""
         if not self.authenticated:
             return {"error": "User not authenticated. Please log in to modify the watchlist."}
         if symbol not in self.watch_list:

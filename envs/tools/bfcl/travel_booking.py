@@ -28,7 +28,7 @@ _DATE = "%Y-%m-%d"
 
 
 class TravelAPI:
-    """BFCL's travel API; in long context it starts with many cards and bookings.
+    """Travel API of BFCL; in long context it starts with many cards and bookings.
 
     BFCL keeps those in module-level objects, so that a charge shows in every later task of the
     process; here each instance has its own. Amounts in dollars. Arguments are used as they come, as
@@ -261,7 +261,7 @@ class TravelAPI:
         return {"booking_history": snapshot(self.booking_record, {})}
 
     def list_all_airports(self) -> list[str]:
-        """List the codes of all airports."""
+        """List all airports by code."""
         return list(_AIRPORTS)
 
     def cancel_booking(self, access_token: str, booking_id: str) -> Result:
@@ -279,7 +279,7 @@ class TravelAPI:
     def compute_exchange_rate(
         self, base_currency: str, target_currency: str, value: float
     ) -> Result:
-        """Compute the exchange (rate) of an amount; only the way to dollars is rounded.
+        """Compute an amount by the exchange rate; only the way to dollars is rounded.
 
         Raises ValueError, whose text the caller sees, for a pair without dollars.
         """
@@ -328,7 +328,7 @@ class TravelAPI:
         return {"budget_limit": self.budget_limit}
 
     def get_nearest_airport_by_city(self, location: str) -> Result:
-        """Get the code of the airport nearest to a city, by its name, or "Unknown"."""
+        """Get the nearest airport by city: its code, or "Unknown"."""
         return {"nearest_airport": _TABLE["airport_by_city"].get(location, "Unknown")}
 
     def purchase_insurance(

@@ -23,7 +23,7 @@ _NUM_DOORS: int = _TABLE["default_state"]["remainingUnlockedDoors"]
 
 
 class VehicleControlAPI:
-    """BFCL's vehicle control API: a car; in long context its answers are overlong.
+    """Vehicle control API of BFCL: a car; in long context its answers are overlong.
 
     Fuel in gallons, distances on the road in km, temperatures in degrees Celsius, forces in
     newtons, tyre pressures in psi. Arguments are used as they come, as in BFCL: a wrong type
@@ -186,7 +186,7 @@ class VehicleControlAPI:
         return status
 
     def activateParkingBrake(self, mode: str) -> Result:
-        """Activate (or release) the parking brake; the slope reads 10 degrees afterwards."""
+        """Activate the parking brake, or release it; the slope reads 10 degrees afterwards."""
         if mode not in ["engage", "release"]:
             return {"error": "Invalid mode"}
         engaged = mode == "engage"
@@ -246,7 +246,7 @@ class VehicleControlAPI:
         return {"currentSpeed": self._draws.uniform(*_TABLE["speed_range"])}
 
     def display_log(self, messages: list[str]) -> Result:
-        """Display log messages: return them as they came."""
+        """Display a log: return its messages as they came."""
         return {"log": messages}
 
     def estimate_drive_feasibility_by_mileage(self, distance: float) -> Result:
@@ -254,11 +254,11 @@ class VehicleControlAPI:
         return {"canDrive": not self.fuelLevel * _TABLE["miles_per_gallon"] < distance}
 
     def liter_to_gallon(self, liter: float) -> Result:
-        """Convert liters to gallons."""
+        """Liter to gallon: convert an amount."""
         return {"gallon": liter * _TABLE["liter_to_gallon"]}
 
     def gallon_to_liter(self, gallon: float) -> Result:
-        """Convert gallons to liters."""
+        """Gallon to liter: convert an amount."""
         return {"liter": gallon * _TABLE["gallon_to_liter"]}
 
     def estimate_distance(self, cityA: str, cityB: str) -> Result:
@@ -278,12 +278,12 @@ class VehicleControlAPI:
         return {"zipcode": next(known, _TABLE["unknown_zipcode"])}
 
     def set_navigation(self, destination: str) -> Result:
-        """Set the navigation's destination; a value that is no text is stored before it fails."""
+        """Set the navigation to a destination; what is no text is stored before it fails."""
         self.destination = destination
         return {"status": "Navigating to " + destination}
 
     def check_tire_pressure(self) -> Result:
-        """Check the tires: return the four pressures and whether their average is healthy."""
+        """Check the tire pressure: return the four and whether their average is healthy."""
         total = self.frontLeftTirePressure + self.frontRightTirePressure
         total = total + self.rearLeftTirePressure + self.rearRightTirePressure
         lowest, highest = _TABLE["healthy_tire_average_range"]

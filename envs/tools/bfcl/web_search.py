@@ -23,7 +23,7 @@ _HIDDEN = ("script", "style")
 
 
 class WebSearchAPI:
-    """BFCL's web search API, with page fetching; `web_search_class` takes another engine."""
+    """Web search API of BFCL, with page fetching; `web_search_class` takes another engine."""
 
     show_snippet: bool
     _search: Search | None = None
@@ -62,7 +62,7 @@ class WebSearchAPI:
 
 
 def web_search_class(search: Search, fetch: Fetch | None = None) -> type[WebSearchAPI]:
-    """Make a web search class, a WebSearchAPI over a custom search function.
+    """Return a web search class, a WebSearchAPI over a custom search function.
 
     `tools={"WebSearchAPI": web_search_class(search)}`.
 

@@ -216,7 +216,7 @@ def _parameters(properties: dict[str, Any], required: list[str]) -> dict[str, An
 
 
 def type_schema(annotation: Any) -> dict[str, Any]:
-    """Return the BFCL parameter schema of a type annotation.
+    """Return the schema of a type annotation, that of a parameter as BFCL writes it.
 
     {"type": "any"} for what a model need not know.
     """

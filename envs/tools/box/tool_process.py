@@ -44,7 +44,7 @@ class ToolTimeoutError(Exception):
 
 
 class ToolProcess:
-    """Worker process that runs tools, seen by its caller. Not for two threads at once."""
+    """Tool process: a worker that runs tools, seen by its caller. Not for two threads at once."""
 
     def __init__(self, pickled_functions: bytes) -> None:
         ours, theirs = socket.socketpair()
@@ -107,12 +107,12 @@ class ToolProcess:
 
 
 def send_frame(connection: socket.socket, kind: bytes, message: bytes) -> None:
-    """Send one message frame over a socket: its kind and its bytes."""
+    """Send a frame, one message, over a socket: its kind and its bytes."""
     connection.sendall(FRAME.pack(kind, len(message)) + message)
 
 
 def receive_bytes(connection: socket.socket, size: int, deadline: float | None = None) -> bytes:
-    """Receive exactly `size` bytes from a socket.
+    """Receive bytes, exactly `size`, from a socket.
 
     TimeoutError past the deadline, ConnectionError at the other side's end.
     """
@@ -129,7 +129,7 @@ def receive_bytes(connection: socket.socket, size: int, deadline: float | None =
 
 
 def result_text(value: Any) -> str:
-    """Return a tool's result as text.
+    """Return the result text of a tool.
 
     A string itself, JSON where possible, else its `repr`.
     """

@@ -267,7 +267,7 @@ class ToolBox:
 
 
 def python_tool(executor: PythonExecutor) -> Tool:
-    """Make the tool `python_executor(code)` of a confined executor.
+    """Return the Python tool, `python_executor(code)` of a confined executor.
 
     Its own limits hold, so it is called inline.
     """
@@ -293,7 +293,7 @@ def python_tool(executor: PythonExecutor) -> Tool:
 
 
 def calculator_tool() -> Tool:
-    """Make the tool `calculator(expression)`."""
+    """Return the calculator tool, `calculator(expression)`."""
 
     def calculator(expression: str) -> str:
         return calculate(expression)

@@ -101,7 +101,7 @@ class ExecutorConfig:
 
 
 def available_cores() -> int:
-    """Return the number of cores available to this process."""
+    """Return the available cores of this process, their number."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:

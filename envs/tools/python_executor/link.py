@@ -50,7 +50,7 @@ class Child:
         self.lost = ""  # why its end will never be told
 
     def fileno(self) -> int:
-        """Return the file number (descriptor) of the status socket, readable at a message."""
+        """fileno: return the descriptor of the status socket, readable when a message arrives."""
         return self._status.fileno()
 
     @property
@@ -154,7 +154,7 @@ class SandboxUnavailable(RuntimeError):
 
 
 def clean_environment() -> dict[str, str]:
-    """Return clean environment variables for the zygote, built from nothing.
+    """Return a clean environment for the zygote, its variables built from nothing.
 
     No token, proxy or path of the trainer's.
     """
@@ -190,7 +190,7 @@ def zygote_settings(config: ExecutorConfig, layers: tuple[str, ...]) -> dict[str
 
 
 def uname_without_host() -> list[str]:
-    """Return the fields of `os.uname()` without the host name, which snippets must not read."""
+    """Return uname without the host: the fields of `os.uname()` that snippets may read."""
     host = os.uname()
     return [host.sysname, "", host.release, host.version, host.machine]
 
@@ -209,7 +209,7 @@ class ZygoteLink:
 
     @property
     def pid(self) -> int | None:
-        """Process id (pid) of the zygote, None where none is running."""
+        """pid of the zygote, its process id, None where none is running."""
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def after_fork(self) -> None:

@@ -80,7 +80,7 @@ class CallLauncher:
             raise NotStarted(replace(why.result, queue_s=queue_s)) from why
 
     def start_session(self, limits: CallLimits) -> SessionChild | ToolResult:
-        """Start the child of a session, or return the result of a call that cannot have one."""
+        """Start a session's child, or return the result of a call that cannot have one."""
         try:
             cpu_s = math.ceil(limits.cpu_s)
             return self._launch(SessionChild.start, cpu_s=cpu_s, seed=None, policy=True)
@@ -229,7 +229,7 @@ class PythonExecutor:
     def session(
         self, *, timeout_s: float | None = None, max_cpu_s: float | None = None
     ) -> PythonSession:
-        """Open a session: snippets that share their names; `with executor.session() as session`.
+        """Session, opened: snippets that share names; `with executor.session() as session`.
 
         `timeout_s` limits each of its calls, `max_cpu_s` the CPU time of all together (ten times as
         much unless given). A place is held during calls only, but each session keeps up to
@@ -247,18 +247,18 @@ class PythonExecutor:
         return session
 
     def start_session(self, limits: CallLimits) -> SessionChild | ToolResult:
-        """Start the child of a session, or return the result of a call that cannot have one."""
+        """Start a session's child, or return the result of a call that cannot have one."""
         return self._launcher.start_session(limits)
 
     def report(self) -> dict[str, Any]:
-        """Return the self-test's report on what the confinement holds, area by area."""
+        """Return the report of the self-test on what the confinement holds, area by area."""
         if self._report is None:
             return {"enabled": False}
         return {**self._report.as_dict(), "notes": list(self.config.notes)}
 
     @property
     def zygote_pid(self) -> int | None:
-        """Process id (pid) of the zygote.
+        """Zygote's pid, its process id.
 
         None where there is none, or it has died and no call has come since.
         """

@@ -63,7 +63,7 @@ NEVER_NEEDED = frozenset(
 
 
 def preload_modules(allowed: Iterable[str]) -> None:
-    """Preload the allowed modules, and what they import later, before any fork.
+    """Preload modules, allowed ones and what they import later, before any fork.
 
     Raises for an allowed module that is missing.
     """

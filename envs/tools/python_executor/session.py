@@ -28,7 +28,7 @@ LOST = "the names of this session are lost"
 
 
 class SessionChild(NamedTuple):
-    """Child process of a session, with our ends of its pipes."""
+    """Session's child, a process, with our ends of its pipes."""
 
     child: Child
     code_out: int
@@ -174,7 +174,7 @@ class SessionHost(Protocol):
         """Configuration of the executor."""
 
     def start_session(self, limits: CallLimits) -> SessionChild | ToolResult:
-        """Start the child of a session, or return the result of a call that cannot have one."""
+        """Start a session's child, or return the result of a call that cannot have one."""
 
 
 class PythonSession:

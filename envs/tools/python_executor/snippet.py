@@ -222,7 +222,7 @@ def confine(
 
 
 def confine_and_read(layers: Confinement, memory_bytes: int, cpu_s: int) -> str:
-    """Confine this process, and read the snippet's code only then."""
+    """Confine this process and read the snippet's code, only then."""
     confine(layers, memory_bytes, cpu_s)
     size = CODE_SIZE.unpack(read_exactly(CODE_SIZE.size))[0]
     source = read_exactly(size)

@@ -144,7 +144,7 @@ def result_line(
 
 
 def failed_fields(task: Task, verdict: Verdict, failure: str) -> dict[str, Any]:
-    """Return the output fields of an episode that failed.
+    """Return the fields of a failed episode for the output.
 
     BFCL judges the error text as the answer: a failure everywhere but where no call is expected.
     The strict verdict fails it there, too.

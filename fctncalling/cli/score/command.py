@@ -169,7 +169,7 @@ def _table(scores: ModelScores) -> str:
 
 
 def missing_categories(scores: ModelScores, needed: Sequence[str]) -> list[str]:
-    """Return the needed categories that are missing: without results."""
+    """Return the missing categories: needed ones without results."""
     return [name for name in needed if name not in scores.categories]
 
 

@@ -69,7 +69,7 @@ NOT_SHOWN = "N/A"
 
 
 class ScoreFile:
-    """BFCL score file of one model and category.
+    """Score file of BFCL, of one model and category.
 
     Failures go to a temporary file until the header is known.
     """
@@ -156,7 +156,7 @@ class ModelScores:
         return {name: each for name, (each, _) in self.scores_with_headers().items()}
 
     def scores_with_headers(self) -> dict[str, tuple[Score, dict[str, Any]]]:
-        """Scores of the model by category, each with the header of its score file."""
+        """Scores with headers: by category, each with the header of its score file."""
         return {
             name: (Score(header["accuracy"], header["total_count"]), header)
             for name, header in self.categories.items()
@@ -183,7 +183,7 @@ def failure_entry(
 
 
 def write_csv(score_dir: Path, models: Mapping[str, ModelScores]) -> None:
-    """Write the leaderboard's tables as CSV files, best model first.
+    """Write CSV files: the leaderboard's tables, best model first.
 
     Columns that BFCL fills for its own models only (price, link) are N/A.
     """

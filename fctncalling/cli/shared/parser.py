@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """Argument parser with one-line errors that point to --help.
+    """One-line parser of arguments: its errors have one line, and point to --help.
 
     `names_elsewhere`: flag name of other programs, without dashes -> the flag here. `former_flags`:
     flag that went, without dashes -> what is there now.

@@ -39,5 +39,5 @@ def _estimate(report: Mapping[str, Any] | None) -> str:
 
 
 def percent(rate: float | None) -> str:
-    """Return a rate as text in percent."""
+    """Return percent of a rate, as text."""
     return "-" if rate is None else f"{100 * rate:.2f}%"

@@ -112,7 +112,7 @@ USUAL_TASKS = f"those that the record names, else {official_data_folder()} and t
 def add_dataset_argument(
     parser: argparse._ActionsContainer, default: str = "", *, many: bool = True
 ) -> None:
-    """Add the dataset argument --dataset_path, and its former name --data_dir, to a parser.
+    """Add the dataset argument, --dataset_path and its former name --data_dir, to a parser.
 
     default: what is taken without it, in words.
 

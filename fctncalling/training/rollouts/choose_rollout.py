@@ -14,7 +14,7 @@ from fctncalling.training.run_config import RunConfig
 
 
 def check_rollout(config: TrainConfig, run_config: RunConfig) -> None:
-    """Check rollout settings; SettingError where they exclude each other."""
+    """Check the rollout's settings; SettingError where they exclude each other."""
     if config.max_staleness and not run_config.num_rollout_workers:
         raise SettingError(
             f"--max_staleness: got {config.max_staleness}, which needs --num_rollout_workers of at "
@@ -63,7 +63,7 @@ def choose_rollout(
     processes: ProcessGroup,
     source: EpisodeSource | None = None,
 ) -> Rollout:
-    """Choose the rollout backend that the settings select.
+    """Choose the rollout that the settings select, a backend.
 
     source: what plays in place of environments.
     """

@@ -251,5 +251,5 @@ class LocalRollout:
 def interleave_episodes(
     parts: Sequence[Sequence[EpisodeRecord]], number: int
 ) -> list[EpisodeRecord]:
-    """Interleave the parts' episodes in order; each holds every len(parts)-th."""
+    """Interleave episodes of parts in order; each holds every len(parts)-th."""
     return [parts[n % len(parts)][n // len(parts)] for n in range(number)]

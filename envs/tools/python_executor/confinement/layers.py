@@ -38,7 +38,7 @@ def landlock_abi() -> int:
 
 
 def landlock_ruleset() -> int:
-    """Return the descriptor of a new Landlock ruleset that allows no paths and no network.
+    """Return a new Landlock ruleset, its descriptor; it allows no paths and no network.
 
     It shuts off paths, TCP, abstract sockets and signals to others.
 

@@ -207,7 +207,7 @@ def seccomp_filter(*, threads: bool) -> bytes:
 
 
 def install_filter(program: bytes) -> None:
-    """Install a seccomp filter on the calling thread for good; needs no_new_privs."""
+    """Install a filter of system calls on the calling thread for good; needs no_new_privs."""
     buffer = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("@HxxxxxxQ", _length(program), ctypes.addressof(buffer))
     prctl(PR_SET_SECCOMP, 2, ctypes.c_char_p(header))

@@ -51,7 +51,7 @@ class WorkerShare(NamedTuple):
 
 
 class RayTransport:
-    """Worker transport by Ray: workers are actors, spread over a cluster's machines."""
+    """Ray transport: workers are actors, spread over a cluster's machines."""
 
     def __init__(self, ray: Any, config: TrainConfig, run_config: RunConfig) -> None:
         self._ray = ray

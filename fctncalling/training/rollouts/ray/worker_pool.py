@@ -184,7 +184,7 @@ class WorkerPool:
 
 
 class RolloutWorker:
-    """Worker process of a rollout: plays shares of rounds with the weights sent along.
+    """Rollout worker, a process: plays shares of rounds with the weights sent along.
 
     It reads tasks and model from the same paths as the learner, and holds no state between shares
     but the newest weights.
