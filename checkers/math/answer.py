@@ -69,7 +69,7 @@ def check_answer(
 
 
 def extract_final_answer(response: str) -> str:
-    r"""Extract a response's final answer: its last \boxed{...}, what follows "####", or all."""
+    r"""Extract a response's final answer: the last \boxed{...}, what follows "####", or all."""
     response = response[-MAX_RESPONSE_CHARACTERS:]
     start = max(response.rfind("\\boxed{"), response.rfind("\\fbox{"))
     if start >= 0:

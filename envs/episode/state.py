@@ -219,7 +219,7 @@ class EpisodeState:
 
 @contextmanager
 def reraise_as_infrastructure(culprit: str) -> Iterator[None]:
-    """Context manager: reraise as an InfrastructureError, which names the culprit, any error."""
+    """Context manager: reraise any error as InfrastructureError, naming the culprit."""
     try:
         yield
     except InfrastructureError:
