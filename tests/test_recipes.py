@@ -93,6 +93,38 @@ def test_no_test_task_nearly_repeats_a_training_task_official_or_forged(
     ] == []
 
 
+def test_a_mixture_has_no_held_out_name_and_no_test_tasks_truth(tmp_path: Path) -> None:
+    held_out = script("names_held_out.py")["is_held_out"]
+    symbols = [f"S{number}" for number in range(60)]
+    kept = next(it for it in symbols if held_out(it))
+    truths = {it: [[f"get_stock_info(symbol='{it}')"]] for it in symbols}
+
+    def write(name: str, names: list[str], category: str = "multi_turn_base") -> None:
+        tasks = [
+            {
+                "id": f"{category}_{n}",
+                "involved_classes": ["TradingBot"],
+                "ground_truth": truths[it],
+            }
+            for n, it in enumerate(names)
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(it) + "\n" for it in tasks))
+
+    write("three_apis", symbols)
+    write("calls", [it for it in symbols if not held_out(it)][:3], "simple_python")
+    write("test", [next(it for it in symbols if not held_out(it))])
+    for name in ("files", "all_apis", "more_calls", "declined", "all_test"):
+        write(name, [])
+    assert script("mixed_tasks.py")["main"](["--folder", str(tmp_path)]) == 0
+    lines = (tmp_path / "train.jsonl").read_text("utf-8").splitlines()
+    tasks = [json.loads(line) for line in lines]
+    multi_turn = [it["ground_truth"] for it in tasks if it["id"].startswith("multi_turn")]
+    allowed = [truths[it] for it in symbols if not held_out(it)][1:]  # the first is tested
+    assert truths[kept] not in multi_turn
+    assert sorted(multi_turn) == sorted(allowed)
+    assert len({it["id"].rsplit("_", 1)[1] for it in tasks}) == len(tasks) == len(allowed) + 3
+
+
 @pytest.mark.parametrize(
     ("trained", "tested"),
     [
@@ -289,7 +321,7 @@ def test_flags_of_the_recipes_exist(path: Path) -> None:
         subprocess.run(["bash", "-n", str(path)], check=True)
     flags = set(re.findall(r"(?<!\S)--[a-z]\w*(?:-\w+)*", path.read_text("utf-8")))
     known = {"--data_dir", "--split", "--answers", "--title", "--first_number"}
-    known |= {"--train", "--num_train", "--test", "--num_test"}
+    known |= {"--train", "--num_train", "--test", "--num_test", "--folder"}
     for subcommand in ("train", "run", "forge", "import-model", "export", "doctor"):
         known |= known_flags(subcommand)
     assert flags - known == set()
