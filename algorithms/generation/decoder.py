@@ -27,15 +27,18 @@ class Decoder(Protocol):
 
         Return the logits (n, V) after the last of each. One or more passes.
         """
+        ...
 
     def decode(self, tokens: Sequence[int], active: Sequence[bool]) -> Tensor:
         """Decode one step: append one token to each active row among the first.
 
         Return the logits (n, V) after it; those of the other rows are undefined.
         """
+        ...
 
     def length(self, row: int) -> int:
         """Return the length of a row in tokens."""
+        ...
 
     def clear_row(self, row: int) -> None:
         """Clear a row: forget its tokens."""
@@ -56,6 +59,7 @@ class Decoder(Protocol):
 
     def cached_states(self, row: int, start: int, end: int) -> States:
         """Return cached states (keys and values) of a row's tokens [start, end), as views maybe."""
+        ...
 
     def append_states(self, row: int, states: States) -> None:
         """Append states to a row: tokens with known keys and values."""

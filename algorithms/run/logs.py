@@ -289,13 +289,13 @@ class NoLog(RunLog):
     def rewind(self, position: Mapping[str, int], update: int = 0) -> None:
         """Rewind nothing."""
 
-    def write_metrics(self, *_: Any) -> None:
+    def write_metrics(self, *_: Any, **__: Any) -> None:
         """Write no metrics."""
 
-    def write_timings(self, *_: Any) -> None:
+    def write_timings(self, *_: Any, **__: Any) -> None:
         """Write no timings."""
 
-    def write_supervised_step(self, *_: Any) -> None:
+    def write_supervised_step(self, *_: Any, **__: Any) -> None:
         """Write no supervised step."""
 
     def write_episodes(self, name: str, *_: Any, **__: Any) -> Path:

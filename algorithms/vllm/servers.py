@@ -60,6 +60,7 @@ class WeightPublication(Protocol):
 
         MissingModelError where the server does not hold it.
         """
+        ...
 
 
 logger = logging.getLogger(__name__)

@@ -37,9 +37,11 @@ class TextTasks(Protocol):
 
     def by_id(self, task_id: str) -> QuestionTask:
         """Return a task by its id; raises UnknownTask."""
+        ...
 
     def sample(self, generator: np.random.Generator) -> QuestionTask:
         """Sample a task at random."""
+        ...
 
 
 class TaskList:

@@ -168,13 +168,16 @@ class SessionHost(Protocol):
     @property
     def places(self) -> AbstractContextManager[Any]:
         """Places for running calls, of which one is held during a call."""
+        ...
 
     @property
     def config(self) -> ExecutorConfig:
         """Configuration of the executor."""
+        ...
 
     def start_session(self, limits: CallLimits) -> SessionChild | ToolResult:
         """Start a session's child, or return the result of a call that cannot have one."""
+        ...
 
 
 class PythonSession:

@@ -65,6 +65,7 @@ class Player(Protocol):
 
         Raises AgentUnavailable, ContextOverflow, EpisodeCut.
         """
+        ...
 
 
 class Agent(Protocol):
@@ -77,6 +78,7 @@ class Agent(Protocol):
 
     def make_player(self, task: Task, handler: str, seed: int) -> Player:
         """Make a player for an episode of a task."""
+        ...
 
     def close(self) -> None:
         """Close the agent's connections."""

@@ -41,6 +41,7 @@ class Endpoint(Protocol):
 
     def complete(self, messages: Sequence[Message], tools: Sequence[Any] = ()) -> dict[str, Any]:
         """Complete a conversation: return the model's message."""
+        ...
 
     def print_once(self, text: str) -> None:
         """Print once a note to the user."""

@@ -37,14 +37,17 @@ class EpisodeToPlay(Protocol):
     @property
     def category(self) -> str:
         """Category of the task."""
+        ...
 
     @property
     def task(self) -> Task:
         """Task to play."""
+        ...
 
     @property
     def sample(self) -> int:
         """Number of the sample, from 0."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,7 @@ class Rollout(Protocol):
 
         Raises KeyboardInterrupt in all processes where one was interrupted.
         """
+        ...
 
     def start_round(
         self, rollout_round: RolloutRound, weights: Weights | None = None, *, now: bool = True
@@ -114,6 +115,7 @@ class EpisodeSource(Protocol):
         on_episode: OnEpisode | None = None,
     ) -> list[EpisodeRecord]:
         """Collect a round's episodes of these numbers, sampled by an engine."""
+        ...
 
     def close(self) -> None:
         """Close the source: end the agents."""

@@ -43,12 +43,14 @@ class WorkerTransport(Protocol):
 
     def start_worker(self, number: int) -> tuple[Any, Any]:
         """Start worker `number`; return it, and a ticket that is ready when it is."""
+        ...
 
     def submit(self, worker: Any, share: Any) -> Any:
         """Submit a share of work to a ready worker; return the ticket of its result."""
 
     def wait(self, tickets: Sequence[Any], timeout_s: float) -> list[Any]:
         """Wait for tickets; return those that are ready, at least one or none after the time."""
+        ...
 
     def get_result(self, worker: Any, ticket: Any) -> Any:
         """Get the result of a ready ticket; WorkerLost if its worker is gone."""
