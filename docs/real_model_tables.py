@@ -107,7 +107,10 @@ LIVE: dict[str, Sequence[str]] = {
     "live_multiple": ("live_multiple",),
     "both": ("live_simple", "live_multiple"),
 }
-ROWS = ("forged", "forged_2", "forged_tppo_1", "forged_only_tppo_1")
+ROWS = (
+    *("forged", "forged_2", "forged_tppo_1", "forged_only_tppo_1"),
+    *("forged_6000_1", "forged_6000_2"),
+)
 LIVE_ROWS = ("forged_tppo_1",)
 FORMER = (
     *("former_base", "former_forged", "former_forged_tppo_1", "former_forged_tppo_2"),
@@ -115,7 +118,6 @@ FORMER = (
     *("former_compact", "former_some", "former_some_tppo_1", "former_all", "former_all_trial_1"),
     *("former_all_trial_2", "former_all_trial_3"),
 )
-FORMER_TPPO = FORMER[1:5]
 FORMER_PAIRS = (
     *(("former_forged", f"former_forged_{it}") for it in ("tppo_1", "tppo_2", "tppo_3", "grpo_1")),
     ("former_forged", "former_forged_only_tppo_1"),
@@ -130,7 +132,6 @@ TABLES = {
     "pairs": lambda: pairs_table([("forged", name) for name in ROWS[1:]]),
     "live": lambda: shares_table(LIVE_ROWS, "live_test", LIVE),
     "multi_turn": MULTI_TURN["table"],
-    "former_tppo": lambda: shares_table(FORMER_TPPO, "test", GROUPS),
     "former": lambda: shares_table(FORMER, "test", GROUPS),
     "former_pairs": lambda: pairs_table(FORMER_PAIRS),
 }

@@ -17,7 +17,7 @@ TABLES = runpy.run_path(str(ROOT / "docs/real_model_tables.py"))
 
 def test_every_table_of_the_page_is_that_of_the_stored_answers() -> None:
     tables = {
-        PAGE: ["rows", "pairs", "live", "former_tppo", "multi_turn"],
+        PAGE: ["rows", "pairs", "live", "multi_turn"],
         RECORD: ["former", "former_pairs"],
     }
     for file, names in tables.items():
@@ -86,9 +86,38 @@ def test_the_model_of_whole_turns_solved_as_many_official_tasks_as_the_page_tell
 
 def test_the_multi_turn_row_fails_and_declines_as_often_as_the_page_tells() -> None:
     text = PAGE.read_text("utf-8").replace("\n", " ")
-    failed = int(re.search(r"Of (\d+) forged tasks that it fails", text)[1])
-    declined, number = map(int, re.search(r"declines (\d+) of (\d+) irrelevance", text).groups())
-    answers = runpy.run_path(str(ROOT / "docs/multi_turn_figures.py"))["answers_of"]("supervised")
-    strict = [each["strict"] for each in answers if each["tests"] == "test"]
-    valid = [each["valid"] for each in answers if each["tests"] == "irrelevance"]
-    assert (strict.count(False), sum(valid), len(valid)) == (failed, declined, number)
+    answers_of = runpy.run_path(str(ROOT / "docs/multi_turn_figures.py"))["answers_of"]
+    before, after = answers_of("supervised"), answers_of("mixture")
+    told = map(
+        int, re.search(r"declines (\d+) of (\d+) irrelevance tasks \S+ (\d+)", text).groups()
+    )
+    declined, number, declined_before = told
+    failed = int(re.search(r"Of the (\d+) forged tests that it fails strictly", text)[1])
+    strict = [each["strict"] for each in after if each["tests"] == "test"]
+    valid = [[it["valid"] for it in row if it["tests"] == "irrelevance"] for row in (before, after)]
+    assert strict.count(False) == failed
+    assert [sum(each) for each in valid] == [declined_before, declined]
+    assert len(valid[0]) == len(valid[1]) == number
+
+
+def test_the_mixture_gains_and_loses_as_many_multi_turn_tasks_as_the_page_tells() -> None:
+    text = PAGE.read_text("utf-8").replace("\n", " ")
+    told = re.search(r"gains (\d+) forged +tests and (\d+) official ones, and loses none", text)
+    once = re.search(r"solves (\d+) of (\d+) official ones; (\d+) ", text)
+    answers_of = runpy.run_path(str(ROOT / "docs/multi_turn_figures.py"))["answers_of"]
+    rows = [
+        {(it["tests"], it["id"]): it["valid"] for it in answers_of(row)}
+        for row in ("supervised", "mixture")
+    ]
+    for tests, gained in zip(("test", "official"), told.groups(), strict=True):
+        changes = [rows[1][key] - rows[0][key] for key in rows[0] if key[0] == tests]
+        assert (changes.count(1), changes.count(-1)) == (int(gained), 0)
+    numbers = {
+        solved: {
+            key[1].rsplit("_", 1)[1]
+            for key, it in rows[1].items()
+            if key[0] == "official" and it >= solved
+        }
+        for solved in (0, 1)
+    }
+    assert (len(numbers[1]), len(numbers[0])) == (int(once[1]), int(once[2]))
