@@ -61,6 +61,7 @@ def load_policy(
         configure_policy(policy, config, checkpoint, device, roles)
         _check_tokenizer(tokenizer, policy.model)
     _check_positions(policy.model, config)
+    _check_critic_layers(policy.model, config)
     return policy.to(device), load_template(tokenizer, run_config.chat_template)
 
 
@@ -81,6 +82,16 @@ def _check_positions(model: Any, config: TrainConfig) -> None:
         f"--preset {config.preset}: sets --max_episode_tokens {config.max_episode_tokens}, {whose} "
         f"reads {positions} at most; give {cure}--max_episode_tokens"
     )
+
+
+def _check_critic_layers(model: Any, config: TrainConfig) -> None:
+    """Raise SettingError where the critic is to read more layers than the model has."""
+    layers = getattr(model.config, "num_hidden_layers", config.critic_layers)
+    if config.critic_layers > layers:
+        raise SettingError(
+            f"--critic_layers: got {config.critic_layers}, the model has {layers}; give at most "
+            "that many"
+        )
 
 
 def _check_tokenizer(tokenizer: Any, model: Any) -> None:

@@ -180,6 +180,14 @@ def test_a_preset_too_large_for_the_embedded_model_is_named_with_the_flag_that_l
     assert "give --model_name_or_path FOLDER" in error
 
 
+def test_a_critic_of_more_layers_than_the_model_has_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--critic_layers=99", f"--results_dir={tmp_path}"]) == 2
+    assert "--critic_layers: got 99, the model has " in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_progress_bar_is_closed_before_the_table_is_printed(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
