@@ -28,9 +28,8 @@ class Batch(NamedTuple):
     """Batch of B rows for one forward pass, padded on the right to T tokens."""
 
     ids: Tensor  # (B, T) int64, 0 on padding
-    attention_mask: (
-        Tensor  # (B, T) bool, false on padding; never inferred from ids: 0 may be a real token
-    )
+    # (B, T) bool, false on padding; never inferred from ids: 0 may be a real token
+    attention_mask: Tensor
     acted: Tensor  # (B, T) bool, token t was sampled by the policy
     tree: PrefixTree | None = None  # of the rows, where prefixes are shared
     role: str = ""  # whose rows these are, where roles pass through the model apart

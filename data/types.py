@@ -50,9 +50,8 @@ class Task:
     """
 
     id: str
-    category: (
-        str  # BFCL's name without prefix or version: "simple_python", "multi_turn_miss_func", ...
-    )
+    # BFCL's name without prefix or version: "simple_python", "multi_turn_miss_func", ...
+    category: str
     question: Sequence[Sequence[Message]]  # turns of messages; a held-out function's turn is empty
     functions: Sequence[FunctionDoc] = ()
     ground_truth: Sequence[Any] | None = None

@@ -181,23 +181,16 @@ class Evaluator:
         return container[self.value(node.slice)]
 
     def _slice(self, node: ast.Slice) -> slice:
-        return slice(
-            *(
-                None if part is None else self.value(part)
-                for part in (node.lower, node.upper, node.step)
-            )
-        )
+        parts = (node.lower, node.upper, node.step)
+        return slice(*(None if part is None else self.value(part) for part in parts))
 
     def _call(self, node: ast.Call) -> Any:
         function = self._resolve(node.func, self)
         positional = self._items(node.args)
         keywords: dict[str, Any] = {}
         for keyword in node.keywords:
-            keywords.update(
-                self.value(keyword.value)
-                if keyword.arg is None
-                else {keyword.arg: self.value(keyword.value)}
-            )
+            value = self.value(keyword.value)
+            keywords.update(value if keyword.arg is None else {keyword.arg: value})
         return function(*positional, **keywords)
 
     def with_size_charge(self, function: Callable[..., Any]) -> Callable[..., Any]:

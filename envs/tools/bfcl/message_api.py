@@ -16,9 +16,8 @@ _NO_USER = "No user is currently logged in."
 class MessageAPI:
     """Message API of BFCL: contacts, and one inbox of all that everybody sent."""
 
-    generated_ids: (
-        Any  # a set; BFCL's JSON would make it a list, which then fails at the first message
-    )
+    # a set; BFCL's JSON would make it a list, which then fails at the first message
+    generated_ids: Any
     user_count: int
     user_map: dict[str, str]
     inbox: list[dict[str, Any]]
