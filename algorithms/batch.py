@@ -37,7 +37,7 @@ class Batch(NamedTuple):
 
 
 class ActedTokens(NamedTuple):
-    """All N acted tokens of an update, flat: in order of episode, row and time.
+    """Acted tokens of an update, all N, flat: in order of episode, row and time.
 
     Every field is flat (N,) with one index a token.
     """

@@ -137,7 +137,7 @@ def check_token_record(row: TokenRecord) -> None:
 
 
 def truncated_action_flags(episodes: Sequence[EpisodeRecord]) -> list[bool]:
-    """Return flags of all actions: whether each was truncated by --max_new_tokens."""
+    """Return truncated-action flags: for every action whether --max_new_tokens cut it."""
     cut: list[bool] = []
     for episode in episodes:
         num_actions = sum(sum(row.ends_action) for row in episode.rows)

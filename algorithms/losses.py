@@ -78,7 +78,7 @@ def binned_value_loss(
     centres: Tensor,  # (K,) of the bins, ascending and equally far apart
     mask: Tensor | None = None,
 ) -> Tensor:
-    """Return the value loss over bins (binned), (N,): cross-entropy of a return's two nearest.
+    """Return the binned value loss, (N,): cross-entropy of each return's two nearest bins.
 
     They share it so that their mean is the return (two-hot, as in MuZero and DreamerV3; compared
     with regression in arXiv:2403.03950). Returns beyond the bins count as the outermost.

@@ -39,7 +39,7 @@ WITHOUT_DOCS = frozenset({"MemoryAPI"})
 
 
 class MissingDocs(TaskError):
-    """Missing function docs of a class."""
+    """Missing docs of a class's functions."""
 
 
 class FunctionDocs:

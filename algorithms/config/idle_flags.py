@@ -103,7 +103,7 @@ def idle_flag_notes(config: TrainConfig, given: Collection[str]) -> list[str]:
 
 
 def apply_rules(rules: Iterable[IdleFlagRule], given: Collection[str], *settings: Any) -> list[str]:
-    """Apply idle-flag rules: return a note for each whose flags are given and idle.
+    """Apply rules of idle flags: return a note for each whose flags are given and idle.
 
     SettingError for a rule that refuses them.
     """

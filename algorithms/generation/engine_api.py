@@ -78,7 +78,7 @@ class TokenCounts(NamedTuple):
 
 
 class Engine(ABC):
-    """Interface of generation engines: requests in, actions out.
+    """Engine of generation, an interface: requests in, actions out.
 
     A slot holds one growing sequence. Requests of several slots run concurrently: `submit` adds
     one, `advance` works until some are finished, `generate` does both and waits for all.

@@ -348,5 +348,5 @@ class KVCache:
 
 
 def round_up_columns(columns: int) -> int:
-    """Round a number of columns up to whole cache lines."""
+    """Round up columns, their number, to whole cache lines."""
     return -(-columns // 16) * 16

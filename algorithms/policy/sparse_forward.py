@@ -117,7 +117,7 @@ def rotated_queries(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> Ten
 
 
 def keys_and_values(layer: Any, states: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-    """Return keys, rotated by RoPE, and values of states (..., H)."""
+    """Return keys and values of states (..., H), keys rotated by RoPE."""
     attention = layer.self_attn
     keys, values = (
         it(states).unflatten(-1, (-1, int(attention.head_dim)))

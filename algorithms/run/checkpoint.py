@@ -133,7 +133,7 @@ def check_digests(checkpoint: Path) -> None:
 
 
 def load_state(checkpoint: Path) -> dict[str, Any]:
-    """Load the state saved with a checkpoint, and restore all global random streams."""
+    """Load the state of a checkpoint, and restore all global random streams."""
     path = checkpoint / STATE_FILE
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)

@@ -65,7 +65,7 @@ def write_evaluation(
     train_cpu_seconds: float,
     **more: Any,
 ) -> Path:
-    """Write evaluation.json: success on held-out tasks before and after, seed, CPU seconds."""
+    """Write the evaluation's JSON: held-out success before and after, seed, CPU seconds."""
     path = folder / "evaluation.json"
     values = {
         "before": before,
@@ -109,7 +109,7 @@ def print_table(
 
 
 def plot_curve(folder: Path) -> Path | None:
-    """Plot the learning curve of metrics.jsonl as curve.png.
+    """Plot the curve of learning in metrics.jsonl as curve.png.
 
     None where matplotlib is not installed or nothing was logged.
     """

@@ -245,7 +245,7 @@ def _fixed_tokens(tree: PrefixTree, rows: Sequence[TokenRecord]) -> int:
 def row_batches(
     sort_keys: Sequence[int] | Sequence[list[int]], config: SupervisedConfig
 ) -> list[list[int]]:
-    """Split rows into batches, one for each optimiser step; return row indices.
+    """Return row batches, one for each optimiser step, as row indices.
 
     Shuffled each epoch, rows with similar keys together.
 

@@ -88,7 +88,7 @@ def is_unevaluated(tree: Tree) -> bool:
 
 
 def tuple_elements(tree: Tree) -> list[Tree]:
-    """Return the elements of a tuple, set or interval; any other expression alone."""
+    """Return a tuple's elements, a set's or an interval's too; any other expression alone."""
     if tree[0] not in _PARTS:
         return [tree]
     return [each for each in tree[1:] if isinstance(each, list)]

@@ -41,7 +41,7 @@ SEND = FunctionDoc(
 def parcel_tasks(
     split: str, count: int, *, seed: int = 0, table_size: int = TABLE_SIZE
 ) -> list[Task]:
-    """Return the first `count` parcel tasks of a split, the same ones everywhere.
+    """Return parcel tasks, the first `count` of a split, the same ones everywhere.
 
     None of one split is in the other. `table_size`, 1 to 8: rows of each half of the knowledge;
     with 1 a role has to say what it knows, with more to find it first.

@@ -24,7 +24,7 @@ MAX_DEPTH = 8
 
 
 def read_config_file(path: Path, known: Sequence[SettingSpec]) -> dict[str, Any]:
-    """Read the settings of a configuration file: flag name -> value.
+    """Read a config file, its settings: flag name -> value.
 
     Raises SettingError, naming file and setting, for what cannot be read, for unknown names and
     for values out of range.

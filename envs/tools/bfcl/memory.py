@@ -48,7 +48,7 @@ def split_into_notes(
 
 @lru_cache(maxsize=16)
 def note_keys(texts: tuple[str, ...], prefix: str) -> tuple[str, ...]:
-    """Return a snake_case key for each note, of its number and telling words."""
+    """Return note keys in snake_case, each of the note's number and telling words."""
     counts = [Counter(_WORD.findall(text.lower())) for text in texts]
     spread = Counter(word for count in counts for word in count)
     prefix = prefix if _PREFIX.fullmatch(prefix) else "note"
@@ -132,7 +132,7 @@ _ONE_TEXT = (
 
 
 def initial_memory(scenario: dict[str, Any]) -> tuple[dict[str, Any] | None, Conversations]:
-    """Return the initial content of a memory: a snapshot, or conversations to take notes of.
+    """Return the initial memory: a snapshot's content, or conversations to take notes of.
 
     Raises ValueError where the snapshot is no object or the conversations are no lists of texts.
 

@@ -40,7 +40,7 @@ class ToolProcessError(Exception):
 
 
 class ToolTimeoutError(Exception):
-    """Error of a tool that exceeded its time limit (timeout); its process was killed."""
+    """Tool timeout error: the time limit was exceeded, and the tool's process killed."""
 
 
 class ToolProcess:

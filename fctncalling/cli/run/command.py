@@ -116,7 +116,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 
 def expand_categories(names: list[str]) -> list[str]:
-    """Expand groups of categories to their categories, each once.
+    """Expand categories: groups give way to their members, each once.
 
     Raises InputError for a near miss.
     """

@@ -179,7 +179,7 @@ _NUMBER = re.compile(r"(\d+)")
 
 
 def write_result_tree(output: Path, result_dir: Path, model: str) -> None:
-    """Write BFCL's tree of result files from a run's output.
+    """Write the result tree, BFCL's files, from a run's output.
 
     Invalid episodes are left out: they have no answer. Raises InputError for what cannot be
     written.

@@ -43,7 +43,7 @@ def convert_file(
     description: str,
     converter: Callable[[Sequence[Path], TaskTools], Callable[[SourceRecord], Record]],
 ) -> int:
-    """Convert every record of a file in order and print a summary.
+    """Convert a file, record by record in order, and print a summary.
 
     `converter` makes the function from --dataset_path and the user's classes.
 

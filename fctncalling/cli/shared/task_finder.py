@@ -87,7 +87,7 @@ def result_folder_name(model: str) -> str:
 
 
 def category_folder(category: str) -> Path:
-    """Return BFCL's folder of a category's files, relative to the model's."""
+    """Return a category's folder in BFCL's tree, relative to the model's."""
     if category == FORMAT_SENSITIVITY:
         return Path(FORMAT_SENSITIVITY)
     if category.startswith("memory"):

@@ -206,7 +206,7 @@ MAX_NEW_TOKENS = 60  # a sentence
 
 
 def user_by_name(name: str, *, seed: int = 0) -> User:
-    """Return the simulated user by its name.
+    """Return the user by name, a simulated one.
 
     ValueError for one that there is not, or a folder without a model.
     """

@@ -22,7 +22,7 @@ class ConfinementError(OSError):
 def prctl(
     option: int, value: int | ctypes.c_char_p = 0, pointer: ctypes.c_char_p | None = None
 ) -> None:
-    """Call prctl(2) and raise ConfinementError where the kernel refuses."""
+    """prctl(2): call it, and raise ConfinementError where the kernel refuses."""
     if libc.prctl(option, value, pointer, 0, 0):
         raise ConfinementError(
             ctypes.get_errno(), f"prctl({option}): {os.strerror(ctypes.get_errno())}"

@@ -70,7 +70,7 @@ LAYERS = ("rlimits", "landlock", "seccomp")
 
 
 def lower_limit(name: str, soft: int, hard: int | None = None) -> None:
-    """Lower a resource limit, never above the present one.
+    """Lower a limit of resources, never above the present one.
 
     No effect where the system does not have it.
     """
