@@ -121,3 +121,21 @@ def test_the_mixture_gains_and_loses_as_many_multi_turn_tasks_as_the_page_tells(
         for solved in (0, 1)
     }
     assert (len(numbers[1]), len(numbers[0])) == (int(once[1]), int(once[2]))
+
+
+def test_the_critics_features_explain_as_much_as_the_page_tells() -> None:
+    told = re.search(
+        r"number explains (\.\d+), the last layer (\.\d+) \(truth in front: (\.\d+)\), layer 21 +"
+        r"beside the turn (\.\d+)",
+        PAGE.read_text("utf-8").replace("\n", " "),
+    )
+    lines = (ROOT / "results/kept/smollm2/multi_turn_critic.jsonl").read_text("utf-8").splitlines()
+    kept = {
+        (it["critic_sees"], it["features"]): it["explained_variance"]
+        for it in map(json.loads, lines)
+    }
+    of = [
+        *(("episode", "the turn's mean"), ("episode", "layer 30"), ("truth", "layer 30")),
+        ("episode", "layer 21 and the turn's mean"),
+    ]
+    assert [f"{kept[key]:.2f}"[1:] for key in of] == list(told.groups())
