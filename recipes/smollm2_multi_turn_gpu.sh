@@ -25,7 +25,7 @@ reinforced=(--num_updates 10 --episodes_per_update 128 --group_size 8 --dynamic_
     --task_sampling success --reward strict_progress --num_mini_batch 2 --lora_r 16 --lora_alpha 32
     --lr 8e-4 --lr_schedule linear --min_lr_ratio 0.2 --warmup_updates 1 --eval_interval 0
     --max_microbatch_tokens 6144)
-with_critic=(--critic_layers 4 --critic_warmup_episodes 1024)
+with_critic=(--critic_warmup_episodes 1024)
 . recipes/steps.sh
 
 for name in "${rows[@]}"; do
@@ -61,8 +61,6 @@ for name in mixture "${rows[@]}"; do
     grpo_*) learn=("${reinforced[@]}" --algorithm_name GRPO --seed "${name#*_}") ;;
     esac
     run "$name" "$start" "$tasks" "${learn[@]}"
-    # Its value head reads one layer, the rows after it read four.
-    [ "$name" != mixture ] || rm -f "$(checkpoint mixture)/value_head.safetensors"
     model=$(checkpoint "$name")
     if [ "$name" != mixture ]; then merge_adapter "$name" && model=$folder/${name}_model; fi
     answer_tests "$name" "$model" --device cuda --prompt_style compact --max_episode_tokens 4096 \
