@@ -139,3 +139,11 @@ def test_the_critics_features_explain_as_much_as_the_page_tells() -> None:
         ("episode", "layer 21 and the turn's mean"),
     ]
     assert [f"{kept[key]:.2f}"[1:] for key in of] == list(told.groups())
+
+
+def test_rollout_and_update_differed_on_a_gpu_by_as_much_as_the_scaling_page_tells() -> None:
+    told = re.search(r"differed by ([\d.]+) nats", (ROOT / "docs/scaling.md").read_text("utf-8"))[1]
+    file = ROOT / "results/kept/smollm2/multi_turn_mixture_grpo_1/metrics.jsonl"
+    lines = map(json.loads, file.read_text("utf-8").splitlines())
+    found = [it["mismatch/mean_logdiff"] for it in lines if "mismatch/mean_logdiff" in it]
+    assert f"{sum(found) / len(found):.4f}" == told
