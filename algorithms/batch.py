@@ -34,6 +34,7 @@ class Batch(NamedTuple):
     tree: PrefixTree | None = None  # of the rows, where prefixes are shared
     role: str = ""  # whose rows these are, where roles pass through the model apart
     critic_rows: CriticRows | None = None  # what a central critic reads in place of these
+    progress: Tensor | None = None  # (n, F) of its acted tokens, where the critic reads it
 
 
 class ActedTokens(NamedTuple):
@@ -143,6 +144,8 @@ class Experience(NamedTuple):
     sharing: PrefixSharing | None = None  # where passes share prefixes; None: rows are padded
     roles_apart: bool = False  # a pass holds rows of one role: each has weights of its own
     joint_rows: Sequence[RowArrays] | None = None  # of the rows, for a central critic
+    progress: Tensor | None = None  # (N, F) before each token, where the critic reads it
+    final_progress: Tensor | None = None  # (E, F) behind each episode
 
     def role_of_episode(self, episode: int) -> str:
         """Return the role of an episode; "" where roles do not have weights of their own."""
@@ -237,7 +240,9 @@ class Experience(NamedTuple):
         if self.joint_rows is not None:
             joint = make_batch([self.joint_rows[row] for row in rows], device=device, trim=True)
             batch = batch._replace(critic_rows=CriticRows(*joint[:3]))
-        return batch._replace(role=self.role_of_row(rows[0])), self.token_indices(rows)
+        indices = self.token_indices(rows)
+        progress = None if self.progress is None else self.progress[indices]
+        return batch._replace(role=self.role_of_row(rows[0]), progress=progress), indices
 
     def token_indices(self, rows: Sequence[int]) -> Tensor:
         """Return the indices of the acted tokens of rows among all acted tokens."""

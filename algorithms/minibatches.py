@@ -16,6 +16,7 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord, RowArrays
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.progress_features import progress_tensors
 from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing
 
 MAX_PADDING_SHARE = 0.08  # padding among the tokens that one optimiser step passes over
@@ -92,6 +93,10 @@ def prepare_passes(experience: Experience, policy: ActorCritic, config: TrainCon
 
     Roles with weights of their own apart, prefixes shared where that pays.
     """
+    if config.critic_sees == "progress":
+        tokens, episodes = experience.tokens, experience.episodes
+        found = progress_tensors(episodes, tokens.action, tokens.rewards.device)
+        experience = experience._replace(progress=found[0], final_progress=found[1])
     experience = experience._replace(
         roles_apart=config.roles_have_own_weights, joint_rows=_joint_rows(experience.episodes)
     )
@@ -204,7 +209,9 @@ def bootstrap_values(
         last = [len(row.ids) - 1 - own for row, own in zip(rows, before, strict=True)]
         columns = torch.tensor(last, device=values.device)
         read = (batch.ids, batch.attention_mask, columns, tree)
-        return indices, policy.values_at(*read, experience.role_of_episode(indices[0]))
+        progress = None if (final := experience.final_progress) is None else final[indices]
+        role = experience.role_of_episode(indices[0])
+        return indices, policy.values_at(*read, role, progress)
 
     of_role = group_by_key(cut, experience.role_of_episode)
     groups = [group for own in of_role for group in _bounded_groups(experience, own, config)]

@@ -9,6 +9,8 @@
 #   forged              supervised, forged tasks alone; forged_2: the same with seed 2
 #   forged_tppo_SEED    from forged: TPPO on 590 official tasks; forged_grpo_SEED: GRPO instead
 #   forged_only_tppo_SEED, forged_only_grpo_SEED: from forged, on 600 other forged tasks
+#   forged_1800         as forged with three times the tasks, computed in bf16 on two cores
+#   forged_1800_tppo_SEED, forged_1800_only_tppo_SEED: from forged_1800, 30 updates
 #   compact             as forged, with the compact prompt
 #   some                from forged: supervised on 200 of the 590
 #   some_tppo_SEED      from some: TPPO on the other 390; some_grpo_SEED
@@ -28,12 +30,16 @@ reinforced=(--num_updates 18 --episodes_per_update 64 --group_size 8 --dynamic_s
     --task_sampling success --num_mini_batch 2 --gamma 1 --lam 1 --entropy_coef 0
     --lora_r 16 --lora_alpha 32 --lr 1e-3 --warmup_updates 2 --lr_schedule linear
     --min_lr_ratio 0.2 --eval_interval 0)
+more_demonstrations=(--sft_lr 3e-4 --sft_batch_size 16 --max_microbatch_tokens 4096
+    --compute_dtype bfloat16 --torch_threads 2)
 with_critic=(--group_baseline true --critic_lr 1e-3 --critic_detach true)
+held_out=look.jsonl
 . recipes/steps.sh
 export OMP_NUM_THREADS=1
 
 for name in "${rows[@]}"; do
-    [[ $name =~ ^(base|forged|forged_[2-9]|compact|some|all|(forged|forged_only|some|all)_(tppo|grpo)_[0-9]+)$ ]] ||
+    [[ $name =~ ^(base|forged|forged_[2-9]|forged_1800|compact|some|all)$ ||
+        $name =~ ^(forged|forged_only|forged_1800|forged_1800_only|some|all)_(tppo|grpo)_[0-9]+$ ]] ||
         { echo "error: row $name: the head of recipes/smollm2_cpu.sh lists the rows" >&2 && exit 2; }
 done
 
@@ -46,7 +52,12 @@ make_row() { # name of a row: makes its model and those that it starts from
     case $1 in
     forged | compact) start=base tasks=$folder/forged.jsonl ;;
     forged_[0-9]) start=base tasks=$folder/forged.jsonl learn_more=(--seed "${1##*_}") ;;
-    forged_only_*) tasks=$folder/more_forged.jsonl ;;
+    forged_1800)
+        forge forged_1800 1800 1 "${kinds[@]}"
+        start=base tasks=$folder/forged_1800.jsonl learn_more=("${more_demonstrations[@]}")
+        ;;
+    forged_1800_*) start=forged_1800 learn_more=(--num_updates 30) ;;&
+    forged_only_* | forged_1800_only_*) tasks=$folder/more_forged.jsonl ;;
     some) start=forged tasks=$folder/demonstrations.jsonl ;;
     all) start=forged ;;
     some_*) tasks=$folder/practice.jsonl ;;
@@ -54,8 +65,8 @@ make_row() { # name of a row: makes its model and those that it starts from
     make_row "$start"
     local learn=(run "$1" "${models[$start]}" "$tasks")
     case $1 in
-    *_tppo_*) "${learn[@]}" "${reinforced[@]}" "${with_critic[@]}" --seed "${1##*_}" ;;
-    *_grpo_*) "${learn[@]}" "${reinforced[@]}" --algorithm_name GRPO --seed "${1##*_}" ;;
+    *_tppo_*) "${learn[@]}" "${reinforced[@]}" "${with_critic[@]}" --seed "${1##*_}" "${learn_more[@]}" ;;
+    *_grpo_*) "${learn[@]}" "${reinforced[@]}" --algorithm_name GRPO --seed "${1##*_}" "${learn_more[@]}" ;;
     *) "${learn[@]}" "${demonstrations[@]}" "${learn_more[@]}" $(prompt_of "$1") ;;
     esac
     models[$1]=$(checkpoint "$1")
@@ -65,6 +76,7 @@ make_row() { # name of a row: makes its model and those that it starts from
 kinds=(simple_python multiple irrelevance)
 get_model_and_tasks 600 "${kinds[@]}"
 forge more_forged 600 2 "${kinds[@]}"
+forge look 1 1 irrelevance # the runs play one task; the tests come at the end
 models[base]=$folder/model
 for name in "${rows[@]}"; do
     make_row "$name"

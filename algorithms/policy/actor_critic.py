@@ -28,6 +28,7 @@ from fctncalling.algorithms.policy.gradient_checkpointing import (
 )
 from fctncalling.algorithms.policy.lora import CRITIC, Adapters
 from fctncalling.algorithms.policy.precision import refuse_half_precision
+from fctncalling.algorithms.policy.progress_features import NUM_PROGRESS_FEATURES
 from fctncalling.algorithms.policy.shared_prefixes import (
     PrefixSharing,
     PrefixTree,
@@ -132,7 +133,8 @@ class ActorCritic(nn.Module):
     `model` is any transformers causal language model (anything with `get_decoder()`,
     `get_output_embeddings()` and `config`). With critic_detach the value loss trains the head alone
     and leaves the language model untouched. critic_layers: so many last layers' states the value
-    head reads. critic_roles: roles of a team that get a value head each; none: one for all.
+    head reads. critic_sees_progress: it reads progress features beside them. critic_roles: roles of
+    a team that get a value head each; none: one for all.
     """
 
     def __init__(
@@ -142,14 +144,16 @@ class ActorCritic(nn.Module):
         critic_head: str = "mlp",
         critic_hidden: int = 128,
         critic_layers: int = 1,
+        critic_sees_progress: bool = False,
         bin_centres: Sequence[float] = (),
         critic_detach: bool = False,
         critic_roles: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.model = model
+        self.num_progress_features = NUM_PROGRESS_FEATURES if critic_sees_progress else 0
         self.value_head = make_value_head(
-            critic_layers * model.config.hidden_size,
+            critic_layers * model.config.hidden_size + self.num_progress_features,
             critic_roles,
             kind=critic_head,
             width=critic_hidden,
@@ -171,6 +175,7 @@ class ActorCritic(nn.Module):
         tree: PrefixTree | None = None,  # of the rows, to compute shared tokens once
         role: str = "",  # whose rows these are, where roles have adapters or value heads
         critic_rows: CriticRows | None = None,  # what the critic reads in their place
+        progress: Tensor | None = None,  # (N, F) what it reads beside the hidden states
         *,
         temperature: float = 1.0,
         # (B, T); default: counted over the attended tokens of each row
@@ -209,15 +214,12 @@ class ActorCritic(nn.Module):
             )
         if self._critic_has_own_backbone:
             hidden = self.critic_states(
-                ids,
-                attention_mask,
-                acted,
-                tree,
-                role,
-                critic_rows,
+                *(ids, attention_mask, acted, tree, role, critic_rows, progress),
                 position_ids=position_ids,
                 gradient_checkpointing=gradient_checkpointing,
             )
+        else:
+            hidden = self._with_progress(hidden, progress)
         scores = self._value_scores(hidden, role)
         return TokenOutputs(
             logprobs, entropies, self.value_head.head_of_role(role).values(scores), scores
@@ -231,11 +233,12 @@ class ActorCritic(nn.Module):
         tree: PrefixTree | None = None,
         role: str = "",
         critic_rows: CriticRows | None = None,
+        progress: Tensor | None = None,
         *,
         position_ids: Tensor | None = None,
         gradient_checkpointing: bool = False,
     ) -> Tensor:
-        """Return the critic's states, hidden, which the value head reads at the N acted tokens.
+        """Return the critic's states, which the value head reads at the N acted tokens.
 
         Arguments as `forward`'s.
         """
@@ -243,9 +246,10 @@ class ActorCritic(nn.Module):
             (ids, attention_mask, acted), tree = critic_rows, None
         rows, columns = acted_positions(acted)
         run = self._layer_runner(CRITIC, recompute=gradient_checkpointing)
-        return self._critic_states(
+        states = self._critic_states(
             role, ids, attention_mask, position_ids, rows, columns - 1, tree, run
         )
+        return self._with_progress(states, progress)
 
     def values_at(
         self,
@@ -254,13 +258,14 @@ class ActorCritic(nn.Module):
         columns: Tensor,  # (B,) column of the last token before the value, one a row
         tree: PrefixTree | None = None,
         role: str = "",
+        progress: Tensor | None = None,  # (B, F)
         *,
         position_ids: Tensor | None = None,
     ) -> Tensor:
         """Return the values at tokens, behind those in `columns`, (B,), of cut episodes."""
         rows = torch.arange(len(ids), device=ids.device)
         states = self._critic_states(role, ids, attention_mask, position_ids, rows, columns, tree)
-        scores = self._value_scores(states, role)
+        scores = self._value_scores(self._with_progress(states, progress), role)
         return self.value_head.head_of_role(role).values(scores)
 
     def set_reference(self, model: Any) -> None:
@@ -276,6 +281,7 @@ class ActorCritic(nn.Module):
         tree: PrefixTree | None = None,
         role: str = "",
         critic_rows: CriticRows | None = None,
+        progress: Tensor | None = None,
         *,
         temperature: float = 1.0,
     ) -> Tensor:
@@ -414,6 +420,14 @@ class ActorCritic(nn.Module):
         with self._use(CRITIC if has_adapter else self._actor(role)):
             states = read_layers(self.model, self.model.get_decoder(), *read)
         return states
+
+    def _with_progress(self, hidden: Tensor, progress: Tensor | None) -> Tensor:
+        """Return hidden states with progress features beside them, 0 where there are none."""
+        if not self.num_progress_features:
+            return hidden
+        if progress is None:  # a pass whose values nobody reads
+            progress = hidden.new_zeros(len(hidden), self.num_progress_features)
+        return torch.cat([hidden, progress.to(hidden.dtype)], dim=-1)
 
     def _actor(self, role: str) -> str | None:
         """Return the name of the adapter that acts for a role; None without adapters."""

@@ -7,7 +7,6 @@ linear value head on the same states can learn.
 
 from __future__ import annotations
 
-import ast
 import copy
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +21,7 @@ from fctncalling.algorithms.batch import make_batch
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.policy.progress_features import spell_call, written_call
 from fctncalling.algorithms.policy.value_head import ValueHead
 from fctncalling.algorithms.supervised.critic_fit import CriticSamples, fit_critic, is_held_out
 from fctncalling.lab.credit.ruler import (
@@ -196,7 +196,7 @@ def progress_features(truth: BranchedTruth, ground_truths: Mapping[str, Any]) ->
 def _progress(episode: EpisodeRecord, ground_truth: Any) -> list[list[float]]:
     turns: Sequence[Any] = ground_truth if isinstance(ground_truth, Sequence) else ()
     several = [turn for turn in turns if isinstance(turn, list | tuple)]
-    wanted = [[_normal(call) for call in turn] for turn in several]
+    wanted = [[spell_call(str(call)) for call in turn] for turn in several]
     record: Any = episode.episode
     made: list[list[str]] = [[] for _ in wanted]
     rows = []
@@ -216,21 +216,8 @@ def _progress(episode: EpisodeRecord, ground_truth: Any) -> list[list[float]]:
             ]
         )
         if wanted:
-            made[turn] += [_written(call) for call in step.calls]
+            made[turn] += [written_call(call) for call in step.calls]
     return rows
-
-
-def _normal(call: Any) -> str:
-    """Return a truth's call string in one spelling."""
-    try:
-        return ast.unparse(ast.parse(str(call)))
-    except SyntaxError:
-        return str(call)
-
-
-def _written(call: Any) -> str:
-    arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
-    return _normal(f"{call.name}({arguments})")
 
 
 def _num_layers(policy: ActorCritic) -> int:
