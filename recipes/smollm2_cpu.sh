@@ -10,7 +10,7 @@
 #   forged_tppo_SEED    from forged: TPPO on 590 official tasks; forged_grpo_SEED: GRPO instead
 #   forged_only_tppo_SEED, forged_only_grpo_SEED: from forged, on 600 other forged tasks
 #   forged_1800         as forged with three times the tasks, computed in bf16 on two cores
-#   forged_1800_tppo_SEED, forged_1800_only_tppo_SEED: from forged_1800, 30 updates
+#   forged_1800_tppo_SEED, forged_1800_only_tppo_SEED: from forged_1800
 #   compact             as forged, with the compact prompt
 #   some                from forged: supervised on 200 of the 590
 #   some_tppo_SEED      from some: TPPO on the other 390; some_grpo_SEED
@@ -56,7 +56,7 @@ make_row() { # name of a row: makes its model and those that it starts from
         forge forged_1800 1800 1 "${kinds[@]}"
         start=base tasks=$folder/forged_1800.jsonl learn_more=("${more_demonstrations[@]}")
         ;;
-    forged_1800_*) start=forged_1800 learn_more=(--num_updates 30) ;;&
+    forged_1800_*) start=forged_1800 ;;&
     forged_only_* | forged_1800_only_*) tasks=$folder/more_forged.jsonl ;;
     some) start=forged tasks=$folder/demonstrations.jsonl ;;
     all) start=forged ;;
@@ -65,8 +65,8 @@ make_row() { # name of a row: makes its model and those that it starts from
     make_row "$start"
     local learn=(run "$1" "${models[$start]}" "$tasks")
     case $1 in
-    *_tppo_*) "${learn[@]}" "${reinforced[@]}" "${with_critic[@]}" --seed "${1##*_}" "${learn_more[@]}" ;;
-    *_grpo_*) "${learn[@]}" "${reinforced[@]}" --algorithm_name GRPO --seed "${1##*_}" "${learn_more[@]}" ;;
+    *_tppo_*) "${learn[@]}" "${reinforced[@]}" "${with_critic[@]}" --seed "${1##*_}" ;;
+    *_grpo_*) "${learn[@]}" "${reinforced[@]}" --algorithm_name GRPO --seed "${1##*_}" ;;
     *) "${learn[@]}" "${demonstrations[@]}" "${learn_more[@]}" $(prompt_of "$1") ;;
     esac
     models[$1]=$(checkpoint "$1")

@@ -8,6 +8,9 @@ returns by ridge regression on four fifths of the tasks: by the turn's mean retu
 each of the last --critic_layers layers, with and without that mean. Prints the explained variance
 of the held-out returns, in all and by turn. A head that explains less than the turn's number has
 learned nothing of the state. --critic lora --critic_sees truth puts the truth in front.
+
+With --critic_sees progress it fits the trainer's own value head instead, to hidden states, to
+progress features and to both, in five folds by task; what explains a fold never learned from it.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -25,12 +29,15 @@ from tqdm import tqdm
 
 from fctncalling.algorithms.advantages import explained_variance
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.supervised.critic_fit import CriticSamples
+from fctncalling.algorithms.policy.progress_features import NUM_PROGRESS_FEATURES
+from fctncalling.algorithms.policy.value_head import ValueHead
+from fctncalling.algorithms.supervised.critic_fit import CriticSamples, fit_critic
 from fctncalling.cli.train import parse_settings
 from fctncalling.training.prepare_run import prepare_run
 from fctncalling.training.run_config import RunConfig
 
 PENALTY = 0.3  # of the weights, in units of the mean squared feature; set before any fit
+FOLDS = 5
 LEAST = 200  # tokens of a turn that is told apart
 
 
@@ -43,9 +50,43 @@ def main(words: Sequence[str]) -> None:
         run = prepare_run(config, run_config)
         with tqdm(total=config.critic_warmup_episodes, unit="episode") as bar:
             result = run._play(run._planner.warm_up_round(), lambda _: bar.update())
-        samples = run._critic_samples(run._learnable(result.episodes))
-    for line in explained(samples, config.critic_layers):
+        episodes = run._learnable(result.episodes)
+        samples = run._critic_samples(episodes)
+    tasks = [each.task_id for each in episodes for row in each.rows for _ in range(row.num_acted)]
+    sees_progress = config.critic_sees == "progress"
+    lines = (
+        fitted(samples, tasks, config)
+        if sees_progress
+        else explained(samples, config.critic_layers)
+    )
+    for line in lines:
         print(json.dumps(line), flush=True)
+
+
+def fitted(
+    samples: CriticSamples, tasks: Sequence[str], config: TrainConfig
+) -> Iterator[dict[str, Any]]:
+    """Yield the explained variance of five folds by the value head, for each kind of features."""
+    assert samples.turns is not None
+    hidden, progress = samples.states.split(
+        [samples.states.shape[1] - NUM_PROGRESS_FEATURES, NUM_PROGRESS_FEATURES], dim=1
+    )
+    turns = torch.nn.functional.one_hot(samples.turns.long()).float()
+    inputs = {"turn": turns, "hidden states": hidden, "progress": progress, "both": samples.states}
+    fold = torch.tensor([zlib.crc32(f"fold{task}".encode()) % FOLDS for task in tasks])
+    for name, states in inputs.items():
+        values = torch.zeros_like(samples.returns)
+        for number in range(FOLDS):
+            kept = fold != number
+            torch.manual_seed(config.seed)
+            head = ValueHead(states.shape[1], kind=config.critic_head, width=config.critic_hidden)
+            learned = CriticSamples(
+                states[kept], samples.returns[kept], samples.held_out[kept], samples.turns[kept]
+            )
+            fit_critic(head, [learned], config, torch.Generator().manual_seed(config.seed))
+            values[~kept] = head(states[~kept]).detach()
+        everything = samples._replace(held_out=torch.ones_like(samples.held_out))
+        yield _line(f"value head: {name}", values, everything)
 
 
 def explained(samples: CriticSamples, num_layers: int) -> Iterator[dict[str, Any]]:
