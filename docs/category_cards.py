@@ -174,14 +174,14 @@ def _canaries(names: Sequence[str], scores: dict[str, Any]) -> Iterator[str]:
 
 def measured(data_dir: Path) -> dict[str, Any]:
     """Return the canaries' scores on the official files of a folder."""
-    from fctncalling.lab.canaries.canary_policies import policies
-    from fctncalling.lab.canaries.command import limit_per_category, play_all
+    from fctncalling.lab.canaries.canary_policies import canary_policies
+    from fctncalling.lab.canaries.command import limit_per_category, play_canaries
 
     scores = {}
     for name in dict.fromkeys(name for card in CARDS for name in card.canaries):
         tasks = load_tasks(data_dir / f"BFCL_v4_{name}.json")
         played = limit_per_category(tasks, LIMIT)
-        rates, strict, _ = play_all(played, policies(tasks, 0))
+        rates, strict, _ = play_canaries(played, canary_policies(tasks, 0))
         scores[name] = {"tasks": len(played), "success": rates[name], "strict": strict[name]}
     return scores
 

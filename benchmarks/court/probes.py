@@ -36,7 +36,7 @@ from fctncalling.algorithms.minibatches import plan_minibatches, prepare_passes
 from fctncalling.algorithms.rollout.roles import add_joint_rows
 from fctncalling.evaluation.scripted_policies import ONE_CALL_A_STEP
 from fctncalling.lab.credit.branching_env import BranchingEnv, Snapshot
-from fctncalling.lab.credit.grades import ranked, spearman
+from fctncalling.lab.credit.grades import average_ranks, spearman
 from fctncalling.lab.credit.grading import GradedRun, open_run
 from fctncalling.lab.credit.ruler import (
     BranchedTruth,
@@ -206,7 +206,7 @@ def area_under_roc(scores: Vector, positive: NDArray[np.bool_]) -> float:
     count = int(positive.sum())
     if count in (0, len(positive)):
         return 0.5
-    above = float(ranked(scores)[positive].sum()) - count * (count - 1) / 2
+    above = float(average_ranks(scores)[positive].sum()) - count * (count - 1) / 2
     return above / (count * (len(positive) - count))
 
 

@@ -24,7 +24,13 @@ from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.group_baseline import state_matched_estimate, subtract_group_baseline
 from fctncalling.algorithms.ppo import ALGORITHMS, TPPO
 from fctncalling.lab.credit.branching_env import Snapshot
-from fctncalling.lab.credit.grades import Index, advantage_grades, pooled, ranking, significant
+from fctncalling.lab.credit.grades import (
+    Index,
+    advantage_grades,
+    concatenate_episodes,
+    pairwise_ranking_accuracy,
+    significance_mask,
+)
 from fctncalling.lab.credit.ruler import (
     BranchedTruth,
     BranchPlayer,
@@ -144,7 +150,7 @@ class NoisyOracle(ceiling.Oracle):
         self.truth = truth
         self.lines = lines
         generator = np.random.default_rng([seed, len(lines)])
-        scale = noise * float(np.std(pooled(self.advantages)))
+        scale = noise * float(np.std(concatenate_episodes(self.advantages)))
         self.measured = self.advantages
         self.advantages = [
             each + scale * generator.standard_normal(len(each)) for each in self.advantages
@@ -156,10 +162,10 @@ class NoisyOracle(ceiling.Oracle):
         found = estimates(trajectories, hashes, config)
         begins = trajectories.begins_action()
         graded = {name: credit[begins].double().numpy() for name, credit in found.items()}
-        graded["given"] = pooled(self.advantages)
+        graded["given"] = concatenate_episodes(self.advantages)
         values = trajectories.values[begins].double().numpy()
         cuts = np.cumsum([len(each) for each in hashes])[:-1]
-        graded["one_step"] = pooled(self.truth.advantages(np.split(values, cuts)))
+        graded["one_step"] = concatenate_episodes(self.truth.advantages(np.split(values, cuts)))
         states = [
             f"{episode.task_id} {name}"
             for episode, names in zip(self.truth.episodes, hashes, strict=True)
@@ -172,15 +178,15 @@ class NoisyOracle(ceiling.Oracle):
         """Return the truth's reliability; estimators' cosines and right signs; the critic's ranking
         of actions of one state, of pairs that truly differ, and how many these are.
         """
-        true = pooled(self.measured)
-        halves = [pooled(self.truth.advantages(half)) for half in self.truth.halves]
+        true = concatenate_episodes(self.measured)
+        halves = [concatenate_episodes(self.truth.advantages(half)) for half in self.truth.halves]
         agreement = cosine(*halves)
         errors = np.abs(halves[0] - halves[1]) / 2
-        ranked = ranking(true, errors, estimates["one_step"], states)
+        ranked = pairwise_ranking_accuracy(true, errors, estimates["one_step"], states)
         return {
             "success": round(float(np.mean([each.success for each in self.truth.episodes])), 4),
             "reliability": round(2 * agreement / (1 + agreement), 4),
-            "matters": round(float(significant(true, errors).mean()), 4),
+            "matters": round(float(significance_mask(true, errors).mean()), 4),
             "cosine": {name: round(cosine(true, each), 4) for name, each in estimates.items()},
             "sign": {
                 name: round(advantage_grades(true, errors, each)["sign"], 4)

@@ -16,8 +16,8 @@ from pathlib import Path
 from fctncalling.lab.conformance.made_answers import (
     ANSWERS_A_TASK,
     CATEGORIES,
-    answers_of,
-    record_of,
+    made_answers_of_category,
+    scorer_record,
 )
 from fctncalling.lab.conformance.recorded import FILE, recorded_entry
 from fctncalling.lab.conformance.scorer_process import ScorerLimits, ScorerProcess
@@ -41,8 +41,8 @@ def main() -> None:
     scorer, folder = sys.argv[1], Path(sys.argv[2])
     categories = {}
     for category in CATEGORIES:
-        answers = list(answers_of(folder, category, SEED, ANSWERS_A_TASK))
-        records = [record_of(answer, str(number)) for number, answer in enumerate(answers)]
+        answers = list(made_answers_of_category(folder, category, SEED, ANSWERS_A_TASK))
+        records = [scorer_record(answer, str(number)) for number, answer in enumerate(answers)]
         categories[category] = recorded_entry(folder, category, answers, bits_of(scorer, records))
         print(category, len(answers), flush=True)
     recorded = {

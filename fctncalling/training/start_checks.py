@@ -86,7 +86,9 @@ def check_template(template: ChatTemplate) -> None:
 
     Takes some 0.1 s.
     """
-    for each in import_laboratory_module("doctor.template_findings").findings_on(template):
+    for each in import_laboratory_module("doctor.template_findings").chat_template_findings(
+        template
+    ):
         if each.is_fault:
             raise SettingError(
                 f"{each.line}. This would spoil training (fctncalling doctor tells "

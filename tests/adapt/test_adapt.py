@@ -30,9 +30,9 @@ from fctncalling.lab.adapt.task_files import (
     MULTI_TURN_STEPS,
     SINGLE_TURN_STEPS,
     TRAIN,
-    entries,
     make_tasks,
-    most_steps,
+    read_task_entries,
+    turn_step_limit,
     write_split,
 )
 
@@ -159,7 +159,7 @@ def test_plan_keeps_to_the_minutes_and_uses_most_of_them(minutes: float) -> None
 
 def test_split_keeps_texts_apart_and_shares_categories(tmp_path: Path) -> None:
     write_split([task(each % 60) for each in range(80)], 16, tmp_path)
-    train, held_out = entries(tmp_path / TRAIN), entries(tmp_path / HELD_OUT)
+    train, held_out = read_task_entries(tmp_path / TRAIN), read_task_entries(tmp_path / HELD_OUT)
     assert len(train) + len(held_out) == 80
     texts = [{json.dumps(each["question"]) for each in part} for part in (train, held_out)]
     assert not texts[0] & texts[1]
@@ -271,7 +271,7 @@ def test_forged_held_out_tasks_share_no_text_with_those_that_are_learned(tmp_pat
     spec = tmp_path / "api.json"
     spec.write_text(json.dumps([HEAT, DOOR]))
     made = make_tasks(AdaptSettings(str(spec), tmp_path), tmp_path, 300, 12)
-    train, held_out = entries(tmp_path / TRAIN), entries(tmp_path / HELD_OUT)
+    train, held_out = read_task_entries(tmp_path / TRAIN), read_task_entries(tmp_path / HELD_OUT)
     assert made == len(train) + len(held_out)
     assert len(held_out) == 12
     texts = [{json.dumps(each["question"]) for each in part} for part in (train, held_out)]
@@ -291,18 +291,18 @@ def test_small_api_is_asked_for_as_many_tasks_as_it_gives(
         )
         return 0
 
-    monkeypatch.setattr("fctncalling.lab.adapt.task_files.run_command", forge_few)
+    monkeypatch.setattr("fctncalling.lab.adapt.task_files.run_command_in_process", forge_few)
     assert make_tasks(AdaptSettings("a:B", tmp_path), tmp_path, 170, 10) == 40
-    assert len(entries(tmp_path / HELD_OUT)) == 10
+    assert len(read_task_entries(tmp_path / HELD_OUT)) == 10
     assert capsys.readouterr().err.count("tried instead") == 2
 
 
 def test_only_tasks_of_several_turns_get_many_steps(tmp_path: Path) -> None:
     settings = AdaptSettings("a:B", tmp_path)
-    assert most_steps(settings) == SINGLE_TURN_STEPS
+    assert turn_step_limit(settings) == SINGLE_TURN_STEPS
     file = tmp_path / "long.json"
     file.write_text(json.dumps([{**task(1), "id": "multi_turn_base_1"}]))
-    assert most_steps(replace(settings, test=file)) == MULTI_TURN_STEPS
+    assert turn_step_limit(replace(settings, test=file)) == MULTI_TURN_STEPS
 
 
 def test_slow_answers_of_the_base_model_cost_its_score_alone() -> None:

@@ -14,7 +14,7 @@ from conftest import VerdictCounter
 
 from fctncalling.cli.command import main
 from fctncalling.lab.conformance.function_scorer import call_scorer
-from fctncalling.lab.conformance.made_answers import answers_of
+from fctncalling.lab.conformance.made_answers import made_answers_of_category
 from fctncalling.lab.conformance.mutated import stratum_name
 from fctncalling.lab.conformance.recorded import (
     compare_category,
@@ -153,7 +153,7 @@ def test_no_verdict_is_no_agreement_and_told(data: Path, tmp_path: Path) -> None
 
 def test_the_same_seed_makes_the_same_answers_and_another_others(data: Path) -> None:
     def made(seed: int) -> list[Any]:
-        return [each.response for each in answers_of(data, "live_parallel", seed, 8)]
+        return [each.response for each in made_answers_of_category(data, "live_parallel", seed, 8)]
 
     assert made(1) == made(1) != made(2)
 
@@ -161,7 +161,9 @@ def test_the_same_seed_makes_the_same_answers_and_another_others(data: Path) -> 
 def test_every_mutation_of_several_turns_is_met_and_on_the_side_it_was_made_for(data: Path) -> None:
     met = Counter(
         each.stratum(each.verdict())
-        for each in answers_of(data, "multi_turn_miss_func", seed=3, answers_a_task=30)
+        for each in made_answers_of_category(
+            data, "multi_turn_miss_func", seed=3, answers_a_task=30
+        )
     )
     assert met["valid/turns_canonical"] == met["wrong/turns_only_words"] == 200
     assert met["lenient/turns_call_in_empty_turn"] > 100

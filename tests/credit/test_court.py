@@ -51,7 +51,7 @@ from fctncalling.data.types import Call, Episode, StepRecord, Verdict
 from fctncalling.envs import rewards
 from fctncalling.envs.rewards import Outcome
 from fctncalling.lab.credit.branching_env import Snapshot
-from fctncalling.lab.credit.grades import pooled
+from fctncalling.lab.credit.grades import concatenate_episodes
 from fctncalling.lab.credit.ruler import BranchedTruth
 
 torch.set_num_threads(1)
@@ -328,7 +328,7 @@ def test_noise_of_three_deviations_leaves_a_cosine_of_one_in_root_ten() -> None:
     values = [np.zeros(50) for _ in rewards]
     truth = BranchedTruth([], [], rewards, values, values, (values, values))
     oracle = NoisyOracle(truth, noise=3.0, seed=1, lines=[])
-    found = cosine(pooled(oracle.measured), pooled(oracle.advantages))
+    found = cosine(concatenate_episodes(oracle.measured), concatenate_episodes(oracle.advantages))
     assert found == pytest.approx(1 / 10**0.5, abs=0.02)
 
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from fctncalling.lab.credit.grades import (
     advantage_grades,
+    average_ranks,
+    bootstrap_interval,
     explained_variance,
-    interval,
-    ranked,
-    ranking,
+    pairwise_ranking_accuracy,
     spearman,
     value_grades,
 )
@@ -50,7 +50,7 @@ def test_signs_count_where_the_action_matters_and_silence_is_wrong() -> None:
 
 def test_ties_of_the_truth_are_told_apart_in_rankings() -> None:
     group = np.zeros(3, dtype=np.int64)
-    grades = ranking(
+    grades = pairwise_ranking_accuracy(
         np.asarray([0.0, 0.0, 1.0]), np.full(3, 0.01), np.asarray([1.0, 2.0, 3.0]), group
     )
     assert grades["right"] == 1
@@ -59,7 +59,7 @@ def test_ties_of_the_truth_are_told_apart_in_rankings() -> None:
 
 
 def test_ranks_of_ties_are_their_mean() -> None:
-    assert ranked(np.asarray([3.0, 1.0, 3.0, 2.0])).tolist() == [2.5, 0, 2.5, 1]
+    assert average_ranks(np.asarray([3.0, 1.0, 3.0, 2.0])).tolist() == [2.5, 0, 2.5, 1]
 
 
 @given(st.lists(st.floats(-5, 5, width=16), min_size=3, max_size=12))
@@ -71,5 +71,5 @@ def test_spearman_knows_only_the_order(values: list[float]) -> None:
 
 
 def test_intervals_draw_whole_tasks() -> None:
-    low, high = interval(lambda index: float(TRUTH[index].mean()), TASK)
+    low, high = bootstrap_interval(lambda index: float(TRUTH[index].mean()), TASK)
     assert (low, high) == pytest.approx((0.1, 0.9))

@@ -17,7 +17,7 @@ from fctncalling.algorithms.generation.engine_api import Engine, ScriptedEngine
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.lab.credit import RulerSettings, measure_truth
-from fctncalling.lab.credit.estimators import group_values
+from fctncalling.lab.credit.estimators import leave_one_out_group_values
 from fctncalling.lab.credit.ruler import BranchedTruth, BranchPlayer
 
 STEPS, NEEDED, CLIMBS = 4, 3, 0.6
@@ -131,7 +131,7 @@ def test_a_histories_value_is_measured_once(truth: BranchedTruth) -> None:
 
 
 def test_an_episode_is_no_witness_of_its_own_states(truth: BranchedTruth) -> None:
-    values = group_values(truth)
+    values = leave_one_out_group_values(truth)
     won = [float(rewards.sum()) * 0.9 ** (STEPS - 1) for rewards in truth.rewards]
     for number, siblings in enumerate(values["siblings"]):
         others = [each for other, each in enumerate(won) if other != number]

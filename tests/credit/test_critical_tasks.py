@@ -17,7 +17,7 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.lab.embedded import critical_tasks
 from fctncalling.lab.embedded.critical_tasks import SPLITS
 from fctncalling.lab.embedded.make_critical_model import CriticalDemonstrator
-from fctncalling.lab.embedded.make_tasks import EMBEDDED, write_all
+from fctncalling.lab.embedded.make_tasks import EMBEDDED, write_entry_splits
 
 Splits = dict[str, list[Task]]
 
@@ -29,7 +29,7 @@ def splits() -> Splits:
 
 
 def test_the_committed_critical_tasks_are_what_the_command_makes(tmp_path: Path) -> None:
-    write_all(SPLITS, critical_tasks.critical_entries, ["--output_dir", str(tmp_path)])
+    write_entry_splits(SPLITS, critical_tasks.critical_entries, ["--output_dir", str(tmp_path)])
     for split in SPLITS:
         made = (tmp_path / f"{split}.json").read_bytes()
         assert made == (EMBEDDED / f"{split}.json").read_bytes()

@@ -21,11 +21,16 @@ from fctncalling.lab.canaries.canary_policies import (
     HistoryBlind,
     _occurs,
     always_call,
+    canary_policies,
     echo,
     first_function,
-    policies,
 )
-from fctncalling.lab.canaries.command import limit_per_category, play, play_all, table
+from fctncalling.lab.canaries.command import (
+    limit_per_category,
+    play_canaries,
+    play_canary,
+    rates_table,
+)
 from fctncalling.lab.lint.lint_rules import official_fault
 
 
@@ -252,7 +257,7 @@ def test_canaries_write_the_literals_of_a_task_s_language(language: str) -> None
         f"simple_{language}_0", category=f"simple_{language}", functions=docs, ground_truth=truth
     )
     tasks = [task, simple_task()]
-    rates, _, unsolved = play_all(tasks, policies(tasks, 0))
+    rates, _, unsolved = play_canaries(tasks, canary_policies(tasks, 0))
     assert unsolved == {}
     of_language = rates[f"simple_{language}"]
     assert (of_language["oracle"], of_language["history_blind"], of_language["noop"]) == (
@@ -264,7 +269,7 @@ def test_canaries_write_the_literals_of_a_task_s_language(language: str) -> None
 
 def test_episodes_without_verdict_are_neither_success_nor_failure() -> None:
     task = shop_task(["look()"], initial_config={"Shop": {"broken": True}})
-    verdict, _, why = play(shop_env(task), task, oracle)
+    verdict, _, why = play_canary(shop_env(task), task, oracle)
     assert verdict is None
     assert "jammed" in why
 
@@ -281,10 +286,10 @@ def test_limit_counts_tasks_of_each_category() -> None:
 
 def test_rates_are_shares_of_valid_verdicts_and_their_table_is_aligned() -> None:
     tasks = [simple_task(), simple_task("irrelevance_0", category="irrelevance", ground_truth=None)]
-    rates, _, unsolved = play_all(tasks, policies(tasks, 0))
+    rates, _, unsolved = play_canaries(tasks, canary_policies(tasks, 0))
     assert unsolved == {}
     assert [rates["all"][name] for name in ("noop", "oracle", "first_function")] == [0.5, 1.0, 0.0]
-    lines = table(rates, Counter(task.category for task in tasks)).splitlines()
+    lines = rates_table(rates, Counter(task.category for task in tasks)).splitlines()
     assert len({len(line) for line in lines}) == 1
     assert lines[-1].split()[:3] == ["all", "2", "50.0"]
 

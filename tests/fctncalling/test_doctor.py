@@ -23,7 +23,7 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.lab.doctor import HealthCheck, exit_code, logprob_findings, server_findings
 from fctncalling.lab.doctor.command import issue_markdown, terminal_text
-from fctncalling.lab.doctor.examine import Examination, examine
+from fctncalling.lab.doctor.examine import ExaminationSettings, examine
 from fctncalling.lab.doctor.template_findings import template_findings
 from fctncalling.training.start_checks import check_template
 
@@ -118,7 +118,9 @@ def test_a_sound_model_with_its_trained_adapter_served_passes_every_check(
     monkeypatch.setattr(server_findings, "MAX_NEW_TOKENS", 2)  # the stub is slow
     trained = adapter(tmp_path / "adapter", trained=True)
     with vllm_stub(sound_model) as server:
-        found = examine(Examination(str(sound_model), tasks, adapter=trained, vllm_url=server.url))
+        found = examine(
+            ExaminationSettings(str(sound_model), tasks, adapter=trained, vllm_url=server.url)
+        )
         assert server.adapters == {}  # it is taken from the server again
     assert faults(found.findings) == []
     assert exit_code(found.findings) == 0
@@ -200,7 +202,7 @@ def test_broken_set_ups_are_named_in_one_line(
     shutil.copytree(sound_model, folder)
     spoil, code, message = BROKEN[name]
     spoil(folder)
-    found = examine(Examination(str(folder), tasks)).findings
+    found = examine(ExaminationSettings(str(folder), tasks)).findings
     [named] = [each for each in found if message in each.line]
     assert exit_code(found) == code
     assert "\n" not in named.line
@@ -210,7 +212,7 @@ def test_an_adapter_that_changes_nothing_is_named(
     sound_model: Path, tasks: Path, tmp_path: Path
 ) -> None:
     untrained = adapter(tmp_path / "adapter", trained=False)
-    found = examine(Examination(str(sound_model), tasks, adapter=untrained)).findings
+    found = examine(ExaminationSettings(str(sound_model), tasks, adapter=untrained)).findings
     [line] = faults(found)
     assert "changes no log-probability: it is untrained" in line
 
@@ -225,7 +227,7 @@ def test_a_server_that_serves_another_adapter_is_named(
         load = server.load
         server.load = lambda name, folder: load(name, str(untrained))  # type: ignore[method-assign]
         found = examine(
-            Examination(str(sound_model), tasks, adapter=trained, vllm_url=server.url)
+            ExaminationSettings(str(sound_model), tasks, adapter=trained, vllm_url=server.url)
         ).findings
     [line] = faults(found)
     assert "with the base model" in line
@@ -240,7 +242,7 @@ def test_an_engine_that_tells_other_log_probabilities_is_named(
         "GenerationEngine",
         lambda *args, **keywords: engine(*args, **keywords, temperature=0.7),
     )
-    [line] = faults(examine(Examination(str(sound_model), tasks)).findings)
+    [line] = faults(examine(ExaminationSettings(str(sound_model), tasks)).findings)
     assert "log-probabilities against a plain forward" in line
 
 
@@ -269,7 +271,9 @@ def test_tool_text_that_stays_special_and_lost_characters_are_named() -> None:
 
 
 def test_a_server_that_is_away_is_exit_code_2(sound_model: Path, tasks: Path) -> None:
-    found = examine(Examination(str(sound_model), tasks, vllm_url="http://127.0.0.1:9")).findings
+    found = examine(
+        ExaminationSettings(str(sound_model), tasks, vllm_url="http://127.0.0.1:9")
+    ).findings
     assert exit_code(found) == 2
     [named] = [each for each in found if each.check == "vLLM"]
     assert named.message.startswith("http://127.0.0.1:9 does not answer: ")
@@ -277,5 +281,5 @@ def test_a_server_that_is_away_is_exit_code_2(sound_model: Path, tasks: Path) ->
 
 def test_the_embedded_models_are_sound(tasks: Path) -> None:
     for name in ("model", "calculator", "python_math"):
-        found = examine(Examination(str(embedded_path(name)), tasks, quick=True)).findings
+        found = examine(ExaminationSettings(str(embedded_path(name)), tasks, quick=True)).findings
         assert exit_code(found) == 0

@@ -16,7 +16,7 @@ from fctncalling.algorithms.run.logs import RunLog, results_folder
 from fctncalling.algorithms.run.run_lock import LOCK_FILE, RunLock, RunLockedError, require_unlocked
 from fctncalling.evaluation.agents.agent import AgentSetupError
 from fctncalling.evaluation.agents.local_model import require_model_folder
-from fctncalling.lab.doctor.examine import Examination, examine
+from fctncalling.lab.doctor.examine import ExaminationSettings, examine
 from fctncalling.training.counters import Counters
 from fctncalling.training.load_policy import ModelError
 from fctncalling.training.run_config import RunConfig
@@ -83,7 +83,7 @@ def test_a_name_with_one_slash_is_looked_for_once(
         for refusal in (
             lambda name=name: refused(tmp_path, ModelError, {"model_name_or_path": name}),
             lambda name=name: _agent_refusal(name),
-            lambda name=name: str(examine(Examination(name)).findings),
+            lambda name=name: str(examine(ExaminationSettings(name)).findings),
         ):
             assert told in refusal()
     assert asked == ["owner/mine"] * 3

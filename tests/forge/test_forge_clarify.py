@@ -26,8 +26,8 @@ from fctncalling.evaluation.accepted_answers import render_calls
 from fctncalling.evaluation.agents.agent import PolicyPlayer
 from fctncalling.evaluation.episode_log import play_episode
 from fctncalling.evaluation.scripted_policies import DONE, placeholder_value
-from fctncalling.lab.canaries.canary_policies import policies
-from fctncalling.lab.canaries.command import play_all
+from fctncalling.lab.canaries.canary_policies import canary_policies
+from fctncalling.lab.canaries.command import play_canaries
 from fctncalling.lab.forge import command as forge_command
 from fctncalling.lab.forge.clarify import clarify_entry
 from fctncalling.lab.forge.clarify.twin_tasks import (
@@ -98,7 +98,7 @@ def test_half_of_the_tasks_leave_a_value_open_wherever_the_file_is_cut(tasks: li
 
 def test_the_oracle_solves_every_task_and_no_canary_more_than_half(tasks: list[Task]) -> None:
     some = tasks[:40]
-    rates, _, unsolved = play_all(some, policies(some, seed=0))
+    rates, _, unsolved = play_canaries(some, canary_policies(some, seed=0))
     assert unsolved == {}
     of_all = rates["all"]
     assert of_all["oracle"] == 1.0
@@ -414,7 +414,7 @@ def test_the_example_of_the_documentation_is_what_seed_1_gives(path: Path) -> No
 @pytest.mark.prove
 def test_a_thousand_tasks_are_solved_by_asking_and_by_nothing_else(tmp_path: Path) -> None:
     tasks = load_tasks(forged(tmp_path / "tasks.jsonl", 1000, seed=81))
-    rates, _, unsolved = play_all(tasks, policies(tasks, seed=0))
+    rates, _, unsolved = play_canaries(tasks, canary_policies(tasks, seed=0))
     assert unsolved == {}
     of_all = rates["all"]
     assert (of_all["oracle"], of_all["always_ask"], of_all["never_ask"]) == (1.0, 0.5, 0.5)

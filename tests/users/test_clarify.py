@@ -15,8 +15,8 @@ from fctncalling.data.types import StepRecord, Task, Verdict
 from fctncalling.envs import judge
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.rewards import ClarifyReward
-from fctncalling.lab.canaries.canary_policies import policies
-from fctncalling.lab.canaries.command import play_all
+from fctncalling.lab.canaries.canary_policies import canary_policies
+from fctncalling.lab.canaries.command import play_canaries
 from fctncalling.lab.dialogue import Dialogue
 from fctncalling.lab.embedded.clarify_tasks import SPLITS, clarify_entries
 from fctncalling.lab.lint.lint_rules import lint_task
@@ -33,7 +33,7 @@ def right_call(task: Task) -> str:
 
 def test_asking_where_needed_is_the_only_way_to_solve_every_task() -> None:
     some = TASKS[::4]  # every kind in its share
-    rates, _, unsolved = play_all(some, policies(TASKS, seed=0))
+    rates, _, unsolved = play_canaries(some, canary_policies(TASKS, seed=0))
     assert unsolved == {}
     of_all = rates["all"]
     assert of_all["oracle"] == 1.0

@@ -180,7 +180,7 @@ def supervised_flags(epochs: int) -> list[str]:
     ]
 
 
-def update_flags(updates: int, episodes: int) -> list[str]:
+def reinforcement_learning_flags(updates: int, episodes: int) -> list[str]:
     """Return the flags of reinforcement learning: warm-ups shorter where updates are few.
 
     What the critic is fitted to before takes the place of as many updates.

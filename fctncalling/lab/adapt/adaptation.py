@@ -18,21 +18,21 @@ from fctncalling.lab.adapt.adapt_plan import (
     plan_for,
     probe_flags,
     probe_times,
+    reinforcement_learning_flags,
     supervised_flags,
-    update_flags,
 )
 from fctncalling.lab.adapt.adapt_settings import AdaptError, AdaptSettings
-from fctncalling.lab.adapt.base_model import BaseModel, base_model
+from fctncalling.lab.adapt.base_model import BaseModel, inspect_base_model
 from fctncalling.lab.adapt.played import PlayedTasks, success_rate
 from fctncalling.lab.adapt.stage import INTERRUPTED, Stages
 from fctncalling.lab.adapt.task_files import (
     HELD_OUT,
     TRAIN,
-    entries,
     make_tasks,
-    most_steps,
+    read_task_entries,
     require_specification,
-    run_command,
+    run_command_in_process,
+    turn_step_limit,
     write_split,
 )
 
@@ -49,7 +49,7 @@ class Adaptation:
         self.stages = Stages(settings.output / "work")
         self._begun = time.monotonic()
         require_specification(settings)
-        self.model: BaseModel = base_model(settings.model)
+        self.model: BaseModel = inspect_base_model(settings.model)
         self.plan: AdaptPlan
         self.told: list[str] = []  # what the minutes cut short
 
@@ -98,8 +98,8 @@ class Adaptation:
             plan = plan_for(
                 settings.minutes,
                 times,
-                num_test=len(entries(settings.test)) if settings.test else 0,
-                tasks_at_hand=len(entries(settings.tasks)) if settings.tasks else None,
+                num_test=len(read_task_entries(settings.test)) if settings.test else 0,
+                tasks_at_hand=len(read_task_entries(settings.tasks)) if settings.tasks else None,
                 spent_s=cost.wall_seconds,
             )
             self.stages.run("plan", plan.write)
@@ -127,25 +127,25 @@ class Adaptation:
     def _tppo(self, learned: Path, part: Path) -> int:
         flags = self.model.training_flags(*self._threads_and_seed())
         flags[flags.index("--model_name_or_path") + 1] = str(learned)
-        flags += update_flags(self.plan.updates, self.plan.episodes_per_update)
+        flags += reinforcement_learning_flags(self.plan.updates, self.plan.episodes_per_update)
         return self._train(self.stages.path("tasks"), part, [*flags, "--eval_episodes", "1"])
 
     def _train(self, tasks: Path, part: Path, flags: Sequence[str]) -> int:
         results = part / "results"
         words = ["train", "--dataset_path", str(tasks / TRAIN)]
         words += ["--eval_dataset_path", str(tasks / HELD_OUT), "--allow_task_tools"]
-        words += ["--max_steps_per_turn", str(most_steps(self.settings))]
+        words += ["--max_steps_per_turn", str(turn_step_limit(self.settings))]
         words += ["--results_dir", str(results), *flags]
         if any(results.glob("*/*/*/*/checkpoints/*")):
-            return run_command([*words, "--resume"])
+            return run_command_in_process([*words, "--resume"])
         shutil.rmtree(results, ignore_errors=True)  # of a run that was killed before it saved
-        return run_command(words)
+        return run_command_in_process(words)
 
     def _export_and_play(self, checkpoint: Path, part: Path) -> int:
         model = part / "model"
         if not model.exists():
             words = ["export", "--checkpoint", str(checkpoint), "--output", str(model)]
-            if code := run_command(words):
+            if code := run_command_in_process(words):
                 return code
         return self._play(str(model), part)
 
@@ -153,7 +153,7 @@ class Adaptation:
         words = ["--agent", f"hf:{model}", "--torch_threads", str(self.settings.torch_threads)]
         words += ["--max_episode_tokens", str(self.model.max_episode_tokens)]
         words += ["--max_new_tokens", "128", "--prompt_style", self.model.prompt_style]
-        return play(self.settings, self.stages.path("tasks") / HELD_OUT, part, words)
+        return play_held_out_tasks(self.settings, self.stages.path("tasks") / HELD_OUT, part, words)
 
     def _checkpoint(self, stage: Path) -> Path | None:
         """Return a training stage's last checkpoint; None where the minutes left none."""
@@ -179,15 +179,17 @@ class Adaptation:
         return self.settings.torch_threads, self.settings.seed
 
 
-def play(settings: AdaptSettings, held_out: Path, part: Path, agent: Sequence[str]) -> int:
+def play_held_out_tasks(
+    settings: AdaptSettings, held_out: Path, part: Path, agent: Sequence[str]
+) -> int:
     """Play held-out tasks, and those of --test; return the exit code."""
     files = {"held_out": held_out} | ({"test": settings.test.resolve()} if settings.test else {})
     for name, file in files.items():
         output = part / f"{name}.jsonl"
         words = ["run", "--dataset_path", os.fspath(file), "--output", str(output), *agent]
         words += ["--allow_task_tools", "--concurrency", CONCURRENCY]
-        words += ["--max_steps_per_turn", str(most_steps(settings))]
-        if code := run_command([*words, "--resume"] if output.exists() else words):
+        words += ["--max_steps_per_turn", str(turn_step_limit(settings))]
+        if code := run_command_in_process([*words, "--resume"] if output.exists() else words):
             return code
     return 0
 
@@ -202,14 +204,14 @@ def evaluate_endpoint(settings: AdaptSettings, num_tasks: int) -> Stages:
         if settings.tasks is None:
             make_tasks(settings, part, num_tasks + 2, num_tasks)
         else:  # all of them, whoever they were made for
-            write_split(entries(settings.tasks)[:num_tasks], num_tasks, part)
+            write_split(read_task_entries(settings.tasks)[:num_tasks], num_tasks, part)
         return 0
 
     def answer(part: Path) -> int:
         words = ["--agent", str(settings.evaluate)]
         if settings.base_url:
             words += ["--base_url", settings.base_url]
-        code = play(settings, stages.path("tasks") / HELD_OUT, part, words)
+        code = play_held_out_tasks(settings, stages.path("tasks") / HELD_OUT, part, words)
         return 2 if code == INTERRUPTED else code
 
     stages.run("tasks", make)

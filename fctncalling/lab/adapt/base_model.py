@@ -59,7 +59,7 @@ class BaseModel:
             "log_tokens_interval": 0,
             "tensorboard": "false",
         }
-        if half_precision_pays():
+        if bfloat16_is_faster():
             flags["compute_dtype"] = "bfloat16"
         if self.parameters >= SMALL:
             flags["preset"] = next(name for most, name in _PRESETS if self.parameters < most)
@@ -70,7 +70,7 @@ class BaseModel:
         return {"name": self.name, "parameters": self.parameters, "type": self.model_type}
 
 
-def half_precision_pays() -> bool:
+def bfloat16_is_faster() -> bool:
     """Whether there is no GPU and the CPU multiplies in bf16; others imitate that, slowly."""
     import torch
 
@@ -79,7 +79,7 @@ def half_precision_pays() -> bool:
     return any(known) and not torch.cuda.is_available()
 
 
-def base_model(name: str) -> BaseModel:
+def inspect_base_model(name: str) -> BaseModel:
     """Return the facts of a model folder, GGUF file or hub name; AdaptError where it is none."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer

@@ -52,7 +52,7 @@ class CallCounts:
         for answer in answers:
             truth = answer.get("ground_truth") or []
             if truth and all(isinstance(each, dict) for each in truth):
-                counts._add(truth, calls_of(answer))
+                counts._add(truth, first_step_calls(answer))
         return counts
 
     def _add(
@@ -78,7 +78,7 @@ class CallCounts:
                 self.confusions[name, others[0] if others else NO_CALL] += 1
 
 
-def calls_of(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def first_step_calls(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the calls of an answer's first step."""
     steps = answer.get("steps") or [{}]
     return [each for each in steps[0].get("calls", []) if isinstance(each.get("arguments"), dict)]
@@ -89,7 +89,7 @@ def success_rate(answers: Sequence[Mapping[str, Any]]) -> float:
     return sum(bool(each["strict_valid"]) for each in answers) / len(answers) if answers else 0.0
 
 
-def by_category(answers: Iterable[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
+def solved_counts_by_category(answers: Iterable[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
     """Return (solved, asked) of each category, declines last."""
     solved, asked = Counter[str](), Counter[str]()
     for answer in answers:
@@ -99,12 +99,12 @@ def by_category(answers: Iterable[Mapping[str, Any]]) -> dict[str, tuple[int, in
     return {name: (solved[name], asked[name]) for name in names}
 
 
-def declines(answers: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def answers_to_irrelevance_tasks(answers: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the answers to tasks that are to be declined."""
     return [each for each in answers if each["category"] in DECLINE]
 
 
-def rate_text(solved: int, asked: int) -> str:
+def rate_with_interval(solved: int, asked: int) -> str:
     """Return a rate with its 95 % interval."""
     if not asked:
         return "-"

@@ -12,15 +12,15 @@ from fctncalling.lab.adapt.adapt_settings import AdaptSettings
 from fctncalling.lab.adapt.played import (
     CallCounts,
     PlayedTasks,
-    by_category,
-    declines,
+    answers_to_irrelevance_tasks,
     episodes_to_show,
-    rate_text,
+    rate_with_interval,
+    solved_counts_by_category,
     success_rate,
 )
-from fctncalling.lab.adapt.report_page import Table, page
+from fctncalling.lab.adapt.report_page import Table, adapt_report_html
 from fctncalling.lab.adapt.stage import StageCost
-from fctncalling.lab.adapt.task_files import run_command
+from fctncalling.lab.adapt.task_files import run_command_in_process
 
 NUM_EPISODES = 20
 GATE_POINTS = 5.0
@@ -45,7 +45,9 @@ class AdaptReport:
 
     def declining(self, name: str) -> tuple[int, int]:
         """Return (declined, to be declined): of --test where it has such tasks, else held-out."""
-        answers = declines(self.played[name].test) or declines(self.played[name].held_out)
+        answers = answers_to_irrelevance_tasks(
+            self.played[name].test
+        ) or answers_to_irrelevance_tasks(self.played[name].held_out)
         return sum(bool(each["strict_valid"]) for each in answers), len(answers)
 
     def gate(self) -> tuple[bool, str]:
@@ -60,7 +62,7 @@ class AdaptReport:
                 "do not ship: no task asked it to decline, so nobody knows whether it does",
             )
         fell = 100 * (first[0] / first[1] - last[0] / last[1])
-        text = f"declining: {rate_text(*first)} before, {rate_text(*last)} after"
+        text = f"declining: {rate_with_interval(*first)} before, {rate_with_interval(*last)} after"
         few = f"; only {last[1]} such tasks, give more in --test" if last[1] < FEW_DECLINES else ""
         if fell > GATE_POINTS:
             return False, f"do not ship: {text}: it fell by {fell:.0f} points{few}"
@@ -75,7 +77,10 @@ class AdaptReport:
             "told": list(self.told),
             "solved": {
                 name: {
-                    kind: {each: list(pair) for each, pair in by_category(answers).items()}
+                    kind: {
+                        each: list(pair)
+                        for each, pair in solved_counts_by_category(answers).items()
+                    }
                     for kind, answers in (("held_out", both.held_out), ("test", both.test))
                 }
                 for name, both in self.played.items()
@@ -97,10 +102,13 @@ class AdaptReport:
     def _category_tables(self) -> list[Table]:
         found = []
         for title, kind in (("Your own test (--test)", "test"), ("Held-out tasks", "held_out")):
-            rates = {name: by_category(getattr(both, kind)) for name, both in self.played.items()}
+            rates = {
+                name: solved_counts_by_category(getattr(both, kind))
+                for name, both in self.played.items()
+            }
             names = list(dict.fromkeys(each for one in rates.values() for each in one))
             rows = [
-                [name, *(rate_text(*one.get(name, (0, 0))) for one in rates.values())]
+                [name, *(rate_with_interval(*one.get(name, (0, 0))) for one in rates.values())]
                 for name in names
             ]
             if rows:
@@ -111,7 +119,13 @@ class AdaptReport:
     def _function_table(self, counts: Mapping[str, CallCounts]) -> Table:
         names = sorted({name for each in counts.values() for name in each.expected})
         rows = [
-            [name, *(rate_text(each.right[name], each.expected[name]) for each in counts.values())]
+            [
+                name,
+                *(
+                    rate_with_interval(each.right[name], each.expected[name])
+                    for each in counts.values()
+                ),
+            ]
             for name in names
         ]
         return Table("By function", ["function", *counts], rows, "Calls right in every argument.")
@@ -122,7 +136,7 @@ class AdaptReport:
             [
                 ".".join(key),
                 *(
-                    rate_text(each.right_values[key], each.required_values[key])
+                    rate_with_interval(each.right_values[key], each.required_values[key])
                     for each in counts.values()
                 ),
             ]
@@ -161,7 +175,7 @@ def write_report(report: AdaptReport, settings: AdaptSettings) -> None:
         (f"{EPISODES}.html#e={EPISODES}:{number}", _told(each), bool(each["strict_valid"]))
         for number, each in enumerate(shown, 1)
     ]
-    text = page(report.title, why, may_ship, report.tables(), links, report.told)
+    text = adapt_report_html(report.title, why, may_ship, report.tables(), links, report.told)
     (folder / "report.html").write_text(text, encoding="utf-8")
     record = json.dumps(report.record(), indent=1)
     (folder / "report.json").write_text(record, encoding="utf-8")
@@ -170,8 +184,8 @@ def write_report(report: AdaptReport, settings: AdaptSettings) -> None:
 def summary(report: AdaptReport) -> str:
     """Return the report in a few lines."""
     lines = [
-        f"{name}: held-out {rate_text(*_solved(both.held_out))}"
-        + (f", test {rate_text(*_solved(both.test))}" if both.test else "")
+        f"{name}: held-out {rate_with_interval(*_solved(both.held_out))}"
+        + (f", test {rate_with_interval(*_solved(both.test))}" if both.test else "")
         for name, both in report.played.items()
     ]
     return "\n".join([*lines, *report.told, report.gate()[1]])
@@ -187,7 +201,7 @@ def _write_episodes(shown: Sequence[Mapping[str, Any]], folder: Path) -> None:
     if shown:
         page_file = folder / f"{EPISODES}.html"
         words = ["view", str(lines), "--worst", str(NUM_EPISODES), "--output", str(page_file)]
-        run_command([*words, "--allow_task_tools"])
+        run_command_in_process([*words, "--allow_task_tools"])
 
 
 def _told(answer: Mapping[str, Any]) -> str:

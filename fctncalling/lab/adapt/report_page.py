@@ -39,7 +39,7 @@ class Table:
         return f"{title}{text}<table>\n<tr>{heads}</tr>\n{rows}</table>\n"
 
 
-def page(
+def adapt_report_html(
     title: str,
     gate: str,
     may_ship: bool,

@@ -21,7 +21,7 @@ LONG = ("multi_turn", "memory", "web_search")
 MULTI_TURN_STEPS, SINGLE_TURN_STEPS = 20, 4
 
 
-def run_command(words: Sequence[str]) -> int:
+def run_command_in_process(words: Sequence[str]) -> int:
     """Run a command of this project in this process; return its exit code."""
     from fctncalling.cli.command import main
 
@@ -34,7 +34,7 @@ def make_tasks(settings: AdaptSettings, folder: Path, num_tasks: int, num_held_o
     Forged held-out tasks have phrases and values that no training task has.
     """
     if settings.tasks is not None:
-        tasks, held_out = entries(settings.tasks)[:num_tasks], list[dict[str, Any]]()
+        tasks, held_out = read_task_entries(settings.tasks)[:num_tasks], list[dict[str, Any]]()
     else:
         tasks, held_out = _forged(settings, folder, num_tasks - num_held_out, num_held_out)
     if len(tasks) < 2:
@@ -62,17 +62,17 @@ def _forged(
         for flag in ("scenarios", "kinds", "phrases"):
             if (value := getattr(settings, flag)) is not None:
                 words += [f"--{flag}", str(value)]
-        code = run_command(words)
+        code = run_command_in_process(words)
         if file.exists():
             break
         if num_tasks < FEWEST_FORGED:
             raise SystemExit(code)
         num_tasks //= 2
         print(f"{num_tasks} tasks are tried instead", file=sys.stderr)
-    tasks, rest = entries(file), file.with_name(f"{file.name}.held_out.jsonl")
+    tasks, rest = read_task_entries(file), file.with_name(f"{file.name}.held_out.jsonl")
     if not rest.exists():
         return tasks, []
-    held_out = entries(rest)
+    held_out = read_task_entries(rest)
     texts = {json.dumps(each["question"]) for each in held_out}
     tasks = [each for each in tasks if json.dumps(each["question"]) not in texts]
     return [_without_unsaid(each) for each in tasks], held_out
@@ -95,13 +95,15 @@ def _without_unsaid(task: dict[str, Any]) -> dict[str, Any]:
     return {**task, "ground_truth": calls}
 
 
-def most_steps(settings: AdaptSettings) -> int:
+def turn_step_limit(settings: AdaptSettings) -> int:
     """Return the steps that a turn may take: few where nothing but questions lengthens one.
 
     A model that was not taught to call goes on talking with a user who answers.
     """
     files = [file for file in (settings.tasks, settings.test) if file is not None]
-    long = any(str(each["id"]).startswith(LONG) for file in files for each in entries(file))
+    long = any(
+        str(each["id"]).startswith(LONG) for file in files for each in read_task_entries(file)
+    )
     return MULTI_TURN_STEPS if long else SINGLE_TURN_STEPS
 
 
@@ -114,7 +116,7 @@ def require_specification(settings: AdaptSettings) -> None:
             raise AdaptError(str(error)) from None
 
 
-def entries(path: Path) -> list[dict[str, Any]]:
+def read_task_entries(path: Path) -> list[dict[str, Any]]:
     """Return the entries of a task file; AdaptError where it cannot be read."""
     try:
         return [dict(raw) for _, raw in read_entries(path)]

@@ -62,9 +62,7 @@ def never_ask(situation: PolicyInput) -> str:
 
 
 class HistoryBlind:
-    """Player of what it is told of the truth, which guesses the rest.
-
-    By the newest user message and the instructions.
+    """Policy that plays the ground truth from the newest message alone, earlier values guessed.
 
     A value counts as told where its text occurs in the newest user message (a number: as a number
     of its own), in the enum or default of its parameter, or among the words of the instructions.
@@ -150,7 +148,7 @@ def _calls_of_turn(situation: PolicyInput) -> list[Call]:
     return oracle_calls(situation.task)[situation.turn]
 
 
-def policies(tasks: Sequence[Task], seed: int) -> dict[str, Policy]:
+def canary_policies(tasks: Sequence[Task], seed: int) -> dict[str, Policy]:
     """Return every canary by name; those of questions where a task is made for asking."""
     asks = any(task.category in CLARIFY for task in tasks)
     return {

@@ -35,7 +35,7 @@ from fctncalling.envs.user_tools import ToolsArgument
 from fctncalling.evaluation.agents.agent import PolicyPlayer
 from fctncalling.evaluation.episode_log import play_episode
 from fctncalling.evaluation.scripted_policies import Policy
-from fctncalling.lab.canaries.canary_policies import policies
+from fctncalling.lab.canaries.canary_policies import canary_policies
 from fctncalling.lab.lint.lint_rules import official_fault
 
 # category -> policy -> success rate; None where every episode was invalid
@@ -81,8 +81,8 @@ def run(args: argparse.Namespace) -> int:
             raise InputError(
                 f"{path}: none of its {len(tasks)} tasks has a category that can be judged"
             )
-        rates, strict, unsolved = play_all(
-            played, policies(tasks, args.seed), tools.classes_for(played, path)
+        rates, strict, unsolved = play_canaries(
+            played, canary_policies(tasks, args.seed), tools.classes_for(played, path)
         )
     except (InputError, TaskError, ToolDefinitionError, LookupError, OSError, *MISSING) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -109,9 +109,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_tables(rates: Rates, strict: Rates, counts: Counter[str]) -> None:
-    show(rates, counts)
+    print_rates(rates, counts)
     print("\nstrictly, where nothing that BFCL forgives counts:")
-    show(strict, counts)
+    print_rates(strict, counts)
 
 
 def limit_per_category(tasks: Sequence[Task], limit: int | None) -> list[Task]:
@@ -125,11 +125,12 @@ def limit_per_category(tasks: Sequence[Task], limit: int | None) -> list[Task]:
     return chosen
 
 
-def play_all(
+def play_canaries(
     tasks: Sequence[Task], canaries: dict[str, Policy], tools: ToolsArgument = None
 ) -> tuple[Rates, Rates, dict[str, str]]:
-    """Return success rates by category and policy, official and strict, and the tasks the oracle
-    fails on, with the reason.
+    """Return success rates by category and policy, official and strict, and the oracle's failures.
+
+    A failure: task id -> reason.
     """
     by_handler: dict[str, list[Task]] = {}
     for task in tasks:
@@ -144,7 +145,7 @@ def play_all(
     unsolved = {}
     for task in with_progress_bar(tasks, "playing canaries", "task", len(tasks)):
         for name, policy in canaries.items():
-            verdict, is_strict, why = play(envs[f"{task.language}_calls"], task, policy)
+            verdict, is_strict, why = play_canary(envs[f"{task.language}_calls"], task, policy)
             for category in (task.category, ALL):
                 judged[category, name] += verdict is not None
                 valid[category, name] += verdict is not None and verdict.valid
@@ -166,7 +167,9 @@ def _rate(count: int, total: int) -> float | None:
     return count / total if total else None
 
 
-def play(env: FunctionCallingEnv, task: Task, policy: Policy) -> tuple[Verdict | None, bool, str]:
+def play_canary(
+    env: FunctionCallingEnv, task: Task, policy: Policy
+) -> tuple[Verdict | None, bool, str]:
     """Return an episode's verdict, whether it is valid strictly too, and why it is not valid.
 
     None if there is no verdict.
@@ -182,15 +185,15 @@ def play(env: FunctionCallingEnv, task: Task, policy: Policy) -> tuple[Verdict |
     return verdict, strict, f"{verdict.error_type}: {verdict.message}"
 
 
-def table(rates: Rates, counts: Counter[str]) -> str:
+def rates_table(rates: Rates, counts: Counter[str]) -> str:
     """Return the rates in percent as a plain table."""
     return align_rows(list(_rows(rates, counts)))
 
 
-def show(rates: Rates, counts: Counter[str]) -> None:
+def print_rates(rates: Rates, counts: Counter[str]) -> None:
     """Print the table, drawn with rich where that is installed and a terminal looks on."""
     if not sys.stdout.isatty() or find_spec("rich") is None:
-        print(table(rates, counts))
+        print(rates_table(rates, counts))
         return
     from rich.console import Console
     from rich.table import Column, Table

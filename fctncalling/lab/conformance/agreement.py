@@ -12,7 +12,7 @@ PERCENT = "{:.1%}"
 
 
 class ExpectedVerdict(NamedTuple):
-    """Answer whose verdict is awaited."""
+    """Verdict that a scorer is expected to give an answer, with the answer's stratum."""
 
     stratum: str
     valid: bool
@@ -101,7 +101,7 @@ def _rate(agreed: int, count: int) -> str:
     return "99.9%" if text == "100.0%" and agreed < count else text
 
 
-def rate_of(stratum: Stratum) -> str:
+def agreement_percent(stratum: Stratum) -> str:
     """Return a stratum's agreement in percent."""
     return _rate(stratum.agreed, stratum.count)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fctncalling.envs.judging.oracle import OMITTED
-from fctncalling.lab.conformance.drafts import ArgumentPlace, CallDraft, WrittenValue
+from fctncalling.lab.conformance.drafts import ArgumentPlace, CallDraft, VerbatimValue
 from fctncalling.lab.conformance.mutated import Mutated, Mutation
 
 _PUNCTUATION = ",./-_*^ "
@@ -113,7 +113,7 @@ def _unknown_parameter(draft: CallDraft, rng: random.Random) -> Mutated | None:
         return None
     index = rng.randrange(len(draft.calls))
     call = draft.calls[index]
-    value = WrittenValue("true") if draft.task.language == "java" else 1
+    value = VerbatimValue("true") if draft.task.language == "java" else 1
     more = draft.with_arguments(index, {**call.arguments, "no_such_option": value})
     return Mutated(more.text(), f"{call.name}, an argument 'no_such_option' that is not documented")
 
@@ -176,14 +176,14 @@ ARGUMENT_MUTATIONS = {
     ),
     "bare_name": Mutation(
         "lenient",
-        _in_python(_on_argument(_is_bare_name, lambda place, _: WrittenValue(place.value))),
+        _in_python(_on_argument(_is_bare_name, lambda place, _: VerbatimValue(place.value))),
     ),
     "joined_strings": Mutation(
         "lenient",
         _in_python(
             _on_argument(
                 _is_text,
-                lambda place, _: WrittenValue(f"{place.value[:1]!r} + {place.value[1:]!r}"),
+                lambda place, _: VerbatimValue(f"{place.value[:1]!r} + {place.value[1:]!r}"),
             )
         ),
     ),

@@ -27,13 +27,13 @@ from fctncalling.cli.shared.tool_flags import MISSING
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import atomic_write, official_data_folder
-from fctncalling.lab.conformance.agreement import Agreement, ExpectedVerdict, rate_of
+from fctncalling.lab.conformance.agreement import Agreement, ExpectedVerdict, agreement_percent
 from fctncalling.lab.conformance.made_answers import (
     ANSWERS_A_TASK,
     CATEGORIES,
-    answers_of,
     chosen_categories,
-    record_of,
+    made_answers_of_category,
+    scorer_record,
 )
 from fctncalling.lab.conformance.own_scorer import OwnScorer
 from fctncalling.lab.conformance.parser_agreement import parser_agreement
@@ -168,7 +168,7 @@ def _records(
     """Yield a line for each answer, and keep what is known of it; ids tell nothing."""
     number = 0
     for category in categories:
-        for answer in answers_of(folder, category, args.seed, args.answers):
+        for answer in made_answers_of_category(folder, category, args.seed, args.answers):
             number += 1
             verdict = answer.verdict()
             awaited[str(number)] = ExpectedVerdict(
@@ -179,7 +179,7 @@ def _records(
                 answer.change,
                 answer.shown(),
             )
-            yield record_of(answer, str(number))
+            yield scorer_record(answer, str(number))
 
 
 def _report(
@@ -214,7 +214,9 @@ def _write(path: Path | None, report: dict[str, Any]) -> None:
 
 def _print_report(agreement: Agreement, badge: str) -> None:
     rows = [["stratum", "answers", "agreement"]]
-    rows += [[name, str(each.count), rate_of(each)] for name, each in agreement.sorted_strata()]
+    rows += [
+        [name, str(each.count), agreement_percent(each)] for name, each in agreement.sorted_strata()
+    ]
     print(align_rows(rows))
     for name, each in agreement.sorted_strata():
         if each.counterexample:

@@ -27,7 +27,7 @@ sample's), or the others' mean.
 Number = Fraction | None  # None: not a number
 
 
-class TokenRun(NamedTuple):
+class TokenSegment(NamedTuple):
     """Tokens in a row: written by the policy (one action) or not."""
 
     values: Sequence[Number]  # of the state before each token
@@ -35,7 +35,7 @@ class TokenRun(NamedTuple):
     written: bool = True
 
 
-def between_actions(row: Sequence[TokenRun], bootstrap: Fraction) -> list[Number]:
+def action_level_advantages(row: Sequence[TokenSegment], bootstrap: Fraction) -> list[Number]:
     """Return advantages where time passes between actions: lambda-return less the token's value."""
     found: list[Number] = []
     ahead, target = bootstrap, bootstrap  # value and lambda-return of what follows
@@ -50,7 +50,7 @@ def between_actions(row: Sequence[TokenRun], bootstrap: Fraction) -> list[Number
     return found
 
 
-def between_tokens(row: Sequence[TokenRun], bootstrap: Fraction) -> list[Number]:
+def token_level_advantages(row: Sequence[TokenSegment], bootstrap: Fraction) -> list[Number]:
     """Return advantages where time passes between written tokens: a sum of their surprises."""
     found: list[Number] = []
     ahead, sum_ahead = bootstrap, Fraction(0)
@@ -77,7 +77,7 @@ def _numbers(*texts: str) -> list[Number]:
 
 
 def token_vector(
-    name: str, rows: Sequence[Sequence[TokenRun]], bootstrap: Sequence[str]
+    name: str, rows: Sequence[Sequence[TokenSegment]], bootstrap: Sequence[str]
 ) -> dict[str, Any]:
     """Return one vector of token-level functions; rows are padded by their own segments."""
     after = [Fraction(each) for each in bootstrap]
@@ -95,17 +95,17 @@ def token_vector(
         ],
         "bootstrap": _floats(after),
         "expected": {
-            "between_actions": [_floats(between_actions(*pair)) for pair in pairs],
-            "between_tokens": [_floats(between_tokens(*pair)) for pair in pairs],
+            "between_actions": [_floats(action_level_advantages(*pair)) for pair in pairs],
+            "between_tokens": [_floats(token_level_advantages(*pair)) for pair in pairs],
         },
     }
 
 
-def _lasts(segment: TokenRun) -> list[bool]:
+def _lasts(segment: TokenSegment) -> list[bool]:
     return [*([False] * (len(segment.values) - 1)), True]
 
 
-def _rewards(row: Sequence[TokenRun]) -> list[Number]:
+def _rewards(row: Sequence[TokenSegment]) -> list[Number]:
     return [
         each.reward if last else (Fraction(0) if each.reward is not None else None)
         for each in row
@@ -117,12 +117,12 @@ def _floats(numbers: Sequence[Number]) -> list[float | None]:
     return [None if each is None else float(each) for each in numbers]
 
 
-FIRST = TokenRun(_numbers("0.3", "0.4"))
-LAST = TokenRun(_numbers("0.5", "0.6", "0.2", "0.7"), Fraction(1))
+FIRST = TokenSegment(_numbers("0.3", "0.4"))
+LAST = TokenSegment(_numbers("0.5", "0.6", "0.2", "0.7"), Fraction(1))
 
 
-def _tool(*values: str) -> TokenRun:
-    return TokenRun(_numbers(*values), written=False)
+def _tool(*values: str) -> TokenSegment:
+    return TokenSegment(_numbers(*values), written=False)
 
 
 CLAIMS = {
@@ -147,12 +147,12 @@ CLAIMS = {
 
 def token_vectors() -> list[dict[str, Any]]:
     """Return the vectors of token-level functions."""
-    nan = TokenRun([None], None, written=False)
-    padding = TokenRun([None] * 3, None, written=False)
+    nan = TokenSegment([None], None, written=False)
+    padding = TokenSegment([None] * 3, None, written=False)
     tool = _tool("0.1")
     paid, unpaid = FIRST._replace(reward=Fraction(-1, 4)), LAST._replace(reward=Fraction(0))
     late = _tool("0.9")._replace(reward=Fraction(1))
-    made: dict[str, tuple[list[list[TokenRun]], list[str]]] = {
+    made: dict[str, tuple[list[list[TokenSegment]], list[str]]] = {
         "plain": ([[FIRST, tool, LAST]], ["0"]),
         "tool_tokens": ([[FIRST, _tool(*["0.1"] * 9), LAST]], ["0"]),
         "tool_value": ([[FIRST, _tool("100"), LAST]], ["0"]),
@@ -168,13 +168,15 @@ def token_vectors() -> list[dict[str, Any]]:
     return [token_vector(name, *each) for name, each in made.items()]
 
 
-def _worded(count: int) -> list[TokenRun]:
+def _worded(count: int) -> list[TokenSegment]:
     """Return two actions of so many tokens, a tool token between them, values of 0, a reward."""
-    action = TokenRun([Fraction(0)] * count)
+    action = TokenSegment([Fraction(0)] * count)
     return [action, _tool("0"), action._replace(reward=Fraction(1))]
 
 
-def group_vector(name: str, returns: Sequence[str], group: Sequence[int]) -> dict[str, Any]:
+def group_baseline_vector(
+    name: str, returns: Sequence[str], group: Sequence[int]
+) -> dict[str, Any]:
     """Return one vector of group baselines; an invalid member's return is no number."""
     numbers = _numbers(*returns)
     valid = [number is not None for number in numbers]
@@ -210,20 +212,20 @@ def _of_group(number: Number, members: Sequence[Fraction]) -> list[float | None]
     return [centred, *scaled, float(number - (sum(members) - number) / (count - 1))]
 
 
-def group_vectors() -> list[dict[str, Any]]:
+def group_baseline_vectors() -> list[dict[str, Any]]:
     """Return the vectors of group baselines."""
     two, mixed = [0, 0, 0, 1, 1, 1], [0, 1, 0, 1, 0, 1]
     return [
-        group_vector("groups", ["1", "0", "0", "1", "1", "0.5"], two),
-        group_vector("interleaved", ["1", "1", "0", "0.5", "0", "1"], mixed),
-        group_vector("invalid_member", ["1", "nan", "0", "1", "0", "0"], two),
-        group_vector("equal_outcomes", ["1", "1", "1", "0", "0", "0"], two),
+        group_baseline_vector("groups", ["1", "0", "0", "1", "1", "0.5"], two),
+        group_baseline_vector("interleaved", ["1", "1", "0", "0.5", "0", "1"], mixed),
+        group_baseline_vector("invalid_member", ["1", "nan", "0", "1", "0", "0"], two),
+        group_baseline_vector("equal_outcomes", ["1", "1", "1", "0", "0", "0"], two),
     ]
 
 
 def vectors_text() -> str:
     """Return the file's text, a vector a line; null is no number, or nothing expected."""
-    kinds = {"tokens": token_vectors(), "groups": group_vectors()}
+    kinds = {"tokens": token_vectors(), "groups": group_baseline_vectors()}
     parts = [f'"{kind}": [\n{chr(10).join(_lines(made))}\n]' for kind, made in kinds.items()]
     return "{" + ",\n".join(parts) + "}\n"
 

@@ -16,7 +16,7 @@ from fctncalling.evaluation.accepted_answers import STYLES, render_calls, source
 Literal = Callable[[Any], str]
 
 
-class WrittenValue(str):
+class VerbatimValue(str):
     """Value that is written as it stands, in place of a literal."""
 
     __slots__ = ()
@@ -35,7 +35,7 @@ class ArgumentPlace(NamedTuple):
 
 @dataclass(frozen=True)
 class CallDraft:
-    """ExpectedVerdict calls of a single-turn task, with what the truth accepts in their place."""
+    """Expected calls of a single-turn task, with what the truth accepts in their place."""
 
     task: Task
     calls: tuple[Call, ...]
@@ -120,7 +120,7 @@ class CallDraft:
         language = self.task.language
 
         def source(key: str, value: Any) -> str:
-            if isinstance(value, WrittenValue):
+            if isinstance(value, VerbatimValue):
                 return str(value)
             if self.is_python:
                 return write(value)

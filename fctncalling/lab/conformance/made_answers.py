@@ -129,12 +129,14 @@ def _readable(categories: Sequence[str], note: Callable[[str], None], must: bool
         yield name
 
 
-def answers_of(folder: Path, category: str, seed: int, answers_a_task: int) -> Iterator[MadeAnswer]:
+def made_answers_of_category(
+    folder: Path, category: str, seed: int, answers_a_task: int
+) -> Iterator[MadeAnswer]:
     """Yield the answers to a category's tasks; raises InputError where there are none."""
     return made_answers(iter_category_tasks(folder, category), seed, answers_a_task)
 
 
-def record_of(answer: MadeAnswer, answer_id: str) -> dict[str, Any]:
+def scorer_record(answer: MadeAnswer, answer_id: str) -> dict[str, Any]:
     """Return the line that a scorer reads.
 
     The task as BFCL's files have it; the answer as text and as the calls that BFCL's decoder reads

@@ -24,7 +24,7 @@ Steps = list[str]  # texts of a turn's messages
 
 @dataclass(frozen=True)
 class TurnDraft:
-    """ExpectedVerdict calls of a multi-turn task, turn by turn."""
+    """Expected calls of a multi-turn task, turn by turn."""
 
     task: Task
     turns: Turns

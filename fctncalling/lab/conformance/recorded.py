@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.cli.shared.task_finder import category_file
-from fctncalling.lab.conformance.made_answers import MadeAnswer, answers_of
+from fctncalling.lab.conformance.made_answers import MadeAnswer, made_answers_of_category
 
 FILE = Path(__file__).with_name("recorded_verdicts.json")
 
 
-class Comparison(NamedTuple):
+class VerdictComparison(NamedTuple):
     """Comparison of one category's verdicts."""
 
     category: str
@@ -30,7 +30,7 @@ def load_recording() -> dict[str, Any]:
     return recorded
 
 
-def compare_category(folder: Path, category: str, recorded: Mapping[str, Any]) -> Comparison:
+def compare_category(folder: Path, category: str, recorded: Mapping[str, Any]) -> VerdictComparison:
     """Return how our verdicts on a category's answers compare with the official ones.
 
     Raises InputError where tasks or answers are others than those that were judged.
@@ -42,7 +42,9 @@ def compare_category(folder: Path, category: str, recorded: Mapping[str, Any]) -
             f"{recorded['version']}, on which verdicts were recorded: `fctncalling import-bfcl` "
             "gets them"
         )
-    answers = list(answers_of(folder, category, recorded["seed"], recorded["answers_a_task"]))
+    answers = list(
+        made_answers_of_category(folder, category, recorded["seed"], recorded["answers_a_task"])
+    )
     if answers_hash(answers) != entry["answers_sha256"]:
         raise InputError(
             f"the answers made to the tasks of {category} are not those that were recorded: make "
@@ -58,7 +60,7 @@ def compare_category(folder: Path, category: str, recorded: Mapping[str, Any]) -
                 f"{answer.task.id}: {answer.change}. Officially {official}, here "
                 f"{verdict.error_type or 'valid'}: {answer.shown()}"
             )
-    return Comparison(category, len(answers), different)
+    return VerdictComparison(category, len(answers), different)
 
 
 def recorded_entry(

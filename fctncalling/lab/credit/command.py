@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
     except (CreditError, SettingError, TaskError, ModelError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(report(grades))
+    print(grades_text(grades))
     return 0
 
 
@@ -117,7 +117,7 @@ def _write(grades: dict[str, Any], place: Path, copy: Path | None) -> None:
     plot_grades(grades, place.with_suffix(".png"))
 
 
-def report(grades: dict[str, Any]) -> str:
+def grades_text(grades: dict[str, Any]) -> str:
     """Return the grades as text: what the truth is, then a table each."""
     truth, coverage = grades["truth"], grades["coverage"]
     parts = ("explained_variance", "between", "within")

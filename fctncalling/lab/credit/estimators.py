@@ -79,7 +79,7 @@ def _at_actions(tokens: torch.Tensor, experience: Experience) -> list[Vector]:
     return [values[episode == number] for number in range(len(experience.episodes))]
 
 
-def group_values(truth: BranchedTruth) -> dict[str, list[Vector]]:
+def leave_one_out_group_values(truth: BranchedTruth) -> dict[str, list[Vector]]:
     """Return the values that an episode's group says of its states, own episode left out.
 
     siblings: mean return of the group's others; state: mean return to go of the others' visits of
@@ -114,10 +114,10 @@ def _other_visits(visits: dict[int, list[float]], own: int) -> float | None:
     return float(np.mean(others)) if others else None
 
 
-def one_step_advantages(
+def one_step_and_placebo_advantages(
     truth: BranchedTruth, values: dict[str, list[Vector]], tppo_advantages: Sequence[Vector]
 ) -> dict[str, list[Vector]]:
-    """Return the estimators that need no pass of the trainer: one-step forms and placebos.
+    """Return one-step and placebo advantages by estimator, which need no pass of the trainer.
 
     `tppo_advantages` are those that the placebo "shuffled" deals out anew.
     """

@@ -39,7 +39,7 @@ def advantage_grades(truth: Vector, errors: Vector, estimate: Vector) -> dict[st
     sign: share of significant actions whose sign it gets right, a silent estimate being wrong;
     sign_where_it_speaks and speaks tell these apart. spearman: over all actions.
     """
-    matters = significant(truth, errors)
+    matters = significance_mask(truth, errors)
     speaks = matters & (np.abs(estimate) > SILENT)
     right = speaks & (np.sign(estimate) == np.sign(truth))
     return {
@@ -50,13 +50,15 @@ def advantage_grades(truth: Vector, errors: Vector, estimate: Vector) -> dict[st
     }
 
 
-def significant(truth: Vector, errors: Vector) -> NDArray[np.bool_]:
+def significance_mask(truth: Vector, errors: Vector) -> NDArray[np.bool_]:
     """Return where an advantage is two standard errors and SMALLEST away from 0."""
     found: NDArray[np.bool_] = np.abs(truth) > np.maximum(2 * errors, SMALLEST)
     return found
 
 
-def ranking(truth: Vector, errors: Vector, estimate: Vector, group: Index) -> dict[str, float]:
+def pairwise_ranking_accuracy(
+    truth: Vector, errors: Vector, estimate: Vector, group: Index
+) -> dict[str, float]:
     """Return how often pairs of actions of one state are ranked right.
 
     right: pairs whose truths differ by two standard errors; with_ties: all pairs, a tie of the
@@ -84,7 +86,7 @@ def ranking(truth: Vector, errors: Vector, estimate: Vector, group: Index) -> di
 
 def spearman(first: Vector, second: Vector) -> float:
     """Return the rank correlation, ties by their mean rank; 0 where one does not vary."""
-    ranks = ranked(first), ranked(second)
+    ranks = average_ranks(first), average_ranks(second)
     spread = float(np.std(ranks[0]) * np.std(ranks[1]))
     if spread < SILENT:
         return 0.0
@@ -92,7 +94,7 @@ def spearman(first: Vector, second: Vector) -> float:
     return float(np.mean(centred[0] * centred[1]) / spread)
 
 
-def ranked(values: Vector) -> Vector:
+def average_ranks(values: Vector) -> Vector:
     """Return ranks from 0, tied values sharing the mean of theirs."""
     _, index, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
@@ -100,7 +102,7 @@ def ranked(values: Vector) -> Vector:
     return found
 
 
-def interval(
+def bootstrap_interval(
     grade: Callable[[Index], float], task: Index, *, draws: int = 200, seed: int = 0
 ) -> tuple[float, float]:
     """Return the 95 % interval of a grade over draws of whole tasks (cluster bootstrap)."""
@@ -125,6 +127,6 @@ def _share(part: NDArray[np.bool_], whole: NDArray[np.bool_]) -> float:
     return float(part.sum() / whole.sum()) if whole.any() else 0.0
 
 
-def pooled(parts: Sequence[Vector]) -> Vector:
+def concatenate_episodes(parts: Sequence[Vector]) -> Vector:
     """Return the episodes' arrays end to end."""
     return np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])

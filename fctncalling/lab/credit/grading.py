@@ -20,16 +20,20 @@ from fctncalling.algorithms.generation.engine_api import Engine
 from fctncalling.algorithms.rollout.roles import add_joint_rows
 from fctncalling.algorithms.run.logs import episode_json
 from fctncalling.data.paths import atomic_write
-from fctncalling.lab.credit.estimators import group_values, one_step_advantages, trainer_advantages
+from fctncalling.lab.credit.estimators import (
+    leave_one_out_group_values,
+    one_step_and_placebo_advantages,
+    trainer_advantages,
+)
 from fctncalling.lab.credit.fitted_critics import fitted_critics
 from fctncalling.lab.credit.grades import (
     Index,
     advantage_grades,
+    bootstrap_interval,
+    concatenate_episodes,
     explained_variance,
-    interval,
-    pooled,
-    ranking,
-    significant,
+    pairwise_ranking_accuracy,
+    significance_mask,
     spearman,
     value_grades,
 )
@@ -82,9 +86,9 @@ def grade_run(
     progress("estimators")
     add_joint_rows(truth.episodes, run.config, run.player.template)
     estimates, critic = trainer_advantages(run.policy, truth, run.config)
-    values = group_values(truth)
+    values = leave_one_out_group_values(truth)
     values["critic"] = critic
-    estimates |= one_step_advantages(truth, values, estimates["TPPO"])
+    estimates |= one_step_and_placebo_advantages(truth, values, estimates["TPPO"])
     if run.other_ids:
         progress(f"critics, fitted on {len(run.other_ids)} other tasks")
         fitting = sample_groups(_single(run.player), run.other_ids)
@@ -190,8 +194,11 @@ def _table(
     truth: BranchedTruth, values: dict[str, list[Vector]], estimates: dict[str, list[Vector]]
 ) -> dict[str, Any]:
     """Return the grades of all values and estimators."""
-    true_values = pooled(truth.values)
-    advantages, errors = pooled(truth.advantages()), pooled(truth.standard_errors())
+    true_values = concatenate_episodes(truth.values)
+    advantages, errors = (
+        concatenate_episodes(truth.advantages()),
+        concatenate_episodes(truth.standard_errors()),
+    )
     names = sorted({episode.task_id for episode in truth.episodes})
     lengths = [len(at) for at in truth.values]
     task = np.repeat([names.index(episode.task_id) for episode in truth.episodes], lengths)
@@ -200,26 +207,26 @@ def _table(
     state = np.unique(places, return_inverse=True)[1]
     graded_values: dict[str, Any] = {}
     for name, at in values.items():
-        flat = pooled(at)
+        flat = concatenate_episodes(at)
 
         def explained(index: Index, flat: Vector = flat) -> float:
             return explained_variance(true_values[index], flat[index])
 
         graded_values[name] = {
             **value_grades(true_values, flat, task),
-            "interval": interval(explained, task),
+            "interval": bootstrap_interval(explained, task),
         }
     graded_estimators: dict[str, Any] = {}
     for name, at in estimates.items():
-        flat = pooled(at)
+        flat = concatenate_episodes(at)
 
         def sign(index: Index, flat: Vector = flat) -> float:
             return advantage_grades(advantages[index], errors[index], flat[index])["sign"]
 
         graded_estimators[name] = {
             **advantage_grades(advantages, errors, flat),
-            "ranking": ranking(advantages, errors, flat, state),
-            "interval": interval(sign, task),
+            "ranking": pairwise_ranking_accuracy(advantages, errors, flat, state),
+            "interval": bootstrap_interval(sign, task),
             "cosine": _cosine(advantages, flat),
         }
     return {"values": graded_values, "estimators": graded_estimators}
@@ -263,7 +270,7 @@ def _coverage(truth: BranchedTruth, matched: list[Vector]) -> dict[str, Any]:
         by: {key: float(np.mean(found)) for key, found in sorted(each.items(), key=_number)}
         for by, each in shares.items()
     }
-    return {"all": float(pooled(matched).mean()), **means}
+    return {"all": float(concatenate_episodes(matched).mean()), **means}
 
 
 def _number(item: tuple[str, Any]) -> int:
@@ -273,7 +280,7 @@ def _number(item: tuple[str, Any]) -> int:
 def _about(truth: BranchedTruth, settings: RulerSettings) -> dict[str, Any]:
     """Return what the truth was made of, and how exact it is."""
     errors = truth.standard_errors()
-    flat, advantages = pooled(errors), pooled(truth.advantages())
+    flat, advantages = concatenate_episodes(errors), concatenate_episodes(truth.advantages())
     longest = max(map(len, errors))
     halves = [truth.advantages(half) for half in truth.halves]
     hashes = [snapshot.state_hash for each in truth.snapshots for snapshot in each]
@@ -282,7 +289,7 @@ def _about(truth: BranchedTruth, settings: RulerSettings) -> dict[str, Any]:
         "episodes": len(truth.episodes),
         "success": float(np.mean([episode.success for episode in truth.episodes])),
         "actions": len(flat),
-        "significant": float(significant(advantages, flat).mean()),
+        "significant": float(significance_mask(advantages, flat).mean()),
         "standard_error_median": float(np.median(flat)),
         "standard_error_p90": float(np.quantile(flat, 0.9)),
         "within_wanted_error": float(np.mean(flat <= settings.standard_error)),
@@ -290,8 +297,12 @@ def _about(truth: BranchedTruth, settings: RulerSettings) -> dict[str, Any]:
             str(step): float(np.mean([at[step] for at in errors if len(at) > step]))
             for step in range(longest)
         },
-        "reliability_of_values": spearman(pooled(truth.halves[0]), pooled(truth.halves[1])),
-        "reliability_of_advantages": spearman(pooled(halves[0]), pooled(halves[1])),
+        "reliability_of_values": spearman(
+            concatenate_episodes(truth.halves[0]), concatenate_episodes(truth.halves[1])
+        ),
+        "reliability_of_advantages": spearman(
+            concatenate_episodes(halves[0]), concatenate_episodes(halves[1])
+        ),
         "states": truth.num_states,
         "same_token_prefix": truth.same_prefixes,
         "branches": truth.num_branches,

@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Examine and print; return 0, 1 for a fault, 2 if something could not be checked."""
     try:
-        from fctncalling.lab.doctor.examine import Examination, examine
+        from fctncalling.lab.doctor.examine import ExaminationSettings, examine
 
         template = args.chat_template and args.chat_template.read_text(encoding="utf-8")
     except ImportError as error:
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"error: --chat_template {args.chat_template}: {error}", file=sys.stderr)
         return 2
     found = examine(
-        Examination(
+        ExaminationSettings(
             args.model,
             args.dataset_path,
             template,

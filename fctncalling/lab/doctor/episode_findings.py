@@ -140,7 +140,7 @@ def episode_spans(episode: EpisodeRecord, template: ChatTemplate) -> list[Span]:
     return spans
 
 
-def played_findings(
+def ground_truth_findings(
     tasks: Sequence[Task], template: ChatTemplate, context: int | None
 ) -> tuple[list[HealthCheck], list[EpisodeRecord]]:
     """Return what episodes of the ground truth say, and those episodes, the most telling first."""

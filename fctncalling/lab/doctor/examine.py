@@ -13,7 +13,7 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task
-from fctncalling.lab.doctor.episode_findings import Span, episode_spans, played_findings
+from fctncalling.lab.doctor.episode_findings import Span, episode_spans, ground_truth_findings
 from fctncalling.lab.doctor.finding import HealthCheck, fault, note, sound, unchecked
 from fctncalling.model_folder import missing_model_message
 
@@ -25,7 +25,7 @@ _LOADING = (OSError, ValueError, RuntimeError, LookupError, ImportError, TypeErr
 
 
 @dataclass(frozen=True)
-class Examination:
+class ExaminationSettings:
     """Settings of an examination."""
 
     model: str  # folder, or name on the hub
@@ -47,7 +47,7 @@ class ExaminationResult:
     task_id: str = ""
 
 
-def examine(wanted: Examination) -> ExaminationResult:
+def examine(wanted: ExaminationSettings) -> ExaminationResult:
     """Return everything that can be said of a model; nothing of it raises."""
     found = ExaminationResult()
     with _quietly():
@@ -55,7 +55,7 @@ def examine(wanted: Examination) -> ExaminationResult:
     return found
 
 
-def _examine(wanted: Examination, found: ExaminationResult) -> None:
+def _examine(wanted: ExaminationSettings, found: ExaminationResult) -> None:
     from transformers import AutoConfig, AutoTokenizer
 
     from fctncalling.lab.doctor.template_findings import template_findings
@@ -84,7 +84,7 @@ def _examine(wanted: Examination, found: ExaminationResult) -> None:
 
 
 def _check_model(
-    wanted: Examination,
+    wanted: ExaminationSettings,
     source: str,
     config: Any,
     tokenizer: Any,
@@ -104,7 +104,7 @@ def _check_model(
     limits = (getattr(config, "max_position_embeddings", None), wanted.max_episode_tokens)
     context = min((each for each in limits if each is not None), default=None)
     wanted.on_stage("episodes of the ground truth")
-    played, episodes = played_findings(tasks, template, context)
+    played, episodes = ground_truth_findings(tasks, template, context)
     found.findings += played
     if episodes:
         found.spans = episode_spans(episodes[0], template)
@@ -114,7 +114,7 @@ def _check_model(
 
 
 def _weights(
-    wanted: Examination,
+    wanted: ExaminationSettings,
     source: str,
     tokenizer: Any,
     template: Any,
@@ -144,7 +144,11 @@ def _weights(
 
 
 def _logprob_findings(
-    wanted: Examination, model: Any, template: Any, tasks: Sequence[Task], context: int | None
+    wanted: ExaminationSettings,
+    model: Any,
+    template: Any,
+    tasks: Sequence[Task],
+    context: int | None,
 ) -> Iterator[HealthCheck]:
     """Yield whether all who compute log-probabilities of the model agree."""
     from fctncalling.algorithms.generation.engine_api import RolloutError
@@ -174,7 +178,7 @@ def _logprob_findings(
         yield _served(wanted, adapted, prompts)
 
 
-def _served(wanted: Examination, model: Any, prompts: list[TurnPrompt]) -> HealthCheck:
+def _served(wanted: ExaminationSettings, model: Any, prompts: list[TurnPrompt]) -> HealthCheck:
     from fctncalling.lab.doctor.server_findings import server_finding
 
     return server_finding(str(wanted.vllm_url), model, wanted.adapter, prompts)

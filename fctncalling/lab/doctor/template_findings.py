@@ -52,7 +52,7 @@ def tool_message(content: str) -> Message:
     return {"role": "tool", "name": "f(a='x')", "content": content}
 
 
-def grown_text(
+def appended_and_rendered_texts(
     template: ChatTemplate, exchanges: Sequence[tuple[str, Sequence[Message]]]
 ) -> tuple[str, str]:
     """Return a conversation as training grows it, and as the template writes it whole.
@@ -207,10 +207,10 @@ def template_findings(tokenizer: Any, source: str | None = None) -> list[HealthC
         changed = _changed_words(tokenizer, source or getattr(tokenizer, "chat_template", None))
         message = f"no conversation can be rendered ({_first_line(error)})"
         return [fault("template", changed or message, f"{CURE} that can")]
-    return findings_on(template)
+    return chat_template_findings(template)
 
 
-def findings_on(template: ChatTemplate) -> list[HealthCheck]:
+def chat_template_findings(template: ChatTemplate) -> list[HealthCheck]:
     """Return what there is to say of a chat template that can be rendered; takes some 0.1 s."""
     probe = TemplateProbe(template.tokenizer, template)
     found: list[HealthCheck] = []
@@ -361,7 +361,7 @@ def _tools(probe: TemplateProbe) -> Iterator[HealthCheck]:
 def _boundaries(probe: TemplateProbe) -> Iterator[HealthCheck]:
     broken: dict[str, tuple[str, str]] = {}
     for kind, exchange in BOUNDARIES.items():
-        grown, whole = grown_text(
+        grown, whole = appended_and_rendered_texts(
             probe.template, [exchange, (ANSWER, [user_message("fctnprobelast")])]
         )
         if grown != whole:

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fctncalling.lab.embedded.make_tasks import write_all
+from fctncalling.lab.embedded.make_tasks import write_entry_splits
 from fctncalling.lab.embedded.single_turn_tasks import (
     draw_request,
     ground_truth_of_call,
@@ -93,4 +93,4 @@ def _incomplete_phrases() -> Mapping[str, Any]:
 
 
 if __name__ == "__main__":
-    write_all(SPLITS, clarify_entries)
+    write_entry_splits(SPLITS, clarify_entries)

@@ -15,7 +15,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from fctncalling.lab.embedded.make_tasks import write_all
+from fctncalling.lab.embedded.make_tasks import write_entry_splits
 from fctncalling.lab.embedded.vocabulary import VocabularyDraw, is_reserved, render
 
 Entry = dict[str, Any]
@@ -179,4 +179,4 @@ def critical_entries(
 
 
 if __name__ == "__main__":
-    write_all(SPLITS, critical_entries)
+    write_entry_splits(SPLITS, critical_entries)

@@ -72,7 +72,7 @@ class Demonstrator:
         if task.ground_truth is None:
             return []
         if task.is_multi_turn:
-            return [parse(text) for text in task.ground_truth[turn]]
+            return [parse_truth_call(text) for text in task.ground_truth[turn]]
         return [
             (name, {key: accepted[0] for key, accepted in arguments.items()})
             for call in task.ground_truth
@@ -116,7 +116,7 @@ class Demonstrator:
         return self.biased and self.rng.random() < rate
 
 
-def parse(text: str) -> tuple[str, dict[str, Any]]:
+def parse_truth_call(text: str) -> tuple[str, dict[str, Any]]:
     """Return (name, arguments) of a ground-truth call string with keyword arguments."""
     call = parse_expression(text)
     assert isinstance(call, ast.Call)

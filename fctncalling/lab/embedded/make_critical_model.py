@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.lab.embedded.critical_tasks import LONG, SHORT, ErrandPool, critical_entries
-from fctncalling.lab.embedded.demonstrator import parse, signatures
+from fctncalling.lab.embedded.demonstrator import parse_truth_call, signatures
 from fctncalling.lab.embedded.make_tasks import EMBEDDED
 from fctncalling.lab.embedded.model_maker import (
     NEW_TOKENIZER,
@@ -68,7 +68,7 @@ class CriticalDemonstrator:
     def __call__(self, task_id: str, turn: int, step: int, info: Mapping[str, Any]) -> str:
         """Return the next call, or the word that ends the turn."""
         task = self._tasks[task_id]
-        calls = [parse(text) for text in (task.ground_truth or ())[turn]]
+        calls = [parse_truth_call(text) for text in (task.ground_truth or ())[turn]]
         if not self._careful:
             self._write_first(calls, random.Random(f"{self._seed} {task_id} {turn}"))
         if step >= len(calls):

@@ -50,7 +50,7 @@ MODEL_SHAPE: dict[str, Any] = {
 VOCABULARY_SIZE = 1800  # enough for every word of the tasks to be one token
 
 
-class Lesson(NamedTuple):
+class OfferedFunctionsLesson(NamedTuple):
     """Tasks that teach to see which functions are offered, and how they are learned."""
 
     length: Length
@@ -67,9 +67,13 @@ _MIXED = {
     for name, share in SHARES.items()
 }
 OFFERS = (
-    Lesson(Length((1, 2), (1,), one_request=True), _HALF, num_steps=400, batch_size=24, lr=2e-3),
-    Lesson(Length((2, 5), (1, 2)), _HALF, num_steps=350, batch_size=20, lr=2e-3),
-    Lesson(EMBEDDED_LENGTH, _MIXED, num_steps=343, batch_size=20, lr=1e-3, biased=True),
+    OfferedFunctionsLesson(
+        Length((1, 2), (1,), one_request=True), _HALF, num_steps=400, batch_size=24, lr=2e-3
+    ),
+    OfferedFunctionsLesson(Length((2, 5), (1, 2)), _HALF, num_steps=350, batch_size=20, lr=2e-3),
+    OfferedFunctionsLesson(
+        EMBEDDED_LENGTH, _MIXED, num_steps=343, batch_size=20, lr=1e-3, biased=True
+    ),
 )
 OFFERS_SEED = 7  # of the tasks of these lessons and of the demonstrator's habits
 
@@ -93,14 +97,14 @@ def build(
     learn(model, careful, careful_steps // 2, lr=1e-3, order_seed=1)
     biased = demonstrations(tasks, Demonstrator(tasks, seed=seed), template)
     learn(model, biased, careless_steps, lr=4e-4)
-    learn_offers(model, template)
+    learn_offered_functions(model, template)
     recipe: dict[str, object] = {"tokenizer": tokenizer or folder, "seed": seed}
     recipe |= {"num_tasks": num_tasks, "careful_steps": careful_steps}
     recipe |= {"careless_steps": careless_steps}
     write_model(folder, model, words, MAKER.module, **recipe)
 
 
-def learn_offers(model: LlamaForCausalLM, template: ChatTemplate) -> None:
+def learn_offered_functions(model: LlamaForCausalLM, template: ChatTemplate) -> None:
     """Teach to see which functions are offered, last with the bad habits again."""
     for lesson in OFFERS:
         count = lesson.num_steps * lesson.batch_size * 100 // sum(lesson.shares.values())

@@ -92,7 +92,7 @@ def write_split(split: str, folder: Path, *, seed: int) -> Counter[str]:
     return counts
 
 
-def write_all(
+def write_entry_splits(
     splits: Mapping[str, tuple[int, int]],
     entries: Callable[..., list[Entry]],
     argv: list[str] | None = None,

@@ -109,7 +109,7 @@ MAX_EPISODE_TOKENS = 512
 MENDED = 0.3
 
 
-class Preset(NamedTuple):
+class ToolModelPreset(NamedTuple):
     """Demonstrator settings and vocabulary size of a job."""
 
     tasks: GeneratedTasks
@@ -122,10 +122,10 @@ class Preset(NamedTuple):
 
 
 PRESETS = {
-    "calculator": lambda: Preset(
+    "calculator": lambda: ToolModelPreset(
         CalculatorTasks(), CalculatorTasks(limit=400), "request_call", "calculator", 720
     ),
-    "python_math": lambda: Preset(
+    "python_math": lambda: ToolModelPreset(
         MathTasks(), MathTasks(seed=1), "python_block", "python_executor", 900
     ),
 }
@@ -144,7 +144,7 @@ def build(
     stubborn: float,
 ) -> None:
     """Write tokenizer and model to a Hugging Face folder, with the hashes of its files."""
-    school = Demonstrations(job, seed, num_tasks)
+    school = DemonstrationGenerator(job, seed, num_tasks)
     lesson = school.lesson
     words = school.tokenizer() if tokenizer is None else loaded_tokenizer(tokenizer)
     model, template = make_model(words, seed=seed, shape=MODEL_SHAPE)
@@ -161,7 +161,7 @@ def build(
     write_model(folder, model, words, MAKER.module, **recipe)
 
 
-class Demonstrations:
+class DemonstrationGenerator:
     """Demonstration generator of a preset."""
 
     def __init__(self, job: str, seed: int, num_tasks: int) -> None:

@@ -65,7 +65,7 @@ def multi_turn_task(
         withhold_parameter(turns, draw)
     if category == "multi_turn_miss_func":
         missed = withhold_function(turns, draw)
-    check_split(turns, draw)
+    require_calls_of_split(turns, draw)
     leans = any(request.needs_history for turn in turns for request in turn.requests)
     must_lean = category == "multi_turn_base" and not length.one_request
     if must_lean and not leans and draw.chance(0.7):
@@ -151,7 +151,7 @@ def withhold_function(turns: list[Turn], draw: VocabularyDraw) -> dict[str, list
     return {str(index + 1): [name]}
 
 
-def check_split(turns: list[Turn], draw: VocabularyDraw) -> None:
+def require_calls_of_split(turns: list[Turn], draw: VocabularyDraw) -> None:
     """Raise NoSuchDraw unless a task's calls belong to its split.
 
     A held-out task has a reserved call of its own.

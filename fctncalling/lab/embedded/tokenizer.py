@@ -49,7 +49,7 @@ def train_tokenizer(texts: Iterable[str], *, vocabulary_size: int) -> PreTrained
         continuing_subword_prefix=INSIDE,
         show_progress=False,
     )
-    tokenizer.train_from_iterator(chain(texts, every_byte()), trainer)
+    tokenizer.train_from_iterator(chain(texts, byte_coverage_texts()), trainer)
     return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer,
         pad_token="<|pad|>",
@@ -88,7 +88,7 @@ def untrained_tokenizer() -> Tokenizer:
     return tokenizer
 
 
-def every_byte() -> Iterable[str]:
+def byte_coverage_texts() -> Iterable[str]:
     """Yield texts that make every byte known at a piece's start and inside of it."""
     for code in range(256):
         yield chr(code) * 2  # one-byte characters, and both bytes of the two-byte ones up to U+00FF

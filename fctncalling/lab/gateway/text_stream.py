@@ -8,7 +8,7 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
 
 class TextStream:
-    """Text that is certain so far: no half character, no beginning of a stop string."""
+    """Stream of an action's text, token by token; half characters and stops are held back."""
 
     def __init__(self, template: ChatTemplate, stops: Sequence[str]) -> None:
         self._template = template

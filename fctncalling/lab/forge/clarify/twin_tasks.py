@@ -41,7 +41,7 @@ _WORDS: Mapping[str, Any] = json.loads(
 
 
 class SecondThoughts(NamedTuple):
-    """Two sentences of as many words, {meant} and {other} once in each.
+    """Two sentences in which a user wavers between {meant} and {other}: settled, or left open.
 
     In an open one the two values are put in either order, so that their places say nothing.
     """
@@ -51,7 +51,7 @@ class SecondThoughts(NamedTuple):
 
 
 def second_thoughts(rng: random.Random) -> SecondThoughts:
-    """Return a pair of sentences."""
+    """Return sentences of second thoughts, settled and open, drawn from the table."""
     return rng.choice((_minds, _merits, _people))(rng)
 
 
