@@ -23,7 +23,7 @@ from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.accepted_answers import accepted_answer
 from fctncalling.lab.forge.forge_run import BFCL_CATEGORIES, LONG_CONTEXT, ForgeRun, ForgeSettings
 from fctncalling.lab.forge.forged_entry import user_texts
-from fctncalling.lab.forge.multi_turn_entry import mentions_in_a_default_list
+from fctncalling.lab.forge.multi_turn_entry import adds_mentions_to_tweet_without_any
 from fctncalling.lab.forge.official_guard import OfficialGuard
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
 from fctncalling.lab.forge.report.diversity import distinct_ngram_share
@@ -99,8 +99,8 @@ def tweeting(mentions: Value | None) -> Plan:
 
 
 def test_nobody_is_mentioned_in_a_tweet_that_was_posted_without_mentions() -> None:
-    assert mentions_in_a_default_list(tweeting(None))
-    assert not mentions_in_a_default_list(tweeting(Value("user", ["ada"], "said_now")))
+    assert adds_mentions_to_tweet_without_any(tweeting(None))
+    assert not adds_mentions_to_tweet_without_any(tweeting(Value("user", ["ada"], "said_now")))
 
 
 @pytest.mark.prove

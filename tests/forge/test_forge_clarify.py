@@ -38,8 +38,8 @@ from fctncalling.lab.forge.clarify.twin_tasks import (
 from fctncalling.lab.forge.clarify.withheld_values import (
     TOLD,
     UNEVEN,
+    distinguishable_candidates_fault,
     guess_chance,
-    uneven_fault,
     withheld_fault,
 )
 from fctncalling.lab.forge.forged_entry import NoSuchTask
@@ -293,7 +293,7 @@ def test_candidates_of_which_one_is_said_more_often_are_found() -> None:
     def found(question: str, described: str = "The city.") -> str | None:
         properties = {"x": {"type": "string", "description": described}}
         docs = [{"name": "f", "parameters": {"properties": properties}}]
-        return uneven_fault(question, docs, parameter, both)
+        return distinguishable_candidates_fault(question, docs, parameter, both)
 
     assert found("Lima or Oslo? Oslo or Lima.") is None
     assert found("Lima or Oslo? Lima.") == UNEVEN

@@ -24,13 +24,17 @@ from fctncalling.lab.forge.multi_turn import (
     planner,
     task_entry,
 )
-from fctncalling.lab.forge.multi_turn.criticality import traps
+from fctncalling.lab.forge.multi_turn.criticality import undetected_wrong_calls
 from fctncalling.lab.forge.multi_turn.dials import CRITICAL_DIALS
-from fctncalling.lab.forge.multi_turn.entries import call_text, plain
-from fctncalling.lab.forge.multi_turn.fidelity import dependencies, divergence, measure_fidelity
+from fctncalling.lab.forge.multi_turn.entries import call_text, plain_call
+from fctncalling.lab.forge.multi_turn.fidelity import (
+    call_dependencies,
+    kl_divergence,
+    measure_fidelity,
+)
 from fctncalling.lab.forge.multi_turn.knowledge import is_refusal
 from fctncalling.lab.forge.multi_turn.make_plans import difficulty
-from fctncalling.lab.forge.multi_turn.moves import TABLE, moves
+from fctncalling.lab.forge.multi_turn.moves import TABLE, function_moves
 from fctncalling.lab.forge.multi_turn.proof import AMBIGUOUS, Proof, prove, still_shown
 from fctncalling.lab.forge.multi_turn_entry import multi_turn_entry
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
@@ -250,7 +254,7 @@ def file_plan(*calls: tuple[str, dict[str, Value]]) -> Plan:
     made = []
     for function, arguments in calls:
         call = PlannedCall("GorillaFileSystem", function, arguments)
-        made.append(replace(call, result=session.execute(plain(call))))
+        made.append(replace(call, result=session.execute(plain_call(call))))
     return Plan(config, ("GorillaFileSystem",), (PlannedTurn(tuple(made), requested=tuple(made)),))
 
 
@@ -317,7 +321,7 @@ def test_dependencies_of_a_plan_are_those_of_its_task() -> None:
         places = [(t, c) for t, turn in enumerate(plan.turns) for c in range(len(turn.calls))]
         edges = {
             (place, later)
-            for place, changed in zip(places, dependencies(bare_task(plan)).later, strict=True)
+            for place, changed in zip(places, call_dependencies(bare_task(plan)).later, strict=True)
             for later in (places[number] for number in changed)
         }
         planned = {
@@ -346,7 +350,7 @@ def test_critical_dials_make_plans_whose_traps_the_judge_alone_betrays() -> None
         assert measured["share"] >= 0.3
         plan = multi_turn_plan("multi_turn_base", 12, index, dials=CRITICAL_DIALS)
         task = bare_task(plan)
-        for trap in traps(plan):
+        for trap in undetected_wrong_calls(plan):
             calls: list[Any] = [list(turn) for turn in task.ground_truth or ()]
             assert judge(task, calls, "decoded_calls").valid
             calls[trap.place[0]][trap.place[1]] = call_text(trap.wrong)
@@ -355,10 +359,10 @@ def test_critical_dials_make_plans_whose_traps_the_judge_alone_betrays() -> None
 
 def test_moves_learned_by_probing_name_what_every_driver_knows() -> None:
     refusal = '{"error": "Brake pedal needs to be pressed when starting the engine."}'
-    assert moves().cures("startEngine", refusal) == ["pressBrakePedal"]
-    assert moves().produced_kinds("book_flight")["booking_id"] == "booking_id"
-    assert "view_messages_sent" in moves().reads_affected_by("send_message")
-    assert not moves().changes_state("cat")
+    assert function_moves().cures("startEngine", refusal) == ["pressBrakePedal"]
+    assert function_moves().produced_kinds("book_flight")["booking_id"] == "booking_id"
+    assert "view_messages_sent" in function_moves().reads_affected_by("send_message")
+    assert not function_moves().changes_state("cat")
 
 
 @pytest.mark.prove
@@ -376,7 +380,7 @@ def test_forged_plans_measure_like_official_tasks() -> None:
     for name in ("later_result", "final_state", "neither"):
         assert figures["effects"][name] == pytest.approx(reference["effects"][name], abs=5)
     assert figures["turns_per_task"] == pytest.approx(reference["turns_per_task"], abs=0.2)
-    assert divergence(forged.calls, official.calls) < 0.02
+    assert kl_divergence(forged.calls, official.calls) < 0.02
     assert set(official.classes) <= set(forged.classes)
     missing = set(official.edges) - set(forged.edges)  # the rarest come once in some thousands
     assert len(forged.edges) - len(official.edges) >= 100, len(forged.edges)

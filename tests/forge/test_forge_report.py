@@ -17,11 +17,11 @@ from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.lab.forge.report.category_report import bars, measure_discrimination
 from fctncalling.lab.forge.report.discriminator import auc, discriminate
 from fctncalling.lab.forge.report.diversity import (
-    Recurrence,
+    SentenceRecurrence,
     argument_entropy,
-    bare_sentences,
+    count_opening_word_pairs,
     distinct_ngram_share,
-    openings,
+    masked_sentences,
     self_bleu,
 )
 from fctncalling.lab.forge.single_turn.measures import measure_single_turn
@@ -54,7 +54,10 @@ def test_entropy_of_arguments_is_that_of_their_values() -> None:
 
 
 def test_openings_are_the_first_two_words() -> None:
-    assert openings(["I'm here now", "i'm Here too", "Yes", ""]) == {"i'm here": 2, "yes": 1}
+    assert count_opening_word_pairs(["I'm here now", "i'm Here too", "Yes", ""]) == {
+        "i'm here": 2,
+        "yes": 1,
+    }
 
 
 def test_auc_counts_pairs_in_order_and_half_of_the_level_ones() -> None:
@@ -108,11 +111,11 @@ def test_sentences_are_bared_of_their_values(said: str, bare: list[str]) -> None
     question = [[{"role": "user", "content": said}]]
     truth = [{"f": {"city": ["Rome", "Roma"], "time": ["2:30 PM", "14:30"], "on": [True]}}]
     task = Task("simple_python_0", "simple_python", question, (), truth)
-    assert list(bare_sentences(task)) == bare
+    assert list(masked_sentences(task)) == bare
 
 
 def test_sentences_that_recur_are_counted_as_tasks_are_added() -> None:
-    recurrence = Recurrence()
+    recurrence = SentenceRecurrence()
     for number in range(1000):
         noun = "ab"[number % 2] if number < 200 else f"noun {'x' * number}"
         question = [[{"role": "user", "content": f"Give me {noun} {number}. Thanks."}]]

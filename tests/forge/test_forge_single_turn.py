@@ -23,7 +23,7 @@ from fctncalling.lab.forge.single_turn.frames import code_domains, domains
 from fctncalling.lab.forge.single_turn.made_calls import (
     MadeArgument,
     MadeCall,
-    derived_values,
+    implied_numbers,
     make_call,
 )
 from fctncalling.lab.forge.single_turn.made_functions import (
@@ -34,13 +34,13 @@ from fctncalling.lab.forge.single_turn.made_functions import (
 from fctncalling.lab.forge.single_turn.measures import (
     OVERLAPPING,
     content_words,
-    is_derived,
+    is_implied_number,
     measure_single_turn,
-    skeleton,
+    question_without_values,
     word_overlap,
 )
 from fctncalling.lab.forge.single_turn.proof import proof_fault
-from fctncalling.lab.forge.single_turn.requests import request, with_articles
+from fctncalling.lab.forge.single_turn.requests import request, use_an_before_vowels
 from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue, ValueKind, draw_value
 
 
@@ -188,7 +188,7 @@ def test_numbers_follow_from_words_and_from_other_units() -> None:
     for frame in FRAMES:
         for parameter in frame.parameters:
             made = MadeParameter(parameter, parameter.name, True, parameter.kind)
-            for value in derived_values(made):
+            for value in implied_numbers(made):
                 found[parameter.description, value.clause] = value.value
     for description, clause, value in (
         ("duration in minutes", "for half an hour", 30),
@@ -229,11 +229,11 @@ def test_shares_of_derived_numbers_articles_and_forms_are_near_the_official_ones
 
 
 def test_a_number_is_derived_where_the_question_does_not_hold_it() -> None:
-    assert is_derived(4, "paid quarterly for 40 years, 4.5 of them")
-    assert not is_derived(4.0, "4 people")
-    assert not is_derived(12000, "12,000 dollars")
-    assert is_derived(0.03, "at 3 %")
-    assert not is_derived(True, "with it")
+    assert is_implied_number(4, "paid quarterly for 40 years, 4.5 of them")
+    assert not is_implied_number(4.0, "4 people")
+    assert not is_implied_number(12000, "12,000 dollars")
+    assert is_implied_number(0.03, "at 3 %")
+    assert not is_implied_number(True, "with it")
 
 
 def test_a_skeleton_is_a_question_without_its_values() -> None:
@@ -243,8 +243,8 @@ def test_a_skeleton_is_a_question_without_its_values() -> None:
         return Task("simple_python_0", "simple_python", question, ground_truth=truth)
 
     assert (
-        skeleton(made("Lima", 3))
-        == skeleton(made("New York", 12))
+        question_without_values(made("Lima", 3))
+        == question_without_values(made("New York", 12))
         == "A room in _ for _ nights at _."
     )
     shares = measure_single_turn([made("Lima", 3), made("New York", 12)]).shares
@@ -306,8 +306,8 @@ def test_a_dict_whose_members_all_go_unsaid_may_be_left_out() -> None:
 
 
 def test_articles_names_and_descriptions_read_as_written() -> None:
-    assert with_articles("the winner of Serie A in 2012") == "the winner of Serie A in 2012"
-    assert with_articles("A egg. A apple, a owl") == "An egg. An apple, an owl"
+    assert use_an_before_vowels("the winner of Serie A in 2012") == "the winner of Serie A in 2012"
+    assert use_an_before_vowels("A egg. A apple, a owl") == "An egg. An apple, an owl"
     for index in range(300):
         entry = single_turn_entry("simple_python", 5, index).entry
         assert "Help me tell me" not in entry["question"][0][0]["content"]

@@ -16,7 +16,7 @@ from forge_sample_plans import sample_plans
 from fctncalling.data.function_docs import DOC_FILES
 from fctncalling.lab.forge.multi_turn.kinds import PARAMETER_KINDS
 from fctncalling.lab.forge.multi_turn.make_plans import (
-    with_foreign_request,
+    with_unoffered_class_request,
     without_function,
     without_value,
 )
@@ -91,7 +91,7 @@ def variants_of(number: int) -> list[Plan]:
     foreign = request_of("MathAPI", "mean", number).turns[0].requested[0]
     outside = [] if "MathAPI" in plan.involved_classes else [foreign]
     made = [without_function(plan, draw), without_value(plan, draw)]
-    others = [with_foreign_request(plan, call, draw) for call in outside]
+    others = [with_unoffered_class_request(plan, call, draw) for call in outside]
     return [each for each in (plan, *made, *others) if each is not None]
 
 

@@ -14,8 +14,13 @@ from typing import Any
 from fctncalling.lab.forge.multi_turn.dials import Dials
 from fctncalling.lab.forge.multi_turn.kinds import PARAMETER_KINDS
 from fctncalling.lab.forge.multi_turn.knowledge import is_refusal, leaf_paths, parse_result, pattern
-from fctncalling.lab.forge.multi_turn.moves import TABLE, Moves, refusal_headline, result_shape
-from fctncalling.lab.forge.multi_turn.walk import DeadEnd, NoDraft, Walk
+from fctncalling.lab.forge.multi_turn.moves import (
+    TABLE,
+    FunctionMoves,
+    refusal_headline,
+    result_shape,
+)
+from fctncalling.lab.forge.multi_turn.walk import DeadEnd, NoArgumentsFound, Walk
 from fctncalling.lab.forge.multi_turn.worlds import inventory
 from fctncalling.lab.forge.multi_turn.worlds.make_world import make_world
 
@@ -35,7 +40,7 @@ def learn(seed: int = 0, num_worlds: int = WORLDS) -> dict[str, dict[str, Any]]:
     """
     learned: dict[str, dict[str, Any]] = {}
     for _ in range(_PASSES):  # what the first pass cured, the second starts from
-        known = Moves(learned)
+        known = FunctionMoves(learned)
         for owner, names in PARAMETER_KINDS.items():
             probe = _Probe(owner, seed, known)
             for index in range(num_worlds):
@@ -47,7 +52,7 @@ def learn(seed: int = 0, num_worlds: int = WORLDS) -> dict[str, dict[str, Any]]:
 class _Probe:
     """Counts of what happened to one class's functions."""
 
-    def __init__(self, owner: str, seed: int, known: Moves) -> None:
+    def __init__(self, owner: str, seed: int, known: FunctionMoves) -> None:
         self._known = known
         self.owner = owner
         self.names = list(PARAMETER_KINDS[owner])
@@ -83,7 +88,7 @@ class _Probe:
         """Return what reads show now, those that show something else each time left out."""
         shown, start = {}, walk.mark()
         for name in self.names:
-            with suppress(NoDraft):
+            with suppress(NoArgumentsFound):
                 if self._known.changes_state(name):
                     continue
                 arguments = walk.draft_arguments(name)
@@ -103,7 +108,7 @@ class _Probe:
         before = walk.session.public_state()
         try:
             text = walk.execute(name, walk.draft_arguments(name))
-        except NoDraft:
+        except NoArgumentsFound:
             return None
         if not is_refusal(text):
             if walk.session.public_state() != before:

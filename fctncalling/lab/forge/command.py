@@ -40,7 +40,7 @@ from fctncalling.lab.forge.forge_run import (
     ForgeSettings,
 )
 from fctncalling.lab.forge.multi_turn import CATEGORIES as MULTI_TURN
-from fctncalling.lab.forge.multi_turn.dials import CLASS_WEIGHTS, class_weights
+from fctncalling.lab.forge.multi_turn.dials import CLASS_WEIGHTS, class_combination_weights
 from fctncalling.lab.forge.official_guard import OfficialGuard
 from fctncalling.lab.forge.own_api import add_own_arguments, run_own
 from fctncalling.lab.forge.report import write_report
@@ -168,7 +168,7 @@ def _require_multi_turn(args: argparse.Namespace) -> None:
             f"--apis: belongs to multi-turn categories, got {others[0]}: expected --category "
             "multi_turn_base and the like"
         )
-    if not class_weights(args.apis):
+    if not class_combination_weights(args.apis):
         raise InputError(
             f"--apis {' '.join(args.apis)}: no task involves these alone: add TradingBot, "
             "TravelAPI, VehicleControlAPI or GorillaFileSystem"

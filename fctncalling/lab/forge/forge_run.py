@@ -92,7 +92,7 @@ class ForgeSettings:
     def counts(self) -> dict[str, int]:
         """Return how many tasks each category gets: by its share, to the number asked for."""
         weights = {name: FORGED_CATEGORIES[name].weight for name in self.categories}
-        return shared_out(self.num_tasks, weights)
+        return apportion_tasks(self.num_tasks, weights)
 
     def record(self) -> dict[str, Any]:
         """Return the settings as the ledger holds them."""
@@ -108,7 +108,7 @@ class ForgeSettings:
         }
 
 
-def shared_out(num_tasks: int, weights: Mapping[str, float]) -> dict[str, int]:
+def apportion_tasks(num_tasks: int, weights: Mapping[str, float]) -> dict[str, int]:
     """Return a number for each category, by its weight."""
     total = sum(weights.values())
     exact = {name: num_tasks * weight / total for name, weight in weights.items()}

@@ -12,7 +12,7 @@ from fctncalling.data.errors import Location
 from fctncalling.data.function_docs import FunctionDocs
 from fctncalling.lab.forge.forged_entry import ForgedEntry
 from fctncalling.lab.forge.multi_turn import HISTORY_DIALS, Dials, multi_turn_plan, task_entry
-from fctncalling.lab.forge.multi_turn.criticality import Criticality, criticality
+from fctncalling.lab.forge.multi_turn.criticality import Criticality, measure_criticality
 from fctncalling.lab.forge.multi_turn.dials import CRITICAL_DIALS
 from fctncalling.lab.forge.multi_turn.fidelity import occurs
 from fctncalling.lab.forge.plan import Plan
@@ -41,9 +41,9 @@ def multi_turn_entry(
     for number in range(PLANS):
         plan = multi_turn_plan(category, seed, index, attempt * PLANS + number, dials, apis)
         ambiguous += plan.ambiguous
-        if mentions_in_a_default_list(plan):
+        if adds_mentions_to_tweet_without_any(plan):
             continue
-        measured = criticality(plan) if dials == CRITICAL_DIALS else None
+        measured = measure_criticality(plan) if dials == CRITICAL_DIALS else None
         if measured is not None and not measured.enough:
             continue
         texts = _worded(plan)
@@ -59,7 +59,7 @@ def multi_turn_entry(
     raise CannotSay(f"{category}: none of {PLANS} plans of number {index} could be worded")
 
 
-def mentions_in_a_default_list(plan: Plan) -> bool:
+def adds_mentions_to_tweet_without_any(plan: Plan) -> bool:
     """Whether a plan adds mentions to a tweet posted without any.
 
     The official package then extends a list that all its instances share, in one process, so that

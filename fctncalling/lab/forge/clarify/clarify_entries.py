@@ -26,7 +26,11 @@ from fctncalling.lab.forge.clarify.twin_tasks import (
     twins_with_candidates,
     twins_without_value,
 )
-from fctncalling.lab.forge.clarify.withheld_values import guess_chance, uneven_fault, withheld_fault
+from fctncalling.lab.forge.clarify.withheld_values import (
+    distinguishable_candidates_fault,
+    guess_chance,
+    withheld_fault,
+)
 from fctncalling.lab.forge.forged_entry import ForgedEntry, NoSuchTask, SingleTurnTask
 from fctncalling.lab.forge.single_turn.entries import UnprovenTask, difficulty
 from fctncalling.lab.forge.single_turn.proof import proof_fault
@@ -51,11 +55,13 @@ def draft_fault(draft: ClarifyDraft) -> str | None:
         case (value,):
             return withheld_fault(draft.question, draft.docs, draft.parameter, value)
         case (value, other):
-            return uneven_fault(draft.question, draft.docs, draft.parameter, (value, other))
+            return distinguishable_candidates_fault(
+                draft.question, draft.docs, draft.parameter, (value, other)
+            )
     return None
 
 
-def misunderstood(task: Task, draft: ClarifyDraft) -> str | None:
+def misunderstood_question(task: Task, draft: ClarifyDraft) -> str | None:
     """Return a question that the rule-based user takes for another one; None where it takes none.
 
     Asked for the value that is open, it has to say it; asked for another one, it must not.
@@ -168,7 +174,7 @@ def _fault(twins: Twins, category: str, index: int) -> str | None:
     for draft in drafts:
         entry = _entry(draft, category if draft.is_open else COMPLETE, index)
         task = _task(entry)
-        if misunderstood(task, draft) is not None:
+        if misunderstood_question(task, draft) is not None:
             return MISUNDERSTOOD
         if fault := clarify_fault(task, draft):
             raise UnprovenTask(f"{entry['id']}: {fault}: {entry}")

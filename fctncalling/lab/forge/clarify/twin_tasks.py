@@ -143,7 +143,9 @@ class _Scene(NamedTuple):
 
     def question(self, said: Values, sentence: str = "") -> str:
         rng = random.Random(f"{self.key} words")
-        asked = request(call_of(self.function, said), rng, question_share=PROFILE.question_share)
+        asked = request(
+            call_with_values(self.function, said), rng, question_share=PROFILE.question_share
+        )
         return with_context(f"{asked} {sentence}".strip(), self.domain, PROFILE, rng)
 
 
@@ -162,7 +164,7 @@ def twins_without_value(rng: random.Random) -> Twins:
         function = _changed(scene, required, optional, defaults[optional.name])
         is_open = required is silent
         [parameter] = (each for each in function.parameters if each.name == silent.name)
-        call = call_of(function, values if is_open else said)
+        call = call_with_values(function, values if is_open else said)
         value = (values[silent.name],)
         return ClarifyDraft(question, scene.docs(function), call, parameter, value, is_open)
 
@@ -186,7 +188,7 @@ def twins_with_candidates(rng: random.Random) -> Twins:
     texts = [meant.text, other.text]
     named, again = rng.sample(texts, 2), rng.sample(texts, 2)
     both = meant._replace(text=" or ".join(named))
-    call = call_of(scene.function, values)
+    call = call_with_values(scene.function, values)
 
     def draft(sentence: str, is_open: bool) -> ClarifyDraft:
         first, second = again if is_open else texts
@@ -207,7 +209,7 @@ def _style(value: DrawnValue, parameter: MadeParameter) -> tuple[bool, ...]:
     return (any(map(str.isalpha, text)), "," in text, "-" in text)
 
 
-def call_of(function: MadeFunction, values: Values) -> MadeCall:
+def call_with_values(function: MadeFunction, values: Values) -> MadeCall:
     """Return a call with some values; a parameter without one goes unsaid."""
     arguments = (MadeArgument(each, values.get(each.name)) for each in function.parameters)
     return MadeCall(function, tuple(arguments))
@@ -265,7 +267,7 @@ def _values(
 
 
 def _require_sensible(function: MadeFunction, values: Values) -> None:
-    if not call_of(function, values).is_sensible():
+    if not call_with_values(function, values).is_sensible():
         raise NoSuchTask("two arguments that name the same")
 
 

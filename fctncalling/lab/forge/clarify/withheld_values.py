@@ -52,7 +52,7 @@ def withheld_fault(
     return None
 
 
-def uneven_fault(
+def distinguishable_candidates_fault(
     question: str,
     docs: Sequence[dict[str, Any]],
     parameter: MadeParameter,

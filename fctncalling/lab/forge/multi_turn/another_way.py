@@ -19,9 +19,14 @@ from fctncalling.checkers.multi_turn import state_differences
 from fctncalling.data.types import TurnResults
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.python_source.plain_calls import PlainCall
-from fctncalling.lab.forge.multi_turn.entries import plain
+from fctncalling.lab.forge.multi_turn.entries import plain_call
 from fctncalling.lab.forge.multi_turn.kinds import PARAMETER_KINDS
-from fctncalling.lab.forge.multi_turn.moves import CLASS_OF, Moves, moves, result_shape
+from fctncalling.lab.forge.multi_turn.moves import (
+    CLASS_OF,
+    FunctionMoves,
+    function_moves,
+    result_shape,
+)
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn
 
 MOST_CALLS = 3  # neighbours that one call may stand for
@@ -43,7 +48,7 @@ _SWITCHES: dict[str, tuple[Any, ...]] = {
 """Kinds that a verb decides: any of their values could be meant."""
 
 
-class AnotherWay(NamedTuple):
+class AlternativeCall(NamedTuple):
     """A call that does what `length` calls of a turn from `start` on do."""
 
     turn: int
@@ -52,7 +57,7 @@ class AnotherWay(NamedTuple):
     call: PlainCall
 
 
-def other_ways(plan: Plan, truth: Sequence[TurnResults]) -> Iterator[AnotherWay]:
+def alternative_calls(plan: Plan, truth: Sequence[TurnResults]) -> Iterator[AlternativeCall]:
     """Yield other ways to the end of each turn; `truth` is what the plan leaves behind."""
     session = ToolSession(
         plan.involved_classes, plan.initial_config, long_context=plan.long_context
@@ -68,16 +73,16 @@ def other_ways(plan: Plan, truth: Sequence[TurnResults]) -> Iterator[AnotherWay]
                 for length, candidates in windows:
                     search = _Search(turn, start, length, truth[number], before)
                     for made in search.found(session, here, candidates):
-                        yield AnotherWay(number, start, length, made)
+                        yield AlternativeCall(number, start, length, made)
                 session.set_state(here)
-            session.execute(plain(call))
+            session.execute(plain_call(call))
 
 
 def _windows(
     classes: Sequence[str], turn: PlannedTurn, start: int, before: Mapping[str, int]
 ) -> Iterator[tuple[int, list[PlainCall]]]:
     """Yield (length, calls that could stand for so many calls from `start` on)."""
-    known = moves()
+    known = function_moves()
     for length in range(1, min(MOST_CALLS, len(turn.calls) - start) + 1):
         calls = turn.calls[start : start + length]
         if length > 1 and not _may_shrink(calls, before, known):
@@ -93,7 +98,9 @@ def _windows(
             yield length, candidates
 
 
-def _may_shrink(calls: Sequence[PlannedCall], before: Mapping[str, int], known: Moves) -> bool:
+def _may_shrink(
+    calls: Sequence[PlannedCall], before: Mapping[str, int], known: FunctionMoves
+) -> bool:
     """Whether fewer calls could do.
 
     Of calls that only change the state nobody needs the results, and a result that was seen before
@@ -103,7 +110,7 @@ def _may_shrink(calls: Sequence[PlannedCall], before: Mapping[str, int], known: 
     return silent or any(call.result in before for call in calls)
 
 
-def _may_stand_for(function: str, calls: Sequence[PlannedCall], known: Moves) -> bool:
+def _may_stand_for(function: str, calls: Sequence[PlannedCall], known: FunctionMoves) -> bool:
     if any(call.function == function for call in calls):
         return False
     if len(calls) > 1:
@@ -182,7 +189,7 @@ class _Search:
         self, session: ToolSession, here: Mapping[str, Any], candidates: Sequence[PlainCall]
     ) -> Iterator[PlainCall]:
         """Yield the candidates after which the turn ends as it should."""
-        known, dirty = moves(), True
+        known, dirty = function_moves(), True
         for call in candidates:
             if dirty:
                 session.set_state(here)
@@ -191,7 +198,7 @@ class _Search:
             if len(self._replaced) == 1 and text != self._replaced[0].result:
                 continue
             dirty = True
-            results = [text, *(session.execute(plain(each)) for each in self._rest)]
+            results = [text, *(session.execute(plain_call(each)) for each in self._rest)]
             if state_differences(session.live_state(), self._truth.states):
                 continue
             if self._silent(results) or not self._needed - Counter(results):
@@ -199,6 +206,6 @@ class _Search:
 
     def _silent(self, results: Sequence[str]) -> bool:
         """Whether only results of calls that change the state are other than the truth's."""
-        known = moves()
+        known = function_moves()
         changing = all(known.changes_state(call.function) for call in self._replaced)
         return changing and results[1:] == [call.result for call in self._rest]

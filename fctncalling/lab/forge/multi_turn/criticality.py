@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from fctncalling.checkers.multi_turn import LiveTurnResults, turn_fault
 from fctncalling.data.types import TurnResults
 from fctncalling.envs.handlers.execution import ToolSession
-from fctncalling.lab.forge.multi_turn.entries import plain
+from fctncalling.lab.forge.multi_turn.entries import plain_call
 from fctncalling.lab.forge.multi_turn.knowledge import is_refusal
 from fctncalling.lab.forge.plan import Plan, PlannedCall
 
@@ -47,7 +47,7 @@ class Criticality(NamedTuple):
         return {**self._asdict(), "share": round(self.share, 3)}
 
 
-class Trap(NamedTuple):
+class UndetectedWrongCall(NamedTuple):
     """A call of a plan, and the wrong one that its tools take without a word."""
 
     place: Place
@@ -55,26 +55,28 @@ class Trap(NamedTuple):
     silent: bool  # no refusal in a later turn betrays it either
 
 
-def criticality(plan: Plan) -> Criticality:
-    """Return how many calls of a proven plan have a trap."""
-    found = traps(plan)
+def measure_criticality(plan: Plan) -> Criticality:
+    """Return how many calls of a proven plan have an undetected wrong call (a trap)."""
+    found = undetected_wrong_calls(plan)
     actions = sum(len(turn.calls) + 1 for turn in plan.turns)
     return Criticality(actions, len(found), sum(trap.silent for trap in found))
 
 
-def traps(plan: Plan) -> list[Trap]:
-    """Return the first trap of each call of a proven plan that has one."""
+def undetected_wrong_calls(plan: Plan) -> list[UndetectedWrongCall]:
+    """Return the first undetected wrong call of each call of a proven plan that has one."""
     truth = list(_records(plan))
     places = [(t, c) for t, turn in enumerate(plan.turns) for c in range(len(turn.calls))]
     found = (_first_trap(plan, place, truth) for place in places)
     return [trap for trap in found if trap is not None]
 
 
-def _first_trap(plan: Plan, place: Place, truth: Sequence[TurnResults]) -> Trap | None:
+def _first_trap(
+    plan: Plan, place: Place, truth: Sequence[TurnResults]
+) -> UndetectedWrongCall | None:
     for wrong in _other_calls(plan, place):
         refused = _refusals_of_lost(plan, place, wrong, truth)
         if refused is not None and place[0] not in refused:
-            return Trap(place, wrong, not refused)
+            return UndetectedWrongCall(place, wrong, not refused)
     return None
 
 
@@ -112,7 +114,7 @@ def _refusals_of_lost(
     lost, refused, seen = False, set[int](), Counter[str]()
     for t, turn in enumerate(plan.turns):
         calls = [wrong if (t, c) == place else call for c, call in enumerate(turn.calls)]
-        results = tuple(session.execute(plain(call)) for call in calls)
+        results = tuple(session.execute(plain_call(call)) for call in calls)
         seen.update(results)
         if any(is_refusal(text) for text in results):
             refused.add(t)
@@ -127,5 +129,5 @@ def _records(plan: Plan) -> Iterator[TurnResults]:
         plan.involved_classes, plan.initial_config, long_context=plan.long_context
     )
     for turn in plan.turns:
-        results = tuple(session.execute(plain(call)) for call in turn.calls)
+        results = tuple(session.execute(plain_call(call)) for call in turn.calls)
         yield TurnResults(results, session.public_state())

@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Dials:
-    """Weights that plans are drawn by. The defaults make plans like BFCL's own.
+    """Dials of the forge: weights that multi-turn plans are drawn by, by default like BFCL's.
 
     A weight of provenance says how much a source of that sort is preferred where there is one;
     `follow_up` is the chance that a request is about what an earlier call made or showed.
@@ -70,7 +70,7 @@ CLASS_WEIGHTS: dict[tuple[str, ...], float] = {
 """Classes of a task -> weight."""
 
 
-def class_weights(apis: Sequence[str]) -> dict[tuple[str, ...], float]:
+def class_combination_weights(apis: Sequence[str]) -> dict[tuple[str, ...], float]:
     """Return the combinations that involve no class but these; all of them where none is named."""
     if not apis:
         return CLASS_WEIGHTS

@@ -47,7 +47,7 @@ def call_text(call: PlannedCall) -> str:
     return render_call(call.function, {name: each.value for name, each in call.arguments.items()})
 
 
-def plain(call: PlannedCall) -> PlainCall:
+def plain_call(call: PlannedCall) -> PlainCall:
     """Return a planned call as the tools take it, its lists and dicts its own."""
     return PlainCall(call.function, (), {key: _own(v.value) for key, v in call.arguments.items()})
 

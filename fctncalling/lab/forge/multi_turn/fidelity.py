@@ -19,7 +19,7 @@ from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.judging.oracle import oracle_calls
 
 
-class Dependencies(NamedTuple):
+class CallDependencies(NamedTuple):
     """Effects of leaving out each call. Calls are numbered through the task."""
 
     results: tuple[str, ...]  # of the whole truth
@@ -35,7 +35,7 @@ class Dependencies(NamedTuple):
         return max(length, default=0)
 
 
-def dependencies(task: Task) -> Dependencies:
+def call_dependencies(task: Task) -> CallDependencies:
     """Return what each call of a task's ground truth does to the rest, by replay."""
     calls = [call for turn in task.ground_truth or () for call in turn]
     results, state = _replay(task, calls, None)
@@ -46,7 +46,7 @@ def dependencies(task: Task) -> Dependencies:
         differ = [n for n, (one, other) in enumerate(pairs) if one != other and n > left_out]
         later.append(tuple(differ))
         changed.append(final != state)
-    return Dependencies(tuple(results), tuple(later), tuple(changed))
+    return CallDependencies(tuple(results), tuple(later), tuple(changed))
 
 
 def _replay(
@@ -65,7 +65,7 @@ PROVENANCES = ("this_turn", "earlier_turn", "result", "state", "flag", "inferred
 
 
 @dataclass
-class Fidelity:
+class FidelityCounts:
     """Counts over tasks. Sums of two are counts over both."""
 
     tasks: int = 0
@@ -90,8 +90,8 @@ class Fidelity:
             self.calls[len(names)] += 1
             self.functions.update(names)
             self.pairs.update(pairwise(names))
-        found = dependencies(task)
-        self.provenance.update(provenances(task, found.results))
+        found = call_dependencies(task)
+        self.provenance.update(argument_provenances(task, found.results))
         self.chains[found.longest_chain()] += 1
         names = [call.name for turn in truth for call in turn]
         for number, later in enumerate(found.later):
@@ -122,15 +122,15 @@ class Fidelity:
         }
 
 
-def measure_fidelity(tasks: Iterable[Task]) -> Fidelity:
+def measure_fidelity(tasks: Iterable[Task]) -> FidelityCounts:
     """Return the counts over multi-turn tasks."""
-    fidelity = Fidelity()
+    fidelity = FidelityCounts()
     for task in tasks:
         fidelity.add(task)
     return fidelity
 
 
-def divergence(counts: Mapping[Any, int], reference: Mapping[Any, int]) -> float:
+def kl_divergence(counts: Mapping[Any, int], reference: Mapping[Any, int]) -> float:
     """Return the Kullback-Leibler divergence of a reference from counts, in nats.
 
     Each outcome is counted half once more, so that none is impossible.
@@ -143,7 +143,7 @@ def divergence(counts: Mapping[Any, int], reference: Mapping[Any, int]) -> float
     return sum(p * log(p / q) for p, q in shares)
 
 
-def provenances(task: Task, results: Iterable[str]) -> Iterator[str]:
+def argument_provenances(task: Task, results: Iterable[str]) -> Iterator[str]:
     """Yield where each atom of each argument can be read, the nearest place first."""
     told, earlier, shown = iter(results), "", ""
     state = json.dumps(task.initial_config, ensure_ascii=False)

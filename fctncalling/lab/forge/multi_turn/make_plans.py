@@ -9,10 +9,10 @@ from dataclasses import replace
 from functools import lru_cache
 
 from fctncalling.envs.tools import tool_class
-from fctncalling.lab.forge.multi_turn.dials import Dials, class_weights
+from fctncalling.lab.forge.multi_turn.dials import Dials, class_combination_weights
 from fctncalling.lab.forge.multi_turn.moves import CLASS_OF
 from fctncalling.lab.forge.multi_turn.planner import make_plan
-from fctncalling.lab.forge.multi_turn.proof import in_long_context, prove
+from fctncalling.lab.forge.multi_turn.proof import prove, with_long_context_results
 from fctncalling.lab.forge.multi_turn.worlds.make_world import make_world
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Source, Value
 
@@ -82,7 +82,7 @@ def without_value(plan: Plan, draw: random.Random) -> Plan | None:
     return replace(plan, turns=turns, variant="miss_param", missed_functions=missed)
 
 
-def with_foreign_request(plan: Plan, foreign: PlannedCall, draw: random.Random) -> Plan:
+def with_unoffered_class_request(plan: Plan, foreign: PlannedCall, draw: random.Random) -> Plan:
     """Return the plan with one turn more, which asks for a call of a class that is not offered."""
     number = draw.randint(0, len(plan.turns))
     turn = PlannedTurn((), "request_out_of_scope", (foreign,))
@@ -196,7 +196,7 @@ def multi_turn_plan(
     ambiguous = 0
     for number in range(_TRIES):
         name = f"{seed}/{category}/{index}/{attempt}/{number}"
-        made = make_plan(name, dials, class_weights(apis))
+        made = make_plan(name, dials, class_combination_weights(apis))
         ambiguous += made.ambiguous
         plan = _varied(made, variant, random.Random(f"{name}/variant"), apis)
         if plan is not None:
@@ -211,7 +211,7 @@ def _varied(plan: Plan, variant: str, draw: random.Random, apis: Sequence[str]) 
         return without_value(plan, draw)
     if variant == "base":
         return _mixed(plan, draw, apis)
-    longer = in_long_context(plan)
+    longer = with_long_context_results(plan)
     if longer is None or (proof := prove(longer)).fault:
         return None
     if variant == "long_context":
@@ -229,7 +229,7 @@ def _mixed(plan: Plan, draw: random.Random, apis: Sequence[str]) -> Plan:
         dials = Dials(turns={1: 1}, calls={1: 1})
         foreign = make_plan(f"{plan.seed}/foreign", dials, {(draw.choice(others),): 1.0})
         asked = [call for call in foreign.turns[0].calls if _asks_by_itself(call)]
-        return with_foreign_request(plan, asked[0], draw) if asked else plan
+        return with_unoffered_class_request(plan, asked[0], draw) if asked else plan
     others = [name for name in others if not apis or name in apis]
     if others and chance < _IRRELEVANCE + _DISTRACTORS:
         name = draw.choice(others)

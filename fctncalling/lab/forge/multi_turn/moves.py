@@ -60,8 +60,8 @@ another unit the result is of no kind: no later call takes it for what it is not
 CLASS_OF = {name: owner for owner, names in PARAMETER_KINDS.items() for name in names}
 
 
-class Moves:
-    """A table of moves as `probed_moves.learn` returns it."""
+class FunctionMoves:
+    """Table of what cures each function's refusals and of the kinds that its results hold."""
 
     def __init__(self, learned: Mapping[str, Mapping[str, Any]]) -> None:
         self._learned = learned
@@ -129,6 +129,6 @@ def result_shape(result: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def moves() -> Moves:
-    """Return the moves as they were probed."""
-    return Moves(json.loads(TABLE.read_text("utf-8")))
+def function_moves() -> FunctionMoves:
+    """Return the moves of BFCL's functions, as they were probed."""
+    return FunctionMoves(json.loads(TABLE.read_text("utf-8")))

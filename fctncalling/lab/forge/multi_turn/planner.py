@@ -20,7 +20,7 @@ from fctncalling.lab.forge.plan import Plan, PlannedTurn, Purpose, Value
 CLEAR_FOLDER_CALLS = 4
 
 
-def go_elsewhere(walk: Walk) -> bool:
+def change_directory_unasked(walk: Walk) -> bool:
     """Change the directory without being asked to: to one that the words name, or up."""
     names = inventory.folders(walk.session.live_state())
     filled = [name for name, folder in names.items() if folder.contents]
@@ -33,7 +33,7 @@ def go_elsewhere(walk: Walk) -> bool:
     return _made(walk, "cd", {"folder": folder}, "needed_step")
 
 
-def clear_folder(walk: Walk) -> bool:
+def remove_folder_with_its_file(walk: Walk) -> bool:
     """Remove the only file of a folder, then the folder; False where there is no such folder."""
     folders = inventory.folders(walk.session.live_state())
     files = {
@@ -157,11 +157,15 @@ def _walk_turn(walk: Walk, owner: str, size: int, anchor: str | None) -> None:
             return
         anchor = None
     if owner == "GorillaFileSystem" and size > 1:
-        if size >= CLEAR_FOLDER_CALLS and walk.draw.random() < 0.6 and clear_folder(walk):
+        if (
+            size >= CLEAR_FOLDER_CALLS
+            and walk.draw.random() < 0.6
+            and remove_folder_with_its_file(walk)
+        ):
             if len(here) >= size:
                 return
         elif walk.draw.random() < 0.75:
-            go_elsewhere(walk)
+            change_directory_unasked(walk)
     for _ in range(_REQUESTS):
         room = size - len(here)
         late = anchor and room <= ANCHOR_ROOM.get(anchor, 1)

@@ -14,8 +14,8 @@ from typing import Any
 from fctncalling.checkers.multi_turn import LiveTurnResults, turn_fault
 from fctncalling.data.types import TurnResults
 from fctncalling.envs.handlers.execution import ToolSession
-from fctncalling.lab.forge.multi_turn.another_way import other_ways
-from fctncalling.lab.forge.multi_turn.entries import plain
+from fctncalling.lab.forge.multi_turn.another_way import alternative_calls
+from fctncalling.lab.forge.multi_turn.entries import plain_call
 from fctncalling.lab.forge.multi_turn.knowledge import is_refusal, leaf_paths, parse_result
 from fctncalling.lab.forge.plan import Plan, PlannedTurn, Value
 
@@ -91,7 +91,7 @@ def _excluded(plan: Plan, truth: Sequence[TurnResults]) -> tuple[str, ...] | Non
     """
     used = {call.function for turn in plan.turns for call in turn.calls}
     found: set[str] = set()
-    for way in other_ways(plan, truth):
+    for way in alternative_calls(plan, truth):
         if way.call.name not in used:
             found.add(way.call.name)
         elif way.length > 1:
@@ -119,7 +119,7 @@ def _replay(plan: Plan, without: Dropped) -> list[TurnResults]:
     records = []
     for t, turn in enumerate(plan.turns):
         results = tuple(
-            session.execute(plain(call))
+            session.execute(plain_call(call))
             for c, call in enumerate(turn.calls)
             if (t, c) not in without
         )
@@ -137,7 +137,7 @@ def _attempt(
     passes, seen, results = True, Counter[str](), list[Sequence[str]]()
     for t, turn in enumerate(plan.turns):
         made = tuple(
-            session.execute(plain(call))
+            session.execute(plain_call(call))
             for c, call in enumerate(turn.calls)
             if (t, c) not in without
         )
@@ -150,7 +150,7 @@ def _attempt(
     return passes, results
 
 
-def in_long_context(plan: Plan) -> Plan | None:
+def with_long_context_results(plan: Plan) -> Plan | None:
     """Return the plan with the results that long context gives.
 
     None where a result does not show any more what a later argument is read from.

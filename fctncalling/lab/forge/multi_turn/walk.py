@@ -9,7 +9,11 @@ from typing import Any
 
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.python_source.plain_calls import PlainCall
-from fctncalling.lab.forge.multi_turn.arguments import ARGUMENT_DRAFTS, Drafter, many_numbers
+from fctncalling.lab.forge.multi_turn.arguments import (
+    ARGUMENT_DRAFTS,
+    Drafter,
+    newest_shown_numbers,
+)
 from fctncalling.lab.forge.multi_turn.dials import FOLLOW_UPS, FUNCTION_WEIGHTS, Dials
 from fctncalling.lab.forge.multi_turn.kinds import PARAMETER_KINDS
 from fctncalling.lab.forge.multi_turn.knowledge import (
@@ -19,7 +23,7 @@ from fctncalling.lab.forge.multi_turn.knowledge import (
     parse_result,
     shows_nothing,
 )
-from fctncalling.lab.forge.multi_turn.moves import CLASS_OF, Moves, moves
+from fctncalling.lab.forge.multi_turn.moves import CLASS_OF, FunctionMoves, function_moves
 from fctncalling.lab.forge.multi_turn.worlds import inventory
 from fctncalling.lab.forge.plan import PlannedCall, Purpose, Value
 
@@ -75,7 +79,7 @@ MADE = {
 _TRIES = 4
 
 
-class NoDraft(Exception):
+class NoArgumentsFound(Exception):
     """A function for which the world holds no arguments."""
 
 
@@ -93,7 +97,7 @@ class Walk:
     dials: Dials
     knowledge: Knowledge = field(default_factory=Knowledge)
     turns: list[list[PlannedCall]] = field(default_factory=list)
-    moves: Moves = field(default_factory=moves)
+    moves: FunctionMoves = field(default_factory=function_moves)
 
     def __post_init__(self) -> None:
         self.session = ToolSession(self.classes, self.config)
@@ -141,7 +145,7 @@ class Walk:
             text = self.execute(function, arguments)
             if is_refusal(text) and room > 1:
                 arguments, text = self._cured(function, text, room, arguments)
-        except NoDraft:
+        except NoArgumentsFound:
             return False
         if is_refusal(text) or (function, text) in self._seen:
             return False
@@ -205,14 +209,14 @@ class Walk:
         return len(self.turns[-1]) - before
 
     def draft_arguments(self, function: str) -> dict[str, Value]:
-        """Return arguments for a call. Raises NoDraft where the world holds none."""
+        """Return arguments for a call. Raises NoArgumentsFound where the world holds none."""
         draft = ARGUMENT_DRAFTS.get(function)
         try:
             if draft is not None:
                 return draft(self.drafter)
             return self.drafter.each(PARAMETER_KINDS[CLASS_OF[function]][function])
         except (LookupError, ValueError, StopIteration) as error:
-            raise NoDraft(function) from error
+            raise NoArgumentsFound(function) from error
 
     def _is_idle(self, function: str) -> bool:
         """Whether a login is asked for by somebody who is logged in."""
@@ -274,7 +278,7 @@ class Walk:
         known = {fact.kind for fact in self.knowledge.facts}
         if kinds & MADE_BY_CALLS - known:
             fit *= 0.03
-        if "numbers" in PARAMETER_KINDS[CLASS_OF[function]][function] and not many_numbers(
+        if "numbers" in PARAMETER_KINDS[CLASS_OF[function]][function] and not newest_shown_numbers(
             self.knowledge
         ):
             fit *= 0.1

@@ -21,7 +21,7 @@ from fctncalling.lab.own_api.words.function_words import FunctionWords
 
 @dataclass(frozen=True)
 class AskableApi:
-    """API as the makers of tasks know it."""
+    """API with argument kinds and request phrases, and why some functions are not asked for."""
 
     api: OwnApi
     words: Mapping[str, FunctionWords]

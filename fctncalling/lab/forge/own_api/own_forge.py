@@ -14,7 +14,7 @@ from typing import Any
 
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
 from fctncalling.lab.forge.forge_files import ForgeFiles
-from fctncalling.lab.forge.forge_run import EntryRun, ForgeFailure, shared_out
+from fctncalling.lab.forge.forge_run import EntryRun, ForgeFailure, apportion_tasks
 from fctncalling.lab.forge.forged_entry import ForgedEntry, NoSuchTask
 from fctncalling.lab.forge.own_api.askable_api import AskableApi, askable_api
 from fctncalling.lab.forge.own_api.logged_requests import logged_tasks
@@ -126,7 +126,7 @@ class OwnForgeSettings:
     def counts(self) -> dict[str, int]:
         """Return how many tasks each category gets."""
         weights = {name: OWN_CATEGORIES[name] for name in self.categories}
-        return shared_out(self.num_tasks, weights)
+        return apportion_tasks(self.num_tasks, weights)
 
     def record(self) -> dict[str, Any]:
         """Return the settings as the ledger holds them."""

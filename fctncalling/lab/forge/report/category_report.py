@@ -11,10 +11,10 @@ from fctncalling.lab.forge.forged_entry import user_texts
 from fctncalling.lab.forge.report.discriminator import MIN_TEXTS, Discrimination, discriminate
 from fctncalling.lab.forge.report.diversity import (
     BLEU_TEXTS,
-    Recurrence,
+    SentenceRecurrence,
     argument_entropy,
+    count_opening_word_pairs,
     distinct_ngram_share,
-    openings,
     self_bleu,
 )
 
@@ -193,7 +193,7 @@ def _entropy_rows(forged: Sequence[Task], official: Sequence[Task]) -> list[Row]
 
 def _recurrence_rows(shares: Mapping[int, float], official: Sequence[Task]) -> list[Row]:
     """Return how many sentences recur with their values taken out, as tasks are added."""
-    theirs = Recurrence()
+    theirs = SentenceRecurrence()
     for task in official:
         theirs.add(task)
     beside = {**theirs.shares, len(official): theirs.share} if official else {}
@@ -213,7 +213,7 @@ def _shown_entropy(entropy: tuple[float, int] | None) -> str:
 
 def _opening_figure(texts: Sequence[str], official: Sequence[str]) -> str:
     """Return bars of the most frequent openings of forged texts: their share on either side."""
-    ours, theirs = openings(texts), openings(official)
+    ours, theirs = count_opening_word_pairs(texts), count_opening_word_pairs(official)
     shown = [opening for opening, _ in ours.most_common(8)]
     return share_figure(
         "most frequent first two words",

@@ -84,12 +84,12 @@ def argument_entropy(tasks: Iterable[Task]) -> dict[str, tuple[float, int]]:
     return {kind: (_entropy(counts), counts.total()) for kind, counts in sorted(values.items())}
 
 
-def openings(texts: Iterable[str]) -> Counter[str]:
+def count_opening_word_pairs(texts: Iterable[str]) -> Counter[str]:
     """Return the first two words of each text, counted."""
     return Counter(" ".join(text.lower().split()[:2]) for text in texts if text)
 
 
-class Recurrence:
+class SentenceRecurrence:
     """Share of sentences that stood in a task before, their values taken out, as tasks come in.
 
     `shares` has it at the numbers of tasks in `SIZES` that were reached.
@@ -106,7 +106,7 @@ class Recurrence:
 
     def add(self, task: Task) -> None:
         """Count the sentences of another task."""
-        found = [digest(each) for each in bare_sentences(task)]
+        found = [digest(each) for each in masked_sentences(task)]
         self._num_sentences += len(found)
         self._num_recurring += sum(each in self._seen for each in found)
         self._seen.update(found)
@@ -120,7 +120,7 @@ class Recurrence:
         return self._num_recurring / max(1, self._num_sentences)
 
 
-def bare_sentences(task: Task) -> Iterator[str]:
+def masked_sentences(task: Task) -> Iterator[str]:
     """Yield what the user says, sentence by sentence, with a mark for each value.
 
     Values are the expected arguments, and beyond them what stands in quotes or brackets, what has

@@ -15,7 +15,11 @@ from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import atomic_write
 from fctncalling.data.types import Task
 from fctncalling.lab.forge.forged_entry import user_texts
-from fctncalling.lab.forge.multi_turn.fidelity import Fidelity, divergence, measure_fidelity
+from fctncalling.lab.forge.multi_turn.fidelity import (
+    FidelityCounts,
+    kl_divergence,
+    measure_fidelity,
+)
 from fctncalling.lab.forge.official_guard import call_sequence
 from fctncalling.lab.forge.report.category_report import (
     FORGED_COLOR,
@@ -28,7 +32,11 @@ from fctncalling.lab.forge.report.category_report import (
     report_html,
     share_figure,
 )
-from fctncalling.lab.forge.report.diversity import Recurrence, openings, words_of
+from fctncalling.lab.forge.report.diversity import (
+    SentenceRecurrence,
+    count_opening_word_pairs,
+    words_of,
+)
 from fctncalling.lab.forge.single_turn.measures import SingleTurnFigures, measure_single_turn
 
 TYPE_WORDS = 20000  # at which the growth of types is read
@@ -40,7 +48,7 @@ def multi_turn_figures(forged: Sequence[Task], official: Sequence[Task]) -> Figu
     # A few official truths cannot be written as calls.
     official = [task for task in official if call_sequence(task) is not None]
     ours, theirs = measure_fidelity(forged), measure_fidelity(official)
-    beside = theirs if official else Fidelity()
+    beside = theirs if official else FidelityCounts()
     figures = [
         _figure("turns of a task", ours.turns, beside.turns),
         _figure("calls of a turn", ours.calls, beside.calls),
@@ -86,7 +94,7 @@ def _joined(classes: Counter[tuple[str, ...]]) -> Counter[str]:
     )
 
 
-def _count_rows(ours: Fidelity, theirs: Fidelity) -> list[Row]:
+def _count_rows(ours: FidelityCounts, theirs: FidelityCounts) -> list[Row]:
     mine, other = ours.figures(), theirs.figures()
     measures = ("turns_per_task", "calls_per_turn", "class_combinations", "functions", "pairs")
     has_official = theirs.tasks > 0
@@ -98,8 +106,16 @@ def _count_rows(ours: Fidelity, theirs: Fidelity) -> list[Row]:
         both = sum(edge in ours.edges for edge in theirs.edges)
         rows += [
             ("official dependency edges found", str(both), str(len(theirs.edges))),
-            ("KL divergence of turns (nats)", f"{divergence(ours.turns, theirs.turns):.3f}", "0"),
-            ("KL divergence of calls (nats)", f"{divergence(ours.calls, theirs.calls):.3f}", "0"),
+            (
+                "KL divergence of turns (nats)",
+                f"{kl_divergence(ours.turns, theirs.turns):.3f}",
+                "0",
+            ),
+            (
+                "KL divergence of calls (nats)",
+                f"{kl_divergence(ours.calls, theirs.calls):.3f}",
+                "0",
+            ),
         ]
     return rows
 
@@ -132,7 +148,7 @@ def _types(count: int, texts: Sequence[str]) -> str:
 
 
 def _most_frequent(texts: Sequence[str]) -> str:
-    counts = openings(texts)
+    counts = count_opening_word_pairs(texts)
     [(opening, number)] = counts.most_common(1)
     return f"{opening!r} {number / counts.total():.1%}"
 
@@ -203,11 +219,11 @@ def _measurer(category: str) -> Measurer:
     return multi_turn_figures if category.startswith("multi_turn") else single_turn_figures
 
 
-def _by_category(path: Path) -> dict[str, tuple[list[Task], Recurrence]]:
+def _by_category(path: Path) -> dict[str, tuple[list[Task], SentenceRecurrence]]:
     """Return the first tasks of each category of a file or folder, and what recurs in all."""
-    found: dict[str, tuple[list[Task], Recurrence]] = {}
+    found: dict[str, tuple[list[Task], SentenceRecurrence]] = {}
     for task in iter_tasks(path):
-        first, recurrence = found.setdefault(task.category, ([], Recurrence()))
+        first, recurrence = found.setdefault(task.category, ([], SentenceRecurrence()))
         recurrence.add(task)
         if len(first) < MAX_TASKS:
             first.append(task)

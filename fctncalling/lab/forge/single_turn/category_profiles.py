@@ -149,7 +149,7 @@ def read_word_lists(table: str = "words") -> dict[str, tuple[str, ...]]:
 
 
 @cache
-def further_forms() -> dict[str, tuple[str, ...]]:
+def accepted_form_table() -> dict[str, tuple[str, ...]]:
     """Return the table of forms: `list` or `list/word` -> forms, as `forms.txt` explains them."""
     forms: dict[str, tuple[str, ...]] = {}
     for _, line in table_lines("forms"):
@@ -159,7 +159,7 @@ def further_forms() -> dict[str, tuple[str, ...]]:
 
 
 @cache
-def other_units() -> dict[str, tuple[tuple[float, bool, str, str], ...]]:
+def unit_conversions() -> dict[str, tuple[tuple[float, bool, str, str], ...]]:
     """Return the table of other units: unit -> (size, whole ones only, one of them, many)."""
     units = {}
     for _, line in table_lines("spoken"):

@@ -18,12 +18,12 @@ from fctncalling.lab.forge.single_turn.measures import content_words
 from fctncalling.lab.forge.single_turn.python_tasks import (
     SAME_DOMAIN,
     distinct_frames,
+    fill_word_slots,
     function_of_frame,
-    may_serve,
+    may_serve_each_other,
     provenance_of,
-    with_drawn_words,
 )
-from fctncalling.lab.forge.single_turn.requests import is_plural, request, with_articles
+from fctncalling.lab.forge.single_turn.requests import is_plural, request, use_an_before_vowels
 from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue
 
 PROFILE = PROFILES["irrelevance"]
@@ -71,7 +71,7 @@ def _families(domain: str) -> dict[str, list[FunctionFrame]]:
 def _kin(domain: Domain, rng: random.Random) -> SingleTurnTask:
     [asked] = distinct_frames(domain, 1, rng, PROFILE)
     words = content_words(asked.generic())
-    others = [frame for frame in domain.frames if not may_serve(asked, frame)]
+    others = [frame for frame in domain.frames if not may_serve_each_other(asked, frame)]
     others.sort(key=lambda frame: -len(words & content_words(frame.generic())))
     return _offering(asked, rng.choice(others[:KIN]), rng)
 
@@ -109,7 +109,7 @@ def _far(domain: Domain, rng: random.Random) -> SingleTurnTask:
 
 def _offering(asked: FunctionFrame, offered: FunctionFrame, rng: random.Random) -> SingleTurnTask:
     """Return a request for one function with another one offered."""
-    if may_serve(asked, offered):
+    if may_serve_each_other(asked, offered):
         raise NoSuchTask("the function fits")
     call = make_call(make_function(asked, rng.choice((1, 1, 2)), PROFILE, rng), rng)
     return _task(_asked(call, rng), offered, [call], rng)
@@ -188,8 +188,8 @@ def _unanswerable(domain: Domain, rng: random.Random) -> SingleTurnTask:
         if frame.mode == "act":
             subject = f"{rng.choice(frame.verbs).replace('_', ' ')} {subject}"
         question = rng.choice(_questions(f"about {frame.mode}")).replace("*", subject)
-        return _task(with_articles(question), frame, [], rng)
-    question = with_drawn_words(rng.choice(_questions(domain.name)), rng)
+        return _task(use_an_before_vowels(question), frame, [], rng)
+    question = fill_word_slots(rng.choice(_questions(domain.name)), rng)
     of_domain = domain if rng.random() < SAME_DOMAIN else rng.choice(domains())
     return _task(question, rng.choice(of_domain.frames), [], rng)
 

@@ -24,9 +24,9 @@ from fctncalling.lab.forge.single_turn.made_functions import (
 )
 from fctncalling.lab.forge.single_turn.python_tasks import (
     distinct_frames,
+    fill_word_slots,
     provenance_of,
     with_context,
-    with_drawn_words,
 )
 from fctncalling.lab.forge.single_turn.requests import request, request_body
 from fctncalling.lab.forge.single_turn.value_kinds import ValueKind, draw_value, enum_words
@@ -57,7 +57,7 @@ def live_task(category: str, rng: random.Random) -> SingleTurnTask:
         [function.doc for function in functions],
         None if category == "live_relevance" else [call.ground_truth()],
         provenance_of(domain.name, [call]),
-        with_drawn_words(_phrase("system", rng), rng) if rng.random() < SYSTEM_SHARE else "",
+        fill_word_slots(_phrase("system", rng), rng) if rng.random() < SYSTEM_SHARE else "",
     )
 
 
@@ -184,11 +184,11 @@ def _typed(call: MadeCall, profile: CategoryProfile, rng: random.Random) -> str:
     if rng.random() < CARELESS_SHARE:
         said = f"{said[0].lower()}{said[1:].rstrip('.?')}"
     if rng.random() < OPENED_SHARE:
-        opening = with_drawn_words(_phrase("opened", rng), rng)
+        opening = fill_word_slots(_phrase("opened", rng), rng)
         goes_on = not opening.endswith((". *", "! *", "? *")) and not said.startswith("I")
         said = opening.replace("*", f"{said[0].lower()}{said[1:]}" if goes_on else said)
     if rng.random() < CLOSED_SHARE:
-        closing = with_drawn_words(_phrase("closed", rng), rng)
+        closing = fill_word_slots(_phrase("closed", rng), rng)
         said = closing.replace("*", said.rstrip(".?") if closing[2].islower() else said)
     return said
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from fctncalling.envs.judging.oracle import OMITTED
 from fctncalling.lab.forge.forged_entry import NoSuchTask
-from fctncalling.lab.forge.single_turn.category_profiles import other_units
+from fctncalling.lab.forge.single_turn.category_profiles import unit_conversions
 from fctncalling.lab.forge.single_turn.frames import ParameterFrame
 from fctncalling.lab.forge.single_turn.made_functions import MadeFunction, MadeParameter
 from fctncalling.lab.forge.single_turn.value_kinds import (
@@ -91,15 +91,15 @@ def make_call(
 ) -> MadeCall:
     """Return a call whose arguments are drawn; an optional one may go unsaid.
 
-    A number may be one that follows from the words (`derived_values`). Raises NoSuchTask for a draw
-    that makes no sense.
+    A number may be one that follows from the words (`implied_numbers`). Raises NoSuchTask for a
+    draw that makes no sense.
     """
     arguments = []
     for parameter in function.parameters:
         said = parameter.required or rng.random() < said_share
         value = draw_argument(parameter, rng) if said else None
         if said and parameter.frame.name not in function.frame.slots:
-            derived = derived_values(parameter)
+            derived = implied_numbers(parameter)
             if derived and rng.random() < DERIVED_SHARE:
                 value = rng.choice(derived)
         arguments.append(MadeArgument(parameter, value))
@@ -149,7 +149,7 @@ def _dicts(frame: ParameterFrame, rng: random.Random) -> DrawnValue:
     return DrawnValue(values, enumerate_words(texts))
 
 
-def derived_values(parameter: MadeParameter) -> tuple[DrawnValue, ...]:
+def implied_numbers(parameter: MadeParameter) -> tuple[DrawnValue, ...]:
     """Return the values of a number that a clause says without the number itself.
 
     Either the table says so ("from rest" is 0), or the clause and the description name a unit that
@@ -168,7 +168,7 @@ def _derived(frame: ParameterFrame, kind: ValueKind) -> tuple[DrawnValue, ...]:
         unit = _UNIT.search(clause)
         if unit is None or not _is_of_unit(frame.description, unit[1]):
             continue
-        for size, wholes, one, many in other_units().get(unit[1], ()):
+        for size, wholes, one, many in unit_conversions().get(unit[1], ()):
             for amount in _AMOUNTS:
                 text = _amount_text(amount, one, many)
                 if wholes and (amount % 1 or amount > 10):

@@ -62,7 +62,9 @@ def measure_single_turn(tasks: Iterable[Task]) -> SingleTurnFigures:
         shares={
             **_doc_shares(parameters, [doc.name for doc in docs]),
             **_question_shares(questions),
-            "questions that recur but for their values": _recurring(map(skeleton, tasks)),
+            "questions that recur but for their values": _recurring(
+                map(question_without_values, tasks)
+            ),
             **_truth_shares(tasks),
             **_overlap_shares(tasks),
         },
@@ -111,7 +113,7 @@ def _truth_shares(tasks: Sequence[Task]) -> dict[str, float]:
     given = [(values[0], words) for values, words in told if values[0] != OMITTED]
     return {
         "numbers that the question does not hold": _mean(
-            is_derived(value, words) for value, words in given
+            is_implied_number(value, words) for value, words in given
         ),
         "texts that begin with an article": _mean(
             str(value).lower().startswith("the ") for value, _ in given if isinstance(value, str)
@@ -124,7 +126,7 @@ def _truth_shares(tasks: Sequence[Task]) -> dict[str, float]:
     }
 
 
-def is_derived(value: Any, question: str) -> bool:
+def is_implied_number(value: Any, question: str) -> bool:
     """Whether a value is a number that does not stand in the question: 4 for "quarterly"."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
@@ -132,7 +134,7 @@ def is_derived(value: Any, question: str) -> bool:
     return not re.search(rf"(?<![\d.]){number}(?!\.?\d)", question.replace(",", ""))
 
 
-def skeleton(task: Task) -> str:
+def question_without_values(task: Task) -> str:
     """Return a task's words with its numbers, quoted texts and expected texts taken out."""
     said = " ".join(user_texts(task.question))
     texts = [

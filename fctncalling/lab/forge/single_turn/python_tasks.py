@@ -35,7 +35,7 @@ from fctncalling.lab.forge.single_turn.requests import (
     request_as_order,
     request_body,
     request_sentence,
-    with_articles,
+    use_an_before_vowels,
 )
 from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue, enumerate_words, word_list
 
@@ -254,13 +254,13 @@ def with_context(
 def draw_aside(place: str, rng: random.Random) -> str:
     """Return a sentence that asks for nothing, to stand before or after a request."""
     text = rng.choice(read_word_lists("asides")[place])
-    return f"{with_drawn_words(text, rng)}."
+    return f"{fill_word_slots(text, rng)}."
 
 
-def with_drawn_words(text: str, rng: random.Random) -> str:
+def fill_word_slots(text: str, rng: random.Random) -> str:
     """Return a text in which a word of the list takes the place of each `{list}`."""
     said = _SLOT.sub(lambda found: rng.choice(word_list(found[1])).partition("=")[0], text)
-    return with_articles(said)
+    return use_an_before_vowels(said)
 
 
 def function_of_frame(
@@ -280,12 +280,12 @@ def distinct_frames(
         of_domain = domain if rng.random() < SAME_DOMAIN else rng.choice(domains())
         weights = [frame_weight(frame, profile.compute_weight) for frame in of_domain.frames]
         [frame] = rng.choices(of_domain.frames, weights=weights)
-        if not any(may_serve(frame, other) for other in frames):
+        if not any(may_serve_each_other(frame, other) for other in frames):
             frames.append(frame)
     return frames
 
 
-def may_serve(frame: FunctionFrame, other: FunctionFrame) -> bool:
+def may_serve_each_other(frame: FunctionFrame, other: FunctionFrame) -> bool:
     """Whether who wants one of two functions may be served by the other."""
     same_tail = frame.domain == other.domain and frame.tail == other.tail
     if frame.noun == other.noun or (same_tail and frame.mode != "look"):

@@ -78,10 +78,10 @@ def request_body(call: MadeCall, rng: random.Random) -> str:
     texts = {name: each.value.text for name, each in said.items() if each.value is not None}
     phrase = fill_phrase(rng.choice(frame.phrases), texts)
     rest = [each for name, each in said.items() if name not in frame.slots]
-    return with_articles(_singular(phrase + argument_clauses(rest, rng)))
+    return use_an_before_vowels(_singular(phrase + argument_clauses(rest, rng)))
 
 
-def with_articles(text: str) -> str:
+def use_an_before_vowels(text: str) -> str:
     """Return a text in which `a` before a vowel is `an`."""
     return _AN.sub(r"\1n ", text)
 

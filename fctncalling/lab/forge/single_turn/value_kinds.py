@@ -8,7 +8,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from fctncalling.lab.forge.single_turn.category_profiles import further_forms, read_word_lists
+from fctncalling.lab.forge.single_turn.category_profiles import accepted_form_table, read_word_lists
 from fctncalling.lab.forge.words.literals import MONTHS
 
 NUMBER_WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -112,7 +112,7 @@ def word_list(name: str) -> tuple[str, ...]:
     return lists[name]
 
 
-def unsaid_forms(name: str, word: str) -> list[str]:
+def accepted_forms(name: str, word: str) -> list[str]:
     """Return the further forms of a word of a list that are accepted."""
     parts = {
         "bare": _ARTICLE.sub("", word),
@@ -121,7 +121,7 @@ def unsaid_forms(name: str, word: str) -> list[str]:
         "vs": word.replace(" v. ", " vs "),
         "vs.": word.replace(" v. ", " vs. "),
     }
-    forms = further_forms()
+    forms = accepted_form_table()
     listed = (*forms.get(name, ()), *forms.get(f"{name}/{word}", ()))
     return [_PART.sub(lambda found: parts.get(found[1], word), form) for form in listed]
 
@@ -142,7 +142,7 @@ def _listed_word(entry: str, name: str, rng: random.Random) -> DrawnValue:
     if len(forms) > 1 and forms[0].startswith("the "):  # of a name, not of a sentence
         said = forms[0]
         value = said.removeprefix("the ")
-    accepted = dict.fromkeys([value, *forms, *unsaid_forms(name, forms[0])])
+    accepted = dict.fromkeys([value, *forms, *accepted_forms(name, forms[0])])
     return DrawnValue(value, said, tuple(accepted)[1:])
 
 

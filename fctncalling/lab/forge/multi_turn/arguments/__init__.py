@@ -1,7 +1,7 @@
 """Arguments of calls, drafted from what is known, what there is and what users say."""
 
 from fctncalling.lab.forge.multi_turn.arguments.argument_drafts import ARGUMENT_DRAFTS
-from fctncalling.lab.forge.multi_turn.arguments.car_couplings import many_numbers
+from fctncalling.lab.forge.multi_turn.arguments.car_couplings import newest_shown_numbers
 from fctncalling.lab.forge.multi_turn.arguments.drafter import Drafter, inferred_value, said_value
 
-__all__ = ["ARGUMENT_DRAFTS", "Drafter", "inferred_value", "many_numbers", "said_value"]
+__all__ = ["ARGUMENT_DRAFTS", "Drafter", "inferred_value", "newest_shown_numbers", "said_value"]

@@ -11,11 +11,11 @@ from fctncalling.lab.forge.multi_turn.arguments.drafter import (
     Arguments,
     Draft,
     Drafter,
-    flag_value,
     inferred_value,
     looked_up_value,
     said_value,
     value_from_fact,
+    verb_implied_value,
 )
 from fctncalling.lab.forge.multi_turn.knowledge import Fact, Knowledge
 from fctncalling.lab.forge.multi_turn.worlds import inventory
@@ -28,8 +28,8 @@ def draft_lock_doors(drafter: Drafter) -> Arguments:
     every = looked_up_value("door", list(doors), drafter.state)
     if not unlock and drafter.draw.random() < 0.12:
         some = [door for door, status in doors.items() if status == "unlocked"]
-        return {"unlock": flag_value("switch", False), "door": said_value("door", some[:2])}
-    return {"unlock": flag_value("switch", unlock), "door": every}
+        return {"unlock": verb_implied_value("switch", False), "door": said_value("door", some[:2])}
+    return {"unlock": verb_implied_value("switch", unlock), "door": every}
 
 
 def draft_car_status(drafter: Drafter) -> Arguments:
@@ -41,7 +41,7 @@ def draft_press_brake(drafter: Drafter) -> Arguments:
 
 
 def draft_start_engine(drafter: Drafter) -> Arguments:
-    return {"ignitionMode": flag_value("ignition_mode", "START")}
+    return {"ignitionMode": verb_implied_value("ignition_mode", "START")}
 
 
 def draft_fill_tank(drafter: Drafter) -> Arguments:
@@ -62,7 +62,7 @@ def draft_fill_tank(drafter: Drafter) -> Arguments:
 def draft_cruise_control(drafter: Drafter) -> Arguments:
     return {
         "speed": drafter.fresh("speed"),
-        "activate": flag_value("switch", True),
+        "activate": verb_implied_value("switch", True),
         "distanceToNextVehicle": drafter.fresh("meters"),
     }
 
@@ -115,7 +115,7 @@ def draft_navigation(drafter: Drafter) -> Arguments:
     return {"destination": drafter.known("place") or drafter.fresh("place")}
 
 
-def many_numbers(knowledge: Knowledge) -> list[Fact]:
+def newest_shown_numbers(knowledge: Knowledge) -> list[Fact]:
     """Return the numbers of the newest result that shows several, all of one kind.
 
     Nobody takes the mean of a price and its moving averages.
@@ -130,7 +130,7 @@ def many_numbers(knowledge: Knowledge) -> list[Fact]:
 
 def draft_number_list(drafter: Drafter) -> Arguments:
     """Return a list of numbers: those of one result, or some that the words say."""
-    shown = many_numbers(drafter.knowledge)
+    shown = newest_shown_numbers(drafter.knowledge)
     if shown and drafter.draw.random() < 0.9:
         source = Source(shown[0].turn, shown[0].call, ("*",))
         return {"numbers": Value("number", [f.value for f in shown], "result", source=source)}
@@ -143,7 +143,7 @@ def draft_number_list(drafter: Drafter) -> Arguments:
 _LARGEST = 1e7  # nobody goes on from a number beyond
 
 
-def draft_number(drafter: Drafter) -> Value:
+def draft_number_value(drafter: Drafter) -> Value:
     """Return a number: the one shown last, or one that the words say."""
     facts = [
         f
@@ -160,7 +160,7 @@ def two_number_draft(first: str, second: str, choose: Callable[[Random, float], 
     """Return a draft of a number, shown or said, and of another that makes sense beside it."""
 
     def draft(drafter: Drafter) -> Arguments:
-        value = draft_number(drafter)
+        value = draft_number_value(drafter)
         other = choose(drafter.draw, value.value)
         kind = "precision" if second == "precision" else "number"
         return {first: value, second: said_value(kind, other)}
@@ -185,7 +185,7 @@ def _larger(draw: Random, value: float) -> Any:
 
 def draft_absolute_value(drafter: Drafter) -> Arguments:
     """Return a negative number: of any other the magnitude is no question."""
-    shown = draft_number(drafter)
+    shown = draft_number_value(drafter)
     if shown.value < 0:
         return {"number": shown}
     return {"number": said_value("number", -abs(drafter.fresh("number").value))}
@@ -193,7 +193,7 @@ def draft_absolute_value(drafter: Drafter) -> Arguments:
 
 def draft_round_number(drafter: Drafter) -> Arguments:
     """Return a number with more decimals than are wanted."""
-    value = draft_number(drafter)
+    value = draft_number_value(drafter)
     if round(value.value, 2) == value.value and value.provenance != "result":
         value = said_value(
             "number", round(drafter.draw.uniform(1, 500), drafter.draw.randint(3, 6))
@@ -208,7 +208,7 @@ def draft_round_number(drafter: Drafter) -> Arguments:
 def draft_logarithm(drafter: Drafter) -> Arguments:
     base: Any = drafter.draw.choice((2, 10, 5))
     return {
-        "value": draft_number(drafter),
+        "value": draft_number_value(drafter),
         "base": said_value("number", base),
         "precision": drafter.fresh("precision"),
     }
@@ -221,7 +221,7 @@ def unit_conversion_draft(pairs: tuple[tuple[str, str], ...]) -> Draft:
     """
 
     def draft(drafter: Drafter) -> Arguments:
-        value = draft_number(drafter)
+        value = draft_number_value(drafter)
         unit = UNIT_OF_KIND.get(value.kind, "")
         fitting = [pair for pair in pairs if pair[0] == unit]
         if not fitting:

@@ -20,7 +20,7 @@ from fctncalling.lab.forge.multi_turn.worlds import inventory
 from fctncalling.lab.forge.plan import Value
 
 
-def draft_text(drafter: Drafter, make: Callable[[Any], str]) -> Value:
+def draft_text_value(drafter: Drafter, make: Callable[[Any], str]) -> Value:
     """Return a text of the user's own, now and then one that a result shows."""
     shown = [f for f in drafter.knowledge.results("text")[-1:] if _short(f.value)]
     if shown and drafter.draw.random() < 0.2 * drafter.dials.result:
@@ -35,7 +35,7 @@ def _short(text: Any) -> bool:
 def draft_send_message(drafter: Drafter) -> Arguments:
     return {
         "receiver_id": _receiver(drafter),
-        "message": draft_text(drafter, inventory.draw_short_message),
+        "message": draft_text_value(drafter, inventory.draw_short_message),
     }
 
 
@@ -87,7 +87,7 @@ def _keyword(drafter: Drafter, texts: list[str]) -> Value:
 
 def draft_post_tweet(drafter: Drafter) -> Arguments:
     draw = drafter.draw
-    arguments = {"content": draft_text(drafter, inventory.draw_tweet)}
+    arguments = {"content": draft_text_value(drafter, inventory.draw_tweet)}
     if draw.random() < 0.6:
         topics = draw.sample(inventory.TOPICS, draw.choice((1, 1, 2)))
         tags = [f"#{topic}" for topic in topics]
@@ -146,7 +146,7 @@ def draft_create_ticket(drafter: Drafter) -> Arguments:
     draw = drafter.draw
     arguments = {"title": said_value("title", inventory.draw_title(draw))}
     if draw.random() < 0.85:
-        arguments["description"] = draft_text(drafter, inventory.draw_complaint)
+        arguments["description"] = draft_text_value(drafter, inventory.draw_complaint)
     if draw.random() < 0.75:
         priority = draw.randint(1, 5)
         arguments["priority"] = (

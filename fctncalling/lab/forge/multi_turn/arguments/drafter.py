@@ -159,7 +159,7 @@ def said_value(kind: str, value: Any) -> Value:
     return Value(kind, value, "said_now", said=value, said_kind=kind)
 
 
-def flag_value(kind: str, value: Any) -> Value:
+def verb_implied_value(kind: str, value: Any) -> Value:
     """Return a switch that the verb decides."""
     return Value(kind, value, "flag")
 

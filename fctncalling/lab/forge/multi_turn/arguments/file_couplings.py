@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fctncalling.lab.forge.multi_turn.arguments.desk_couplings import draft_text
+from fctncalling.lab.forge.multi_turn.arguments.desk_couplings import draft_text_value
 from fctncalling.lab.forge.multi_turn.arguments.drafter import (
     Arguments,
     Draft,
     Drafter,
-    flag_value,
     inferred_value,
     said_value,
+    verb_implied_value,
 )
 from fctncalling.lab.forge.multi_turn.worlds import inventory
 from fctncalling.lab.forge.plan import Value
@@ -57,17 +57,21 @@ def draft_find(drafter: Drafter) -> Arguments:
     if not names + below:
         raise LookupError("name_part")
     part = drafter.draw.choice(names + below).split(".")[0].split("_")[0]
-    path = flag_value("folder_path", ".")
+    path = verb_implied_value("folder_path", ".")
     return {"path": path, "name": said_value("name_part", part or ".")}
 
 
 def draft_ls(drafter: Drafter) -> Arguments:
     hidden = drafter.draw.random() < 0.4
-    return {"a": flag_value("switch", True)} if hidden else {}
+    return {"a": verb_implied_value("switch", True)} if hidden else {}
 
 
 def draft_du(drafter: Drafter) -> Arguments:
-    return {"human_readable": flag_value("switch", True)} if drafter.draw.random() < 0.7 else {}
+    return (
+        {"human_readable": verb_implied_value("switch", True)}
+        if drafter.draw.random() < 0.7
+        else {}
+    )
 
 
 def draft_move_or_copy(drafter: Drafter) -> Arguments:
@@ -102,7 +106,7 @@ def draft_echo(drafter: Drafter) -> Arguments:
             "file_name", [n for n in inventory.files(drafter.state) if n not in empty]
         )
     )
-    content = draft_text(drafter, inventory.draw_sentence)
+    content = draft_text_value(drafter, inventory.draw_sentence)
     if content.value == inventory.files(drafter.state)[name.value].content:
         raise LookupError("text")  # it says so already
     return {"content": content, "file_name": name}

@@ -6,11 +6,11 @@ from fctncalling.lab.forge.multi_turn.arguments.drafter import (
     Arguments,
     Draft,
     Drafter,
-    flag_value,
     inferred_value,
     said_value,
     spoken_date,
     value_from_fact,
+    verb_implied_value,
 )
 from fctncalling.lab.forge.multi_turn.worlds import inventory, make_world
 from fctncalling.lab.forge.plan import Source, Value
@@ -28,7 +28,7 @@ def draft_place_order(drafter: Drafter) -> Arguments:
     )
     order_type = draw.choice(("Buy", "Buy", "Buy", "Sell"))
     return {
-        "order_type": flag_value("order_type", order_type),
+        "order_type": verb_implied_value("order_type", order_type),
         "symbol": symbol,
         "price": price,
         "amount": drafter.fresh("share_count"),
@@ -63,7 +63,7 @@ def draft_add_stock(drafter: Drafter) -> Arguments:
     return {"stock": drafter.value("symbol", drafter.state["TradingBot"]["watch_list"])}
 
 
-def draft_stock_list(drafter: Drafter) -> Value:
+def draft_stock_list_value(drafter: Drafter) -> Value:
     """Return a list of symbols: what a result listed last, or some that the words name."""
     facts = drafter.knowledge.results("symbol")
     listed = [f for f in facts if f.path and isinstance(f.path[-1], int)]
@@ -82,14 +82,14 @@ def draft_filter_stocks(drafter: Drafter) -> Arguments:
     low = drafter.draw.randrange(10, 200, 10)
     high = low + drafter.draw.randrange(100, 900, 50)
     return {
-        "stocks": draft_stock_list(drafter),
+        "stocks": draft_stock_list_value(drafter),
         "min_price": said_value("price", float(low)),
         "max_price": said_value("price", float(high)),
     }
 
 
 def draft_notify_price_change(drafter: Drafter) -> Arguments:
-    return {"stocks": draft_stock_list(drafter), "threshold": drafter.fresh("percent")}
+    return {"stocks": draft_stock_list_value(drafter), "threshold": drafter.fresh("percent")}
 
 
 def draft_no_arguments(drafter: Drafter) -> Arguments:
@@ -128,7 +128,7 @@ def _same_flight(drafter: Drafter, flight_of: tuple[int, dict[str, Value]]) -> A
     }
 
 
-def draft_access_token(drafter: Drafter) -> Value:
+def draft_access_token_value(drafter: Drafter) -> Value:
     """Return the access token: from a login's result, as said before, or said now."""
     current = drafter.state["TravelAPI"]["access_token"]
     facts = [f for f in drafter.knowledge.facts if f.kind == "access_token" and f.value == current]
@@ -143,7 +143,7 @@ def draft_access_token(drafter: Drafter) -> Value:
 
 def draft_book_flight(drafter: Drafter) -> Arguments:
     return {
-        "access_token": draft_access_token(drafter),
+        "access_token": draft_access_token_value(drafter),
         "card_id": drafter.value("card_id"),
         **draft_flight(drafter),
     }
@@ -154,7 +154,7 @@ def access_token_draft(*kinds: tuple[str, str]) -> Draft:
 
     def draft(drafter: Drafter) -> Arguments:
         return {
-            "access_token": draft_access_token(drafter),
+            "access_token": draft_access_token_value(drafter),
             **{name: drafter.value(kind) for name, kind in kinds},
         }
 
@@ -163,7 +163,7 @@ def access_token_draft(*kinds: tuple[str, str]) -> Draft:
 
 def draft_purchase_insurance(drafter: Drafter) -> Arguments:
     return {
-        "access_token": draft_access_token(drafter),
+        "access_token": draft_access_token_value(drafter),
         "insurance_type": drafter.fresh("insurance_type"),
         "insurance_cost": said_value("amount", float(drafter.draw.randint(4, 60) * 10)),
         "booking_id": drafter.value("booking_id"),
@@ -174,7 +174,7 @@ def draft_purchase_insurance(drafter: Drafter) -> Arguments:
 def draft_budget_limit(drafter: Drafter) -> Arguments:
     amount = drafter.knowledge.results("exchanged")[-1:]
     value = value_from_fact(amount[0], "result") if amount else drafter.fresh("amount")
-    return {"access_token": draft_access_token(drafter), "budget_limit": value}
+    return {"access_token": draft_access_token_value(drafter), "budget_limit": value}
 
 
 def draft_exchange_rate(drafter: Drafter) -> Arguments:
@@ -240,7 +240,7 @@ def draft_register_card(drafter: Drafter) -> Arguments:
     travel = drafter.state["TravelAPI"]
     owner = f"{travel['user_first_name']} {travel['user_last_name']}"
     return {
-        "access_token": draft_access_token(drafter),
+        "access_token": draft_access_token_value(drafter),
         "card_number": drafter.fresh("card_number"),
         "expiration_date": drafter.fresh("expiry_date"),
         "cardholder_name": said_value("person_name", owner),
