@@ -52,7 +52,7 @@ class AdvantageEstimate(NamedTuple):
 class TokenGroups(NamedTuple):
     """Groups of the n acted tokens of a pass: the action and the row of each.
 
-    Tokens of one action are neighbours, and so are those of one row: `span_sum` relies on it.
+    Tokens of one action are neighbours, and so are those of one row, as `broadcast_span_sum` needs.
     """
 
     action: Tensor  # (n,) int64
@@ -79,10 +79,10 @@ class Algorithm(NamedTuple):
     critic: bool = True
 
 
-def token_estimate(
+def token_gae_estimate(
     trajectories: Trajectories, config: TrainConfig, *, gamma_token: float, lam_token: float | None
 ) -> AdvantageEstimate:
-    """Return the token estimate, GAE of every token: advantages and returns.
+    """Return the token GAE estimate, of every token: advantages and returns.
 
     lam_token None: the same lambda inside an action as between actions. --lam_value gives the
     critic's targets a lambda of their own (VC-PPO, arXiv:2503.01491).
@@ -129,8 +129,8 @@ def token_log_ratio(token_log_ratios: Tensor, groups: TokenGroups, config: Train
     return token_log_ratios
 
 
-def span_sum(values: Tensor, span: Tensor) -> Tensor:
-    """Return the span's sum at each of its tokens, (n,); `span` is an index.
+def broadcast_span_sum(values: Tensor, span: Tensor) -> Tensor:
+    """Broadcast the sum over each token's span to the token, (n,); `span` is an index.
 
     Tokens of one span are neighbours.
     """
@@ -143,4 +143,4 @@ def span_sum(values: Tensor, span: Tensor) -> Tensor:
 
 def broadcast_span_mean(values: Tensor, span: Tensor) -> Tensor:
     """Broadcast the mean over each token's span to the token, (n,)."""
-    return span_sum(values, span) / span_sum(torch.ones_like(values), span)
+    return broadcast_span_sum(values, span) / broadcast_span_sum(torch.ones_like(values), span)

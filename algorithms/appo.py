@@ -19,7 +19,7 @@ from fctncalling.algorithms.algorithm import (
     TokenGroups,
     Trajectories,
     broadcast_span_mean,
-    span_sum,
+    broadcast_span_sum,
 )
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.losses import MAX_LOG_RATIO
@@ -64,7 +64,7 @@ def action_log_ratio(token_log_ratios: Tensor, groups: TokenGroups, config: Trai
     The sum over its tokens, divided by their number or by the action's number of words where
     --action_logprob_norm says so.
     """
-    total = span_sum(token_log_ratios, groups.action)
+    total = broadcast_span_sum(token_log_ratios, groups.action)
     if config.action_logprob_norm == "token":
         total = broadcast_span_mean(token_log_ratios, groups.action)
     elif config.action_logprob_norm == "word":
@@ -78,12 +78,12 @@ def action_log_ratio(token_log_ratios: Tensor, groups: TokenGroups, config: Trai
     return total.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
 
 
-def action_average(values: Tensor, groups: TokenGroups) -> Tensor:
-    """Return the action's average of values at each of its tokens, (n,).
+def broadcast_action_mean(values: Tensor, groups: TokenGroups) -> Tensor:
+    """Broadcast the action's mean of values to each of its tokens, (n,).
 
     An action's entropy counts once, as its loss does.
     """
     return broadcast_span_mean(values, groups.action)
 
 
-APPO = Algorithm("APPO", appo_estimate, action_log_ratio, action_average)
+APPO = Algorithm("APPO", appo_estimate, action_log_ratio, broadcast_action_mean)

@@ -64,7 +64,7 @@ def make_batch(
     trim: drop each row's context after its last acted token. No log-probability or value of an
     acted token depends on it; only the bootstrap value after the last token needs it.
     """
-    lengths = [trained_length(row) if trim else len(row.ids) for row in rows]
+    lengths = [length_to_last_acted(row) if trim else len(row.ids) for row in rows]
     ids = np.zeros((len(rows), max(lengths, default=0)), dtype=np.int64)
     attention_mask, acted = np.zeros(ids.shape, dtype=bool), np.zeros(ids.shape, dtype=bool)
     for index, (row, length) in enumerate(zip(rows, lengths, strict=True)):
@@ -112,18 +112,13 @@ def acted_tokens(
     )
 
 
-def trained_lengths(rows: Sequence[Row]) -> list[int]:
-    """Return the trained length of each row: its tokens up to the last acted one."""
-    return [trained_length(row) for row in rows]
-
-
 def row_token_ids(rows: Iterable[Row]) -> list[NDArray[np.int64]]:
     """Return the token ids of each row."""
     return [np.asarray(row.ids, dtype=np.int64) for row in rows]
 
 
-def trained_length(row: Row) -> int:
-    """Return the trained length of a row: its tokens up to the last acted one; 0 without one."""
+def length_to_last_acted(row: Row) -> int:
+    """Return a row's length to its last acted token, that one included; 0 without one."""
     for index in range(len(row.acted) - 1, -1, -1):
         if row.acted[index]:
             return index + 1
@@ -168,7 +163,7 @@ class Experience(NamedTuple):
 
     def pass_length(self, row: int) -> int:
         """Return the length of a pass over a row in tokens, or of its joint row if longer."""
-        joint = 0 if self.joint_rows is None else trained_length(self.joint_rows[row])
+        joint = 0 if self.joint_rows is None else length_to_last_acted(self.joint_rows[row])
         return max(self.lengths[row], joint)
 
     def critic_row(self, episode: int) -> Row:
@@ -268,7 +263,11 @@ def build_experience(episodes: Sequence[EpisodeRecord], device: torch.device) ->
     rows = [row for episode in usable for row in _acted_rows(episode)]
     starts = torch.tensor([0, *(sum(row.acted) for row in rows)]).cumsum(0)
     return Experience(
-        episodes=usable, rows=rows, lengths=trained_lengths(rows), tokens=tokens, starts=starts
+        episodes=usable,
+        rows=rows,
+        lengths=[*map(length_to_last_acted, rows)],
+        tokens=tokens,
+        starts=starts,
     )
 
 

@@ -34,7 +34,7 @@ class TokenRecord:
     rollout_logprobs: list[float]  # as sampled, NaN where unknown; 0.0 where not acted
     rewards: list[float]  # the step's reward on the token that ends its action, 0.0 elsewhere
     role: str = ""  # info["role"] of its acted tokens; empty where the environment names none
-    # what a central critic reads in its place (see `add_joint_rows`)
+    # what a central critic reads in its place (see `add_critic_rows`)
     joint: RowArrays | None = None
     version: int | None = None  # of the weights that sampled it; None: those of its round
 

@@ -24,8 +24,8 @@ MIN_SCALE = 0.1
 MAX_SPREAD = 2.0
 
 
-def outcome_spread(trajectories: Trajectories, discount: float) -> float:
-    """Return the spread of outcomes: standard deviation of rewards to go by action index.
+def pooled_return_std(trajectories: Trajectories, discount: float) -> float:
+    """Return the pooled standard deviation of returns, from their means by action index.
 
     0: no learning signal.
 

@@ -15,7 +15,7 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.critic_metrics import MONTE_CARLO, critic_metrics
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.group_baseline import matched_state_share
-from fctncalling.algorithms.policy.precision import corrects_sampling
+from fctncalling.algorithms.policy.precision import uses_importance_weights
 from fctncalling.algorithms.targets import Targets
 
 Metrics = dict[str, float]
@@ -140,7 +140,7 @@ def _mismatch_metrics(old_logprobs: Tensor, rollout_logprobs: Tensor) -> Metrics
 def _importance_metrics(targets: Targets, config: TrainConfig) -> Metrics:
     """Return statistics of the truncated importance weights, if they are used."""
     weights = targets.importance[targets.loss_mask]
-    if config.importance_cap is None or not corrects_sampling(config, weights.device):
+    if config.importance_cap is None or not uses_importance_weights(config, weights.device):
         return {}
     return {
         "mismatch/importance_mean": float(weights.mean()),

@@ -16,7 +16,7 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord, RowArrays
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.policy.progress_features import progress_tensors
+from fctncalling.algorithms.policy.progress_features import token_progress_features
 from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing
 
 MAX_PADDING_SHARE = 0.08  # padding among the tokens that one optimiser step passes over
@@ -88,14 +88,16 @@ def plan_minibatches(
     return _plan(experience, config, order)
 
 
-def prepare_passes(experience: Experience, policy: ActorCritic, config: TrainConfig) -> Experience:
-    """Prepare the forward passes of an update over its experience.
+def add_forward_inputs(
+    experience: Experience, policy: ActorCritic, config: TrainConfig
+) -> Experience:
+    """Add the inputs of forward passes to an experience: features, joint rows, prefix sharing.
 
     Roles with weights of their own apart, prefixes shared where that pays.
     """
     if config.critic_sees == "progress":
         tokens, episodes = experience.tokens, experience.episodes
-        found = progress_tensors(episodes, tokens.action, tokens.rewards.device)
+        found = token_progress_features(episodes, tokens.action, tokens.rewards.device)
         experience = experience._replace(progress=found[0], final_progress=found[1])
     experience = experience._replace(
         roles_apart=config.roles_have_own_weights, joint_rows=_joint_rows(experience.episodes)

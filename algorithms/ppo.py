@@ -32,7 +32,7 @@ from fctncalling.algorithms.metrics import (
     step_metrics,
     update_metrics,
 )
-from fctncalling.algorithms.minibatches import plan_minibatches, prepare_passes
+from fctncalling.algorithms.minibatches import add_forward_inputs, plan_minibatches
 from fctncalling.algorithms.nan_guard import annotate_location, annotate_tasks, check_finite
 from fctncalling.algorithms.policy.actor_critic import ActorCritic, TokenOutputs
 from fctncalling.algorithms.reward_shaping import shape_rewards
@@ -132,7 +132,7 @@ def update(
     config = processes.with_equal_accumulation(config)
     device = next(policy.parameters()).device
     experience = build_experience(shape_rewards(episodes, config), device)
-    experience = prepare_passes(experience, policy, config)
+    experience = add_forward_inputs(experience, policy, config)
     minibatches = plan_minibatches(experience, config, generator)
     with annotate_location(policy, "the passes before the first step"), annotate_tasks(experience):
         targets = compute_targets(

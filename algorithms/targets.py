@@ -14,11 +14,11 @@ from fctncalling.algorithms.batch import Experience, Minibatch
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from fctncalling.algorithms.group_baseline import GROUP_BASELINES
-from fctncalling.algorithms.learning_signal import outcome_spread, whiten_by_spread
+from fctncalling.algorithms.learning_signal import pooled_return_std, whiten_by_spread
 from fctncalling.algorithms.minibatches import bootstrap_values
 from fctncalling.algorithms.nan_guard import check_finite
 from fctncalling.algorithms.policy.actor_critic import ActorCritic, TokenOutputs
-from fctncalling.algorithms.policy.precision import corrects_sampling
+from fctncalling.algorithms.policy.precision import uses_importance_weights
 from fctncalling.algorithms.reward_shaping import subtract_kl_penalties
 
 
@@ -67,7 +67,7 @@ def compute_targets(
     check_finite("old_logprobs", old_logprobs)
     check_finite("old_values", old_values)
     reference = _reference_logprobs(policy, experience, minibatches, config, processes)
-    spread = outcome_spread(_trajectories(experience, old_values, None), config.discount)
+    spread = pooled_return_std(_trajectories(experience, old_values, None), config.discount)
     experience = subtract_kl_penalties(experience, reference, old_logprobs, config)
     bootstrap = bootstrap_values(policy, experience, algorithm, config, processes)
     estimate = estimate_advantages(algorithm, experience, old_values, bootstrap, config)
@@ -220,7 +220,7 @@ def _importance_weights(
     without using up the clip range. An unknown rollout log-probability (NaN) gives a log-ratio of
     0.
     """
-    if config.importance_cap is None or not corrects_sampling(config, old_logprobs.device):
+    if config.importance_cap is None or not uses_importance_weights(config, old_logprobs.device):
         return torch.ones_like(old_logprobs)
     groups = experience.token_groups(torch.arange(len(old_logprobs), device=old_logprobs.device))
     sampled = experience.tokens.rollout_logprobs

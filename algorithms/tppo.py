@@ -20,7 +20,7 @@ from fctncalling.algorithms.algorithm import (
     AdvantageEstimate,
     Algorithm,
     Trajectories,
-    token_estimate,
+    token_gae_estimate,
     token_log_ratio,
 )
 from fctncalling.algorithms.config import TrainConfig
@@ -31,14 +31,14 @@ def tppo_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageE
 
     With --gamma_token or --lam_token inside them too.
     """
-    return token_estimate(
+    return token_gae_estimate(
         trajectories, config, gamma_token=config.gamma_token, lam_token=config.lam_token
     )
 
 
 def poad_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstimate:
     """Return POAD's estimate: no discount inside an action, but lambda applies there."""
-    return token_estimate(trajectories, config, gamma_token=1.0, lam_token=None)
+    return token_gae_estimate(trajectories, config, gamma_token=1.0, lam_token=None)
 
 
 def ntpo_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstimate:
@@ -46,7 +46,7 @@ def ntpo_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageE
 
     Discount and lambda apply at every token, so a longer wording of the same call is worth less.
     """
-    return token_estimate(trajectories, config, gamma_token=config.discount, lam_token=None)
+    return token_gae_estimate(trajectories, config, gamma_token=config.discount, lam_token=None)
 
 
 TPPO = Algorithm("TPPO", tppo_estimate, token_log_ratio)

@@ -32,6 +32,7 @@ from fctncalling.data.paths import official_data_folder, user_data_folder
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.data.validation import (
     ACCEPT,
+    apply_accept_field,
     check_accepted_calls,
     check_ground_truth_turns,
     explain_invalid,
@@ -39,7 +40,6 @@ from fctncalling.data.validation import (
     is_answer,
     is_task,
     parse_involved_classes,
-    with_accepted_values,
 )
 
 AnswerSource = str | Path | Mapping[str, Sequence[Any] | Mapping[str, Any]]
@@ -328,7 +328,7 @@ def _task(
         check_ground_truth_turns(task, place)
     elif category in _WITH_ACCEPTED_CALLS:
         check_accepted_calls(task, place)
-        return with_accepted_values(task, place)
+        return apply_accept_field(task, place)
     if ACCEPT in task.extra:
         raise place.error(f"accept: expected none in a task of {category}, which lists no values")
     return task

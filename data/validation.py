@@ -211,8 +211,8 @@ ACCEPT = "accept"  # field of an own task: what is accepted beside the values of
 LONGEST_IN_ANY_ORDER = 5  # items: 120 orders
 
 
-def with_accepted_values(task: Task, place: Location) -> Task:
-    """Return a task with accepted values, those of its field `accept`, in its ground truth.
+def apply_accept_field(task: Task, place: Location) -> Task:
+    """Apply the field `accept` of a task: return it with those values in its ground truth.
 
     `{"defaults": true}`: a parameter that the truth does not name, or whose documented default it
     accepts, may be left out or given that default. `{"any_order": true}` (or names of parameters):

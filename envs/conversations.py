@@ -143,8 +143,8 @@ class ToolCallConversation:
             self.messages.append({"role": "user", "content": observation})
 
 
-class ToolsTextConversation(ToolCallConversation):
-    """Conversation with tools as data for the server and calls in text, read by our handler.
+class UnparsedToolCallConversation(ToolCallConversation):
+    """Conversation with unparsed tool calls: tools go to the server, our handler reads its text.
 
     For servers without a tool-call parser. In the conversation the calls appear as `tool_calls`, so
     that the server's chat template writes them as the model does.
@@ -178,7 +178,7 @@ Conversation = PromptedConversation | ToolCallConversation
 CONVERSATIONS: dict[str, type[Conversation]] = {
     "prompting": PromptedConversation,
     "tool_call": ToolCallConversation,
-    "tools_text": ToolsTextConversation,
+    "tools_text": UnparsedToolCallConversation,
 }
 """Form in which an agent is asked -> its conversation."""
 

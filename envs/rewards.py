@@ -10,7 +10,7 @@ from fctncalling.checkers.clarify import calls_are_right, is_question
 from fctncalling.data.types import StepRecord, Task, Verdict
 
 
-class Outcome(NamedTuple):
+class StepOutcome(NamedTuple):
     """Outcome of a step: the input of a reward, with the state of the episode after it."""
 
     step: StepRecord
@@ -24,16 +24,16 @@ class Outcome(NamedTuple):
 
 
 QUESTION_COST = 0.2  # a fifth of a success
-Reward = Callable[[Outcome], float]
+Reward = Callable[[StepOutcome], float]
 UserReward = Callable[[StepRecord, Verdict | None], float]
 
 
-def success(outcome: Outcome) -> float:
+def success(outcome: StepOutcome) -> float:
     """Success: a reward of 1 at the end of an episode whose official verdict is valid, else 0."""
     return 1.0 if outcome.verdict is not None and outcome.verdict.valid else 0.0
 
 
-def progress(outcome: Outcome) -> float:
+def progress(outcome: StepOutcome) -> float:
     """Progress: a reward of a turn's share when it ends and passes; a valid episode returns 1.
 
     The n scored turns of a task are worth 1/n each. A turn with an empty ground truth is worth
@@ -51,12 +51,12 @@ def progress(outcome: Outcome) -> float:
     return share if not is_last_share and outcome.turn_passed() else 0.0
 
 
-def strict_success(outcome: Outcome) -> float:
+def strict_success(outcome: StepOutcome) -> float:
     """Strict success: a reward of 1 at the end of an episode whose strict verdict is valid."""
     return 1.0 if outcome.strict_verdict is not None and outcome.strict_verdict.valid else 0.0
 
 
-def strict_progress(outcome: Outcome) -> float:
+def strict_progress(outcome: StepOutcome) -> float:
     """Strict progress: a reward of a turn's share when it passes and nothing was forgiven.
 
     The last share is paid only with a valid strict verdict, hence an episode returns 1 if and only

@@ -28,8 +28,8 @@ from fctncalling.envs.tools.box.toolbox import ToolBox
 ToolsArgument = Mapping[str, Any] | ToolBox | Iterable[Any] | None
 
 
-class CallResults(NamedTuple):
-    """Results of a message's calls: as the policy is shown them, and as they are judged.
+class ShownAndJudgedResults(NamedTuple):
+    """Shown and judged results of a message's calls: the policy's, and the checker's.
 
     What a tool of a box returns is no result of the task: a tool that repeats its argument could
     else pose as any. It is judged as BFCL judges a function that the task does not have.
@@ -187,7 +187,7 @@ class UserTools:
         except LookupError as error:
             raise LookupError(f'task "{task.id}": {error}') from None
 
-    def execute_calls(self, calls: Sequence[str], session: ToolSession) -> CallResults:
+    def execute_calls(self, calls: Sequence[str], session: ToolSession) -> ShownAndJudgedResults:
         """Execute a message's calls and return their results; raises InfrastructureError.
 
         Those of the box run at once. They do not go by the session: it puts names into text
@@ -211,7 +211,7 @@ class UserTools:
         judged = [
             _undefined(calls[index]) if index in boxed else text for index, text in enumerate(shown)
         ]
-        return CallResults(shown, judged)
+        return ShownAndJudgedResults(shown, judged)
 
     def close(self) -> None:
         """Close the tools: end the processes of those passed as a list."""

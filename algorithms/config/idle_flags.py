@@ -93,7 +93,7 @@ def idle_flag_notes(config: TrainConfig, given: Collection[str]) -> list[str]:
     given: the names of flags that the command line has, whatever their values; defaults are never
     reported.
     """
-    notes = apply_rules(RULES, given, config)
+    notes = idle_rule_notes(RULES, given, config)
     if config.sequence_ratio and config.loss_aggregation != "row_mean":
         notes.append(
             "--sequence_ratio: GSPO's loss is --loss_aggregation row_mean; with "
@@ -102,8 +102,10 @@ def idle_flag_notes(config: TrainConfig, given: Collection[str]) -> list[str]:
     return notes
 
 
-def apply_rules(rules: Iterable[IdleFlagRule], given: Collection[str], *settings: Any) -> list[str]:
-    """Apply rules of idle flags: return a note for each whose flags are given and idle.
+def idle_rule_notes(
+    rules: Iterable[IdleFlagRule], given: Collection[str], *settings: Any
+) -> list[str]:
+    """Return the notes of idle rules: of each whose flags are given and idle.
 
     SettingError for a rule that refuses them.
     """

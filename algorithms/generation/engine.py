@@ -18,7 +18,7 @@ from fctncalling.algorithms.generation.engine_api import (
 )
 from fctncalling.algorithms.generation.fused_decoder import FusedDecoder
 from fctncalling.algorithms.generation.sequence import Slot
-from fctncalling.algorithms.generation.slot_prefixes import SlotPrefixes, min_shared_tokens
+from fctncalling.algorithms.generation.slot_prefixes import SlotPrefixes, min_tokens_worth_sharing
 from fctncalling.algorithms.generation.transformers_cache import check_supported_cache
 from fctncalling.algorithms.policy.sparse_forward import supports_fused_decoder
 from fctncalling.data.timing import time_calls
@@ -152,7 +152,7 @@ class GenerationEngine(Engine):
         self._prefilling: set[int] = set()
         self._finished: list[tuple[int, Action]] = []  # not returned yet
         self._failed: list[Exception] = []  # not raised yet
-        shared = min_shared_tokens(self.model) if self.share_prefixes else None
+        shared = min_tokens_worth_sharing(self.model) if self.share_prefixes else None
         self._prefixes = SlotPrefixes(self._decoder, self._row, shared)
         self._longest = 0  # tokens that a slot has held so far
 

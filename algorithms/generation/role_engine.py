@@ -14,8 +14,8 @@ from fctncalling.algorithms.generation.engine_api import Action, Engine, Request
 
 
 @dataclass
-class RoleSampler:
-    """Sampler of a role: its engine, and the context of its passes (the role's adapter)."""
+class EngineWithAdapter:
+    """Engine of a role, with the context of its passes (the role's adapter)."""
 
     engine: GenerationEngine
     active: Callable[[], contextlib.AbstractContextManager[None]]
@@ -31,7 +31,7 @@ class RoleEngine(Engine):
     each role's own.
     """
 
-    def __init__(self, samplers: Mapping[str, RoleSampler]) -> None:
+    def __init__(self, samplers: Mapping[str, EngineWithAdapter]) -> None:
         self._samplers = dict(samplers)
 
     def allocate_slots(self, num_slots: int) -> None:

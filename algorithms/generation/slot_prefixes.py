@@ -22,7 +22,7 @@ from fctncalling.algorithms.generation.block_tree import (
 )
 from fctncalling.algorithms.generation.decoder import Decoder
 from fctncalling.algorithms.generation.sequence import Slot
-from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import common_prefix_lengths
+from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import common_prefix_with_previous
 
 # that sharing between different prompts must save: it takes passes of its own
 MIN_SAVED_FLOPS = 1e9
@@ -30,8 +30,8 @@ MIN_COMMON = 0.75  # of the longest prefix: a shorter one that more slots share 
 Tokens = tuple[int, ...]
 
 
-def min_shared_tokens(model: nn.Module) -> int:
-    """Return the minimal number of shared tokens worth it, for a model of this size."""
+def min_tokens_worth_sharing(model: nn.Module) -> int:
+    """Return the minimal number of tokens worth sharing, for a model of this size."""
     num_weights = sum(weight.numel() for weight in model.parameters())
     return max(BLOCK, int(MIN_SAVED_FLOPS / (2 * num_weights)))
 
@@ -136,7 +136,7 @@ class SlotPrefixes:
         """Return how many tokens of whole blocks each slot shares with other running slots."""
         openings = {prefixes[0] for prefixes in self._prefixes.values()}
         rows = sorted((np.array(opening) for opening in openings), key=lambda row: row.tobytes())
-        common = [*common_prefix_lengths(rows), 0]
+        common = [*common_prefix_with_previous(rows), 0]
         number = {tuple(row.tolist()): place for place, row in enumerate(rows)}
         found = [_most_shared(common, number[slot.prefix]) for slot in slots]
         most = [min(count, len(slot.prefix) - 1) for count, slot in zip(found, slots, strict=True)]

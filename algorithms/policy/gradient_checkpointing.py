@@ -234,7 +234,7 @@ class _Replaying(TorchDispatchMode):
 def use_layer_runner(decoder: nn.Module, run: LayerRunner) -> Iterator[None]:
     """Context manager: use a layer runner in the decoder's own forward."""
     patched = isinstance(run, RecomputingRunner | RecordingRunner)
-    layers = checkpointed_layers(decoder) if patched else []
+    layers = checkpointable_layers(decoder) if patched else []
     for layer in layers:
         # On the instance, inside its hooks: FSDP gathers a layer's weights in one of these.
         layer.__dict__["forward"] = partial(run, layer.forward)
@@ -245,8 +245,8 @@ def use_layer_runner(decoder: nn.Module, run: LayerRunner) -> Iterator[None]:
             del layer.__dict__["forward"]
 
 
-def checkpointed_layers(decoder: nn.Module) -> list[nn.Module]:
-    """Return the checkpointed layers of a model: those that can be recomputed.
+def checkpointable_layers(decoder: nn.Module) -> list[nn.Module]:
+    """Return the checkpointable layers of a model: those that can be recomputed.
 
     SettingError where it has none.
     """

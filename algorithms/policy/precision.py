@@ -62,8 +62,8 @@ def compute_dtype(config: TrainConfig, device: torch.device) -> torch.dtype:
     return NAMES[config.compute_dtype]
 
 
-def corrects_sampling(config: TrainConfig, device: torch.device) -> bool:
-    """Whether importance weights correct the sampling, by another engine or older weights.
+def uses_importance_weights(config: TrainConfig, device: torch.device) -> bool:
+    """Whether a run uses importance weights: another engine samples, or older weights do.
 
     They do where stale weights or another engine sample, and where passes compute in bf16:
     rollout and training then round differently, by a per cent and more on single tokens.

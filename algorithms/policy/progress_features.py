@@ -82,27 +82,27 @@ def is_same_call(wanted: Any, made: Any) -> bool:
     """Whether a call was wanted: as written in a truth; of possible answers the name alone."""
     if isinstance(wanted, dict):
         return made.name in wanted
-    return spell_call(str(wanted)) == written_call(made)
+    return normalize_call_string(str(wanted)) == render_normalized_call(made)
 
 
-def spell_call(call: str) -> str:
-    """Return a call string in one spelling."""
+def normalize_call_string(call: str) -> str:
+    """Normalize a call string: return it in one spelling."""
     try:
         return ast.unparse(ast.parse(call))
     except (SyntaxError, ValueError):
         return call
 
 
-def written_call(call: Any) -> str:
-    """Return a call as a string, in the spelling of `spell_call`."""
+def render_normalized_call(call: Any) -> str:
+    """Render a call as a normalized string, that of `normalize_call_string`."""
     arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
-    return spell_call(f"{call.name}({arguments})")
+    return normalize_call_string(f"{call.name}({arguments})")
 
 
-def progress_tensors(
+def token_progress_features(
     episodes: Sequence[EpisodeRecord], action: Tensor, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Return progress features of the tokens (N, 17), by their action (N,), and the ends' (E, 17).
+    """Return token progress features (N, 17), by their action (N,), and the ends' (E, 17).
 
     SettingError where no episode has a ground truth, or where they have roles.
     """

@@ -12,10 +12,10 @@ from fctncalling.algorithms.episodes import EpisodeRecord, RowArrays, TokenRecor
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
 
-def add_joint_rows(
+def add_critic_rows(
     episodes: Sequence[EpisodeRecord], config: TrainConfig, template: ChatTemplate
 ) -> None:
-    """Add to each row the joint row that a central critic, or one that sees the truth, reads.
+    """Add to each row the critic's row, joint, that a central one or one with the truth reads.
 
     In place, with --team_critic central or --critic_sees truth.
 

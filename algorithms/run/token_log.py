@@ -120,7 +120,9 @@ class TokenLog:
     ) -> None:
         """Write the token file of an update, or warn that it could not be written."""
         try:
-            contents = token_contents(update, episodes, reasons, trace, self._config, self._texts)
+            contents = token_file_contents(
+                update, episodes, reasons, trace, self._config, self._texts
+            )
             write_token_file(token_file_path(self._folder, update), contents)
         except Exception as error:  # whatever it is: a run of hours is worth more
             self.failures += 1
@@ -150,7 +152,7 @@ def exclusion_reasons(
     return [reason(episode) for episode in episodes]
 
 
-def token_contents(
+def token_file_contents(
     update: int,
     episodes: Sequence[EpisodeRecord],
     reasons: Sequence[str | None],
@@ -158,7 +160,7 @@ def token_contents(
     config: TrainConfig,
     texts: TokenTexts,
 ) -> TokenFile:
-    """Return the token contents of an update, those of its token file."""
+    """Return the contents of the token file of an update."""
     rows = [row for episode in episodes for row in episode.rows]
     row_episode = np.repeat(np.arange(len(episodes)), [len(each.rows) for each in episodes])
     lengths = [len(row.ids) for row in rows]

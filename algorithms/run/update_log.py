@@ -24,8 +24,8 @@ from fctncalling.algorithms.run.token_log import TokenLog, TokenTexts, exclusion
 from fctncalling.data.unsafe_text import json_text
 
 
-def peak_memory() -> dict[str, float | None]:
-    """Return the peak memory in GB: of this process, and of its CUDA device."""
+def peak_memory_metrics() -> dict[str, float | None]:
+    """Return the metrics of peak memory in GB: of this process, and of its CUDA device."""
     import torch
 
     on_device = torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else None
@@ -214,7 +214,7 @@ class UpdateLog:
             started = time.perf_counter()
             self._tokens.write(update, episodes, reasons, trace)
             seconds = {"perf/time_s/token_file": time.perf_counter() - started}
-        self._log.write_timings(update, {**timings, **seconds, **peak_memory()})
+        self._log.write_timings(update, {**timings, **seconds, **peak_memory_metrics()})
 
     def _is_due(self, update: int, interval: int) -> bool:
         last = update >= self._config.num_updates

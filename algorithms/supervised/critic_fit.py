@@ -26,7 +26,11 @@ from fctncalling.algorithms.critic_metrics import explained_variance_by_turn, to
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.metrics import Metrics
-from fctncalling.algorithms.minibatches import bootstrap_values, plan_minibatches, prepare_passes
+from fctncalling.algorithms.minibatches import (
+    add_forward_inputs,
+    bootstrap_values,
+    plan_minibatches,
+)
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.value_head import ValueHead
 from fctncalling.algorithms.ppo import ALGORITHMS, adamw, value_losses
@@ -59,7 +63,7 @@ def critic_samples(
     policy.eval()
     device = next(policy.parameters()).device
     experience = build_experience(shape_rewards(episodes, config), device)
-    experience = prepare_passes(experience, policy, config)
+    experience = add_forward_inputs(experience, policy, config)
     algorithm = ALGORITHMS[config.algorithm_name]
     bootstrap = bootstrap_values(policy, experience, algorithm, config, processes)
     plain = replace(config, lam=1.0, lam_value=None, group_baseline="none")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
-from fctncalling.algorithms.batch import Batch, make_batch, row_token_ids, trained_lengths
+from fctncalling.algorithms.batch import Batch, length_to_last_acted, make_batch, row_token_ids
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.fsdp import full_state_dict, load_full_state_dict
 from fctncalling.algorithms.distributed.process_group import (
@@ -27,7 +27,7 @@ from fctncalling.algorithms.minibatches import microbatches
 from fctncalling.algorithms.nan_guard import check_finite
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing, PrefixTree
-from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import common_prefix_lengths
+from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import common_prefix_with_previous
 
 KEY_BLOCK = 64  # tokens of a prompt that are compared as one
 
@@ -215,7 +215,7 @@ def make_batches(
     device: torch.device,
 ) -> Iterator[Batch]:
     """Make the batches of an optimiser step's rows: trees where sharing pays, else padded."""
-    limit, lengths = config.max_tokens_per_microbatch, trained_lengths(rows)
+    limit, lengths = config.max_tokens_per_microbatch, [*map(length_to_last_acted, rows)]
     # Padding is not bounded: the grouping of rows decides the last bits of the published weights.
     groups, shares = microbatches(lengths, max_tokens=limit, max_padding_share=1.0), False
     ids: list[NDArray[np.int64]] = []
@@ -277,7 +277,7 @@ def find_shared_prefixes(rows: Sequence[Sequence[int]]) -> list[list[int]]:
     """
     ids = [np.asarray(row, dtype=np.int64) for row in rows]
     order = sorted(range(len(ids)), key=lambda row: ids[row].tobytes())
-    common = [*common_prefix_lengths([ids[row] for row in order]), 0]
+    common = [*common_prefix_with_previous([ids[row] for row in order]), 0]
     keys: list[list[int]] = [[]] * len(ids)
     for place, row in enumerate(order):
         shared = max(common[place], common[place + 1])
@@ -297,12 +297,12 @@ def learning_rate_multiplier(step: int, num_steps: int, config: SupervisedConfig
 
 
 def adamw(
-    every: Iterable[nn.Parameter], config: SupervisedConfig, *, fused: bool = True
+    parameters: Iterable[nn.Parameter], config: SupervisedConfig, *, fused: bool = True
 ) -> torch.optim.AdamW:
     """Return AdamW over the trainable parameters; weight decay applies to matrices only."""
-    parameters = [p for p in every if p.requires_grad]
+    trainable = [p for p in parameters if p.requires_grad]
     groups = [
-        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": config.weight_decay},
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+        {"params": [p for p in trainable if p.ndim >= 2], "weight_decay": config.weight_decay},
+        {"params": [p for p in trainable if p.ndim < 2], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(groups, lr=config.lr, betas=(0.9, 0.95), fused=fused)

@@ -32,8 +32,8 @@ from tool_jobs import trained
 from verdicts import read_grades
 
 from fctncalling.algorithms.batch import Experience, build_experience
-from fctncalling.algorithms.minibatches import plan_minibatches, prepare_passes
-from fctncalling.algorithms.rollout.roles import add_joint_rows
+from fctncalling.algorithms.minibatches import add_forward_inputs, plan_minibatches
+from fctncalling.algorithms.rollout.roles import add_critic_rows
 from fctncalling.evaluation.scripted_policies import ONE_CALL_A_STEP
 from fctncalling.lab.credit.branching_env import BranchingEnv, Snapshot
 from fctncalling.lab.credit.grades import average_ranks, spearman
@@ -213,7 +213,7 @@ def area_under_roc(scores: Vector, positive: NDArray[np.bool_]) -> float:
 def passes(run: GradedRun, truth: BranchedTruth) -> tuple[Experience, Any]:
     """Return the episodes as training passes take them."""
     experience = build_experience(truth.episodes, next(run.policy.parameters()).device)
-    experience = prepare_passes(experience, run.policy, run.config)
+    experience = add_forward_inputs(experience, run.policy, run.config)
     generator = torch.Generator().manual_seed(run.config.seed)
     return experience, plan_minibatches(experience, run.config, generator)
 
@@ -245,7 +245,7 @@ def teacher_auc(run: GradedRun, truth: BranchedTruth) -> float:
     the same task.
     """
     config = replace(run.config, algorithm_name="TPPO", critic="full", critic_sees="truth")
-    add_joint_rows(truth.episodes, config, run.player.template)
+    add_critic_rows(truth.episodes, config, run.player.template)
     experience, minibatches = passes(run, truth)
     ratios = teacher_log_ratios(run.policy, experience, minibatches, run.config).numpy()
     owner = experience.tokens.episode.numpy()

@@ -30,7 +30,7 @@ from fctncalling.algorithms.metrics import LossTerms
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.targets import Targets, compute_targets
 from fctncalling.envs import rewards
-from fctncalling.envs.rewards import Outcome, strict_success
+from fctncalling.envs.rewards import StepOutcome, strict_success
 
 BONUS = 0.1  # of a success, for each message whose calls all ran
 KEPT_SHARE = 0.5  # of the actions that a mask leaves, of the groups that a filter leaves
@@ -239,7 +239,7 @@ def self_distilled(policy: ActorCritic, experience: Experience, *rest: Any) -> T
     return found._replace(advantages=ratios / scale)
 
 
-def call_bonus(outcome: Outcome) -> float:
+def call_bonus(outcome: StepOutcome) -> float:
     """Return strict success, and BONUS for a message with calls of which none failed."""
     return strict_success(outcome) + BONUS * bool(outcome.step.calls and outcome.step.error is None)
 

@@ -28,7 +28,7 @@ from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.group_baseline import GROUP_BASELINES
-from fctncalling.algorithms.minibatches import plan_minibatches, prepare_passes
+from fctncalling.algorithms.minibatches import add_forward_inputs, plan_minibatches
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.targets import compute_targets
 from fctncalling.training.prepare_run import prepare_run
@@ -127,7 +127,7 @@ def policy_gradient(
     policy.eval()
     algorithm = ppo.ALGORITHMS[config.algorithm_name]
     device = next(policy.parameters()).device
-    experience = prepare_passes(build_experience(episodes, device), policy, config)
+    experience = add_forward_inputs(build_experience(episodes, device), policy, config)
     generator = torch.Generator().manual_seed(0)
     minibatches = plan_minibatches(experience, config, generator)
     targets = compute_targets(policy, experience, minibatches, algorithm, config, generator)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from fctncalling.algorithms.batch import trained_lengths
+from fctncalling.algorithms.batch import length_to_last_acted
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import FIELDS, EpisodeRecord
 from fctncalling.data.bfcl import embedded_path
@@ -45,7 +45,7 @@ def embedded_batch(num_tasks: int) -> list[EpisodeRecord]:
 
 def _cut(episode: EpisodeRecord) -> EpisodeRecord:
     (row,) = episode.rows
-    (length,) = trained_lengths([row])
+    length = length_to_last_acted(row)
     return replace(
         episode, rows=[replace(row, **{name: getattr(row, name)[:length] for name in FIELDS})]
     )

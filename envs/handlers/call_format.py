@@ -74,8 +74,8 @@ class CallFormat(Handler):
             return None
 
 
-class ToolCallFormat(CallFormat):
-    """Tool-call format: base class of native ones, of models with tools in their template.
+class NativeToolCallFormat(CallFormat):
+    """Native tool-call format: base class of those of models with tools in their template.
 
     Their call strings have no blanks, as BFCL executes those.
     """

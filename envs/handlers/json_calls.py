@@ -13,8 +13,8 @@ from typing import Any
 from fctncalling.data.types import Call, tool_call
 from fctncalling.envs.handlers.call_format import (
     CallFormat,
+    NativeToolCallFormat,
     Record,
-    ToolCallFormat,
     escape_in_json,
     parse_call_object,
     parse_json,
@@ -26,7 +26,7 @@ from fctncalling.envs.handlers.handler import DecodeError, require_readable_text
 from fctncalling.envs.handlers.python_calls import (
     PythonCalls,
     calls_of_expression,
-    executed_call_strings,
+    multi_turn_call_strings,
 )
 
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
@@ -57,7 +57,7 @@ def first_key(text: str) -> str | None:
     return opening[1] if opening else None
 
 
-class JsonCalls(ToolCallFormat):
+class JsonCalls(NativeToolCallFormat):
     """JSON calls, bare: a handler of {"name", "arguments"} or {"name", "parameters"}.
 
     Fenced or bare.
@@ -86,7 +86,7 @@ class JsonCalls(ToolCallFormat):
         yield to_json([call_object(call, "arguments") for call in calls])
 
 
-class HermesCalls(ToolCallFormat):
+class HermesCalls(NativeToolCallFormat):
     """Hermes calls, and Qwen's: a handler of {"name", "arguments"} between <tool_call> tags.
 
     Other text is ignored.
@@ -133,7 +133,7 @@ class HermesCalls(ToolCallFormat):
             start = text.find(self._open, end + len(self._close))
 
 
-class LlamaJsonCalls(ToolCallFormat):
+class LlamaJsonCalls(NativeToolCallFormat):
     """Llama JSON calls: a handler of {"name", "parameters"}, behind <|python_tag|> or not.
 
     Several are parted by ";" or ",".
@@ -195,7 +195,7 @@ class LlamaPythonicCalls(CallFormat):
 
     def call_strings(self, calls: Sequence[Call]) -> list[str]:
         """Return the call strings, as BFCL executes them; raises DecodeError."""
-        return executed_call_strings(calls)
+        return multi_turn_call_strings(calls)
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the one candidate text: the bare list."""
@@ -209,7 +209,7 @@ def _without_tag(text: str) -> str:
     return text.lstrip()
 
 
-class OpenAIMessages(ToolCallFormat):
+class OpenAIMessages(NativeToolCallFormat):
     """OpenAI messages of an assistant with `tool_calls`, or that list alone: a handler.
 
     Arguments are JSON text there; an object, as chat templates want it, is read too. A message

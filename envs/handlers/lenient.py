@@ -23,7 +23,7 @@ from fctncalling.envs.handlers.bfcl_formats.json_and_tagged import (
     JsonReturn,
     ReturnFormat,
 )
-from fctncalling.envs.handlers.call_format import ToolCallFormat, to_json
+from fctncalling.envs.handlers.call_format import NativeToolCallFormat, to_json
 from fctncalling.envs.handlers.handler import (
     DecodedAction,
     DecodeError,
@@ -262,7 +262,7 @@ class LenientCalls(Handler):
 
 
 def _is_json(handler: Handler) -> bool:
-    return isinstance(handler, ToolCallFormat | JsonReturn) or handler.name == "tool_calls"
+    return isinstance(handler, NativeToolCallFormat | JsonReturn) or handler.name == "tool_calls"
 
 
 def _json_repair() -> Callable[[str], Any]:

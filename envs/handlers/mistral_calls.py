@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from fctncalling.data.types import Call
 from fctncalling.envs.handlers.call_format import (
+    NativeToolCallFormat,
     Record,
-    ToolCallFormat,
     parse_call_object,
     parse_json,
     parse_json_at,
@@ -20,7 +20,7 @@ from fctncalling.envs.handlers.json_calls import call_object
 _CALLS, _ARGS, _ID = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"
 
 
-class MistralCalls(ToolCallFormat):
+class MistralCalls(NativeToolCallFormat):
     """Mistral calls: a handler that reads each of its formats and writes the list.
 
     With `by_name` it writes the newer `[TOOL_CALLS]name[ARGS]{...}`. Text before the first mark is

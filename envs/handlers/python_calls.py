@@ -53,9 +53,9 @@ class PythonCalls(Handler):
         source = _bracketed(text)
         plain = parse_plain_calls(source)
         if plain is None:
-            return DecodedAction(_parsed_calls(source), _calls_of, executed_call_strings)
+            return DecodedAction(_parsed_calls(source), _calls_of, multi_turn_call_strings)
         return DecodedAction(
-            plain, _calls_of, executed_call_strings, executable_plain_calls(source, plain)
+            plain, _calls_of, multi_turn_call_strings, executable_plain_calls(source, plain)
         )
 
     def render(self, calls: Sequence[Call]) -> str:
@@ -80,8 +80,8 @@ def _calls_of(record: list[dict[str, dict[Any, Any]]]) -> list[Call]:
     return calls
 
 
-def executed_call_strings(calls: Sequence[Call]) -> list[str]:
-    """Return the executed call strings: BFCL's for calls written in Python.
+def multi_turn_call_strings(calls: Sequence[Call]) -> list[str]:
+    """Return the call strings of multi-turn tasks: BFCL's for calls written in Python.
 
     DecodeError for an empty dict, on which BFCL fails.
     """

@@ -13,7 +13,7 @@ from fctncalling.data.types import Message, StepRecord, Task, TurnResults, Verdi
 from fctncalling.envs.episode.state import EpisodeState, reraise_as_infrastructure
 from fctncalling.envs.judging.judge import judge_turns, replay_ground_truth
 from fctncalling.envs.judging.strict import first_leniency_in_turn
-from fctncalling.envs.rewards import Outcome, scored_turns
+from fctncalling.envs.rewards import StepOutcome, scored_turns
 
 Kept = TypeVar("Kept")
 # tasks of which an environment keeps truth and schemas; long-context truths take about 1 MB each
@@ -61,10 +61,10 @@ class EpisodeJudge:
         with reraise_as_infrastructure("checker"):
             return judge_turns(state.task, state.turns, self._truth(state.task)).per_turn[turn]
 
-    def outcome(self, state: EpisodeState, step: StepRecord, *, turn_ends: bool) -> Outcome:
+    def outcome(self, state: EpisodeState, step: StepRecord, *, turn_ends: bool) -> StepOutcome:
         """Return the outcome of a step, the input of rewards."""
         steps = (*state.steps, step)
-        return Outcome(
+        return StepOutcome(
             step,
             state.verdict,
             lambda: turn_ends and self.turn_passes(state, step.turn),

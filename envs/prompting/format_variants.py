@@ -22,8 +22,8 @@ _PYTHON_LISTS = ("array", "list", "tuple")
 
 
 @cache
-def wording() -> Mapping[str, Any]:
-    """Return the wording of prompt variants, read from its JSON file.
+def load_prompt_wording() -> Mapping[str, Any]:
+    """Load the wording of prompt variants from its JSON file.
 
     Part -> style -> text, the skeletons of return formats and of tool-call formats.
     """
@@ -40,13 +40,13 @@ def format_instructions(handler_name: str) -> str | None:
         return variant_format_instructions(
             PromptVariant(name, tagged=handler_name.endswith("_tagged"))
         )
-    form: str | None = wording()["tool_call_forms"].get(handler_name)
+    form: str | None = load_prompt_wording()["tool_call_forms"].get(handler_name)
     return form
 
 
 def variant_format_instructions(variant: PromptVariant) -> str:
     """Return the format instructions of a prompt variant: how to write calls."""
-    words = wording()
+    words = load_prompt_wording()
     skeleton = words["return_formats"][variant.return_format]
     if variant.tagged:
         skeleton = f"<TOOLCALL>{skeleton}</TOOLCALL>"
@@ -58,7 +58,7 @@ def variant_format_instructions(variant: PromptVariant) -> str:
 
 def variant_system_prompt(variant: PromptVariant, docs: Sequence[FunctionDoc]) -> str:
     """Return the system prompt of a prompt variant for the functions offered."""
-    words, style = wording(), variant.style
+    words, style = load_prompt_wording(), variant.style
     functions_text = words["functions"][style].replace("{format}", variant.doc_format)
     parts = {
         "task": words["task"][style],

@@ -151,7 +151,7 @@ class Evaluator:
 
     def _binop(self, node: ast.BinOp) -> Any:
         left, right = self.value(node.left), self.value(node.right)
-        self.charge(result_weight_bound(type(node.op), left, right))
+        self.charge(result_size_bound(type(node.op), left, right))
         return _BINARY[type(node.op)](left, right)
 
     def _boolop(self, node: ast.BoolOp) -> Any:
@@ -224,8 +224,8 @@ def allowed_builtin(node: ast.expr, evaluator: Evaluator) -> Callable[..., Any]:
     raise TypeError(f"'{type(evaluator.value(node)).__name__}' object is not callable")
 
 
-def result_weight_bound(op: type[ast.operator], left: Any, right: Any) -> int:
-    """Return the result's weight bound: of the size of `left op right`, not computing it.
+def result_size_bound(op: type[ast.operator], left: Any, right: Any) -> int:
+    """Return a bound of the result's size, that of `left op right`, not computing it.
 
     Raises LimitExceeded over MAX_BITS.
     """

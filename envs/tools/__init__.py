@@ -71,12 +71,12 @@ def mcp_tool_class(address: str) -> type:
     return found
 
 
-def bfcl_table(noun: str) -> dict[str, Any]:
-    """Return a table of BFCL's figures for its tools, `tables/<noun>.json`, parsed afresh.
+def load_bfcl_table(name: str) -> dict[str, Any]:
+    """Load a table of BFCL's figures for its tools, `tables/<name>.json`, afresh.
 
     What one caller changes no other sees.
     """
     table: dict[str, Any] = json.loads(
-        (Path(__file__).parent / "bfcl" / "tables" / f"{noun}.json").read_text("utf-8")
+        (Path(__file__).parent / "bfcl" / "tables" / f"{name}.json").read_text("utf-8")
     )
     return table

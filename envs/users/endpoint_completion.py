@@ -19,8 +19,8 @@ ATTEMPTS = 3
 _TRANSIENT = (408, 409, 425, 429)
 
 
-class EndpointCompletion:
-    """Completion of a model behind an endpoint, greedy and seeded, with retries.
+class EndpointChatModel:
+    """Chat model behind an endpoint, greedy and seeded, with retries.
 
     `base_url`: none for `OPENAI_BASE_URL`, else OpenAI's. The key is that of `OPENAI_API_KEY`.
     Raises ValueError for an address that is none of http or https.

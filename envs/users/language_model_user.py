@@ -143,7 +143,7 @@ class LanguageModelUser:
         Raises InfrastructureError.
         """
         task, turn = about["task"], int(about["turn"])
-        messages = user_messages(conversation, task, turn)
+        messages = messages_for_user_model(conversation, task, turn)
         reply = run_with_timeout(self._deadline_s, lambda: self._complete(messages), self._name)
         if not isinstance(reply, str) or not reply.strip():
             raise InfrastructureError(f"user {self._name}: returned no text: {reply!r:.80}")
@@ -153,7 +153,7 @@ class LanguageModelUser:
         return REFUSAL if reveals_answer(reply, task, turn) else reply
 
 
-def user_messages(conversation: list[Message], task: Task, turn: int) -> list[Message]:
+def messages_for_user_model(conversation: list[Message], task: Task, turn: int) -> list[Message]:
     """Return messages for the user's model: the conversation, roles exchanged, calls left out."""
     said = [
         str(message.get("content", "")) for message in task.question[turn] if _is_users(message)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fctncalling.data.types import Message
-from fctncalling.envs.users.endpoint_completion import EndpointCompletion
+from fctncalling.envs.users.endpoint_completion import EndpointChatModel
 from fctncalling.envs.users.language_model_user import LanguageModelUser
 from fctncalling.envs.users.rule_user import MIXED, REGISTERS, RuleUser
 
@@ -51,7 +51,7 @@ def make_user(name: str, *, seed: int = 0) -> User:
         return RuleUser(rest or MIXED, seed=seed)
     if kind == "openai" and rest:
         model, _, url = rest.partition("@")
-        return LanguageModelUser(EndpointCompletion(model, url, seed=seed), name=f"openai:{model}")
+        return LanguageModelUser(EndpointChatModel(model, url, seed=seed), name=f"openai:{model}")
     raise ValueError(f'user "{name}": expected one of {NAMES}')
 
 

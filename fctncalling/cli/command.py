@@ -18,7 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(overview())
+        print(commands_overview())
         return 0
     chosen, rest = arguments[0], arguments[1:]
     if chosen == "--version":
@@ -38,8 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return evaluate(arguments, prog="fctncalling")
 
 
-def overview() -> str:
-    """Return the overview of commands, for the help."""
+def commands_overview() -> str:
+    """Return the overview of all commands, for the help."""
     train = "Train a policy to call functions over several turns, or continue a run."
     lines = [
         f"fctncalling {fctncalling.__version__}: {(__doc__ or '').partition(': ')[2]}",

@@ -11,7 +11,7 @@ from typing import Any
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.config.config_fields import SettingError, SettingSpec, format_value
-from fctncalling.algorithms.config.idle_flags import IdleFlagRule, apply_rules
+from fctncalling.algorithms.config.idle_flags import IdleFlagRule, idle_rule_notes
 from fctncalling.envs.tool_text.env import JOBS
 from fctncalling.training.run_config import RunConfig
 
@@ -191,8 +191,8 @@ CONFIG_SETTINGS = (
 """Settings of --config alone, in Python fields of TrainConfig or RunConfig like the others."""
 
 
-def config_setting_notes(given: Collection[str]) -> list[str]:
-    """Return notes on config settings: given flags that become settings of --config."""
+def config_only_flag_notes(given: Collection[str]) -> list[str]:
+    """Return notes on given flags that will be settings of --config alone."""
     return [
         f"--{name}: the flag goes with version 0.4; a file has it, {name}: ..., for --config FILE"
         for name in CONFIG_SETTINGS
@@ -207,4 +207,4 @@ def idle_run_flag_notes(
 
     SettingError for one that misleads. given: as of `idle_flag_notes`.
     """
-    return apply_rules(RULES, given, config, run_config)
+    return idle_rule_notes(RULES, given, config, run_config)

@@ -19,8 +19,8 @@ text block.
 _SUFFIX = {"java": {"long": "L", "float": "f"}, "javascript": {"Bigint": "n"}}
 
 
-def source_text(value: Any, declared: Mapping[str, Any], language: str, style: str) -> str:
-    """Return the source text, Java or JavaScript, of a parameter's value."""
+def render_source_value(value: Any, declared: Mapping[str, Any], language: str, style: str) -> str:
+    """Render a parameter's value as source text, Java or JavaScript."""
     write = _java if language == "java" else _javascript
     items = declared.get("items")
     item = str(items.get("type", "")) if isinstance(items, Mapping) else ""
@@ -76,8 +76,8 @@ def _type_of(value: Any) -> str:
 _MAX_ALTERNATIVES = 4
 
 
-def possible_texts(task: Task) -> Iterator[tuple[str, str, str]]:
-    """Yield possible texts of the answer: (form, style, text), natural ones first."""
+def accepted_answer_texts(task: Task) -> Iterator[tuple[str, str, str]]:
+    """Yield the accepted answer's texts: (form, style, text), natural ones first."""
     language = task.language
     for calls in accepted_calls(task):
         if language == "python":
@@ -97,7 +97,7 @@ def accepted_answer(task: Task, form: str) -> str | None:
 
     Where none does, the most natural one; None if no call can be written.
     """
-    texts = [text for text_form, _, text in possible_texts(task) if text_form == form]
+    texts = [text for text_form, _, text in accepted_answer_texts(task) if text_form == form]
     return next(
         (text for text in texts if judge(task, text, form).valid), texts[0] if texts else None
     )
@@ -171,7 +171,7 @@ def _as_source(task: Task, call: Call, language: str, style: str, *, quoted: boo
     arguments = {
         key: value
         if isinstance(value, str) and not quoted
-        else source_text(value, properties.get(key, {}), language, style)
+        else render_source_value(value, properties.get(key, {}), language, style)
         for key, value in call.arguments.items()
     }
     return Call(call.name, arguments)

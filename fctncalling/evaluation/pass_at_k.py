@@ -77,8 +77,8 @@ def interval_of_mean(values: Sequence[float], num_samples: int) -> tuple[float, 
     return wilson_interval(mean, min(max(effective, count), max(num_samples, count)))
 
 
-class SampledTasks:
-    """Sampled tasks: samples and successes of each, in eight bytes an answer.
+class TaskSampleCounts:
+    """Sample counts of tasks: samples and successes of each, in eight bytes an answer.
 
     An answer is a number: 63 bits of its task id's hash, and whether it succeeded as the lowest
     bit. Two of a million ids share a hash with a chance of 1 in 18 million.
@@ -172,16 +172,16 @@ def evaluation_uncertainty(evaluation: Evaluation) -> dict[str, Any]:
     return {**fields, "pass_at_k": sampled} if sampled else fields
 
 
-def _official(records: Sequence[EpisodeRecord]) -> SampledTasks:
-    tasks = SampledTasks()
+def _official(records: Sequence[EpisodeRecord]) -> TaskSampleCounts:
+    tasks = TaskSampleCounts()
     for record in records:
         if not record.invalid:
             tasks.add(record.task_id, success=bool(record.success))
     return tasks
 
 
-def _strict(records: Sequence[EpisodeRecord]) -> SampledTasks:
-    tasks, judged = SampledTasks(), [record for record in records if not record.invalid]
+def _strict(records: Sequence[EpisodeRecord]) -> TaskSampleCounts:
+    tasks, judged = TaskSampleCounts(), [record for record in records if not record.invalid]
     if all(record.strict_success is None for record in judged):
         return tasks
     for record in judged:

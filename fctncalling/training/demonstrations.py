@@ -28,10 +28,10 @@ from fctncalling.training.task_setup import TaskSetup, check_tasks
 from fctncalling.training.user_code import parse_tool_classes
 
 
-def successful_episodes(
+def load_successful_episodes(
     source: Path, template: ChatTemplate, *, strict: bool
 ) -> list[EpisodeRecord]:
-    """Return the successful episodes, without repeats, of a run's folder or file.
+    """Load the successful episodes, without repeats, of a run's folder or file.
 
     Of a folder only training episodes are taken (train_*.jsonl): those of evaluations are of
     held-out tasks. Raises SettingError, naming file and line, where there is none, and for another
@@ -139,7 +139,7 @@ def load_demonstrations(
         episodes += _of_tasks(config, run_config, setup, template)
     if config.sft_episodes is not None:
         strict = config.reward.startswith("strict")
-        logged = successful_episodes(Path(config.sft_episodes), template, strict=strict)
+        logged = load_successful_episodes(Path(config.sft_episodes), template, strict=strict)
         _warn_of_held_out({episode.task_id for episode in logged} & set(setup.held_out_ids))
         episodes += logged
     rows = [row for episode in episodes for row in episode.rows if any(row.acted)]

@@ -9,7 +9,7 @@ from typing import Any
 
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.judging.oracle import oracle_calls
-from fctncalling.envs.tools import bfcl_table
+from fctncalling.envs.tools import load_bfcl_table
 from fctncalling.evaluation.scripted_policies import (
     DONE,
     ONE_CALL_A_STEP,
@@ -23,7 +23,7 @@ NO_CALL = "I call no function: none of them fits."
 MISSING_VALUE = "I call no function yet: something that it needs is missing."
 """What it answers where a user tells the missing value in a later turn, unasked."""
 COMPANIES: dict[str, str] = {
-    symbol: name for name, symbol in bfcl_table("trading_bot")["symbol_map"].items()
+    symbol: name for name, symbol in load_bfcl_table("trading_bot")["symbol_map"].items()
 }
 """Symbol of a stock -> name of the company, of those that TradingBot knows by name."""
 
@@ -55,7 +55,7 @@ class GroundTruthPolicy:
         if not self._left:
             return _shown(situation, DONE)
         offered = [tool["function"]["name"] for tool in situation.tools]
-        needed = [needed_look_up(call, situation.heard, offered) for call in self._left]
+        needed = [prerequisite_lookup(call, situation.heard, offered) for call in self._left]
         look_up = needed[0]
         if look_up is not None and look_up not in self._look_ups:
             self._look_ups.append(look_up)
@@ -80,8 +80,8 @@ def _shown(situation: PolicyInput, text: str) -> str:
     return MISSING_VALUE if situation.task.category.endswith("miss_param") else NO_CALL
 
 
-def needed_look_up(call: Call, heard: str, offered: Collection[str]) -> Call | None:
-    """Return the look-up that a call needs; None where all is known, or no function tells.
+def prerequisite_lookup(call: Call, heard: str, offered: Collection[str]) -> Call | None:
+    """Return the look-up that must precede a call; None where all is known, or no function tells.
 
     BFCL's truths know the state of the tools. One who plays them has to ask for what nobody has
     said: demonstrated without a look-up, such a value teaches to guess. A look-up changes no state,
@@ -91,25 +91,25 @@ def needed_look_up(call: Call, heard: str, offered: Collection[str]) -> Call | N
     """
     if call.name == "fillFuelTank":
         amount = f"{call.arguments.get('fuelAmount', 0):g}"
-        is_known = stands_in(amount, heard) or "fuelLevel" in heard
+        is_known = occurs_as_word(amount, heard) or "fuelLevel" in heard
         look_up = Call("displayCarStatus", {"option": "fuel"})
     else:
         symbol = call.arguments.get("symbol", call.arguments.get("stock"))
         company = COMPANIES.get(symbol) if isinstance(symbol, str) else None
-        is_known = company is None or company not in heard or stands_in(str(symbol), heard)
+        is_known = company is None or company not in heard or occurs_as_word(str(symbol), heard)
         look_up = Call("get_symbol_by_name", {"name": company})
     return None if is_known or look_up.name not in offered else look_up
 
 
-def stands_in(word: str, text: str) -> bool:
-    """Return whether a word or number stands in a text by itself, not as a part of another."""
+def occurs_as_word(word: str, text: str) -> bool:
+    """Whether a word or number occurs in a text by itself, not as a part of another."""
     return re.search(rf"(?<![\w.]){re.escape(word)}(?!\w|\.\d)", text) is not None
 
 
 def _is_known(call: Call, known: str) -> bool:
     """Return whether each value of a call stands in the text, as a word of its own."""
     return all(
-        stands_in(word, known) for value in call.arguments.values() for word in _words(value)
+        occurs_as_word(word, known) for value in call.arguments.values() for word in _words(value)
     )
 
 

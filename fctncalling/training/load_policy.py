@@ -183,11 +183,11 @@ def configure_policy(
 
     SettingError if a file does not fit.
     """
-    from fctncalling.algorithms.policy.gradient_checkpointing import checkpointed_layers
+    from fctncalling.algorithms.policy.gradient_checkpointing import checkpointable_layers
     from fctncalling.algorithms.policy.precision import compute_dtype, set_compute_dtype
 
     if config.gradient_checkpointing:
-        checkpointed_layers(policy.model.get_decoder())  # SettingError where it has none
+        checkpointable_layers(policy.model.get_decoder())  # SettingError where it has none
     dtype = compute_dtype(config, device)
     if config.critic == "full":
         policy.add_critic_model()

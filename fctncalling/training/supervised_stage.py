@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.run.update_log import peak_memory
+from fctncalling.algorithms.run.update_log import peak_memory_metrics
 from fctncalling.algorithms.supervised import SupervisedLearner
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _take_step(run: TrainingRun, learner: SupervisedLearner) -> dict[str, float]
     counters.sft_cpu_seconds += run.processes.sum(time.process_time() - cpu)
     timings = {"sft/tokens_per_s": metrics["tokens"] / seconds, "sft/time_s": seconds}
     named = {f"sft/{name}": value for name, value in metrics.items()}
-    run.log.write_supervised_step(learner.steps, named, {**timings, **peak_memory()})
+    run.log.write_supervised_step(learner.steps, named, {**timings, **peak_memory_metrics()})
     return metrics
 
 

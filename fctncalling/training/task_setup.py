@@ -22,7 +22,7 @@ from fctncalling.envs.tool_text.env import JOBS, ToolTextEnv
 from fctncalling.envs.tool_text.tasks import TaskList
 from fctncalling.envs.tool_text.tools import search_tool
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
-from fctncalling.envs.tools.box.tool_server import TIMEOUT_S, with_scheme
+from fctncalling.envs.tools.box.tool_server import TIMEOUT_S, with_mcp_scheme
 from fctncalling.envs.tools.box.toolbox import MAX_CALLS, ToolBox, calculator_tool, python_tool
 from fctncalling.envs.tools.python_executor import (
     ConfigError,
@@ -77,7 +77,7 @@ def _box(tools: list[Any], mcp: str | None, mcp_timeout_s: float, **limits: Any)
 
     SettingError for a server that cannot be had.
     """
-    addresses = map(with_scheme, (mcp or "").splitlines())
+    addresses = map(with_mcp_scheme, (mcp or "").splitlines())
     try:
         return ToolBox([*tools, *addresses], mcp_timeout_s=mcp_timeout_s, **limits)
     except (ToolDefinitionError, MissingExtra) as error:

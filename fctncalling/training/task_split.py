@@ -96,7 +96,7 @@ def load_bfcl_tasks(
             self_documented=user_classes,
         )
         if config.eval_dataset_path != config.dataset_path:
-            separate = held_out_apart(tasks, separate)
+            separate = rename_clashing_held_out_ids(tasks, separate)
     training, held_out = split_held_out(tasks, separate, config.eval_episodes)
     if separate is None and len(tasks) == 1:
         announce(
@@ -107,8 +107,8 @@ def load_bfcl_tasks(
     return training, held_out
 
 
-def held_out_apart(training: Sequence[Task], held_out: Sequence[Task]) -> list[Task]:
-    """Return held-out tasks kept apart: under ids that no training task has.
+def rename_clashing_held_out_ids(training: Sequence[Task], held_out: Sequence[Task]) -> list[Task]:
+    """Rename clashing ids: return held-out tasks under ids that no training task has.
 
     Files of different origin number their tasks alike ("simple_python_0"); a clash would let one
     task be played in the other's place. A task that stands in both files keeps its id, and a note

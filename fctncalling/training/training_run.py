@@ -26,7 +26,7 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import TokenDiagnostics, make_optimisers, update
 from fctncalling.algorithms.reward_shaping import learnable_episodes
 from fctncalling.algorithms.rollout.collect import SeedStream, derive_seed
-from fctncalling.algorithms.rollout.roles import add_joint_rows, split_by_role
+from fctncalling.algorithms.rollout.roles import add_critic_rows, split_by_role
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.algorithms.run.checkpoint import load_state, save_checkpoint
 from fctncalling.algorithms.run.episode_metrics import episode_metrics
@@ -163,7 +163,7 @@ class TrainingRun:
         usable = learnable_episodes(episodes, self.config)
         if not (any(episode.roles for episode in usable) or self.config.critic_has_own_rows):
             return usable
-        add_joint_rows(usable, self.config, self.template)
+        add_critic_rows(usable, self.config, self.template)
         return split_by_role(usable, self.config.frozen_role_names)
 
     def _critic_samples(self, episodes: Sequence[EpisodeRecord]) -> CriticSamples:

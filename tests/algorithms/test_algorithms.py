@@ -28,7 +28,7 @@ from fctncalling.algorithms.algorithm import (
     TokenGroups,
     Trajectories,
     broadcast_span_mean,
-    span_sum,
+    broadcast_span_sum,
 )
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.config.running_settings import ALGORITHM_NAMES
@@ -201,7 +201,7 @@ def test_an_actions_entropy_is_the_mean_of_its_tokens() -> None:
 def test_sums_over_spans_are_those_of_python(parts: list[list[float]]) -> None:
     numbers = torch.tensor([x for part in parts for x in part], dtype=torch.float64)
     span = torch.tensor([2 * index for index, part in enumerate(parts) for _ in part])
-    assert span_sum(numbers, span).tolist() == pytest.approx(
+    assert broadcast_span_sum(numbers, span).tolist() == pytest.approx(
         [sum(part) for part in parts for _ in part]
     )
     assert broadcast_span_mean(numbers, span).tolist() == pytest.approx(

@@ -26,7 +26,7 @@ from fctncalling.algorithms.generation.engine import GenerationEngine
 from fctncalling.algorithms.grpo import groups_with_signal
 from fctncalling.algorithms.learning_signal import (
     no_signal_warning,
-    outcome_spread,
+    pooled_return_std,
     whiten_by_spread,
 )
 from fctncalling.algorithms.metrics import LossTerms, Metrics
@@ -183,8 +183,8 @@ def test_outcomes_spread_where_actions_of_one_number_lead_to_different_rewards(
     episodes: list[list[float]], discount: float, spread: float
 ) -> None:
     lines = trajectories(*[[([0.0], reward) for reward in each] for each in episodes])
-    assert outcome_spread(lines, discount) == pytest.approx(spread, abs=1e-9)
-    assert (outcome_spread(lines, discount) == 0.0) == (spread == 0.0)
+    assert pooled_return_std(lines, discount) == pytest.approx(spread, abs=1e-9)
+    assert (pooled_return_std(lines, discount) == 0.0) == (spread == 0.0)
 
 
 def test_a_critics_noise_is_not_blown_up() -> None:

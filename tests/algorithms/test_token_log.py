@@ -39,7 +39,7 @@ from fctncalling.algorithms.run.token_log import (
     TokenLog,
     TokenTexts,
     exclusion_reasons,
-    token_contents,
+    token_file_contents,
 )
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.data.token_file import (
@@ -92,7 +92,7 @@ def traced(
         policy, make_optimisers(policy, config), episodes, config, generator, trace=trace
     )
     reasons = exclusion_reasons(episodes, episodes, config)
-    return token_contents(7, episodes, reasons, trace, config, TEXTS), metrics
+    return token_file_contents(7, episodes, reasons, trace, config, TEXTS), metrics
 
 
 def recomputed(file: TokenFile, config: TrainConfig) -> NDArray[np.float32]:
@@ -298,7 +298,7 @@ def test_an_update_without_a_pass_stores_the_tokens_without_numbers() -> None:
     policy = policy_with_values()
     episodes = grouped_episodes(policy)
     reasons = ["its group earned all the same"] * len(episodes)
-    file = token_contents(1, episodes, reasons, TokenDiagnostics(), settings(), TEXTS)
+    file = token_file_contents(1, episodes, reasons, TokenDiagnostics(), settings(), TEXTS)
     assert not file.header["has_signal"]
     assert np.isnan(file.advantages).all()
     assert np.isfinite(file.rollout_logprobs[file.acted]).all()

@@ -46,10 +46,10 @@ from fctncalling.algorithms import ppo, targets
 from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.episodes import EpisodeRecord, RowArrays
 from fctncalling.algorithms.group_baseline import GROUP_BASELINES
-from fctncalling.algorithms.minibatches import plan_minibatches, prepare_passes
+from fctncalling.algorithms.minibatches import add_forward_inputs, plan_minibatches
 from fctncalling.data.types import Call, Episode, StepRecord, Verdict
 from fctncalling.envs import rewards
-from fctncalling.envs.rewards import Outcome
+from fctncalling.envs.rewards import StepOutcome
 from fctncalling.lab.credit.branching_env import Snapshot
 from fctncalling.lab.credit.grades import concatenate_episodes
 from fctncalling.lab.credit.ruler import BranchedTruth
@@ -156,7 +156,7 @@ def test_a_teacher_is_the_policy_with_the_truth_in_front() -> None:
     policy, config = policy_with_values(), settings()
     record = told_and_answered()
     experience = build_experience([record], torch.device("cpu"))
-    experience = prepare_passes(experience, policy, config)
+    experience = add_forward_inputs(experience, policy, config)
     generator = torch.Generator().manual_seed(0)
     found = self_distilled(policy, experience, [[[0]]], ppo.TPPO, config, generator)
     ids = record.rows[0].ids
@@ -179,7 +179,7 @@ def test_a_bonus_pays_each_message_whose_calls_ran() -> None:
     valid = Verdict(valid=True, score=1.0)
 
     def paid(step: StepRecord, verdict: Verdict | None) -> float:
-        return call_bonus(Outcome(step, verdict, lambda: True, lambda: True, verdict, 1, 0.0))
+        return call_bonus(StepOutcome(step, verdict, lambda: True, lambda: True, verdict, 1, 0.0))
 
     assert paid(StepRecord(0, "", call), None) == BONUS
     assert paid(StepRecord(0, "", call, error="tool_error"), None) == 0.0

@@ -14,11 +14,11 @@ from transformers import AutoTokenizer
 from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.losses import binned_value_loss
-from fctncalling.algorithms.minibatches import prepare_passes
+from fctncalling.algorithms.minibatches import add_forward_inputs
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing
-from fctncalling.algorithms.rollout.roles import add_joint_rows
+from fctncalling.algorithms.rollout.roles import add_critic_rows
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.training.training_run import TrainingRun
 
@@ -117,11 +117,11 @@ def test_a_critic_of_its_own_reads_the_truth_in_front_and_the_policy_does_not() 
     row = record.rows[0]
     plain = policy(*build_experience([record], CPU).batch([0])[0])
     with pytest.raises(SettingError, match="has no ground_truth"):
-        add_joint_rows([record], config, template)
+        add_critic_rows([record], config, template)
     record.ground_truth = [["cd(folder='a')"]]
-    add_joint_rows([record], config, template)
+    add_critic_rows([record], config, template)
     truth = template.encode_untrusted("[[\"cd(folder='a')\"]]\n")
-    batch = prepare_passes(build_experience([record], CPU), policy, config).batch([0])[0]
+    batch = add_forward_inputs(build_experience([record], CPU), policy, config).batch([0])[0]
     outputs = policy(*batch)
     read = torch.tensor([truth + list(row.ids)])
     assert policy.critic_model is not None

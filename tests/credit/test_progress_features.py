@@ -17,7 +17,7 @@ from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import SettingError
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS
 from fctncalling.algorithms.episodes import EpisodeRecord
-from fctncalling.algorithms.minibatches import bootstrap_values, prepare_passes
+from fctncalling.algorithms.minibatches import add_forward_inputs, bootstrap_values
 from fctncalling.algorithms.policy.progress_features import (
     NUM_PROGRESS_FEATURES,
     SCALE,
@@ -119,7 +119,7 @@ def test_the_policy_does_not_see_it_and_a_cut_episode_is_worth_what_its_end_tell
     with torch.no_grad():
         policy.value_head.out.weight[0, -NUM_PROGRESS_FEATURES] = 1.0  # nothing is missing
     records = [played((0, [CD, LS], None, 0.0)), played((0, [CD], None, 0.0))]
-    experience = prepare_passes(build_experience(records, CPU), policy, config)
+    experience = add_forward_inputs(build_experience(records, CPU), policy, config)
     batch, _ = experience.batch([0, 1])
     assert policy(*batch).values.tolist() == [0.0, 0.0]
     assert torch.equal(policy(*batch).logprobs, plain(*batch[:4]).logprobs)

@@ -12,13 +12,13 @@ import pytest
 from players import DONE, Replay, perfect_texts, shop_env, shop_task, simple_task
 
 from fctncalling.data.types import StepRecord, Verdict
-from fctncalling.envs.rewards import Outcome, get_reward, progress, scored_turns
+from fctncalling.envs.rewards import StepOutcome, get_reward, progress, scored_turns
 
 SELL = ["sell(item='apple')"]
 
 
-def outcome(verdict: Verdict | None, shares: int, paid: float) -> Outcome:
-    return Outcome(StepRecord(0, ""), verdict, lambda: True, lambda: True, None, shares, paid)
+def outcome(verdict: Verdict | None, shares: int, paid: float) -> StepOutcome:
+    return StepOutcome(StepRecord(0, ""), verdict, lambda: True, lambda: True, None, shares, paid)
 
 
 @pytest.mark.parametrize("num_turns", range(1, 12))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import fctncalling.data
-from fctncalling.envs.tools import AGENTIC_TOOLS, TOOL_CLASSES, bfcl_table, tool_class
+from fctncalling.envs.tools import AGENTIC_TOOLS, TOOL_CLASSES, load_bfcl_table, tool_class
 from fctncalling.envs.tools.bfcl.long_context import (
     LongContextError,
     long_context_path,
@@ -81,8 +81,8 @@ def test_importing_the_registry_imports_no_tool() -> None:
 
 
 def test_table_changed_by_one_caller_is_whole_for_the_next() -> None:
-    bfcl_table("math_api")["to_meters"].clear()
-    assert bfcl_table("math_api")["to_meters"]["km"] == 1000
+    load_bfcl_table("math_api")["to_meters"].clear()
+    assert load_bfcl_table("math_api")["to_meters"]["km"] == 1000
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_table_changed_by_one_caller_is_whole_for_the_next() -> None:
 )
 def test_tables_hold_official_figures_of_the_same_types(noun: str, name: str, shared: Path) -> None:
     official = json.loads((shared / "bfcl" / "api_tables.json").read_text("utf-8"))[name]
-    for key, value in bfcl_table(noun).items():
+    for key, value in load_bfcl_table(noun).items():
         assert repr(value) == repr(official[key])
 
 

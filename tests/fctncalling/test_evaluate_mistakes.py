@@ -13,7 +13,7 @@ import pytest
 
 from evaluate_fctncalling import main
 from fctncalling.data import json_stream
-from fctncalling.evaluation.accepted_answers import source_text
+from fctncalling.evaluation.accepted_answers import render_source_value
 
 QUESTION = [[{"role": "user", "content": "Add 1 and 2."}]]
 DOC = {
@@ -262,7 +262,10 @@ def test_a_log_with_a_field_of_another_type_ends_no_command_in_a_traceback(
 
 
 def test_item_docs_of_another_type_stop_no_lint() -> None:
-    assert source_text([1], {"type": "Array", "items": "x"}, "java", "natural") == "new Object[]{1}"
+    assert (
+        render_source_value([1], {"type": "Array", "items": "x"}, "java", "natural")
+        == "new Object[]{1}"
+    )
 
 
 @pytest.mark.parametrize("name", ["in.jsonl", "in.jsonl.gz"])

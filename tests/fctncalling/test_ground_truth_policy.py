@@ -21,7 +21,7 @@ from fctncalling.envs.judging.strict import strict_verdict
 from fctncalling.evaluation.agents.agent import PolicyPlayer
 from fctncalling.evaluation.episode_log import play_episode
 from fctncalling.evaluation.scripted_policies import DONE, PolicyInput
-from fctncalling.training.ground_truth_policy import GroundTruthPolicy, needed_look_up
+from fctncalling.training.ground_truth_policy import GroundTruthPolicy, prerequisite_lookup
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +86,9 @@ def test_what_nobody_said_is_looked_up(
     call: tuple[str, dict[str, object]], heard: str, expected: str | None
 ) -> None:
     offered = ["get_symbol_by_name", "displayCarStatus"]
-    found = needed_look_up(Call(*call), heard, offered)
+    found = prerequisite_lookup(Call(*call), heard, offered)
     assert (found and next(iter(found.arguments.values()))) == expected
-    assert needed_look_up(Call(*call), heard, []) is None  # where no function tells
+    assert prerequisite_lookup(Call(*call), heard, []) is None  # where no function tells
 
 
 def test_a_look_up_that_does_not_tell_is_made_once_a_turn() -> None:

@@ -16,7 +16,7 @@ from test_run import MULTI, dataset, lines, run
 from evaluate_fctncalling import main
 from fctncalling.algorithms.run.evaluation import Evaluation
 from fctncalling.evaluation.pass_at_k import (
-    SampledTasks,
+    TaskSampleCounts,
     evaluation_uncertainty,
     interval_of_mean,
     pass_at_k,
@@ -98,7 +98,7 @@ def test_intervals_hold_the_truth_as_often_as_they_promise(k: int) -> None:
 
 
 def test_the_report_has_powers_of_two_and_all_samples() -> None:
-    tasks = SampledTasks()
+    tasks = TaskSampleCounts()
     for task, outcomes in {"a": [1, 0, 1, 0, 0], "b": [1, 1, 1, 1, 1]}.items():
         for outcome in outcomes:
             tasks.add(task, success=bool(outcome))
@@ -107,7 +107,7 @@ def test_the_report_has_powers_of_two_and_all_samples() -> None:
     assert list(report["pass@k"]) == ["1", "2", "4", "5"]
     assert report["pass@k"]["2"]["estimate"] == pytest.approx((1 - 3 / 10 + 1) / 2)
     assert report["pass^k"]["2"]["estimate"] == pytest.approx((1 / 10 + 1) / 2)
-    once = SampledTasks()
+    once = TaskSampleCounts()
     once.add("a", success=True)
     assert once.report() == {}
 

@@ -12,7 +12,7 @@ import pytest
 from evaluate_fctncalling import main
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.envs.judging.judge import judge
-from fctncalling.evaluation.accepted_answers import possible_texts
+from fctncalling.evaluation.accepted_answers import accepted_answer_texts
 from fctncalling.lab.forge import command as forge_command
 from fctncalling.lab.forge.forge_run import FORGED_CATEGORIES, REPEATED, ForgeRun, ForgeSettings
 from fctncalling.lab.forge.forged_entry import user_texts
@@ -310,6 +310,6 @@ def test_forged_answers_pass_in_both_forms(tmp_path: Path) -> None:
     for task in load_tasks(tmp_path / "tasks.jsonl"):
         if task.ground_truth is not None and not task.extra.get("missing_parameters"):
             for form in ("prompting", "tool_call"):
-                [text, *_] = (text for each, _, text in possible_texts(task) if each == form)
+                [text, *_] = (text for each, _, text in accepted_answer_texts(task) if each == form)
                 assert judge(task, text, form).valid, (task.id, form, text)
             assert call_sequence(task)

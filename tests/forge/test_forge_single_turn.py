@@ -15,7 +15,7 @@ import pytest
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.data.validation import is_function_doc, is_task
 from fctncalling.envs.judging.judge import judge
-from fctncalling.evaluation.accepted_answers import possible_texts
+from fctncalling.evaluation.accepted_answers import accepted_answer_texts
 from fctncalling.lab.forge.forged_entry import NoSuchTask
 from fctncalling.lab.forge.single_turn import CATEGORIES, single_turn_entry
 from fctncalling.lab.forge.single_turn.category_profiles import PROFILES, related_nouns
@@ -351,7 +351,7 @@ def test_what_goes_unsaid_may_be_left_out_and_its_default_may_be_given() -> None
 def test_answers_in_source_text_pass(category: str) -> None:
     pytest.importorskip(f"tree_sitter_{category.removeprefix('simple_')}")
     for task in map(task_of, entries(category, 60)):
-        [text, *_] = (text for form, _, text in possible_texts(task) if form == "prompting")
+        [text, *_] = (text for form, _, text in accepted_answer_texts(task) if form == "prompting")
         assert judge(task, text).valid, (task.id, text)
 
 

@@ -18,7 +18,7 @@ from tiny_models import CHATML, save_tiny, tiny_tokenizer
 from transformers import AutoModelForCausalLM
 
 from fctncalling.cli.evaluate import main
-from fctncalling.training.demonstrations import successful_episodes
+from fctncalling.training.demonstrations import load_successful_episodes
 
 ASK = {"role": "user", "content": "Please create a ticket called laptop with priority 3."}
 
@@ -108,7 +108,7 @@ def test_view_opens_it(recorded: Path, tmp_path: Path) -> None:
 
 def test_good_sessions_are_demonstrations(recorded: Path) -> None:
     template = embedded_engine()[1]
-    [episode] = successful_episodes(recorded, template, strict=False)
+    [episode] = load_successful_episodes(recorded, template, strict=False)
     [line, _] = recorded_lines(recorded)
     [row] = episode.rows
     sampled = [token for action in line["forest"] for token in action["ids"]]

@@ -16,11 +16,15 @@ from fctncalling.algorithms.batch import Experience, build_experience
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS
 from fctncalling.algorithms.episodes import EpisodeRecord
-from fctncalling.algorithms.minibatches import bootstrap_values, plan_minibatches, prepare_passes
+from fctncalling.algorithms.minibatches import (
+    add_forward_inputs,
+    bootstrap_values,
+    plan_minibatches,
+)
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import ALGORITHMS
-from fctncalling.algorithms.rollout.roles import add_joint_rows, split_by_role
+from fctncalling.algorithms.rollout.roles import add_critic_rows, split_by_role
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.envs.team import TeamEnv
 
@@ -38,13 +42,13 @@ def joined(template: ChatTemplate, **changes: Any) -> EpisodeRecord:
     episode.state = STATE
     for name, value in changes.items():
         setattr(episode, name, value)
-    add_joint_rows([episode], CONFIG, template)
+    add_critic_rows([episode], CONFIG, template)
     return episode
 
 
 def experience_of(episode: EpisodeRecord, policy: ActorCritic) -> Experience:
     experience = build_experience(split_by_role([episode]), CPU)
-    return prepare_passes(experience, policy, CONFIG)
+    return add_forward_inputs(experience, policy, CONFIG)
 
 
 def policy_of(template: ChatTemplate) -> ActorCritic:
@@ -125,7 +129,7 @@ def test_a_value_sees_what_the_other_read_before_it_and_nothing_that_comes_later
             if not row.acted[at]:
                 row.ids[at] = (row.ids[at] + 1) % 50
                 break
-        add_joint_rows([episode], CONFIG, template)
+        add_critic_rows([episode], CONFIG, template)
         experience = experience_of(episode, policy)
         after = values_of(policy, experience)
         start, end = (int(experience.starts[1 - changed + n]) for n in (0, 1))
@@ -155,7 +159,7 @@ def test_the_state_is_read_and_the_bootstrap_is_the_value_after_the_whole_conver
     torch.testing.assert_close(got, wanted.expand(2), rtol=1e-4, atol=1e-5)
     other = copy.deepcopy(episode)
     other.state = "3 + 4"
-    add_joint_rows([other], CONFIG, template)
+    add_critic_rows([other], CONFIG, template)
     changed = values_of(policy, experience_of(other, policy))
     assert (changed != values_of(policy, experience)).all()
 

@@ -6,7 +6,7 @@ import pytest
 
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.envs.users import RuleUser
-from fctncalling.evaluation.agents.local_model import LocalCompletion, user_by_name
+from fctncalling.evaluation.agents.local_model import LocalChatModel, user_by_name
 
 
 def test_names_of_users_include_local_models() -> None:
@@ -17,7 +17,7 @@ def test_names_of_users_include_local_models() -> None:
 
 @pytest.mark.prove
 def test_a_local_model_answers_greedily() -> None:
-    complete = LocalCompletion(str(embedded_path("model")))
+    complete = LocalChatModel(str(embedded_path("model")))
     messages = [{"role": "user", "content": "what is the weather in oslo on monday in celsius"}]
     assert complete(messages) == complete(messages) != ""
     with pytest.raises(ValueError, match="user hf:/nowhere: the model cannot be loaded"):

@@ -2,7 +2,7 @@
 
 from fctncalling.algorithms.policy.shared_prefixes.prefix_sharing import (
     PrefixSharing,
-    prefix_sharing_of,
+    prefix_sharing_or_reason,
 )
 from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import PrefixTree
 from fctncalling.algorithms.policy.shared_prefixes.tree_states import (
@@ -10,4 +10,10 @@ from fctncalling.algorithms.policy.shared_prefixes.tree_states import (
     tree_states_at,
 )
 
-__all__ = ["PrefixSharing", "PrefixTree", "prefix_sharing_of", "runs_by_segment", "tree_states_at"]
+__all__ = [
+    "PrefixSharing",
+    "PrefixTree",
+    "prefix_sharing_or_reason",
+    "runs_by_segment",
+    "tree_states_at",
+]

@@ -9,7 +9,7 @@ from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import (
     Ids,
     PrefixTree,
     build_tree,
-    common_prefix_lengths,
+    common_prefix_with_previous,
 )
 from fctncalling.algorithms.policy.shared_prefixes.tree_attention import BLOCK
 from fctncalling.algorithms.policy.shared_prefixes.tree_states import (
@@ -46,7 +46,7 @@ class PrefixSharing(NamedTuple):
         common with it.
         """
         order = sorted(range(len(rows)), key=lambda row: rows[row].tobytes())
-        common = common_prefix_lengths([rows[row] for row in order])
+        common = common_prefix_with_previous([rows[row] for row in order])
         new = [len(rows[row]) - shared for row, shared in zip(order, common, strict=True)]
         limit = min(max_tokens, -(-sum(new) // num_parts))
         groups, start = list[list[int]](), 0
@@ -69,7 +69,7 @@ class PrefixSharing(NamedTuple):
         if self.max_row is not None and longest > self.max_row:
             return False
         ordered = sorted(rows, key=lambda row: row.tobytes())
-        saved, total = sum(common_prefix_lengths(ordered)), sum(map(len, ordered))
+        saved, total = sum(common_prefix_with_previous(ordered)), sum(map(len, ordered))
         return saved > (1.0 - MAX_COST) * total
 
     def saves_tokens(
@@ -105,8 +105,8 @@ class PrefixSharing(NamedTuple):
         return tokens + (pairs * self.pair_flops + calls * CALL_FLOPS) / self.layer_flops
 
 
-def prefix_sharing_of(model: Any, decoder: Any) -> PrefixSharing | str:
-    """Return the prefix sharing of a model's passes, or why they cannot share."""
+def prefix_sharing_or_reason(model: Any, decoder: Any) -> PrefixSharing | str:
+    """Return the prefix sharing of a model's passes, or the reason why they cannot share."""
     layers = getattr(decoder, "layers", None) or getattr(decoder, "h", None)
     config = getattr(model, "config", None)
     by_segment = layers is not None and runs_by_segment(model, decoder)

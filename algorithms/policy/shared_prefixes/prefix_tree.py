@@ -77,7 +77,7 @@ def build_tree(
     root only if it is at least this share of the longest of them.
     """
     order = sorted(range(len(rows)), key=lambda row: rows[row].tobytes())
-    common = common_prefix_lengths([rows[row] for row in order])
+    common = common_prefix_with_previous([rows[row] for row in order])
     row_index = np.zeros((len(rows), max(map(len, rows), default=0)), dtype=np.int64)
     ids, positions = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     levels, size = list[tuple[int, int, int]](), 0  # (start, end, depth in segments)
@@ -107,8 +107,8 @@ def build_tree(
     )
 
 
-def common_prefix_lengths(rows: Sequence[Ids]) -> list[int]:
-    """Return the length of the common prefix of each row with the row before it."""
+def common_prefix_with_previous(rows: Sequence[Ids]) -> list[int]:
+    """Return the length of each row's common prefix with the previous row."""
     common = [0]
     for before, row in itertools.pairwise(rows):
         shorter = min(len(before), len(row))

@@ -30,7 +30,7 @@ from fctncalling.envs.handlers.handler import (
 from fctncalling.envs.handlers.python_calls import (
     PythonCalls,
     calls_of_expression,
-    executed_call_strings,
+    multi_turn_call_strings,
 )
 
 OPEN_TAG, CLOSE_TAG = "<TOOLCALL>", "</TOOLCALL>"
@@ -118,7 +118,7 @@ class TaggedPythonReturn(ReturnFormat):
 
     def call_strings(self, calls: Sequence[Call]) -> list[str]:
         """Return the call strings, as BFCL executes them; raises DecodeError."""
-        return executed_call_strings(calls)
+        return multi_turn_call_strings(calls)
 
     def untagged_candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield untagged candidate texts: the prompting form."""

@@ -16,7 +16,7 @@ from fctncalling.envs.handlers.handler import DecodeError
 from fctncalling.envs.handlers.source.source_calls import (
     SourceCalls,
     encode_source,
-    kept_arguments,
+    parse_argument_list,
     parse_plain_call,
     require_grammar,
     syntax_tree_root,
@@ -92,7 +92,7 @@ class _CallReader:
         name, owner = self._field(node, "name"), node.child_by_field_name("object")
         called = self._text(name) if owner is None else f"{self._text(owner)}.{self._text(name)}"
         arguments = self._field(node, "arguments")
-        return {called: kept_arguments(arguments, _POSITIONAL, self._text, self._value)}
+        return {called: parse_argument_list(arguments, _POSITIONAL, self._text, self._value)}
 
     def _value(self, node: Node) -> str:
         """Return a value's text: quotes dropped at the top only, white space between most parts."""

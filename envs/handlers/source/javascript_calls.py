@@ -17,8 +17,8 @@ from fctncalling.envs.handlers.handler import DecodeError
 from fctncalling.envs.handlers.source.source_calls import (
     SourceCalls,
     encode_source,
-    kept_arguments,
     missing_tokens,
+    parse_argument_list,
     parse_plain_call,
     require_grammar,
     syntax_tree_root,
@@ -137,7 +137,7 @@ def _arguments(source: bytes, node: Node) -> dict[str | None, str]:
         value = _text(source, part)
         return value[1:-1] if is_quoted(value) else value
 
-    return kept_arguments(node, ("identifier", "true"), partial(_text, source), unquoted)
+    return parse_argument_list(node, ("identifier", "true"), partial(_text, source), unquoted)
 
 
 def _text(source: bytes, node: Node) -> str:

@@ -136,10 +136,10 @@ def _source_in(text: str) -> str:
     return text[1:-1] if text.endswith("]") else text[1:]
 
 
-def kept_arguments(
+def parse_argument_list(
     node: Node, positional: Collection[str], text: Callable[[Node], str], value: Callable[..., str]
 ) -> dict[str | None, str]:
-    """Return the kept arguments of a list of them: assignments, and `positional` kinds under None.
+    """Parse an argument list, a node: assignments by name, and `positional` kinds under None.
 
     DecodeError for a name, or a positional argument, that stands there twice.
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from fctncalling.envs.tools import bfcl_table
+from fctncalling.envs.tools import load_bfcl_table
 from fctncalling.envs.tools.bfcl.directory_tree import Directory, File
 from fctncalling.envs.tools.bfcl.long_context import long_context_table
 from fctncalling.envs.tools.snapshot import snapshot
@@ -17,7 +17,7 @@ from fctncalling.envs.tools.snapshot import snapshot
 MAX_FOUND = 100_000
 """Entries `find` visits at most: shared directories can unfold to exponentially many paths."""
 
-_TABLE = bfcl_table("gorilla_file_system")
+_TABLE = load_bfcl_table("gorilla_file_system")
 _CYCLE = "maximum recursion depth exceeded"  # what BFCL's unbounded recursion ends in
 
 

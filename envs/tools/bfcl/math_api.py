@@ -24,14 +24,14 @@ from collections.abc import Callable, Iterable
 from decimal import Context, Decimal, InvalidOperation, localcontext
 from typing import Any
 
-from fctncalling.envs.tools import bfcl_table
+from fctncalling.envs.tools import load_bfcl_table
 
 MAX_BITS = 1 << 20
 MAX_DIGITS = 1_000
 MAX_EXPONENT = 10_000
 MAX_ITEMS = 1_000_000
 
-_TABLE = bfcl_table("math_api")
+_TABLE = load_bfcl_table("math_api")
 _NOT_NUMBERS = "Both inputs must be numbers"
 _NOT_ALL_NUMBERS = "All elements in the list must be numbers"
 _TOO_LARGE = "Conversion resulted in a value too large to represent"

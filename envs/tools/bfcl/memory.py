@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
-from fctncalling.envs.tools import bfcl_table
+from fctncalling.envs.tools import load_bfcl_table
 
 Conversations = tuple[tuple[str, ...], ...]
 
@@ -103,7 +103,7 @@ def _packed(sentences: Iterable[str], max_chars: int) -> Iterable[str]:
 
 Result = dict[str, Any]
 
-_TABLE = bfcl_table("memory")
+_TABLE = load_bfcl_table("memory")
 
 
 class MemoryLimits(NamedTuple):

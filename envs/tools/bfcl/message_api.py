@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fctncalling.envs.tools import bfcl_table
+from fctncalling.envs.tools import load_bfcl_table
 from fctncalling.envs.tools.bfcl.random_stream import RandomStream
 from fctncalling.envs.tools.snapshot import snapshot
 
-_TABLE = bfcl_table("message_api")
+_TABLE = load_bfcl_table("message_api")
 _NO_USER = "No user is currently logged in."
 
 

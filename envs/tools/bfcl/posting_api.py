@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from fctncalling.envs.tools import bfcl_table
+from fctncalling.envs.tools import load_bfcl_table
 from fctncalling.envs.tools.snapshot import snapshot
 
-_TABLE = bfcl_table("posting_api")
+_TABLE = load_bfcl_table("posting_api")
 _OWN_LIST: list[Any] = []
 """Stands, by identity, for "this instance's default list", to which a tweet without tags or
 mentions refers.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from fctncalling.envs.tools import bfcl_table
+from fctncalling.envs.tools import load_bfcl_table
 from fctncalling.envs.tools.snapshot import snapshot
 
 Result = dict[str, Any]
 
-_TABLE = bfcl_table("ticket_api")
+_TABLE = load_bfcl_table("ticket_api")
 _LOWEST_PRIORITY, _HIGHEST_PRIORITY = _TABLE["priority_range"]
 
 

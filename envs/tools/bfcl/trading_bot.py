@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from fctncalling.envs.tools import bfcl_table
+from fctncalling.envs.tools import load_bfcl_table
 from fctncalling.envs.tools.bfcl.long_context import long_context_table
 from fctncalling.envs.tools.bfcl.random_stream import RandomStream
 from fctncalling.envs.tools.snapshot import snapshot
 
 Result = dict[str, Any]
 
-_TABLE = bfcl_table("trading_bot")
+_TABLE = load_bfcl_table("trading_bot")
 _DEFAULTS = {**_TABLE["default_state"], "orders": dict(_TABLE["default_state"]["orders"])}
 _NOW = datetime(*_TABLE["current_time"])
 _SECONDS_A_DAY = 24 * 60 * 60

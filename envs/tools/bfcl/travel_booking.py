@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import Any
 
-from fctncalling.envs.tools import bfcl_table
+from fctncalling.envs.tools import load_bfcl_table
 from fctncalling.envs.tools.bfcl.long_context import long_context_table
 from fctncalling.envs.tools.bfcl.random_stream import RandomStream
 from fctncalling.envs.tools.snapshot import snapshot
 
 Result = dict[str, Any]
 
-_TABLE = bfcl_table("travel_booking")
+_TABLE = load_bfcl_table("travel_booking")
 _BASE_COSTS = {(start, end): cost for start, end, cost in _TABLE["flight_base_costs"]}
 _AIRPORTS: list[str] = _TABLE["airports"]
 _CLASS_FACTORS: dict[str, int] = _TABLE["class_factors"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from fctncalling.envs.tools import bfcl_table
+from fctncalling.envs.tools import load_bfcl_table
 from fctncalling.envs.tools.bfcl.long_context import long_context_table
 from fctncalling.envs.tools.bfcl.random_stream import RandomStream
 from fctncalling.envs.tools.snapshot import snapshot
 
 Result = dict[str, Any]
 
-_TABLE = bfcl_table("vehicle_control")
+_TABLE = load_bfcl_table("vehicle_control")
 # where a scenario calls an attribute by another name
 _SCENARIO_KEYS = {
     "engine_state": "engineState",

@@ -30,9 +30,9 @@ def start_mcp_server(address: str, timeout_s: float) -> ToolServer:
     return server
 
 
-def with_scheme(text: str) -> str:
+def with_mcp_scheme(address: str) -> str:
     """Return an MCP address with its scheme "mcp:", which may be left out on the command line."""
-    return text if text.startswith(SCHEME) else f"{SCHEME}{text}"
+    return address if address.startswith(SCHEME) else f"{SCHEME}{address}"
 
 
 def is_mcp_address(source: object) -> bool:

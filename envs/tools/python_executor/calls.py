@@ -260,8 +260,8 @@ class CallInFlight:
         self._code_out = -1
 
 
-class NotStarted(Exception):
-    """Not started: a call that could not be; its result is data like any other."""
+class CallNotStarted(Exception):
+    """Call that was not started; its result is data like any other."""
 
     def __init__(self, result: ToolResult) -> None:
         super().__init__(result.reason)

@@ -35,7 +35,7 @@ from fctncalling.envs.tools.python_executor.protocol import (
 ZYGOTE_DIED = "the zygote died"
 
 
-class Child:
+class ZygoteChild:
     """Child of the zygote for one call, as reported on its status socket."""
 
     def __init__(self, status: socket.socket) -> None:
@@ -104,7 +104,7 @@ class Child:
             self._pidfd = -1
 
 
-Launch = Callable[[list[int]], Child]
+Launch = Callable[[list[int]], ZygoteChild]
 
 
 def open_pipes(count: int) -> list[tuple[int, int]]:
@@ -284,7 +284,7 @@ class ZygoteLink:
         cpu_s: int,
         seed: int | None,
         policy: bool,
-    ) -> Child:
+    ) -> ZygoteChild:
         """Launch one child for a call, with [code, stdout, stderr] as descriptors 0, 1, 2.
 
         For a session, one more to say it is done.
@@ -305,7 +305,7 @@ class ZygoteLink:
             except BaseException:
                 ours.close()
                 raise
-        return Child(ours)
+        return ZygoteChild(ours)
 
     def reap(self) -> None:
         """Reap a dead zygote, before another one starts.

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from fctncalling.envs.tools.python_executor.calls import (
     CallInFlight,
     CallLimits,
-    NotStarted,
+    CallNotStarted,
     encode_snippet,
     wait_any,
 )
@@ -66,25 +66,25 @@ class CallLauncher:
         policy: bool = True,
         max_output_length: int | None = None,
     ) -> CallInFlight:
-        """Start the call of one snippet; raises NotStarted with the result of one that cannot."""
+        """Start the call of one snippet; CallNotStarted with the result of one that cannot."""
         data = encode_snippet(code, self._config)
         if isinstance(data, ToolResult):
-            raise NotStarted(replace(data, queue_s=queue_s))
+            raise CallNotStarted(replace(data, queue_s=queue_s))
         timeout_s = timeout_s or self._config.timeout_s
         limits = self.limits(timeout_s)
         limits = limits._replace(max_output_length=max_output_length or limits.max_output_length)
         make = partial(CallInFlight, data, limits, queue_s=queue_s)
         try:
             return self._launch(make, cpu_s=math.ceil(timeout_s) + 1, seed=seed, policy=policy)
-        except NotStarted as why:
-            raise NotStarted(replace(why.result, queue_s=queue_s)) from why
+        except CallNotStarted as why:
+            raise CallNotStarted(replace(why.result, queue_s=queue_s)) from why
 
     def start_session(self, limits: CallLimits) -> SessionChild | ToolResult:
         """Start a session's child, or return the result of a call that cannot have one."""
         try:
             cpu_s = math.ceil(limits.cpu_s)
             return self._launch(SessionChild.start, cpu_s=cpu_s, seed=None, policy=True)
-        except NotStarted as why:
+        except CallNotStarted as why:
             return why.result
 
     def _launch(
@@ -92,7 +92,7 @@ class CallLauncher:
     ) -> Launched:
         """Return what `make` makes of the means to launch a child.
 
-        Raise NotStarted where none can be had.
+        Raise CallNotStarted where none can be had.
         """
         link = self.link
         assert link is not None
@@ -113,7 +113,7 @@ class CallLauncher:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
                     break
                 link.kill()
-        raise NotStarted(ToolResult("setup_error", reason=f"The executor failed: {failure}"))
+        raise CallNotStarted(ToolResult("setup_error", reason=f"The executor failed: {failure}"))
 
     def repair_zygote(self, call: CallInFlight) -> None:
         """Repair a zygote that failed a call: kill or reap it, so that another one starts."""
@@ -128,7 +128,7 @@ class CallLauncher:
         code, length = probe_code(self._config.memory_mb), 10_000  # whatever a snippet may write
         try:
             probe = self.start_call(code, 30.0, None, 0.0, policy=False, max_output_length=length)
-        except NotStarted as why:
+        except CallNotStarted as why:
             raise SandboxUnavailable(f"the self-test could not start: {why}") from why
         wait_any({0: probe})
         result = probe.result()
@@ -314,7 +314,7 @@ class PythonExecutor:
                         calls[index] = self._launcher.start_call(
                             codes[index], timeout_s, seeds[index], queue_s
                         )
-                    except NotStarted as why:
+                    except CallNotStarted as why:
                         self.places.release()
                         results[index] = why.result
                     except BaseException:

@@ -20,7 +20,7 @@ from fctncalling.envs.tools.python_executor.calls import (
     wait_any,
 )
 from fctncalling.envs.tools.python_executor.config import ExecutorConfig, check_seed, check_timeout
-from fctncalling.envs.tools.python_executor.link import Child, Launch, open_pipes
+from fctncalling.envs.tools.python_executor.link import Launch, ZygoteChild, open_pipes
 from fctncalling.envs.tools.python_executor.protocol import SESSION_CALL
 from fctncalling.envs.tools.python_executor.result import ToolResult, ends_in_memory_error
 
@@ -30,7 +30,7 @@ LOST = "the names of this session are lost"
 class SessionChild(NamedTuple):
     """Session's child, a process, with our ends of its pipes."""
 
-    child: Child
+    child: ZygoteChild
     code_out: int
     out: int
     err: int

@@ -83,8 +83,8 @@ def _disabled(name: str) -> Callable[..., NoReturn]:
     return disabled
 
 
-def policy_builtins(allowed: frozenset[str], restricted: tuple[str, ...]) -> dict[str, Any]:
-    """Return the builtins that the policy's snippets see.
+def snippet_builtins(allowed: frozenset[str], restricted: tuple[str, ...]) -> dict[str, Any]:
+    """Return the builtins that a snippet of the policy sees.
 
     Library code keeps the real ones, so `namedtuple`, which uses eval, works.
     """
@@ -99,7 +99,7 @@ class MainModule:
 
     def __init__(self, allowed: frozenset[str], restricted: tuple[str, ...]) -> None:
         self.main = types.ModuleType("__main__")
-        self.main.__dict__["__builtins__"] = policy_builtins(allowed, restricted)
+        self.main.__dict__["__builtins__"] = snippet_builtins(allowed, restricted)
         self.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "r", closefd=False)), "utf-8")
         self.stdout = _writer(1)
         self.stderr = _writer(2)

@@ -33,7 +33,12 @@ from fctncalling.cli.run.output_file import CategoryCounts, OutputFile, write_re
 from fctncalling.cli.run.runner import Runner
 from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.cli.shared.parser import add_flag, add_switch
-from fctncalling.cli.shared.text_table import align_rows, interval_text, percent, sample_report_rows
+from fctncalling.cli.shared.text_table import (
+    align_rows,
+    interval_text,
+    pass_at_k_table_rows,
+    percent,
+)
 from fctncalling.cli.shared.tool_flags import (
     MISSING,
     add_dataset_argument,
@@ -94,7 +99,7 @@ def report_table(totals: Mapping[str, CategoryCounts], settings: Mapping[str, An
     lines = [align_rows(rows)]
     if any(each.tasks.num_samples > 1 for each in totals.values()):
         sampled = {name: each.tasks.report() for name, each in totals.items()}
-        lines += ["", align_rows(sample_report_rows(sampled))]
+        lines += ["", align_rows(pass_at_k_table_rows(sampled))]
     if overflows := sum(each.context_overflow for each in totals.values()):
         lines.append(f"{overflows} failed as the conversation outgrew the model's context")
     lines.append(f"form {settings['form']}, prompt style {settings['prompt_style']}")

@@ -18,7 +18,7 @@ from fctncalling.data.json_stream import LongLineError, bounded_lines
 from fctncalling.data.paths import atomic_write, is_stream
 from fctncalling.envs.handlers import DecodeError, get_handler
 from fctncalling.evaluation.agents.agent import CONTEXT_OVERFLOW
-from fctncalling.evaluation.pass_at_k import SampledTasks
+from fctncalling.evaluation.pass_at_k import TaskSampleCounts
 
 
 @dataclass
@@ -31,8 +31,8 @@ class CategoryCounts:
     progress: float = 0.0  # summed
     invalid: int = 0
     context_overflow: int = 0  # failed, as the conversation outgrew the model's context
-    tasks: SampledTasks = field(default_factory=SampledTasks)
-    strict_tasks: SampledTasks = field(default_factory=SampledTasks)
+    tasks: TaskSampleCounts = field(default_factory=TaskSampleCounts)
+    strict_tasks: TaskSampleCounts = field(default_factory=TaskSampleCounts)
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Add one line of the output to the counts."""

@@ -13,7 +13,7 @@ from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.cli.shared.task_finder import (
     category_file,
     iter_category_tasks,
-    use_sibling_tables,
+    use_sibling_long_context_tables,
 )
 from fctncalling.cli.shared.tool_flags import MISSING, TaskTools
 from fctncalling.data.bfcl import iter_tasks
@@ -55,7 +55,7 @@ class RunTasks:
         """Check the first task of every file, to raise errors before a model is loaded."""
         num_playable = 0
         for name, origin, tasks in self._files():
-            use_sibling_tables(origin)
+            use_sibling_long_context_tables(origin)
             first = next(tasks, None)
             if first is not None:
                 task = self._tools.with_docs(first, origin)
@@ -77,7 +77,7 @@ class RunTasks:
         """
         counts = Counter[str]()
         for name, origin, tasks in self._files():
-            use_sibling_tables(origin)
+            use_sibling_long_context_tables(origin)
             for bare in tasks:
                 category = name or bare.category
                 if self._is_full(counts[category]):

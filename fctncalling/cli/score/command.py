@@ -55,11 +55,11 @@ from fctncalling.cli.shared.parser import add_flag, add_switch
 from fctncalling.cli.shared.task_finder import (
     category_file,
     iter_category_tasks,
-    recorded_path,
+    recorded_task_path,
     task_difference,
-    use_sibling_tables,
+    use_sibling_long_context_tables,
 )
-from fctncalling.cli.shared.text_table import align_rows, sample_report_rows
+from fctncalling.cli.shared.text_table import align_rows, pass_at_k_table_rows
 from fctncalling.cli.shared.tool_flags import TaskTools, add_dataset_argument, add_tool_arguments
 from fctncalling.data.errors import TaskError
 from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
@@ -117,7 +117,7 @@ def _report(scores: ModelScores) -> dict[str, Any]:
                 **scores.extra_metrics[name].rates(),
                 **scores.extra_metrics[name].intervals_and_pass_at_k(),
                 **(
-                    {"sensitivity": sensitivity_spread(header)}
+                    {"sensitivity": format_sensitivity_spread(header)}
                     if name == FORMAT_SENSITIVITY
                     else {}
                 ),
@@ -131,8 +131,8 @@ def _report(scores: ModelScores) -> dict[str, Any]:
     }
 
 
-def sensitivity_spread(header: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the spread of format sensitivity scores over its configurations."""
+def format_sensitivity_spread(header: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the format-sensitivity spread: of scores over its configurations."""
     spread = {name: header[f"accuracy_{name}"] for name in _SPREAD}
     return {
         **spread,
@@ -164,7 +164,7 @@ def _table(scores: ModelScores) -> str:
     lines = [scores.model, align_rows(rows), *_missing_lines(scores), *_sensitivity_lines(scores)]
     sampled = {name: each.samples.report() for name, each in scores.extra_metrics.items()}
     if any(sampled.values()):
-        lines.append(align_rows(sample_report_rows(sampled)))
+        lines.append(align_rows(pass_at_k_table_rows(sampled)))
     return "\n".join(lines)
 
 
@@ -189,7 +189,7 @@ def _sensitivity_lines(scores: ModelScores) -> list[str]:
     header = scores.categories.get(FORMAT_SENSITIVITY)
     if header is None:
         return []
-    figures = sensitivity_spread(header)
+    figures = format_sensitivity_spread(header)
     spread = ", ".join(f"{_SPREAD[name]} {figures[name]}" for name in _SPREAD)
     count = len(figures["configurations"])
     lines = [f"format sensitivity, in points over {count} prompt configurations: {spread}"]
@@ -227,7 +227,7 @@ def run(args: argparse.Namespace) -> int:
         tools = TaskTools(args)
         with TemporaryDirectory() if args.input.is_file() else nullcontext() as parts:
             chosen = _selected_results(args, parts)
-            models = score_all(
+            models = score_models(
                 chosen,
                 args.dataset_path or (),
                 args.score_dir,
@@ -267,22 +267,22 @@ def _selected_results(args: argparse.Namespace, parts: str | None) -> list[Model
     return chosen
 
 
-def score_all(
-    found: list[ModelAnswers],
-    given: Sequence[Path],
+def score_models(
+    answers: list[ModelAnswers],
+    task_paths: Sequence[Path],
     score_dir: Path | None,
     *,
     partial: bool,
     strict: bool = False,
     tools: TaskTools | None = None,
 ) -> dict[str, ModelScores]:
-    """Score all results: return each model's scores, and write score files if asked.
+    """Score models by their answers: return each model's scores, and write score files if asked.
 
     Raises InputError.
     """
     models: dict[str, ModelScores] = {}
-    for results in found:
-        paths = given or _usual_paths(results)
+    for results in answers:
+        paths = task_paths or _usual_paths(results)
         file = ScoreFile(results.model, results.category)
         scores = models.setdefault(results.model, ModelScores(results.model))
         try:
@@ -344,7 +344,7 @@ def _judged(
 def _usual_paths(results: ModelAnswers) -> list[Path]:
     """Return the file that the answers name, where it is here, else the official folder."""
     first = next(results.lines(), None)
-    recorded = None if first is None else recorded_path(first)
+    recorded = None if first is None else recorded_task_path(first)
     return [official_data_folder() if recorded is None else recorded]
 
 
@@ -352,7 +352,7 @@ def _tasks_of(paths: Sequence[Path], category: str, own: Collection[str]) -> Ite
     """Yield a category's tasks of every path that has some; InputError where none has."""
     here = [path for path in paths if not path.is_dir() or category_file(path, category)]
     for path in here or paths[:1]:
-        use_sibling_tables(path)
+        use_sibling_long_context_tables(path)
         yield from iter_category_tasks(path, category, own)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from fctncalling.cli.shared.text_table import interval_text
 from fctncalling.data.types import StepRecord, Task, Verdict
 from fctncalling.envs.rewards import progress_share
-from fctncalling.evaluation.pass_at_k import SampledTasks
+from fctncalling.evaluation.pass_at_k import TaskSampleCounts
 
 
 class ExtraMetrics:
@@ -17,8 +17,8 @@ class ExtraMetrics:
         self._count = 0
         self._progress = 0.0
         self._is_strict = strict
-        self.samples = SampledTasks()
-        self.strict_samples = SampledTasks()
+        self.samples = TaskSampleCounts()
+        self.strict_samples = TaskSampleCounts()
 
     def add(
         self, task: Task, response: Any, form: str, verdict: Verdict, *, broke_off: bool = False

@@ -169,7 +169,7 @@ class TaskIndex:
         self.path = path
         # classes that a user brings: their docs may be missing
         self._self_documented = self_documented
-        use_sibling_tables(path)
+        use_sibling_long_context_tables(path)
         self._stores: dict[Path, TaskStore] = {}
 
     def find_task(self, line: SourceRecord) -> Task:
@@ -256,7 +256,7 @@ class TaskFinder:
         )
 
     def _usual(self, line: SourceRecord) -> Iterator[TaskIndex]:
-        recorded = recorded_path(line)
+        recorded = recorded_task_path(line)
         if recorded is not None:
             yield self._index(recorded)
             return
@@ -271,15 +271,15 @@ class TaskFinder:
         return self._indexes[path]
 
 
-def recorded_path(line: SourceRecord) -> Path | None:
-    """Return the path recorded in a record: of the tasks it was played with, where it is here.
+def recorded_task_path(record: SourceRecord) -> Path | None:
+    """Return the recorded task path: of the file a record was played with, where it is here.
 
     Seen from the working folder, or from the record's.
     """
-    named = line.record.get("dataset_path")
+    named = record.record.get("dataset_path")
     if not isinstance(named, str) or not named:
         return None
-    places = (Path(named), line.path.parent / named)
+    places = (Path(named), record.path.parent / named)
     return next((path for path in places if path.exists()), None)
 
 
@@ -309,9 +309,9 @@ def _first_words(turns: Sequence[Any]) -> str:
     return said[-1] if said and isinstance(said[-1], str) else ""
 
 
-def use_sibling_tables(path: Path) -> None:
-    """Use sibling tables: long-context ones beside a task file, unless others are set."""
-    path = resolve_task_path(path)
+def use_sibling_long_context_tables(task_path: Path) -> None:
+    """Use the sibling long-context tables of a task file, unless others are set."""
+    path = resolve_task_path(task_path)
     tables = (path if path.is_dir() else path.parent) / "long_context.json"
     if tables.is_file():
         os.environ.setdefault("FCTNCALLING_LONG_CONTEXT", str(tables))

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
-def sample_report_rows(sampled: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
-    """Return the rows of a table of sample reports (pass@k), by category."""
-    ks = sorted({int(k) for each in sampled.values() for k in each.get("pass@k", ())})
+def pass_at_k_table_rows(reports: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
+    """Return the rows of a table of pass@k, by category, header first, from sample reports."""
+    ks = sorted({int(k) for each in reports.values() for k in each.get("pass@k", ())})
     heads = [f"{name[:-1]}{k}" for name in ("pass@k", "pass^k") for k in ks[name == "pass^k" :]]
     rows = [["category", "samples", *heads]]
-    for category, each in sampled.items():
+    for category, each in reports.items():
         # "pass@4" -> each["pass@k"]["4"]
         cells = [_estimate(each.get(f"{head[:5]}k", {}).get(head[5:])) for head in heads]
         rows.append([category, str(each.get("num_samples", 1)), *cells])

@@ -14,7 +14,7 @@ from fctncalling.data.paths import official_data_folder
 from fctncalling.data.types import Task
 from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.tools.bfcl.long_context import LongContextError
-from fctncalling.envs.tools.box.tool_server import TIMEOUT_S, with_scheme
+from fctncalling.envs.tools.box.tool_server import TIMEOUT_S, with_mcp_scheme
 from fctncalling.envs.tools.box.toolbox import ToolBox
 from fctncalling.envs.tools.local_corpus import CorpusError
 from fctncalling.training.user_code import parse_tool_classes
@@ -59,7 +59,7 @@ class TaskTools:
         addresses: list[str] = getattr(args, "mcp", [])
         self.box: ToolBox | None = None
         if addresses:
-            self.box = ToolBox(map(with_scheme, addresses), mcp_timeout_s=args.mcp_timeout_s)
+            self.box = ToolBox(map(with_mcp_scheme, addresses), mcp_timeout_s=args.mcp_timeout_s)
 
     def classes_for(self, tasks: Iterable[Task], origin: Path | str) -> dict[str, Any]:
         """Return the tool classes for tasks, by name, each as a class or as "module:Class".

@@ -212,7 +212,7 @@ def user_by_name(name: str, *, seed: int = 0) -> User:
     """
     kind, _, folder = name.partition(":")
     if kind == "hf" and folder:
-        return LanguageModelUser(LocalCompletion(folder), name=name)
+        return LanguageModelUser(LocalChatModel(folder), name=name)
     try:
         return make_user(name, seed=seed)
     except ValueError as error:
@@ -220,8 +220,8 @@ def user_by_name(name: str, *, seed: int = 0) -> User:
         raise ValueError(f"{error}, hf:FOLDER" if is_unknown else str(error)) from None
 
 
-class LocalCompletion:
-    """Completion of a local model, greedy, of a folder or the Hugging Face hub.
+class LocalChatModel:
+    """Local chat model, greedy, of a folder or the Hugging Face hub.
 
     Raises ValueError for a model that cannot be loaded.
     """

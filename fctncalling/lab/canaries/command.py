@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
-from fctncalling.cli.shared.task_finder import use_sibling_tables
+from fctncalling.cli.shared.task_finder import use_sibling_long_context_tables
 from fctncalling.cli.shared.text_table import align_rows
 from fctncalling.cli.shared.tool_flags import MISSING, TaskTools, add_tool_arguments
 from fctncalling.data.bfcl import embedded_path, load_tasks
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         if args.limit is not None and args.limit < 1:
             raise InputError(f"--limit: got {args.limit}, expected at least 1")
         tools, path = TaskTools(args), Path(args.dataset_path or embedded_path("train"))
-        use_sibling_tables(path)
+        use_sibling_long_context_tables(path)
         loaded = load_tasks(path, self_documented=tools.given)
         tasks = [tools.with_docs(task, path) for task in loaded]
         played = limit_per_category([task for task in tasks if _is_supported(task)], args.limit)

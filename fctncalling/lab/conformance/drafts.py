@@ -11,7 +11,7 @@ from fctncalling.data.types import Call, Task
 from fctncalling.envs.judging.judge import judge
 from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.envs.python_source.render import python_literal
-from fctncalling.evaluation.accepted_answers import STYLES, render_calls, source_text
+from fctncalling.evaluation.accepted_answers import STYLES, render_calls, render_source_value
 
 Literal = Callable[[Any], str]
 
@@ -124,7 +124,7 @@ class CallDraft:
                 return str(value)
             if self.is_python:
                 return write(value)
-            return source_text(value, properties.get(key, {}), language, self.style)
+            return render_source_value(value, properties.get(key, {}), language, self.style)
 
         return {key: source(key, value) for key, value in call.arguments.items()}
 

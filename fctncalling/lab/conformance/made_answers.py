@@ -11,7 +11,7 @@ from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.cli.shared.task_finder import (
     category_file,
     iter_category_tasks,
-    use_sibling_tables,
+    use_sibling_long_context_tables,
 )
 from fctncalling.data.categories import AST, MULTI_TURN, RELEVANCE, category_language
 from fctncalling.data.types import Task, Verdict
@@ -103,7 +103,7 @@ def chosen_categories(folder: Path, named: Sequence[str], note: Callable[[str], 
     `note` is told what is left out because its language's grammar is not installed. Raises
     InputError for an unknown one, and for a folder without official tasks.
     """
-    use_sibling_tables(folder)
+    use_sibling_long_context_tables(folder)
     for name in named:
         if name not in CATEGORIES:
             raise InputError(f'--category "{name}": expected one of {", ".join(CATEGORIES)}')

@@ -13,7 +13,7 @@ import torch
 from fctncalling.algorithms.batch import Experience, build_experience
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.config.running_settings import ALGORITHM_NAMES
-from fctncalling.algorithms.minibatches import plan_minibatches, prepare_passes
+from fctncalling.algorithms.minibatches import add_forward_inputs, plan_minibatches
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import ALGORITHMS
 from fctncalling.algorithms.targets import compute_targets, policy_outputs
@@ -55,7 +55,7 @@ def trainer_advantages(
     They come from the trainer's own `compute_targets`, as an update takes them before whitening.
     """
     device = next(policy.parameters()).device
-    experience = prepare_passes(build_experience(truth.episodes, device), policy, config)
+    experience = add_forward_inputs(build_experience(truth.episodes, device), policy, config)
     generator = torch.Generator().manual_seed(config.seed)
     minibatches = plan_minibatches(experience, config, generator)
     outputs = policy_outputs(policy, experience, minibatches, config)

@@ -21,7 +21,10 @@ from fctncalling.algorithms.batch import make_batch
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.policy.progress_features import spell_call, written_call
+from fctncalling.algorithms.policy.progress_features import (
+    normalize_call_string,
+    render_normalized_call,
+)
 from fctncalling.algorithms.policy.value_head import ValueHead
 from fctncalling.algorithms.supervised.critic_fit import CriticSamples, fit_critic, is_held_out
 from fctncalling.lab.credit.ruler import (
@@ -196,7 +199,7 @@ def progress_features(truth: BranchedTruth, ground_truths: Mapping[str, Any]) ->
 def _progress(episode: EpisodeRecord, ground_truth: Any) -> list[list[float]]:
     turns: Sequence[Any] = ground_truth if isinstance(ground_truth, Sequence) else ()
     several = [turn for turn in turns if isinstance(turn, list | tuple)]
-    wanted = [[spell_call(str(call)) for call in turn] for turn in several]
+    wanted = [[normalize_call_string(str(call)) for call in turn] for turn in several]
     record: Any = episode.episode
     made: list[list[str]] = [[] for _ in wanted]
     rows = []
@@ -216,7 +219,7 @@ def _progress(episode: EpisodeRecord, ground_truth: Any) -> list[list[float]]:
             ]
         )
         if wanted:
-            made[turn] += [written_call(call) for call in step.calls]
+            made[turn] += [render_normalized_call(call) for call in step.calls]
     return rows
 
 

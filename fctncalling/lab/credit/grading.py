@@ -17,7 +17,7 @@ import numpy as np
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.generation.engine_api import Engine
-from fctncalling.algorithms.rollout.roles import add_joint_rows
+from fctncalling.algorithms.rollout.roles import add_critic_rows
 from fctncalling.algorithms.run.logs import episode_json
 from fctncalling.data.paths import atomic_write
 from fctncalling.lab.credit.estimators import (
@@ -84,7 +84,7 @@ def grade_run(
     truth = measure_truth(run.player, run.task_ids, progress)
     truth.cpu_seconds = time.process_time() - started
     progress("estimators")
-    add_joint_rows(truth.episodes, run.config, run.player.template)
+    add_critic_rows(truth.episodes, run.config, run.player.template)
     estimates, critic = trainer_advantages(run.policy, truth, run.config)
     values = leave_one_out_group_values(truth)
     values["critic"] = critic

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
-from fctncalling.cli.shared.task_finder import use_sibling_tables
+from fctncalling.cli.shared.task_finder import use_sibling_long_context_tables
 from fctncalling.cli.shared.tool_flags import MISSING
 from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import official_data_folder, user_data_folder
@@ -126,7 +126,7 @@ def run(args: argparse.Namespace) -> int:
         _require_multi_turn(args)
         guard = _guard(args.official_dir)
         if guard.folder is not None:
-            use_sibling_tables(guard.folder)
+            use_sibling_long_context_tables(guard.folder)
         settings = ForgeSettings(
             args.num_tasks,
             args.seed,

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.cli.shared.jsonl_records import InputError
-from fctncalling.cli.shared.task_finder import use_sibling_tables
+from fctncalling.cli.shared.task_finder import use_sibling_long_context_tables
 from fctncalling.cli.shared.tool_flags import MISSING, TaskTools, add_tool_arguments
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.errors import TaskError
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _task(args: argparse.Namespace) -> tuple[Task, dict[str, Any]]:
     tools, path = TaskTools(args), args.dataset_path or Path(embedded_path("train"))
-    use_sibling_tables(path)
+    use_sibling_long_context_tables(path)
     tasks = {task.id: task for task in load_tasks(path, self_documented=tools.given)}
     chosen = args.task_id if args.task_id is not None else next(iter(tasks), None)
     if chosen not in tasks:

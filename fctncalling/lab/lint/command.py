@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
-from fctncalling.cli.shared.task_finder import use_sibling_tables
+from fctncalling.cli.shared.task_finder import use_sibling_long_context_tables
 from fctncalling.cli.shared.tool_flags import TaskTools, add_tool_arguments
 from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.categories import UnsupportedCategory
@@ -100,7 +100,7 @@ class Linter:
 
         Categories that cannot be judged are counted.
         """
-        use_sibling_tables(path)
+        use_sibling_long_context_tables(path)
         tasks = iter_tasks(path, self_documented=self._tools.given)
         for task in with_progress_bar(tasks, f"linting {path.name}", "task"):
             self.num_tasks += 1

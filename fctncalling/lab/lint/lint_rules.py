@@ -25,7 +25,11 @@ from fctncalling.envs.judging.judge import judge
 from fctncalling.envs.judging.oracle import oracle_calls, parse_call_string
 from fctncalling.envs.python_source.parse import parse_expression
 from fctncalling.envs.users.known_values import known_values
-from fctncalling.evaluation.accepted_answers import accepted_calls, possible_texts, render_calls
+from fctncalling.evaluation.accepted_answers import (
+    accepted_answer_texts,
+    accepted_calls,
+    render_calls,
+)
 
 
 @dataclass(frozen=True)
@@ -135,7 +139,7 @@ def _check_docs(task: Task) -> Found:
 
 def _single_turn_truth(task: Task) -> Found:
     passed, fault = {}, "no answer can be written"
-    for form, style, text in possible_texts(task):
+    for form, style, text in accepted_answer_texts(task):
         if form not in passed:
             verdict = _verdict(task, text, form)
             if verdict.valid:

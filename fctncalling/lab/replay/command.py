@@ -27,7 +27,7 @@ from fctncalling.cli.shared.jsonl_records import (
     with_progress_bar,
 )
 from fctncalling.cli.shared.parser import add_flag, add_json_switch
-from fctncalling.cli.shared.task_finder import TaskFinder, use_sibling_tables
+from fctncalling.cli.shared.task_finder import TaskFinder, use_sibling_long_context_tables
 from fctncalling.cli.shared.tool_flags import (
     MISSING,
     TaskTools,
@@ -222,7 +222,7 @@ class Replayer:
             paths = paths if configured[0] else [*paths, *_embedded_files(self._config)]
         own = self._tools.given
         for path in paths:
-            use_sibling_tables(path)
+            use_sibling_long_context_tables(path)
         return {task.id: task for path in paths for task in load_tasks(path, self_documented=own)}
 
 

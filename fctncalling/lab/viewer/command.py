@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.cli.shared.jsonl_records import InputError, SourceRecord
-from fctncalling.cli.shared.task_finder import TaskFinder, use_sibling_tables
+from fctncalling.cli.shared.task_finder import TaskFinder, use_sibling_long_context_tables
 from fctncalling.cli.shared.tool_flags import (
     USUAL_TASKS,
     TaskTools,
@@ -188,7 +188,7 @@ class _TaskOfEpisode:
         return flags + ["--allow_task_tools"] * self._args.allow_task_tools
 
     def _loaded(self, path: Path) -> list[Task]:
-        use_sibling_tables(path)
+        use_sibling_long_context_tables(path)
         return load_tasks(path, self_documented=self._tools.given)
 
     def _found(self, record: dict[str, Any]) -> Task:

@@ -69,8 +69,8 @@ def restrict_by_landlock(ruleset: int) -> None:
 LAYERS = ("rlimits", "landlock", "seccomp")
 
 
-def lower_limit(name: str, soft: int, hard: int | None = None) -> None:
-    """Lower a limit of resources, never above the present one.
+def lower_resource_limit(name: str, soft: int, hard: int | None = None) -> None:
+    """Lower a resource limit (setrlimit), never above the present one.
 
     No effect where the system does not have it.
     """
@@ -84,8 +84,8 @@ def lower_limit(name: str, soft: int, hard: int | None = None) -> None:
     resource.setrlimit(which, (soft, hard))
 
 
-def address_space() -> int:
-    """Return the address space that this process maps, its size in bytes.
+def address_space_bytes() -> int:
+    """Return the bytes of the address space that this process maps.
 
     A generous guess where the system does not say.
     """
@@ -108,7 +108,7 @@ class Confinement:
         self._threads = threads
         self._program = b""
         self._ruleset = -1
-        self._base = address_space()
+        self._base = address_space_bytes()
         if "landlock" in requested:
             self._prepare_landlock()
         if "seccomp" in requested:
@@ -144,7 +144,7 @@ class Confinement:
         `close` is called once no inherited descriptor is needed any more.
         """
         if "rlimits" in self.layers:
-            lower_limit("CPU", cpu_s, cpu_s + 1)
+            lower_resource_limit("CPU", cpu_s, cpu_s + 1)
             for name, value in (
                 ("CORE", 0),
                 ("FSIZE", 0),
@@ -152,11 +152,11 @@ class Confinement:
                 ("MEMLOCK", 0),
                 ("MSGQUEUE", 0),
             ):
-                lower_limit(name, value)
+                lower_resource_limit(name, value)
             if self._threads:
                 # Threads count too; without threads the filter allows no new task at all.
-                lower_limit("NPROC", 4096)
-            lower_limit("AS", self._base + memory_bytes)
+                lower_resource_limit("NPROC", 4096)
+            lower_resource_limit("AS", self._base + memory_bytes)
         if self._ruleset >= 0:
             self._restrict_by_landlock()
         close()

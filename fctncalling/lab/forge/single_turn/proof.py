@@ -10,7 +10,7 @@ from fctncalling.checkers import check
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers.registry import get_handler
 from fctncalling.envs.judging.oracle import OMITTED, oracle_calls
-from fctncalling.evaluation.accepted_answers import source_text
+from fctncalling.evaluation.accepted_answers import render_source_value
 
 Record = list[dict[str, dict[str, Any]]]
 
@@ -68,7 +68,7 @@ def _decoded(task: Task, calls: Sequence[Call]) -> Record:
             call.name: {
                 key: value
                 if isinstance(value, str)
-                else source_text(value, docs[call.name][key], task.language, "natural")
+                else render_source_value(value, docs[call.name][key], task.language, "natural")
                 for key, value in call.arguments.items()
             }
         }

@@ -9,26 +9,26 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fctncalling.envs.tools import bfcl_table
+from fctncalling.envs.tools import load_bfcl_table
 from fctncalling.envs.tools.bfcl.directory_tree import Directory, File
 
 State = Mapping[str, Mapping[str, Any]]
 
-_ZIPCODES: dict[str, str] = bfcl_table("vehicle_control")["zipcodes"]
-_AIRPORTS: dict[str, str] = bfcl_table("travel_booking")["airport_by_city"]
-_COMPANIES: dict[str, str] = bfcl_table("trading_bot")["symbol_map"]
-_SECTORS: dict[str, list[str]] = bfcl_table("trading_bot")["sector_map"]
+_ZIPCODES: dict[str, str] = load_bfcl_table("vehicle_control")["zipcodes"]
+_AIRPORTS: dict[str, str] = load_bfcl_table("travel_booking")["airport_by_city"]
+_COMPANIES: dict[str, str] = load_bfcl_table("trading_bot")["symbol_map"]
+_SECTORS: dict[str, list[str]] = load_bfcl_table("trading_bot")["sector_map"]
 
 CITY_OF_AIRPORT = {code: city for city, code in _AIRPORTS.items()}
 COMPANY_OF_SYMBOL = {symbol: company for company, symbol in _COMPANIES.items()}
 ROUTES: list[tuple[str, str]] = [
-    (start, end) for start, end, _ in bfcl_table("travel_booking")["flight_base_costs"]
+    (start, end) for start, end, _ in load_bfcl_table("travel_booking")["flight_base_costs"]
 ]
 DISTANCES: list[tuple[str, str]] = [
-    (start, end) for start, end, _ in bfcl_table("vehicle_control")["distances_km"]
+    (start, end) for start, end, _ in load_bfcl_table("vehicle_control")["distances_km"]
 ]
 CITY_OF_ZIPCODE = {code: city for city, code in _ZIPCODES.items()}
-CURRENCIES: list[str] = [code for _, code, _ in bfcl_table("travel_booking")["exchange_rates"]]
+CURRENCIES: list[str] = [code for _, code, _ in load_bfcl_table("travel_booking")["exchange_rates"]]
 
 
 def files(state: State) -> dict[str, File]:

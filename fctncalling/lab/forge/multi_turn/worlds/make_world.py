@@ -10,14 +10,14 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fctncalling.envs.tools import bfcl_table
+from fctncalling.envs.tools import load_bfcl_table
 from fctncalling.lab.forge.multi_turn.worlds import inventory
 
 World = dict[str, Any]
 
-_TRADED = list(bfcl_table("trading_bot")["symbol_map"].values())
-_SECTORS: dict[str, list[str]] = bfcl_table("trading_bot")["sector_map"]
-_ROUTES = [(start, end) for start, end, _ in bfcl_table("travel_booking")["flight_base_costs"]]
+_TRADED = list(load_bfcl_table("trading_bot")["symbol_map"].values())
+_SECTORS: dict[str, list[str]] = load_bfcl_table("trading_bot")["sector_map"]
+_ROUTES = [(start, end) for start, end, _ in load_bfcl_table("travel_booking")["flight_base_costs"]]
 _SEEDS = 1_000_000
 
 
