@@ -171,10 +171,6 @@ class Experience(NamedTuple):
         last = self.episodes[episode].rows[-1]
         return last if self.joint_rows is None or last.joint is None else last.joint
 
-    def prompt_lengths(self) -> list[int]:
-        """Return the prompt length of each row: its tokens before the first acted one."""
-        return [row.acted.index(True) for row in self.rows]
-
     def trained_token_ids(self, rows: Sequence[int]) -> list[NDArray[np.int64]]:
         """Return the trained token ids of rows: those up to their last acted token."""
         whole = row_token_ids(self.rows[row] for row in rows)

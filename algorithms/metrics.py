@@ -151,7 +151,7 @@ def _importance_metrics(targets: Targets, config: TrainConfig) -> Metrics:
 
 def _token_metrics(experience: Experience) -> Metrics:
     lengths = torch.tensor(experience.lengths, dtype=torch.float32)
-    prompts = experience.prompt_lengths()
+    prompts = [row.acted.index(True) for row in experience.rows]
     num_acted = len(experience.tokens.rewards)
     return {
         "tokens/acted": float(num_acted),

@@ -9,7 +9,7 @@ shared memory as a view that follows it.
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from ctypes import c_uint8
 from typing import Any, overload
@@ -213,51 +213,21 @@ def _batch_differing_texts(spaces: Sequence[UnicodeText]) -> TextBatch:
     return TextBatch([deepcopy(space) for space in spaces], seed=deepcopy(spaces[0].np_random))
 
 
-def _concatenate_texts(space: UnicodeText, items: Iterable[str], out: Any) -> tuple[str, ...]:
-    return tuple(items)
-
-
-def _create_empty_texts(
-    space: UnicodeText, n: int = 1, fn: Callable[..., Any] = np.zeros
-) -> tuple[str, ...]:
-    return ("",) * n
-
-
-def _create_zero_text(space: UnicodeText) -> str:
-    return ""
-
-
-def _is_text_equiv(space_1: UnicodeText, space_2: object) -> bool:
-    return space_1 == space_2
-
-
-def _flatten_text_space(space: UnicodeText) -> UnicodeText:
-    return space  # like Graph and Sequence: as flat as it gets
-
-
-def _flatten_text(space: UnicodeText, x: str) -> str:
-    return x
-
-
-def _unflatten_text(space: UnicodeText, x: str) -> str:
-    return x
-
-
 # `iterate` is deliberately absent: registered for one text it would make `iterate(Tuple)` walk the
 # characters of each text instead of the texts.
 _VECTOR_HANDLERS: list[Any] = [
     (batch_space, _batch_text),
     (batch_differing_spaces, _batch_differing_texts),
-    (concatenate, _concatenate_texts),
-    (create_empty_array, _create_empty_texts),
-    (create_zero_array, _create_zero_text),
+    (concatenate, lambda space, items, out: tuple(items)),
+    (create_empty_array, lambda space, n=1, fn=np.zeros: ("",) * n),
+    (create_zero_array, lambda space: ""),
     (create_shared_memory, _create_shared_texts),
     (read_from_shared_memory, _read_shared_texts),
     (write_to_shared_memory, _write_shared_text),
-    (is_space_dtype_shape_equiv, _is_text_equiv),
-    (flatten_space, _flatten_text_space),
-    (flatten, _flatten_text),
-    (unflatten, _unflatten_text),
+    (is_space_dtype_shape_equiv, lambda space_1, space_2: space_1 == space_2),
+    (flatten_space, lambda space: space),  # like Graph and Sequence: as flat as it gets
+    (flatten, lambda space, x: x),
+    (unflatten, lambda space, x: x),
 ]
 for _dispatch, _handler in _VECTOR_HANDLERS:
     _dispatch.register(UnicodeText, _handler)

@@ -14,7 +14,7 @@ from fctncalling.algorithms.generation.engine_api import Action, Engine, Request
 
 
 @dataclass
-class EngineWithAdapter:
+class AdapterEngine:
     """Engine of a role, with the context of its passes (the role's adapter)."""
 
     engine: GenerationEngine
@@ -31,7 +31,7 @@ class RoleEngine(Engine):
     each role's own.
     """
 
-    def __init__(self, samplers: Mapping[str, EngineWithAdapter]) -> None:
+    def __init__(self, samplers: Mapping[str, AdapterEngine]) -> None:
         self._samplers = dict(samplers)
 
     def allocate_slots(self, num_slots: int) -> None:

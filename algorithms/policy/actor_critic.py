@@ -32,7 +32,7 @@ from fctncalling.algorithms.policy.progress_features import NUM_PROGRESS_FEATURE
 from fctncalling.algorithms.policy.shared_prefixes import (
     PrefixSharing,
     PrefixTree,
-    prefix_sharing_or_reason,
+    prefix_sharing_of,
     runs_by_segment,
     tree_states_at,
 )
@@ -397,7 +397,7 @@ class ActorCritic(nn.Module):
     @functools.cached_property
     def prefix_sharing(self) -> PrefixSharing | str:
         """Prefix sharing of this policy's passes, or why they cannot; ask before sharding."""
-        return prefix_sharing_or_reason(self.model, self.model.get_decoder())
+        return prefix_sharing_of(self.model, self.model.get_decoder())
 
     @property
     def _critic_has_own_backbone(self) -> bool:

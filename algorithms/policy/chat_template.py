@@ -108,11 +108,6 @@ class MarkerEscaper:
         ]
 
 
-def find_markers(rendered: str) -> list[str]:
-    """Find template markers in a rendered prompt: what looks like <|user|>, </tool>, [INST]."""
-    return _MARKER.findall(rendered)
-
-
 def _broken(match: re.Match[str]) -> str:
     return break_marker(match[0])
 
@@ -345,7 +340,7 @@ class ChatTemplate:
         ):
             # A template that wants tool calls before tool results shows its markers elsewhere.
             with contextlib.suppress(*_REFUSALS):
-                markers.update(find_markers(self._render(messages, tools)))
+                markers.update(_MARKER.findall(self._render(messages, tools)))
         return markers
 
     def _is_append_only(self) -> bool:

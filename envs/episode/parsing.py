@@ -85,7 +85,8 @@ def classify_error(
     docs = {doc.name: doc for doc in functions}
     if any(call.name not in docs and not known(call.name) for call in step.calls):
         return "unknown_function"
-    if any(not _arguments_fit(call, docs[call.name]) for call in step.calls if call.name in docs):
+    described = [(call, docs[call.name]) for call in step.calls if call.name in docs]
+    if any(any(_argument_name_errors(call, doc)) for call, doc in described):
         return "bad_arguments"
     return "tool_error" if any(map(is_tool_error, step.results)) else None
 
@@ -154,10 +155,6 @@ def _argument_name_errors(call: Call, doc: FunctionDoc) -> tuple[list[str], list
     return [name for name in required if name not in call.arguments], [
         n for n in call.arguments if n not in known
     ]
-
-
-def _arguments_fit(call: Call, doc: FunctionDoc) -> bool:
-    return not any(_argument_name_errors(call, doc))
 
 
 def _expected(schema: dict[str, Any]) -> str:

@@ -204,7 +204,7 @@ class LenientCalls(Handler):
         return reading
 
     def _steps(self) -> Iterator[tuple[str, Callable[[str], str]]]:
-        yield "reasoning dropped", _without_reasoning
+        yield "reasoning dropped", lambda text: text.rpartition("</think>")[2].strip()
         if isinstance(self.strict, ReturnFormat) and self.strict.tagged:
             yield f"{OPEN_TAG} put around the calls", _tagged
             return
@@ -291,10 +291,6 @@ def _with_arguments(each: Any) -> Any:
         except (ValueError, RecursionError):
             return each
     return each
-
-
-def _without_reasoning(text: str) -> str:
-    return text.rpartition("</think>")[2].strip()
 
 
 def _inside_fence(text: str) -> str:

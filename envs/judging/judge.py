@@ -115,7 +115,7 @@ def _calls_of_turn(task: Task, turn: Any, form: str) -> list[str | PlainCall]:
             call
             for step in steps
             for call in (step if isinstance(step, list) else [step])
-            if _is_call(call)
+            if isinstance(call, str) and call
         ]
     handler = handler_for(task, form)
     return [call for step in steps for call in _executable(handler, step)]
@@ -135,10 +135,6 @@ def _last_message(task: Task, response: Any, form: str) -> Any:
     steps = list(response[0])
     handler = handler_for(task, "prompting" if form == "decoded_calls" else form)
     return next((step for step in reversed(steps) if not any(_executable(handler, step))), None)
-
-
-def _is_call(call: Any) -> bool:
-    return isinstance(call, str) and call != ""
 
 
 def _executable(handler: Handler, text: Any) -> Sequence[str | PlainCall]:

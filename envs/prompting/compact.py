@@ -92,8 +92,4 @@ def _type(schema: Any) -> str:
 
 
 def _comment(text: str) -> str:
-    return f" # {squeezed}" if (squeezed := _squeezed(text)) else ""
-
-
-def _squeezed(text: str) -> str:
-    return " ".join(text.split())
+    return f" # {squeezed}" if (squeezed := " ".join(text.split())) else ""

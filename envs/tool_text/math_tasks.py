@@ -60,7 +60,7 @@ class GeneratedTasks:
         kind = kinds[int(generator.integers(len(kinds)))]
         for _ in range(_MAX_TRIES):
             problem = self._makers[kind](generator)
-            if _is_held_out(problem.question) == held_out:
+            if (zlib.crc32(problem.question.encode()) % _HELD_OUT_SHARE == 0) == held_out:
                 return QuestionTask(
                     task_id, problem.question, problem.answer, kind, {"code": problem.code}
                 )
@@ -117,10 +117,6 @@ class MathTasks(GeneratedTasks):
                 f"kinds: {', '.join(sorted(unknown))} unknown: there are {', '.join(MAKERS)}."
             )
         super().__init__({kind: MAKERS[kind] for kind in kinds or MAKERS}, seed=seed)
-
-
-def _is_held_out(question: str) -> bool:
-    return zlib.crc32(question.encode()) % _HELD_OUT_SHARE == 0
 
 
 def _numbers(generator: np.random.Generator, *ranges: tuple[int, int]) -> list[int]:

@@ -27,7 +27,7 @@ from fctncalling.algorithms.policy.precision import set_compute_dtype
 from fctncalling.algorithms.policy.shared_prefixes import (
     PrefixSharing,
     prefix_sharing,
-    prefix_sharing_or_reason,
+    prefix_sharing_of,
     tree_attention,
     tree_states_at,
 )
@@ -314,7 +314,7 @@ def test_each_algorithm_learns_from_a_tree_what_it_learns_from_rows(
 @pytest.mark.parametrize("kind", [*BY_SEGMENT[1:], *BY_MASK])
 def test_each_family_of_models_learns_from_a_tree_what_it_learns_from_rows(kind: str) -> None:
     model = model_of(kind)
-    sharing = prefix_sharing_or_reason(model, model.get_decoder())
+    sharing = prefix_sharing_of(model, model.get_decoder())
     assert isinstance(sharing, PrefixSharing)
     assert sharing.by_segment is (kind in BY_SEGMENT)
     check_equal("TPPO", kind, "none")

@@ -17,7 +17,7 @@ from fctncalling.algorithms.batch import Experience, build_experience, make_batc
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine
-from fctncalling.algorithms.generation.role_engine import EngineWithAdapter, RoleEngine
+from fctncalling.algorithms.generation.role_engine import AdapterEngine, RoleEngine
 from fctncalling.algorithms.minibatches import plan_minibatches
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
@@ -177,9 +177,7 @@ def test_each_role_speaks_with_its_adapter_and_an_untrained_one_says_what_the_ba
     adapters = policy.adapters
     assert adapters is not None
     names = {role: role_adapter_name(role) for role in roles}
-    samplers = {
-        role: EngineWithAdapter(engine(), partial(adapters.use, names[role])) for role in roles
-    }
+    samplers = {role: AdapterEngine(engine(), partial(adapters.use, names[role])) for role in roles}
     fresh = talks(RoleEngine(samplers), template)
     assert [[row.ids for row in each.rows] for each in fresh] == [
         [row.ids for row in each.rows] for each in base

@@ -2,7 +2,7 @@
 
 from fctncalling.algorithms.policy.shared_prefixes.prefix_sharing import (
     PrefixSharing,
-    prefix_sharing_or_reason,
+    prefix_sharing_of,
 )
 from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import PrefixTree
 from fctncalling.algorithms.policy.shared_prefixes.tree_states import (
@@ -13,7 +13,7 @@ from fctncalling.algorithms.policy.shared_prefixes.tree_states import (
 __all__ = [
     "PrefixSharing",
     "PrefixTree",
-    "prefix_sharing_or_reason",
+    "prefix_sharing_of",
     "runs_by_segment",
     "tree_states_at",
 ]

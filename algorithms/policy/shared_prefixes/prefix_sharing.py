@@ -105,7 +105,7 @@ class PrefixSharing(NamedTuple):
         return tokens + (pairs * self.pair_flops + calls * CALL_FLOPS) / self.layer_flops
 
 
-def prefix_sharing_or_reason(model: Any, decoder: Any) -> PrefixSharing | str:
+def prefix_sharing_of(model: Any, decoder: Any) -> PrefixSharing | str:
     """Return the prefix sharing of a model's passes, or the reason why they cannot share."""
     layers = getattr(decoder, "layers", None) or getattr(decoder, "h", None)
     config = getattr(model, "config", None)

@@ -36,7 +36,7 @@ from fctncalling.cli.shared.parser import add_flag, add_switch
 from fctncalling.cli.shared.text_table import (
     align_rows,
     interval_text,
-    pass_at_k_table_rows,
+    pass_at_k_rows,
     percent,
 )
 from fctncalling.cli.shared.tool_flags import (
@@ -52,13 +52,6 @@ from fctncalling.envs.prompting.prompts import PROMPT_STYLES
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.users.user_names import NAMES
 from fctncalling.evaluation.agents.agent import AgentSetupError
-
-
-def report_json(
-    totals: Mapping[str, CategoryCounts], settings: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the report of a run as JSON: counts and rates (0..1) of each category."""
-    return {**settings, "categories": {name: _rates(each) for name, each in totals.items()}}
 
 
 def _rates(totals: CategoryCounts) -> dict[str, Any]:
@@ -99,7 +92,7 @@ def report_table(totals: Mapping[str, CategoryCounts], settings: Mapping[str, An
     lines = [align_rows(rows)]
     if any(each.tasks.num_samples > 1 for each in totals.values()):
         sampled = {name: each.tasks.report() for name, each in totals.items()}
-        lines += ["", align_rows(pass_at_k_table_rows(sampled))]
+        lines += ["", align_rows(pass_at_k_rows(sampled))]
     if overflows := sum(each.context_overflow for each in totals.values()):
         lines.append(f"{overflows} failed as the conversation outgrew the model's context")
     lines.append(f"form {settings['form']}, prompt style {settings['prompt_style']}")
@@ -251,7 +244,8 @@ def run(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 2
-    report = report_json(totals, runner.settings)
+    rates = {name: _rates(each) for name, each in totals.items()}  # 0..1, by category
+    report = {**runner.settings, "categories": rates}
     print(json.dumps(report, indent=2) if args.json else report_table(totals, runner.settings))
     if ended:
         print(

@@ -80,7 +80,7 @@ class RunTasks:
             use_sibling_long_context_tables(origin)
             for bare in tasks:
                 category = name or bare.category
-                if self._is_full(counts[category]):
+                if self._args.limit is not None and counts[category] >= self._args.limit:
                     if name:
                         break
                     continue
@@ -126,9 +126,6 @@ class RunTasks:
             if name in self._args.category or category_file(folder, name) is not None
         ]
         return here or self._categories[:1]  # which is told as missing
-
-    def _is_full(self, count: int) -> bool:
-        return self._args.limit is not None and count >= self._args.limit
 
     def _can_play(self, name: str | None, task: Task) -> bool:
         """Return whether a category's tools work (`name`: in a folder).

@@ -59,7 +59,7 @@ from fctncalling.cli.shared.task_finder import (
     task_difference,
     use_sibling_long_context_tables,
 )
-from fctncalling.cli.shared.text_table import align_rows, pass_at_k_table_rows
+from fctncalling.cli.shared.text_table import align_rows, pass_at_k_rows
 from fctncalling.cli.shared.tool_flags import TaskTools, add_dataset_argument, add_tool_arguments
 from fctncalling.data.errors import TaskError
 from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
@@ -164,7 +164,7 @@ def _table(scores: ModelScores) -> str:
     lines = [scores.model, align_rows(rows), *_missing_lines(scores), *_sensitivity_lines(scores)]
     sampled = {name: each.samples.report() for name, each in scores.extra_metrics.items()}
     if any(sampled.values()):
-        lines.append(align_rows(pass_at_k_table_rows(sampled)))
+        lines.append(align_rows(pass_at_k_rows(sampled)))
     return "\n".join(lines)
 
 

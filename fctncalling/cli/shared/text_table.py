@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
-def pass_at_k_table_rows(reports: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
+def pass_at_k_rows(reports: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
     """Return the rows of a table of pass@k, by category, header first, from sample reports."""
     ks = sorted({int(k) for each in reports.values() for k in each.get("pass@k", ())})
     heads = [f"{name[:-1]}{k}" for name in ("pass@k", "pass^k") for k in ks[name == "pass^k" :]]

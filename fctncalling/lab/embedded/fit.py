@@ -11,7 +11,7 @@ from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.policy.shared_prefixes import (
     PrefixSharing,
     PrefixTree,
-    prefix_sharing_or_reason,
+    prefix_sharing_of,
     tree_states_at,
 )
 from fctncalling.algorithms.policy.sparse_forward import scale_logits
@@ -100,7 +100,7 @@ def _prefix_sharing(model: nn.Module) -> PrefixSharing | None:
         return None
     if getattr(language_model.config, "lm_head_multiplier", None):
         return None  # which `scale_logits` does not know
-    sharing = prefix_sharing_or_reason(model, language_model.get_decoder())
+    sharing = prefix_sharing_of(model, language_model.get_decoder())
     return None if isinstance(sharing, str) else sharing
 
 

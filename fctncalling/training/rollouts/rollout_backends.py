@@ -13,7 +13,7 @@ from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, Pro
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine
 from fctncalling.algorithms.generation.engine_api import Engine
-from fctncalling.algorithms.generation.role_engine import EngineWithAdapter, RoleEngine
+from fctncalling.algorithms.generation.role_engine import AdapterEngine, RoleEngine
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.policy.precision import pass_autocast
@@ -244,9 +244,7 @@ class LocalRollout:
             return engine()
         return RoleEngine(
             {
-                it: EngineWithAdapter(
-                    engine(), partial(adapters.use, adapters.actor_adapter_name(it))
-                )
+                it: AdapterEngine(engine(), partial(adapters.use, adapters.actor_adapter_name(it)))
                 for it in roles
             }
         )
