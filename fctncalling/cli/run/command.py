@@ -33,12 +33,7 @@ from fctncalling.cli.run.output_file import CategoryCounts, OutputFile, write_re
 from fctncalling.cli.run.runner import Runner
 from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.cli.shared.parser import add_flag, add_switch
-from fctncalling.cli.shared.text_table import (
-    align_rows,
-    interval_text,
-    pass_at_k_rows,
-    percent,
-)
+from fctncalling.cli.shared.text_table import align_rows, interval_text, pass_at_k_rows, percent
 from fctncalling.cli.shared.tool_flags import (
     MISSING,
     add_dataset_argument,
