@@ -43,31 +43,6 @@ class TokenRecord:
         """Number of acted tokens, those that the policy sampled."""
         return sum(self.acted)
 
-    def to_prompt_completion(self) -> PromptCompletion:
-        """Convert the row to prompt and completion, as other trainers take it.
-
-        ValueError where no token is acted.
-        """
-        if True not in self.acted:
-            raise ValueError("token record: no token is acted, so there is no completion")
-        first = self.acted.index(True)
-        end = len(self.acted) - self.acted[::-1].index(True)
-        return PromptCompletion(
-            self.ids[:first],
-            self.ids[first:end],
-            self.rollout_logprobs[first:end],
-            self.acted[first:end],
-        )
-
-
-class PromptCompletion(NamedTuple):
-    """Prompt and completion of a row; the completion begins with the first acted token."""
-
-    prompt_ids: list[int]
-    completion_ids: list[int]  # with the tool results between actions
-    logprobs: list[float]  # of the completion's tokens as sampled; 0.0 where not acted
-    mask: list[bool]  # true where the policy sampled the token
-
 
 @dataclass
 class EpisodeRecord:

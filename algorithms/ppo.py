@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -99,12 +99,10 @@ def adamw(
     parameters: Iterable[torch.nn.Parameter], lr: float, config: TrainConfig
 ) -> torch.optim.AdamW:
     """Return AdamW over the parameters; weight decay applies to matrices only."""
-    every, decay = list(parameters), config.weight_decay
-    decays = {id(weight): bool(decay) and weight.dim() > 1 for weight in every}
-    groups: list[dict[str, Any]] = [
-        {"params": [it for it in every if decays[id(it)]], "weight_decay": decay},
-        {"params": [it for it in every if not decays[id(it)]], "weight_decay": 0.0},
-    ]
+    by_decay: dict[float, list[torch.nn.Parameter]] = {config.weight_decay: [], 0.0: []}
+    for weight in parameters:
+        by_decay[config.weight_decay if weight.dim() > 1 else 0.0].append(weight)
+    groups = [{"params": params, "weight_decay": decay} for decay, params in by_decay.items()]
     betas = (config.adam_beta1, config.adam_beta2)
     return torch.optim.AdamW(
         [group for group in groups if group["params"]], lr=lr, betas=betas, eps=config.adam_eps

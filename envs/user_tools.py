@@ -13,7 +13,7 @@ import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Call, FunctionDoc, Task
@@ -26,17 +26,6 @@ from fctncalling.envs.tools.box.callables import ToolDefinitionError, as_tool
 from fctncalling.envs.tools.box.toolbox import ToolBox
 
 ToolsArgument = Mapping[str, Any] | ToolBox | Iterable[Any] | None
-
-
-class ShownAndJudgedResults(NamedTuple):
-    """Shown and judged results of a message's calls: the policy's, and the checker's.
-
-    What a tool of a box returns is no result of the task: a tool that repeats its argument could
-    else pose as any. It is judged as BFCL judges a function that the task does not have.
-    """
-
-    shown: list[str]
-    judged: list[str]
 
 
 class UserTools:
@@ -187,8 +176,15 @@ class UserTools:
         except LookupError as error:
             raise LookupError(f'task "{task.id}": {error}') from None
 
-    def execute_calls(self, calls: Sequence[str], session: ToolSession) -> ShownAndJudgedResults:
-        """Execute a message's calls and return their results; raises InfrastructureError.
+    def execute_calls(
+        self, calls: Sequence[str], session: ToolSession
+    ) -> tuple[list[str], list[str]]:
+        """Execute a message's calls; return their results as shown and as judged.
+
+        Raises InfrastructureError.
+
+        What a tool of a box returns is no result of the task: a tool that repeats its argument
+        could else pose as any. It is judged as BFCL judges a function that the task does not have.
 
         Those of the box run at once. They do not go by the session: it puts names into text
         arguments, as BFCL does, and a snippet's code must come through as it was written.
@@ -211,7 +207,7 @@ class UserTools:
         judged = [
             _undefined(calls[index]) if index in boxed else text for index, text in enumerate(shown)
         ]
-        return ShownAndJudgedResults(shown, judged)
+        return shown, judged
 
     def close(self) -> None:
         """Close the tools: end the processes of those passed as a list."""

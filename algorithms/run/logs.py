@@ -130,9 +130,8 @@ class RunExistsError(FileExistsError):
 
 def results_folder(config: TrainConfig) -> Path:
     """Return the results folder of a config: results/<experiment>/<model>/<dataset>/<algorithm>."""
-    model = (
-        model_folder_name(config.model_name_or_path) if config.model_name_or_path else "embedded"
-    )
+    name_or_path = config.model_name_or_path
+    model = model_folder_name(name_or_path) if name_or_path else "embedded"
     dataset = Path(config.dataset_path).stem if config.dataset_path else "embedded"
     if config.env_name not in BUILTIN_ENVIRONMENTS:  # of which the name says what is learned
         dataset = config.env_name.rpartition(":")[2]
@@ -148,14 +147,11 @@ def model_folder_name(name_or_path: str) -> str:
 def require_empty_run_folder(folder: Path) -> None:
     """Require an empty run folder: RunExistsError unless it is empty of runs."""
     metrics = folder / "metrics.jsonl"
-    held = [
-        name
-        for name, is_there in (
-            ("metrics.jsonl", metrics.is_file() and metrics.stat().st_size > 0),
-            ("checkpoints", (folder / "checkpoints").exists()),
-        )
-        if is_there
-    ]
+    is_there = {
+        "metrics.jsonl": metrics.is_file() and metrics.stat().st_size > 0,
+        "checkpoints": (folder / "checkpoints").exists(),
+    }
+    held = [name for name, there in is_there.items() if there]
     if held:
         raise RunExistsError(
             f"{folder} already holds a run ({', '.join(held)}). Continue it with --resume, or keep "

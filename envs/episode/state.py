@@ -136,9 +136,9 @@ class EpisodeState:
                 "executed"
             )
         self.tools_hash = ""
-        results = tools.execute_calls(calls, self.session)
-        self.results += results.judged
-        return tuple(results.shown)
+        shown, judged = tools.execute_calls(calls, self.session)
+        self.results += judged
+        return tuple(shown)
 
     def count_step(self) -> int:
         """Count a step that does not end its turn; return how many the turn has now."""

@@ -310,11 +310,8 @@ class ToolSession:
 
     def _qualified(self, match: re.Match[str]) -> str:
         name = match[1]
-        return (
-            f"{self._instance_name(self._class_of[name])}.{name}"
-            if name in self._class_of
-            else name
-        )
+        owner = self._class_of.get(name)
+        return name if owner is None else f"{self._instance_name(owner)}.{name}"
 
     def _instance_name(self, class_name: str) -> str:
         return f"{self._owner}_{class_name}_instance"

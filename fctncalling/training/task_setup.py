@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,7 +32,6 @@ from fctncalling.envs.tools.python_executor import (
     load_config,
 )
 from fctncalling.envs.user_tools import UserTools
-from fctncalling.envs.users.user_names import User
 from fctncalling.evaluation.agents.local_model import user_by_name
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_split import load_bfcl_tasks, load_question_tasks
@@ -82,6 +81,15 @@ def _box(tools: list[Any], mcp: str | None, mcp_timeout_s: float, **limits: Any)
         return ToolBox([*tools, *addresses], mcp_timeout_s=mcp_timeout_s, **limits)
     except (ToolDefinitionError, MissingExtra) as error:
         raise SettingError(f"--mcp: {error}") from error
+
+
+@contextlib.contextmanager
+def _naming_flag(flag: str, *errors: type[Exception]) -> Iterator[None]:
+    """Context manager: reraise errors of a setting's value as SettingErrors that name its flag."""
+    try:
+        yield
+    except errors as error:
+        raise SettingError(f"--{flag}: {error}") from error
 
 
 def make_inline_toolbox(
@@ -179,12 +187,17 @@ def _function_calling_setup(config: TrainConfig, run_config: RunConfig) -> TaskS
         mcp_timeout_s=run_config.mcp_timeout_s,
     )
     user_classes = parse_tool_classes((run_config.tools or "").split(","))
-    reward, user = _reward(config, run_config), _user(run_config.user, config.seed)
-    _check_handler(run_config.handler)
+    reward = _reward(config, run_config)
+    with _naming_flag("user", ValueError):
+        name = run_config.user
+        user = None if name is None else user_by_name(name, seed=config.seed)
+    with _naming_flag("handler", LookupError):
+        get_handler(run_config.handler)
     training, held_out = _checked_tasks(config, run_config, user_classes)
     tasks = TaskSet(tuple({task.id: task for task in (*training, *held_out)}.values()))
     if run_config.mcp:
-        _check_names(tools, user_classes, tasks.tasks)
+        with _naming_flag("mcp", ToolDefinitionError):
+            UserTools([user_classes, tools]).refuse_name_clashes(tasks.tasks, "the run")
 
     def make_env_over(tasks: Sequence[Task] | TaskSet) -> FunctionCallingEnv:
         return FunctionCallingEnv(
@@ -205,28 +218,12 @@ def _function_calling_setup(config: TrainConfig, run_config: RunConfig) -> TaskS
     return TaskSetup(make_env, _candidates(training), ids, make_env_over, training, held_out)
 
 
-def _check_names(tools: ToolBox | None, classes: dict[str, Any], tasks: Sequence[Task]) -> None:
-    """Raise SettingError for a tool of an MCP server that has the name of a task's function."""
-    try:
-        UserTools([classes, tools]).refuse_name_clashes(tasks, "the run")
-    except ToolDefinitionError as error:
-        raise SettingError(f"--mcp: {error}") from error
-
-
 def _reward(config: TrainConfig, run_config: RunConfig) -> str | UserReward:
     """Return the reward of --reward, or that of questioning tasks."""
     if config.env_name == CLARIFY_JOB:
         return ClarifyReward(run_config.question_cost)
     reward: str | UserReward = load_reward(config.reward)
     return reward
-
-
-def _user(name: str | None, seed: int) -> User | None:
-    """Return the user of --user; SettingError for one that there is not."""
-    try:
-        return None if name is None else user_by_name(name, seed=seed)
-    except ValueError as error:
-        raise SettingError(f"--user: {error}") from None
 
 
 def _team_setup(config: TrainConfig, run_config: RunConfig) -> TaskSetup:
@@ -272,14 +269,6 @@ def _registered_setup(config: TrainConfig) -> TaskSetup:
         [CandidateTask(f"train_{i}") for i in range(config.episodes_per_update)],
         [f"held_out_{i}" for i in range(config.eval_episodes)],
     )
-
-
-def _check_handler(name: str) -> None:
-    """Raise SettingError for a handler that does not exist."""
-    try:
-        get_handler(name)
-    except LookupError as error:
-        raise SettingError(f"--handler: {error}") from error
 
 
 def _checked_tasks(

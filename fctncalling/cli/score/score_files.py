@@ -83,11 +83,9 @@ class ScoreFile:
 
     def add(self, entry_id: str, failed: Mapping[str, Any] | None) -> None:
         """Add one verdict; `failed` is its entry in the file, None if it is valid."""
-        keys = (
-            ["", str(parse_variant_id(entry_id)[0])]
-            if self._category == FORMAT_SENSITIVITY
-            else [""]
-        )
+        keys = [""]
+        if self._category == FORMAT_SENSITIVITY:
+            keys.append(str(parse_variant_id(entry_id)[0]))
         for key in keys:
             self._counts[key][0] += failed is None
             self._counts[key][1] += 1

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from fctncalling.algorithms.episodes import TokenRecord
 from fctncalling.data.types import FunctionDoc, Task, Verdict, tool_call
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.function_calling import FunctionCallingEnv
@@ -81,16 +82,23 @@ def rollout_func(
             seed=trainer.args.seed + trainer.state.global_step,
         )
         model.train(was_training)
-        rows = [record.rows[-1].to_prompt_completion() for record in records]
+        rows = [(record.rows[-1], _completion_span(record.rows[-1])) for record in records]
         return {
-            "prompt_ids": [row.prompt_ids for row in rows],
-            "completion_ids": [row.completion_ids for row in rows],
-            "logprobs": [row.logprobs for row in rows],
-            MASK: [[int(acted) for acted in row.mask] for row in rows],
+            "prompt_ids": [row.ids[: span.start] for row, span in rows],
+            "completion_ids": [row.ids[span] for row, span in rows],
+            "logprobs": [row.rollout_logprobs[span] for row, span in rows],
+            MASK: [[int(acted) for acted in row.acted[span]] for row, span in rows],
             REWARD: [None if each.invalid else each.episode_return for each in records],
         }
 
     return play
+
+
+def _completion_span(row: TokenRecord) -> slice:
+    """Return the span of a row's completion, from its first acted token to the last."""
+    if True not in row.acted:
+        raise ValueError("token record: no token is acted, so there is no completion")
+    return slice(row.acted.index(True), len(row.acted) - row.acted[::-1].index(True))
 
 
 def rollout_reward(completions: Sequence[Any], **columns: Any) -> list[float | None]:
