@@ -63,11 +63,9 @@ def grpo_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageE
 
 def grpo_log_ratio(token_log_ratios: Tensor, groups: TokenGroups, config: TrainConfig) -> Tensor:
     """Return GRPO's log-ratio: each token's, or with --sequence_ratio its row's mean (GSPO)."""
-    return (
-        broadcast_span_mean(token_log_ratios, groups.row)
-        if config.sequence_ratio
-        else token_log_ratios
-    )
+    if config.sequence_ratio:
+        return broadcast_span_mean(token_log_ratios, groups.row)
+    return token_log_ratios
 
 
 def groups_with_signal(

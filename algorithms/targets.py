@@ -261,10 +261,8 @@ def _loss_weights(loss_mask: Tensor, experience: Experience, config: TrainConfig
     weights = loss_mask.float()
     if config.loss_aggregation in ("token_mean", "token_sum"):
         return weights
-    group = (
-        experience.tokens.action
-        if config.loss_aggregation == "action_mean"
-        else experience.tokens.row
-    )
+    group = experience.tokens.row
+    if config.loss_aggregation == "action_mean":
+        group = experience.tokens.action
     sizes = torch.zeros(len(loss_mask), device=weights.device).index_add_(0, group, weights)
     return weights / sizes[group].clamp(min=1.0)

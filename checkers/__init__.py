@@ -97,11 +97,9 @@ def calls_fault(
     try:
         if kind == "simple":
             return checker.simple_fault(record, truth)
-        return (
-            checker.multiple_fault(record, truth)
-            if kind == "multiple" or (kind == "clarify" and len(truth) == 1)
-            else checker.parallel_fault(record, truth)
-        )
+        if kind == "multiple" or (kind == "clarify" and len(truth) == 1):
+            return checker.multiple_fault(record, truth)
+        return checker.parallel_fault(record, truth)
     except ValueError as error:
         raise ValueError(f'task "{task.id}": {error}') from None
 

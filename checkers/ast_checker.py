@@ -164,17 +164,13 @@ def contains_call(record: Any) -> bool:
 
 def irrelevance_fault(record: Any) -> Fault | None:
     """Return the fault in an irrelevance category: the answer calls a function."""
-    return (
-        Fault("irrelevance_error:decoder_success", "no call was expected")
-        if contains_call(record)
-        else None
-    )
+    if contains_call(record):
+        return Fault("irrelevance_error:decoder_success", "no call was expected")
+    return None
 
 
 def missing_call_fault(record: Any) -> Fault | None:
     """Return the fault of a missing call, in a relevance category: no function is called."""
-    return (
-        None
-        if contains_call(record)
-        else Fault("relevance_error:decoder_failed", "a call was expected")
-    )
+    if contains_call(record):
+        return None
+    return Fault("relevance_error:decoder_failed", "a call was expected")

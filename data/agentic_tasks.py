@@ -91,9 +91,7 @@ def variant_of_file(path: Path) -> AgenticVariant | None:
             found = AgenticVariant(
                 path.parent, category, base, path.stem.removesuffix(category), path.suffix
             )
-            return (
-                None
-                if path.exists() or not all(map(Path.exists, found.files)) or not found.files
-                else found
-            )
+            if path.exists() or not all(map(Path.exists, found.files)) or not found.files:
+                return None
+            return found
     return None

@@ -133,11 +133,9 @@ class UserTools:
             task.involved_classes if self._docs else ()
         )
         more = [doc for doc in self._docs if doc.name not in taken]
-        return (
-            replace(task, functions=(*functions, *more))
-            if len(functions) > len(task.functions) or more
-            else task
-        )
+        if len(functions) > len(task.functions) or more:
+            return replace(task, functions=(*functions, *more))
+        return task
 
     def _missing_docs(self, task: Task) -> list[FunctionDoc]:
         documented = {doc.name for doc in task.functions}

@@ -230,11 +230,9 @@ def launch_warning(processes: ProcessGroup) -> str | None:
     None where there is nothing.
     """
     launched = any(name.startswith("ACCELERATE_") for name in os.environ)
-    return (
-        ONE_ON_A_CPU
-        if launched and processes.count == 1 and processes.device.type == "cpu"
-        else None
-    )
+    if launched and processes.count == 1 and processes.device.type == "cpu":
+        return ONE_ON_A_CPU
+    return None
 
 
 def unsharded_norm(norm: Tensor) -> Tensor:

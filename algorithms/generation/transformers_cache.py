@@ -160,11 +160,9 @@ def attention_mask(
     if window is None or (types and "sliding_attention" not in types):
         return _additive(full, dtype)
     sliding = _additive(full & (columns > last - window), dtype)
-    return (
-        {"full_attention": _additive(full, dtype), "sliding_attention": sliding}
-        if types
-        else sliding
-    )
+    if types:
+        return {"full_attention": _additive(full, dtype), "sliding_attention": sliding}
+    return sliding
 
 
 def _additive(allowed: Tensor, dtype: torch.dtype) -> Tensor:

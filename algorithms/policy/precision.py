@@ -78,11 +78,9 @@ def uses_importance_weights(config: TrainConfig, device: torch.device) -> bool:
 def pass_autocast(config: TrainConfig, device: torch.device) -> Context:
     """Return the autocast context of passes with the same weights, which it casts once."""
     dtype = compute_dtype(config, device)
-    return (
-        contextlib.nullcontext()
-        if dtype == torch.float32
-        else torch.autocast(device.type, dtype=dtype)
-    )
+    if dtype == torch.float32:
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, dtype=dtype)
 
 
 def without_autocast(device: torch.device) -> Context:

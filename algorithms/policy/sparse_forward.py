@@ -133,11 +133,9 @@ def _for_all_heads(layer: Any, keys: Tensor, values: Tensor) -> tuple[Tensor, Te
     With grouped-query attention each key head is repeated for the query heads that share it.
     """
     groups = int(layer.self_attn.num_key_value_groups)
-    return (
-        (keys, values)
-        if groups == 1
-        else (keys.repeat_interleave(groups, 2), values.repeat_interleave(groups, 2))
-    )
+    if groups == 1:
+        return (keys, values)
+    return (keys.repeat_interleave(groups, 2), values.repeat_interleave(groups, 2))
 
 
 def layer_output(layer: Any, hidden: Tensor, attended: Tensor) -> Tensor:

@@ -167,11 +167,9 @@ def _rational(tree: Tree) -> Fraction:
         if right.denominator != 1 or bits * abs(right) > MAX_BITS:
             raise ExpressionError("not a rational number of sensible size")
         return left ** int(right)
-    return (
-        {"+": left + right, "-": left - right, "*": left * right}[kind]
-        if kind != "/"
-        else left / right
-    )
+    if kind != "/":
+        return {"+": left + right, "-": left - right, "*": left * right}[kind]
+    return left / right
 
 
 def symbolic_equal(

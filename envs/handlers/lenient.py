@@ -231,11 +231,8 @@ class LenientCalls(Handler):
     def _json_repaired(self, text: str) -> str:
         reads = [MAX_REPAIR_READS]
         if not isinstance(self.strict, HermesCalls):
-            mark = (
-                "[TOOL_CALLS]"
-                if isinstance(self.strict, MistralCalls) and "[TOOL_CALLS]" in text
-                else ""
-            )
+            is_marked = isinstance(self.strict, MistralCalls) and "[TOOL_CALLS]" in text
+            mark = "[TOOL_CALLS]" if is_marked else ""
             return mark + self._repaired(text.rpartition(mark)[2] if mark else text, reads)
         blocks = [block.removesuffix("</tool_call>\n") for block in text.split("<tool_call>\n")[1:]]
         return "\n".join(
@@ -253,11 +250,8 @@ class LenientCalls(Handler):
         has_arguments = isinstance(
             self.strict, JsonCalls | HermesCalls | LlamaJsonCalls | MistralCalls
         )
-        value = (
-            [_with_arguments(each) for each in value]
-            if has_arguments and isinstance(value, list)
-            else value
-        )
+        if has_arguments and isinstance(value, list):
+            value = [_with_arguments(each) for each in value]
         return to_json(_with_arguments(value) if has_arguments else value)
 
 
@@ -306,9 +300,6 @@ def _tagged(text: str) -> str:
 
 def _tags_on_lines(text: str) -> str:
     text = _TAG.sub(r"\n\1\n", text)
-    text = (
-        text
-        if text.rfind("</tool_call>") > text.rfind("<tool_call>")
-        else f"{text}\n</tool_call>\n"
-    )
+    if text.rfind("</tool_call>") <= text.rfind("<tool_call>"):
+        text = f"{text}\n</tool_call>\n"
     return re.sub(r"\n+", "\n", text)

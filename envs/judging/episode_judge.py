@@ -46,11 +46,9 @@ class EpisodeJudge:
             if task.kind == "clarify":
                 answers = user_answers(state.steps, state.conversation)
                 return check(task, ClarifyRecord(record, len(answers), answers))
-            return (
-                judge_turns(task, state.turns, self._truth(task))
-                if task.is_multi_turn
-                else check(task, record)
-            )
+            if task.is_multi_turn:
+                return judge_turns(task, state.turns, self._truth(task))
+            return check(task, record)
 
     def turn_passes(self, state: EpisodeState, turn: int) -> bool:
         """Whether a finished turn passes BFCL's check by itself, whatever came before."""

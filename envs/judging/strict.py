@@ -203,11 +203,9 @@ def _answer_fault(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
     kind = task.kind
     if kind == "agentic":
         last = next((step.text for step in reversed(steps) if not step.calls), "")
-        return (
-            strict_answer_fault(last, task.ground_truth or (), _question_text(task))
-            if last
-            else None
-        )
+        if last:
+            return strict_answer_fault(last, task.ground_truth or (), _question_text(task))
+        return None
     if kind not in ("simple", "multiple", "parallel", "relevance"):
         return None
     calls = [call for step in steps for call in step.calls]

@@ -242,11 +242,9 @@ def result_size_bound(op: type[ast.operator], left: Any, right: Any) -> int:
         left, right = right, left
     if op is ast.Mult and isinstance(right, int):
         repeated = max(right, 1)
-        return (
-            1 + len(left) * repeated // CHARS_PER_WEIGHT
-            if isinstance(left, str)
-            else value_size(left) * repeated
-        )
+        if isinstance(left, str):
+            return 1 + len(left) * repeated // CHARS_PER_WEIGHT
+        return value_size(left) * repeated
     if op is ast.Mod and isinstance(left, str | bytes):
         template = left if isinstance(left, str) else left.decode("latin-1")
         if _WIDE_FORMAT.search(template):

@@ -92,11 +92,9 @@ class InlineTools:
         query = arguments.get(QUERY)
         if list(arguments) != [QUERY] or parameters == (QUERY,) or not isinstance(query, str):
             unknown = [key for key in arguments if key not in parameters]
-            return (
-                f"{name} takes {', '.join(parameters)}, not {unknown[0]}"
-                if unknown
-                else dict(arguments)
-            )
+            if unknown:
+                return f"{name} takes {', '.join(parameters)}, not {unknown[0]}"
+            return dict(arguments)
         if len(parameters) == 1:
             return {parameters[0]: query}
         try:

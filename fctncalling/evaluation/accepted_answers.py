@@ -36,11 +36,9 @@ def _java(value: Any, kind: str, item: str, style: str) -> str:
     if isinstance(value, Sequence):
         items = ", ".join(_java(each, item or _type_of(each), "", style) for each in value)
         name = item.capitalize() if item else "Object"
-        return (
-            f"new {name}[]{{{items}}}"
-            if kind == "Array"
-            else f"new ArrayList<{name}>(Arrays.asList({items}))"
-        )
+        if kind == "Array":
+            return f"new {name}[]{{{items}}}"
+        return f"new ArrayList<{name}>(Arrays.asList({items}))"
     if isinstance(value, Mapping):
         puts = "".join(
             f'put("{key}", {_java(each, _type_of(each), "", style)}); '

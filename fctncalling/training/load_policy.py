@@ -165,11 +165,9 @@ def _reading(source: str, checkpoint: Path | None) -> Iterator[None]:
 def _first_line(error: Exception) -> str:
     """Return the first line of an error, with its type where the message alone is unclear."""
     line = next(iter(str(error).splitlines()), "").rstrip(".: ")
-    return (
-        line
-        if isinstance(error, (OSError, ValueError)) and line
-        else f"{type(error).__name__} {line}".rstrip()
-    )
+    if isinstance(error, (OSError, ValueError)) and line:
+        return line
+    return f"{type(error).__name__} {line}".rstrip()
 
 
 def configure_policy(

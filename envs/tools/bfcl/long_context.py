@@ -125,11 +125,9 @@ class _Tables:
                 f"{', '.join(sorted(self._tables)) or 'none'}). "
                 "Import it anew with `fctncalling import-bfcl`."
             )
-        return (
-            JsonCachedList(self._listings[name])
-            if name in self._listings
-            else self._copied(self._tables[name])
-        )
+        if name in self._listings:
+            return JsonCachedList(self._listings[name])
+        return self._copied(self._tables[name])
 
     def _copied(self, value: Any) -> Any:
         if id(value) in self._flat:
