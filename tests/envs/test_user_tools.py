@@ -161,7 +161,7 @@ def test_call_strings_that_cannot_be_are_told_in_a_text(call: str, text: str) ->
     own, task = UserTools([as_tool(spell, timeout_s=None)]), shop_task([], involved_classes=())
     session = own.tool_session(task)
     assert session is not None
-    results = own.execute_calls([call, "spell('a')", "spell(text='b' * 2)"], session).shown
+    results, _ = own.execute_calls([call, "spell('a')", "spell(text='b' * 2)"], session)
     assert text in results[0]
     assert results[1:] == ["a", "bb"]
 
