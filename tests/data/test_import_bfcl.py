@@ -16,7 +16,7 @@ import pytest
 from evaluate_fctncalling import main
 from fctncalling.data import paths
 from fctncalling.lab.import_bfcl import official_import, wheel_download
-from fctncalling.lab.import_bfcl.official_import import constants_of_module
+from fctncalling.lab.import_bfcl.official_import import module_constants_json
 from fctncalling.model_folder import ImportFailure
 
 MODULE = b'WORDS = ["a", "b"]\nORDER = {"x": ..., "y": (1, -2.5)}\n'
@@ -142,7 +142,7 @@ def test_nothing_is_written_among_installed_packages(
 )
 def test_tables_that_are_no_literals_are_refused_and_never_run(module: str) -> None:
     with pytest.raises(ImportFailure, match=r"tables\.py"):
-        constants_of_module(module.encode(), "tables.py")
+        module_constants_json(module.encode(), "tables.py")
 
 
 def test_an_installed_package_keeps_data_in_the_users_folder(

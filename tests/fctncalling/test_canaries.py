@@ -31,7 +31,7 @@ from fctncalling.lab.canaries.command import (
     play_canary,
     rates_table,
 )
-from fctncalling.lab.lint.lint_rules import official_fault
+from fctncalling.lab.lint.lint_rules import unsolvable_official_fault
 
 
 def situation(task: Task, text: str = "Request 0.", turn: int = 0, step: int = 0) -> PolicyInput:
@@ -130,7 +130,9 @@ def test_tasks_that_the_official_checker_spoils_are_named_and_are_no_fault_of_ou
     assert list(report["official_faults"]) == [f"simple_java_{number}" for number in numbers]
     assert (report["unsolved"], report["success"]["all"]["oracle"]) == ({}, 0.96)
     own = simple_task(functions=())
-    assert official_fault(replace(own, id="simple_java_36")) is None, "a user's task of that id"
+    assert unsolvable_official_fault(replace(own, id="simple_java_36")) is None, (
+        "a user's task of that id"
+    )
 
 
 def test_unreadable_data_is_one_message_and_exit_code_two(

@@ -20,10 +20,10 @@ from fctncalling.envs.handlers.registry import get_handler
 from fctncalling.lab.own_api.api import OwnApi
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.specifications import load_api
-from fctncalling.lab.own_api.words.act_table import acts, acts_of
+from fctncalling.lab.own_api.words.act_table import act_table, acts_of_function
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.moments import ORDINALS, spoken_date, spoken_time
-from fctncalling.lab.own_api.words.spans import ordered_pairs, said_span
+from fctncalling.lab.own_api.words.spans import ordered_parameter_pairs, said_span
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "your_api"
 SHARED = Path(os.environ.get("FCTNCALLING_SHARED", "../shared")) / "apis"
@@ -178,7 +178,7 @@ def test_two_ends_are_said_together_and_a_month_by_its_name() -> None:
     clock = {"type": "string", "description": "HH:MM, 24 hours."}
     given = {"day_from": day, "day_to": day, "start": clock, "end": clock}
     words = words_of("list_shifts", given, "List the shifts.")
-    days, times = ordered_pairs(words)
+    days, times = ordered_parameter_pairs(words)
     march = {"day_from": "2027-03-01", "day_to": "2027-03-31"}
     assert all("March 2027" in said_span(words, days, march, Random(n)).text for n in range(9))
     part = {"day_from": "2027-03-01", "day_to": "2027-03-30"}
@@ -200,7 +200,7 @@ def test_a_listed_value_is_no_noun_of_a_thing() -> None:
 
 
 def test_acts_are_many_and_each_can_be_asked_in_several_ways() -> None:
-    table = acts()
+    table = act_table()
     assert len(table) >= 120
     assert len({act.name for act in table}) == len(table)
     counts = [sum(map(len, act.phrases.values())) for act in table]
@@ -226,7 +226,7 @@ def test_functions_find_their_acts_by_name_and_description(function: str, expect
     kinds = argument_kinds(api)
     own = {parameter: kind for (name, parameter), kind in kinds.items() if name == function}
     words = FunctionWords(api.function(function), own)
-    assert expected in [act.name for act in acts_of(words)]
+    assert expected in [act.name for act in acts_of_function(words)]
 
 
 def test_phrases_are_written_and_read_back(tmp_path: Path) -> None:

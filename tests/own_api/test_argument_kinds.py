@@ -15,14 +15,14 @@ from fctncalling.checkers import check
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.lab.own_api.api import OwnApi, SpecificationError
 from fctncalling.lab.own_api.kinds import ArgumentKind, argument_kinds
-from fctncalling.lab.own_api.kinds.evidence import kind_of
-from fctncalling.lab.own_api.kinds.find import guess_note
-from fctncalling.lab.own_api.specifications.tool_list import listed_functions
+from fctncalling.lab.own_api.kinds.evidence import infer_argument_kind
+from fctncalling.lab.own_api.kinds.find import guessed_kind_notes
+from fctncalling.lab.own_api.specifications.tool_list import api_of_tool_list
 
 
 def api_of(properties: dict[str, Any], required: list[str] | None = None) -> OwnApi:
     parameters = {"properties": properties, "required": required or []}
-    return listed_functions(
+    return api_of_tool_list(
         [{"name": "f", "description": "Do it.", "parameters": parameters}], "s", "s"
     )
 
@@ -54,35 +54,44 @@ def draws(kind: ArgumentKind, number: int = 40) -> list[Any]:
 def test_strongest_evidence_decides(
     name: str, schema: dict[str, Any], kind: str, evidence: str
 ) -> None:
-    found = kind_of(name, schema, required=True)
+    found = infer_argument_kind(name, schema, required=True)
     assert found.kind == kind
     assert not evidence or found.evidence == evidence
 
 
 def test_drawn_values_keep_to_bounds_patterns_and_forms() -> None:
-    plain = kind_of("x", {"type": "integer", "description": "From 5 to 30."}, required=True)
+    plain = infer_argument_kind(
+        "x", {"type": "integer", "description": "From 5 to 30."}, required=True
+    )
     assert {type(each) for each in draws(plain)} == {int}
     assert all(5 <= each <= 30 for each in draws(plain))
-    above = kind_of("w", {"type": "number", "exclusiveMinimum": 0, "maximum": 2.5}, required=True)
+    above = infer_argument_kind(
+        "w", {"type": "number", "exclusiveMinimum": 0, "maximum": 2.5}, required=True
+    )
     assert all(0 < each <= 2.5 for each in draws(above))
     for pattern in (r"^LK-[0-9]{4}$", r"^(AB|CD)\d{2,3}[a-f]?$", r"^\+[0-9]{8,15}$"):
-        kind = kind_of("locker", {"type": "string", "pattern": pattern}, required=True)
+        kind = infer_argument_kind("locker", {"type": "string", "pattern": pattern}, required=True)
         assert all(re.fullmatch(pattern, each) for each in draws(kind)), pattern
-    day = kind_of("d", {"type": "string", "description": "DD.MM.YYYY"}, required=True)
+    day = infer_argument_kind("d", {"type": "string", "description": "DD.MM.YYYY"}, required=True)
     assert all(re.fullmatch(r"\d\d\.\d\d\.\d{4}", each) for each in draws(day))
-    shaped = kind_of("x", {"type": "string", "description": "Such as MB-31."}, required=True)
+    shaped = infer_argument_kind(
+        "x", {"type": "string", "description": "Such as MB-31."}, required=True
+    )
     assert all(re.fullmatch(r"MB-\d\d", each) for each in draws(shaped))
     assert len(set(draws(shaped))) > 10
 
 
 def test_example_is_no_closed_list() -> None:
     text = "Name of the room, such as Birch, Elm or Oak."
-    assert kind_of("room", {"type": "string", "description": text}, required=True).values == ()
+    assert (
+        infer_argument_kind("room", {"type": "string", "description": text}, required=True).values
+        == ()
+    )
 
 
 def test_kind_guessed_from_a_name_alone_is_told_and_another_function_cures_it() -> None:
     properties = {"contact": {"type": "string"}, "day": {"type": "string", "format": "date"}}
-    told = guess_note(argument_kinds(api_of(properties)))
+    told = guessed_kind_notes(argument_kinds(api_of(properties)))
     assert len(told) == 1
     assert "contact" in told[0]
     assert "--kinds" in told[0]
@@ -92,9 +101,9 @@ def test_kind_guessed_from_a_name_alone_is_told_and_another_function_cures_it() 
         {"name": "b", "description": "B.", "parameters": {"properties": {
             "code": {"type": "string", "description": "Such as QX-77."}}}},
     ]  # fmt: skip
-    kinds = argument_kinds(listed_functions(tools, "s", "s"))
+    kinds = argument_kinds(api_of_tool_list(tools, "s", "s"))
     assert kinds["a", "code"].examples == ("QX-77",)
-    assert not guess_note(kinds)
+    assert not guessed_kind_notes(kinds)
 
 
 def test_scenarios_give_values_that_exist() -> None:

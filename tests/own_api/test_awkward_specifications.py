@@ -17,7 +17,7 @@ from fctncalling.lab.mcp_client.tool_docs import ListedTool
 from fctncalling.lab.own_api.api import OwnApi, SpecificationError
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.specifications import load_api
-from fctncalling.lab.own_api.specifications.mcp_tools import mcp_functions_of
+from fctncalling.lab.own_api.specifications.mcp_tools import api_of_mcp_server
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
@@ -301,7 +301,7 @@ class _Server:
 
 def served(tools: list[ListedTool]) -> OwnApi:
     server = McpServer(f"mcp:{sys.executable}", connect=lambda: _Server(tools))
-    return checked(mcp_functions_of("mcp:desk", server))
+    return checked(api_of_mcp_server("mcp:desk", server))
 
 
 def test_server_that_lies_about_its_schemas() -> None:

@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from fctncalling.lab.own_api.kinds.evidence import kind_of
+from fctncalling.lab.own_api.kinds.evidence import infer_argument_kind
 from fctncalling.lab.own_api.words.doc_sentence import imperative
-from fctncalling.lab.own_api.words.spoken_values import enum_words, spoken
+from fctncalling.lab.own_api.words.spoken_values import enum_value_words, spoken_value
 
 
 @pytest.mark.parametrize(
@@ -39,23 +39,25 @@ def test_a_description_is_asked_for_as_an_imperative(
 
 
 def test_sums_in_cents_are_said_in_money_and_codes_in_small_letters() -> None:
-    cents = kind_of(
+    cents = infer_argument_kind(
         "amount_cents",
         {"type": "integer", "description": "Total in euro cents."},
         required=True,
     )
-    assert spoken(cents, 12345, Random(0)).startswith("123.45 ")
-    price = kind_of("price_per_kilo", {"type": "number"}, required=True)
+    assert spoken_value(cents, 12345, Random(0)).startswith("123.45 ")
+    price = infer_argument_kind("price_per_kilo", {"type": "number"}, required=True)
     assert not price.unit
-    state = kind_of("state", {"type": "string", "enum": ["CARE_HOME", "MRI"]}, required=True)
-    assert "care home" in enum_words(state, "CARE_HOME")
-    assert enum_words(state, "MRI") == ["MRI"]
+    state = infer_argument_kind(
+        "state", {"type": "string", "enum": ["CARE_HOME", "MRI"]}, required=True
+    )
+    assert "care home" in enum_value_words(state, "CARE_HOME")
+    assert enum_value_words(state, "MRI") == ["MRI"]
 
 
 def test_a_number_that_says_which_one_is_no_amount() -> None:
     described = {"member": "Membership number", "bags": "Number of bags"}
     kinds = [
-        kind_of(name, {"type": "integer", "description": text}, required=True).kind
+        infer_argument_kind(name, {"type": "integer", "description": text}, required=True).kind
         for name, text in described.items()
     ]
     assert kinds == ["identifier", "integer"]

@@ -36,7 +36,7 @@ from fctncalling.evaluation.agents.agent import PolicyPlayer
 from fctncalling.evaluation.episode_log import play_episode
 from fctncalling.evaluation.scripted_policies import Policy
 from fctncalling.lab.canaries.canary_policies import canary_policies
-from fctncalling.lab.lint.lint_rules import official_fault
+from fctncalling.lab.lint.lint_rules import unsolvable_official_fault
 
 # category -> policy -> success rate; None where every episode was invalid
 Rates = dict[str, dict[str, float | None]]
@@ -87,7 +87,9 @@ def run(args: argparse.Namespace) -> int:
     except (InputError, TaskError, ToolDefinitionError, LookupError, OSError, *MISSING) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    faults = {t.id: fault for t in played if t.id in unsolved and (fault := official_fault(t))}
+    faults = {
+        t.id: fault for t in played if t.id in unsolved and (fault := unsolvable_official_fault(t))
+    }
     unsolved = {task_id: why for task_id, why in unsolved.items() if task_id not in faults}
     if args.json:
         report = {

@@ -144,7 +144,7 @@ def training_rows(
     return rows
 
 
-def row_versions(forest: ActionForest, kept: Iterable[int]) -> list[int]:
+def row_weight_versions(forest: ActionForest, kept: Iterable[int]) -> list[int]:
     """Return the version of the weights that sampled each of the training rows."""
     versions: list[int] = []
     before: SampledAction | None = None

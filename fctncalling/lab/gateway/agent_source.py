@@ -33,7 +33,7 @@ from fctncalling.lab.gateway.gateway import Gateway, GatewaySettings
 from fctncalling.lab.gateway.gateway_error import GatewayError
 from fctncalling.lab.gateway.gateway_server import GatewayServer
 from fctncalling.lab.gateway.gateway_session import NO_REWARD, GatewaySession, SessionTask
-from fctncalling.lab.gateway.rendering import Drift
+from fctncalling.lab.gateway.rendering import PromptDrift
 from fctncalling.lab.gateway.sampler import Sampler
 from fctncalling.training.rollouts.rollout_backends import OnEpisode, RolloutRound
 from fctncalling.training.run_config import RunConfig
@@ -97,7 +97,7 @@ class AgentSource:
             token=self._token,
             opens_on_use=False,
         )
-        self._drift: list[tuple[str, Drift]] = []  # with the task, since the last round
+        self._drift: list[tuple[str, PromptDrift]] = []  # with the task, since the last round
         self._ignored: set[str] = set()  # fields of requests, since the start
         self._sampler = Sampler(num_parallel)
         self.gateway = Gateway(template, self._sampler, settings, form=form)

@@ -30,7 +30,7 @@ _PROBE = (
 
 
 class ContextForm:
-    """Calls in context as the chat template writes them, or as text where it shows none."""
+    """Form of calls in context messages: the chat template's, or text where it shows none."""
 
     def __init__(self, template: ChatTemplate, handler: str = "auto", style: str = "bfcl") -> None:
         """handler: name of the form that calls are read in; style: of docs in instructions."""

@@ -25,7 +25,7 @@ from fctncalling.lab.gateway.context_messages import ContextForm
 from fctncalling.lab.gateway.gateway_error import GatewayError
 from fctncalling.lab.gateway.gateway_session import NO_REWARD, GatewaySession, SessionTask
 from fctncalling.lab.gateway.openai_answers import AnsweredRequest
-from fctncalling.lab.gateway.rendering import RenderedPrompt, continued_text, render_messages
+from fctncalling.lab.gateway.rendering import RenderedPrompt, find_continued_action, render_messages
 from fctncalling.lab.gateway.sampler import Sampler, SamplingJob
 
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -254,7 +254,7 @@ class Gateway:
                 answered=session.answered,
             )
         if isinstance(request.prompt, str):
-            action, rest = continued_text(request.prompt, self.template, session.forest)
+            action, rest = find_continued_action(request.prompt, self.template, session.forest)
             before = session.forest.path(action.number if action else None)
             return RenderedPrompt([*before, *self.template.encode(rest)], set(), [])
         size = len(self.template.tokenizer)

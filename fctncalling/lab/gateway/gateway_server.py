@@ -28,11 +28,11 @@ from fctncalling.lab.gateway.gateway_session import GatewaySession, SessionTask
 from fctncalling.lab.gateway.openai_answers import (
     AnsweredRequest,
     chat_answer,
-    chat_chunks,
+    final_chat_chunks,
+    final_text_chunks,
     models_answer,
     text_answer,
     text_chunk,
-    text_chunks,
 )
 from fctncalling.lab.gateway.text_stream import TextStream
 
@@ -257,7 +257,7 @@ class GatewayHandler(BaseHTTPRequestHandler):
             else:
                 sent = [text.sent for text in texts]
                 answered = answer.result()
-                chunks = chat_chunks if request.is_chat else text_chunks
+                chunks = final_chat_chunks if request.is_chat else final_text_chunks
                 for chunk in chunks(answered, gateway.template, sent):
                     self._event({**chunk, "id": head["id"]})
         self._write_chunk(b"data: [DONE]\n\n")

@@ -19,12 +19,12 @@ from fctncalling.lab.gateway.action_forest import (
     SampledAction,
     kept_actions,
     rewards_of_actions,
-    row_versions,
+    row_weight_versions,
     training_rows,
 )
 from fctncalling.lab.gateway.answer_message import AnswerMessage
 from fctncalling.lab.gateway.completion_request import CompletionRequest
-from fctncalling.lab.gateway.rendering import AnsweredMessages, Drift, RenderedPrompt
+from fctncalling.lab.gateway.rendering import AnsweredMessages, PromptDrift, RenderedPrompt
 
 NO_REWARD = "no reward was given"
 NO_CALL = "the agent asked for no completion"
@@ -50,7 +50,7 @@ class GatewaySession:
     version: int = 0  # of the weights that sample
     forest: ActionForest = field(default_factory=ActionForest)
     answered: AnsweredMessages = field(default_factory=AnsweredMessages)
-    drift: list[Drift] = field(default_factory=list)
+    drift: list[PromptDrift] = field(default_factory=list)
     referred: set[int] = field(default_factory=set)
     ignored: dict[str, int] = field(default_factory=dict)  # field of requests -> how often
     heard: dict[int, list[Message]] = field(default_factory=dict)  # request -> its new messages
@@ -189,7 +189,7 @@ class GatewaySession:
                 "requests": self.num_requests,
                 "actions": len(self.forest.actions),
                 "kept_actions": kept,
-                "rows": len(row_versions(self.forest, kept)),
+                "rows": len(row_weight_versions(self.forest, kept)),
                 "reward": sum(value for _, value in self.rewards) if self.rewards else None,
                 "ended": self.ended,
                 "invalid_reason": self.invalid_reason,

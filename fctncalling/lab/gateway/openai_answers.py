@@ -79,7 +79,7 @@ def text_answer(answered: AnsweredRequest, template: ChatTemplate) -> dict[str, 
     return _body(answered, "text_completion", choices)
 
 
-def chat_chunks(
+def final_chat_chunks(
     answered: AnsweredRequest, template: ChatTemplate, sent: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
     """Yield the last chunks of a stream; sent: text of each choice that went out before."""
@@ -98,7 +98,7 @@ def chat_chunks(
         yield {**answered.head(kind), "choices": [], "usage": answered.usage()}
 
 
-def text_chunks(
+def final_text_chunks(
     answered: AnsweredRequest, template: ChatTemplate, sent: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
     """Yield the last chunks of a stream of raw text."""

@@ -23,7 +23,7 @@ from fctncalling.lab.gateway.gateway_error import GatewayError
 _REFUSALS = (TemplateError, TypeError, ValueError, KeyError, AttributeError, IndexError)
 
 
-class Drift(NamedTuple):
+class PromptDrift(NamedTuple):
     """Place where a request does not go on from what was sampled, and why."""
 
     request: int
@@ -37,7 +37,7 @@ class RenderedPrompt(NamedTuple):
 
     ids: list[int]
     referred: set[int]  # actions that stand in it, as they were or changed
-    drift: list[Drift]
+    drift: list[PromptDrift]
     conversation: int = 0  # hash of the messages
 
 
@@ -114,7 +114,7 @@ class _Walk:
         self.segment: list[Message] = []  # context that is not in `ids` yet
         self.referred: set[int] = set()
         self.conversation = 0  # hash of the messages before
-        self.found: list[tuple[int, Callable[[], Drift]]] = []  # with the place in `ids`
+        self.found: list[tuple[int, Callable[[], PromptDrift]]] = []  # with the place in `ids`
 
     def appended(self) -> RenderedPrompt:
         """Return ids that are put together piece by piece: context, action, context, ..."""
@@ -213,7 +213,7 @@ class _Walk:
 
     def _note(self, index: int, kind: str, why: Callable[[], str]) -> None:
         """Note a drift; why: told only where it is new."""
-        self.found.append((len(self.ids), lambda: Drift(self.request, index, kind, why())))
+        self.found.append((len(self.ids), lambda: PromptDrift(self.request, index, kind, why())))
 
 
 def _agreement(ids: Sequence[int], sampled: Sequence[int]) -> str:
@@ -232,7 +232,7 @@ def _num_common(one: Sequence[Any], other: Sequence[Any]) -> int:
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
-def continued_text(
+def find_continued_action(
     prompt: str, template: ChatTemplate, forest: ActionForest
 ) -> tuple[SampledAction | None, str]:
     """Return the action whose row a raw prompt goes on, and the text behind it."""

@@ -10,7 +10,7 @@ from typing import Any
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.run.logs import episode_json, write_json
 from fctncalling.data.unsafe_text import json_text
-from fctncalling.lab.gateway.action_forest import kept_actions, row_versions
+from fctncalling.lab.gateway.action_forest import kept_actions, row_weight_versions
 from fctncalling.lab.gateway.gateway_session import GatewaySession
 
 EPISODES = Path("episodes", "train_000000.jsonl")
@@ -80,7 +80,7 @@ def session_line(session: GatewaySession, template: ChatTemplate) -> dict[str, A
     line = episode_json(record, template.spell) | {"session": session.id, "seed": session.seed}
     line |= {"invalid_reason": record.invalid_reason} if record.invalid else {}
     return line | {
-        "row_versions": row_versions(session.forest, kept),
+        "row_versions": row_weight_versions(session.forest, kept),
         "forest": [
             {
                 "action": action.number,

@@ -21,7 +21,12 @@ from pathlib import Path
 from fctncalling.cli.shared.jsonl_records import with_progress_bar
 from fctncalling.cli.shared.parser import add_flag, add_json_switch, add_switch
 from fctncalling.data.paths import official_data_folder
-from fctncalling.lab.import_bfcl.official_import import Written, manifest, open_package, write_files
+from fctncalling.lab.import_bfcl.official_import import (
+    WrittenFile,
+    manifest,
+    open_package,
+    write_files,
+)
 from fctncalling.model_folder import ImportFailure
 
 
@@ -54,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _report(target: Path, written: list[Written], source: Path | None) -> dict[str, object]:
+def _report(target: Path, written: list[WrittenFile], source: Path | None) -> dict[str, object]:
     return {
         "package": f"{manifest()['package']} {manifest()['version']}",
         "source": "download" if source is None else str(source),
@@ -64,7 +69,7 @@ def _report(target: Path, written: list[Written], source: Path | None) -> dict[s
     }
 
 
-def _print_summary(target: Path, written: list[Written]) -> None:
+def _print_summary(target: Path, written: list[WrittenFile]) -> None:
     for folder in dict.fromkeys(each.path.parent for each in written):
         inside = [each for each in written if each.path.parent == folder]
         print(f"{folder}: {len(inside)} files, {sum(each.size for each in inside):,} bytes")

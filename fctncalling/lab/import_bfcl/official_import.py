@@ -27,7 +27,7 @@ Read = Callable[[str], bytes]
 """Path inside the package -> its bytes; KeyError where it is not there."""
 
 
-class Written(NamedTuple):
+class WrittenFile(NamedTuple):
     """One file that was written."""
 
     path: Path
@@ -59,7 +59,7 @@ def open_package(source: Path | None) -> Iterator[Read]:
         raise ImportFailure(f"{source}: there is no such wheel or folder")
 
 
-def write_files(read: Read, target: Path, *, accept_changed: bool = False) -> Iterator[Written]:
+def write_files(read: Read, target: Path, *, accept_changed: bool = False) -> Iterator[WrittenFile]:
     """Write every file below `target`, yielding each.
 
     Nothing is written before all were read and checked.
@@ -86,7 +86,7 @@ def write_files(read: Read, target: Path, *, accept_changed: bool = False) -> It
         contents.append(
             (
                 target / name,
-                constants_of_module(raw, entry["source"]) if name == TABLES else raw,
+                module_constants_json(raw, entry["source"]) if name == TABLES else raw,
                 changed,
             )
         )
@@ -95,11 +95,11 @@ def write_files(read: Read, target: Path, *, accept_changed: bool = False) -> It
         partial = path.with_name(f".{path.name}.part")
         partial.write_bytes(content)
         partial.replace(path)
-        yield Written(path, len(content), changed)
+        yield WrittenFile(path, len(content), changed)
     (target / "SOURCE.json").write_text(json.dumps(_origin(), indent=1) + "\n", "utf-8")
 
 
-def constants_of_module(source: bytes, name: str) -> bytes:
+def module_constants_json(source: bytes, name: str) -> bytes:
     """Return a module's upper-case constants as JSON, Ellipsis as {"__ellipsis__": true}.
 
     The module is parsed and its literals are read; none of it is run. Raises ImportFailure for what

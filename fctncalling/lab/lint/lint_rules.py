@@ -311,7 +311,7 @@ fault.
 """
 
 
-def official_fault(task: Task) -> str | None:
+def unsolvable_official_fault(task: Task) -> str | None:
     """Return why no oracle solves an official task; None for every other task."""
     function, fault = OFFICIAL_FAULTS.get(task.id, ("", None))
     return fault if any(doc.name == function for doc in task.functions) else None

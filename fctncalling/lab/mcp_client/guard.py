@@ -42,7 +42,7 @@ def message_bytes(data: bytes) -> int:
     return len(data) + OBJECT_BYTES * data.count(b'{"')
 
 
-def guard(parent: int, command: list[str]) -> int:
+def run_guarded_command(parent: int, command: list[str]) -> int:
     """Run a command until it ends, or the parent is gone; return its exit status."""
     outer_is_here, outer_lives = os.pipe()
     inner_is_here, inner_lives = os.pipe()
@@ -144,4 +144,4 @@ def _adopt_orphans() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(guard(int(sys.argv[1]), sys.argv[2:]))
+    sys.exit(run_guarded_command(int(sys.argv[1]), sys.argv[2:]))

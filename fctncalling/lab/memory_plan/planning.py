@@ -23,7 +23,7 @@ from fctncalling.lab.memory_plan import terms
 from fctncalling.lab.memory_plan.policy_sizes import BYTES_FP32, PolicySizes, policy_sizes
 
 
-class Term(NamedTuple):
+class MemoryTerm(NamedTuple):
     """One thing that lies in memory during a phase."""
 
     name: str
@@ -31,11 +31,11 @@ class Term(NamedTuple):
     set_by: str = ""  # the flags that decide it
 
 
-class Phase(NamedTuple):
+class MemoryPhase(NamedTuple):
     """A part of a run, and what lies in memory at its highest."""
 
     name: str
-    terms: tuple[Term, ...]
+    terms: tuple[MemoryTerm, ...]
 
     @property
     def num_bytes(self) -> int:
@@ -57,7 +57,7 @@ class MemoryPlan(NamedTuple):
 
     sizes: PolicySizes
     device: str
-    phases: tuple[Phase, ...]
+    phases: tuple[MemoryPhase, ...]
     libraries: int  # bytes of the process before a model is loaded
     num_processes: int  # on this machine, sharing its memory
     available: int | None  # bytes; None: unknown
@@ -66,7 +66,7 @@ class MemoryPlan(NamedTuple):
     remedies: tuple[str, ...] = ()
 
     @property
-    def peak_phase(self) -> Phase:
+    def peak_phase(self) -> MemoryPhase:
         """The phase that holds most."""
         return max(self.phases, key=lambda phase: phase.num_bytes)
 
@@ -175,7 +175,9 @@ def make_plan(config: TrainConfig, roles: Sequence[str] = ()) -> MemoryPlan:
     available = free_memory(device)
     width = 2 if compute_dtype(config, device) == torch.bfloat16 else BYTES_FP32
     batch = largest_pass(config, sizes, count)
-    phases = phases_of(config, sizes, batch, count=count, width=width, on_cpu=device.type == "cpu")
+    phases = memory_phases(
+        config, sizes, batch, count=count, width=width, on_cpu=device.type == "cpu"
+    )
     plan = MemoryPlan(sizes, device.type, phases, libraries, local, available, batch, None)
     largest = _largest_microbatch(plan, config, count, width)
     return plan._replace(largest_microbatch=largest)
@@ -208,7 +210,7 @@ def longest_row(config: TrainConfig, sizes: PolicySizes) -> int:
     return joined * config.max_episode_tokens
 
 
-def phases_of(
+def memory_phases(
     config: TrainConfig,
     sizes: PolicySizes,
     batch: Microbatch,
@@ -216,37 +218,43 @@ def phases_of(
     count: int = 1,
     width: int = BYTES_FP32,
     on_cpu: bool = True,
-) -> tuple[Phase, ...]:
+) -> tuple[MemoryPhase, ...]:
     """Return what each phase of a run holds in one of `count` processes; pure arithmetic."""
     shares = count if config.fsdp else 1
-    weights = [Term("weights", sizes.weight_bytes // shares, "--model_name_or_path, --critic")]
+    weights = [
+        MemoryTerm("weights", sizes.weight_bytes // shares, "--model_name_or_path, --critic")
+    ]
     if width < BYTES_FP32:  # autocast keeps cast copies of fp32 weights during a pass
-        weights.append(Term("weights cast", width * sizes.num_weights // shares, "--compute_dtype"))
-    moments = Term("optimiser", terms.optimiser_bytes(sizes) // shares, "--lora_r, --fsdp")
-    gradients = Term("gradients", terms.gradient_bytes(sizes) // shares, "--lora_r, --fsdp")
-    gathered = [Term("gathered shards", terms.sharded_bytes(sizes), "--fsdp")] * (shares > 1)
+        weights.append(
+            MemoryTerm("weights cast", width * sizes.num_weights // shares, "--compute_dtype")
+        )
+    moments = MemoryTerm("optimiser", terms.optimiser_bytes(sizes) // shares, "--lora_r, --fsdp")
+    gradients = MemoryTerm("gradients", terms.gradient_bytes(sizes) // shares, "--lora_r, --fsdp")
+    gathered = [MemoryTerm("gathered shards", terms.fsdp_gathered_bytes(sizes), "--fsdp")] * (
+        shares > 1
+    )
     held = [*weights, moments, *gathered]
     passes = _update_passes(config, sizes, batch, width)
     before = [] if batch.is_only_one else [gradients]
-    output = Term("output gradient", terms.output_gradient_bytes(sizes), "the vocabulary")
-    update = Phase("update", (*held, *before, *passes, output))
+    output = MemoryTerm("output gradient", terms.output_gradient_bytes(sizes), "the vocabulary")
+    update = MemoryPhase("update", (*held, *before, *passes, output))
     if on_cpu:  # CUDA's cache is not in max_memory_allocated
         update = _with_slack(update, config, sizes, batch, width)
-    step_terms = [*held, gradients, Term("step", terms.step_bytes(sizes) // shares)]
+    step_terms = [*held, gradients, MemoryTerm("step", terms.optimiser_step_bytes(sizes) // shares)]
     if count > 1 and shares == 1:
         joined = min(gradients.num_bytes, terms.MAX_REDUCE_BYTES + 4 * sizes.largest_trained)
-        step_terms[-1] = Term("step", max(joined, step_terms[-1].num_bytes))
-    step = Phase("optimiser step", tuple(step_terms))
+        step_terms[-1] = MemoryTerm("step", max(joined, step_terms[-1].num_bytes))
+    step = MemoryPhase("optimiser step", tuple(step_terms))
     phases = [_rollout_phase(config, sizes, [*weights, moments], count, width), update, step]
     if shares > 1:  # a checkpoint is written from whole tensors
         whole = sizes.policy_weight_bytes + terms.optimiser_bytes(sizes)
-        phases.append(Phase("checkpoint", (*held[:-1], Term("whole tensors", whole))))
+        phases.append(MemoryPhase("checkpoint", (*held[:-1], MemoryTerm("whole tensors", whole))))
     return tuple(phases)
 
 
 def _with_slack(
-    phase: Phase, config: TrainConfig, sizes: PolicySizes, batch: Microbatch, width: int
-) -> Phase:
+    phase: MemoryPhase, config: TrainConfig, sizes: PolicySizes, batch: Microbatch, width: int
+) -> MemoryPhase:
     """Return an update with the free blocks that malloc holds in pieces.
 
     Other phases have none to speak of: they make few small things that stay.
@@ -255,19 +263,19 @@ def _with_slack(
     moving = sum(it.num_bytes for it in phase.terms if it.name != "weights")
     activations = sum(it.num_bytes for it in phase.terms if it.name == "activations")
     adapted = bool(config.lora_r) and not recomputed
-    held = terms.fragmented_bytes(moving, activations, adapted=adapted)
+    held = terms.fragmented_heap_bytes(moving, activations, adapted=adapted)
     if sizes.own_forward or recomputed:  # passes that trim the heap
-        trimmed = terms.untrimmed_bytes(
+        trimmed = terms.untrimmed_heap_bytes(
             sizes, batch.tokens, checkpointing=recomputed, shared=batch.shared, width=width
         )
         held = min(held, trimmed)
-    slack = Term("allocator", held, "--max_microbatch_tokens")
+    slack = MemoryTerm("allocator", held, "--max_microbatch_tokens")
     return phase._replace(terms=(*phase.terms, slack))
 
 
 def _update_passes(
     config: TrainConfig, sizes: PolicySizes, batch: Microbatch, width: int
-) -> list[Term]:
+) -> list[MemoryTerm]:
     """Return the terms of the largest pass, forward and backward.
 
     Logits and one layer's gradients of activations do not meet.
@@ -280,23 +288,23 @@ def _update_passes(
         shared=batch.shared,
         width=width,
     )
-    whole = terms.saved_numbers(sizes.layer, shared=batch.shared) * batch.tokens * width
+    whole = terms.saved_activation_count(sizes.layer, shared=batch.shared) * batch.tokens * width
     recomputed = int(whole) if config.gradient_checkpointing else 0
     logits = terms.logits_bytes(sizes, batch.tokens)
-    layer = terms.backward_bytes(sizes, batch.tokens, width=width) + recomputed
+    layer = terms.activation_gradient_bytes(sizes, batch.tokens, width=width) + recomputed
     flags = "--max_microbatch_tokens, --gradient_checkpointing"
     return [
-        Term("activations", kept - recomputed, flags),
-        Term("logits or one layer", max(logits, layer), "--max_microbatch_tokens"),
+        MemoryTerm("activations", kept - recomputed, flags),
+        MemoryTerm("logits or one layer", max(logits, layer), "--max_microbatch_tokens"),
     ]
 
 
 def _rollout_phase(
-    config: TrainConfig, sizes: PolicySizes, held: list[Term], count: int, width: int
-) -> Phase:
+    config: TrainConfig, sizes: PolicySizes, held: list[MemoryTerm], count: int, width: int
+) -> MemoryPhase:
     """Return what playing holds: the fused decoder's copies, the largest cache and a pass."""
     if config.rollout_engine != "local":
-        return Phase("rollout", tuple(held))
+        return MemoryPhase("rollout", tuple(held))
     # With --num_updates 0 only evaluations play: demonstrations are written, not sampled.
     played = config.episodes_per_update if config.num_updates else 0
     episodes = max(played, config.eval_episodes)
@@ -307,19 +315,23 @@ def _rollout_phase(
     if config.max_cache_tokens is not None:
         tokens = min(tokens, config.max_cache_tokens)
         prefixes = 0  # of the same budget
-    a_token = terms.cache_bytes_a_token(sizes, width)
+    a_token = terms.kv_cache_bytes_per_token(sizes, width)
     cache = int(tokens * a_token * terms.CACHE_GROWTH)
     read = min(PREFILL_TOKENS, tokens)
     found = [
         *held,
-        Term("decoder's copies", engines * sizes.fused_weights * width, "--role_adapters"),
-        Term("KV cache", cache, "--n_rollout_threads, --max_episode_tokens, --max_cache_tokens"),
-        Term("prefix tree", prefixes * a_token, "--max_cache_tokens"),
-        Term("pass", terms.rollout_pass_bytes(sizes, read, slots, width), "--n_rollout_threads"),
+        MemoryTerm("decoder's copies", engines * sizes.fused_weights * width, "--role_adapters"),
+        MemoryTerm(
+            "KV cache", cache, "--n_rollout_threads, --max_episode_tokens, --max_cache_tokens"
+        ),
+        MemoryTerm("prefix tree", prefixes * a_token, "--max_cache_tokens"),
+        MemoryTerm(
+            "pass", terms.rollout_pass_bytes(sizes, read, slots, width), "--n_rollout_threads"
+        ),
     ]
     if config.fsdp and count > 1:
-        found.append(Term("whole weights", sizes.policy_weight_bytes, "--fsdp"))
-    return Phase("rollout", tuple(found))
+        found.append(MemoryTerm("whole weights", sizes.policy_weight_bytes, "--fsdp"))
+    return MemoryPhase("rollout", tuple(found))
 
 
 def _largest_microbatch(
@@ -339,7 +351,7 @@ def _largest_microbatch(
             config, max_microbatch_tokens=tokens, gradient_cp_steps=1, num_mini_batch=1
         )
         batch = largest_pass(changed, plan.sizes, 1)._replace(tokens=tokens, is_only_one=False)
-        phases = phases_of(
+        phases = memory_phases(
             config, plan.sizes, batch, count=count, width=width, on_cpu=plan.device == "cpu"
         )
         return plan._replace(phases=phases).fits

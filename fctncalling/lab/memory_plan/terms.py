@@ -35,12 +35,12 @@ def optimiser_bytes(sizes: PolicySizes) -> int:
     return ADAMW_MOMENTS * BYTES_FP32 * sizes.num_trained
 
 
-def step_bytes(sizes: PolicySizes) -> int:
+def optimiser_step_bytes(sizes: PolicySizes) -> int:
     """Return the bytes of what AdamW computes on the way: 2 arrays of the largest weight."""
     return STEP_ARRAYS * BYTES_FP32 * sizes.largest_trained
 
 
-def saved_numbers(layer: LayerSizes, *, shared: bool) -> int:
+def saved_activation_count(layer: LayerSizes, *, shared: bool) -> int:
     """Return how many numbers of a token autograd keeps of a Llama layer, for the backward pass:
 
         6 H           input, normed, scaled; the same before the feed-forward
@@ -63,7 +63,7 @@ def saved_numbers(layer: LayerSizes, *, shared: bool) -> int:
     return norms + attention + 4 * layer.inner + 2 + layer.heads + layer.lora_rank
 
 
-def checkpointed_numbers(layer: LayerSizes, *, shared: bool) -> int:
+def checkpointed_activation_count(layer: LayerSizes, *, shared: bool) -> int:
     """Return how many numbers of a token checkpointing keeps of a layer.
 
     Its input, and output and log-sum-exps of its attention. On a tree that is computed in parts, of
@@ -72,7 +72,7 @@ def checkpointed_numbers(layer: LayerSizes, *, shared: bool) -> int:
     return layer.hidden + (2 if shared else 1) * (layer.queries + layer.heads)
 
 
-def transient_numbers(layer: LayerSizes) -> int:
+def transient_activation_count(layer: LayerSizes) -> int:
     """Return how many numbers of a token the backward pass of one layer computes at once.
 
     Gradients of the feed-forward's three arrays and of four of the hidden size.
@@ -85,32 +85,32 @@ def activation_bytes(
 ) -> int:
     """Return the bytes that the passes over a microbatch keep for the backward pass.
 
-        layers * tokens * saved_numbers * width, for each backbone
+        layers * tokens * saved_activation_count * width, for each backbone
         checkpointing: layers * tokens * checkpointed_numbers * width, and one whole layer
 
     plus the biases of attention, row * row / 2, once for each backbone (rows of our own forward
     with more than one block; trees have small ones). width: bytes a number.
     """
-    per_layer = tokens * saved_numbers(sizes.layer, shared=shared) * width
+    per_layer = tokens * saved_activation_count(sizes.layer, shared=shared) * width
     layers = per_layer * sizes.num_layers
     if checkpointing:
-        kept = checkpointed_numbers(sizes.layer, shared=shared)
+        kept = checkpointed_activation_count(sizes.layer, shared=shared)
         layers = tokens * kept * width * sizes.num_layers
     bias = row * row / 2 * BYTES_FP32 if sizes.own_forward and not shared else 0
     return int(sizes.num_backbones * (layers + bias) + (per_layer if checkpointing else 0))
 
 
-def backward_bytes(sizes: PolicySizes, tokens: int, *, width: int) -> int:
+def activation_gradient_bytes(sizes: PolicySizes, tokens: int, *, width: int) -> int:
     """Return the bytes of gradients of activations that exist at once: those of one layer."""
-    return tokens * transient_numbers(sizes.layer) * width
+    return tokens * transient_activation_count(sizes.layer) * width
 
 
-def untrimmed_bytes(
+def untrimmed_heap_bytes(
     sizes: PolicySizes, tokens: int, *, checkpointing: bool, shared: bool, width: int
 ) -> int:
     """Return the bytes of free blocks that malloc holds between two trims of the heap.
 
-        layers between two trims * tokens * saved_numbers * width
+        layers between two trims * tokens * saved_activation_count * width
 
     times a share, with adapters whose layers are not computed again a larger one; with
     checkpointing half a layer more, for what its second pass makes.
@@ -119,10 +119,12 @@ def untrimmed_bytes(
     num_layers = min(sizes.num_layers, untrimmed) + checkpointing / 2
     adapted = sizes.layer.lora_rank and not checkpointing
     share = TRIMMED_ADAPTER_SHARE if adapted else TRIMMED_SHARE
-    return int(share * num_layers * tokens * saved_numbers(sizes.layer, shared=shared) * width)
+    return int(
+        share * num_layers * tokens * saved_activation_count(sizes.layer, shared=shared) * width
+    )
 
 
-def fragmented_bytes(moving: int, activations: int, *, adapted: bool) -> int:
+def fragmented_heap_bytes(moving: int, activations: int, *, adapted: bool) -> int:
     """Return the bytes of free blocks that malloc holds where passes do not trim the heap.
 
     A share of all but weights, and of activations with adapters.
@@ -147,7 +149,7 @@ def output_gradient_bytes(sizes: PolicySizes) -> int:
     return BYTES_FP32 * sizes.vocabulary * sizes.layer.hidden if sizes.tied else 0
 
 
-def cache_bytes_a_token(sizes: PolicySizes, width: int) -> int:
+def kv_cache_bytes_per_token(sizes: PolicySizes, width: int) -> int:
     """Return the bytes of a token's keys and values: layers * 2 K * width."""
     return sizes.num_layers * 2 * sizes.layer.keys * width
 
@@ -163,7 +165,7 @@ def rollout_pass_bytes(sizes: PolicySizes, prefill_tokens: int, slots: int, widt
     return read + MAX_SCORES_BYTES + 3 * slots * sizes.vocabulary * BYTES_FP32
 
 
-def sharded_bytes(sizes: PolicySizes) -> int:
+def fsdp_gathered_bytes(sizes: PolicySizes) -> int:
     """Return the bytes of weights that FSDP gathers at once.
 
     The embedding with what is in no layer, and two layers, each with its gradient.

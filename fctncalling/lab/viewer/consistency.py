@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fctncalling.data.token_file import TokenFile
 from fctncalling.lab.viewer.credit import Credit
-from fctncalling.lab.viewer.token_lanes import EpisodeLanes, bootstraps, credit_of_lanes
+from fctncalling.lab.viewer.token_lanes import EpisodeLanes, bootstrap_values, credit_of_lanes
 
 _SHOWN = 40
 _UNKNOWN = "\N{REPLACEMENT CHARACTER}"  # part of a character: no text of its own
@@ -183,7 +183,7 @@ def _truncation(checked: ConsistencyInput) -> Iterator[Contradiction]:
     for index, lane in enumerate(checked.lanes):
         episode = tokens.episodes[index]
         cut = not episode["terminated"] and config.get("truncation_bootstrap", True)
-        for part, value in zip(lane.parts, bootstraps(tokens, index, lane), strict=True):
+        for part, value in zip(lane.parts, bootstrap_values(tokens, index, lane), strict=True):
             if not lane.learned or math.isnan(value):
                 continue
             if cut and value == 0.0 and not is_fresh:

@@ -101,7 +101,7 @@ def text_history_entry(record: Record) -> Record:
     }
 
 
-def member_entry(entry: Record) -> Record:
+def group_member_entry(entry: Record) -> Record:
     """Return what a group's tree and the comparison over updates need of an episode."""
     names = ("id", "line", "task", "group", "success", "strict", "return", "invalid")
     return {

@@ -14,7 +14,11 @@ from fctncalling.data.types import Task
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.prompting.task_prompt import TaskPrompt
 from fctncalling.lab.viewer.consistency import ConsistencyInput, consistency_findings
-from fctncalling.lab.viewer.episode_entry import episode_entry, member_entry, text_history_entry
+from fctncalling.lab.viewer.episode_entry import (
+    episode_entry,
+    group_member_entry,
+    text_history_entry,
+)
 from fctncalling.lab.viewer.run_files import (
     EPISODE_TYPES,
     LoadedRun,
@@ -23,7 +27,7 @@ from fctncalling.lab.viewer.run_files import (
     episode_files,
     read_lines,
 )
-from fctncalling.lab.viewer.state_differences import environment_turns
+from fctncalling.lab.viewer.state_differences import state_differences_by_turn
 from fctncalling.lab.viewer.token_lanes import episode_lanes, lanes_json, recompute_credit
 
 MAX_ANSWERS = 24
@@ -50,7 +54,7 @@ def answers_over_updates(run: LoadedRun, tasks: Collection[str]) -> dict[str, li
             room = str(task) in evaluated or len(evaluated) < MAX_SURVEYED
             if task not in wanted and not (phase == "greedy" and room):
                 continue
-            entry = member_entry(episode_entry(record, run))
+            entry = group_member_entry(episode_entry(record, run))
             entry |= {"phase": phase, "update": update, "id": f"{path.stem}:{entry['line']}"}
             (shown if task in wanted else evaluated).setdefault(str(task), []).append(entry)
     ordered = sorted(evaluated, key=lambda task: -_num_changes(evaluated[task]))
@@ -136,7 +140,7 @@ def _world(entry: Record, record: Record, find_task: FindTask) -> Record:
     task, tools = find_task(record)
     found: Record = {}
     if executes:
-        turns, note = environment_turns(task, record["steps"], tools)
+        turns, note = state_differences_by_turn(task, record["steps"], tools)
         found = {"environment": turns, "environment_note": note}
     if task is not None and silent:
         found["questions"] = _questions(task, str(record.get("prompt_style", "bfcl")))
@@ -181,7 +185,7 @@ def read_survey(run: LoadedRun, worst: int) -> Survey:
             entry |= _described(run, entry, described[line])
             records[line] = record
         _count(tally.setdefault(entry["category"], _empty_count()), entry)
-        member = member_entry(entry)
+        member = group_member_entry(entry)
         length += sum(map(len, member["texts"]))
         if len(members) < MAX_MEMBERS and length <= MAX_CHARACTERS:
             members.append(member)

@@ -14,7 +14,7 @@ Record = dict[str, Any]
 _SHOWN = 400  # characters of a value
 
 
-def environment_turns(
+def state_differences_by_turn(
     task: Task | None, steps: Sequence[Mapping[str, Any]], extra_tools: ExtraTools | None = None
 ) -> tuple[list[Record], str]:
     """Return what each turn did to the tools' state, against the truth; and why there is nothing.

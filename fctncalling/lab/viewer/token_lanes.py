@@ -73,12 +73,12 @@ def acted_episodes(tokens: TokenFile, lanes: Sequence[EpisodeLanes]) -> list[Act
         for index, each in enumerate(lanes)
         if each.learned
         for number, (part, bootstrap) in enumerate(
-            zip(each.parts, bootstraps(tokens, index, each), strict=True)
+            zip(each.parts, bootstrap_values(tokens, index, each), strict=True)
         )
     ]
 
 
-def bootstraps(tokens: TokenFile, episode: int, lanes: EpisodeLanes) -> list[float]:
+def bootstrap_values(tokens: TokenFile, episode: int, lanes: EpisodeLanes) -> list[float]:
     """Return the critic's value after the last token of each trajectory; NaN without one.
 
     Files of older versions hold that of a team's last role alone.
@@ -146,7 +146,9 @@ def lanes_json(
         "steps": lanes.steps,
         "parts": [
             {"end": part.stop, "bootstrap": _number(bootstrap)}
-            for part, bootstrap in zip(lanes.parts, bootstraps(tokens, episode, lanes), strict=True)
+            for part, bootstrap in zip(
+                lanes.parts, bootstrap_values(tokens, episode, lanes), strict=True
+            )
         ],
         "credit": {
             name: round_numbers(of.advantages) if each and (of := each[episode]) else None

@@ -9,12 +9,12 @@ from typing import Any
 
 from fctncalling.lab.own_api.api import OwnApi
 from fctncalling.lab.own_api.kinds import ArgumentKind
-from fctncalling.lab.own_api.words.act_table import Act, acts_of
+from fctncalling.lab.own_api.words.act_table import Act, acts_of_function
 from fctncalling.lab.own_api.words.frames import (
     RequestFrame,
-    frames_of,
-    held_out_frames,
-    without_shared,
+    frames_of_function,
+    split_held_out_frames,
+    without_shared_frames,
 )
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 
@@ -53,17 +53,17 @@ def askable_api(
         )
         for doc in api.functions
     }
-    made = {name: frames_of(each) for name, each in words.items()}
-    kept, gone = without_shared(made, words)
+    made = {name: frames_of_function(each) for name, each in words.items()}
+    kept, gone = without_shared_frames(made, words)
     frames: dict[str, Sequence[RequestFrame]] = {}
     for name, each in kept.items():
         every = [*own_phrases.get(name, ()), *each]
-        frames[name] = held_out_frames(every)[held_out]
+        frames[name] = split_held_out_frames(every)[held_out]
     return AskableApi(
         api,
         words,
         frames,
-        {name: acts_of(each) for name, each in words.items()},
+        {name: acts_of_function(each) for name, each in words.items()},
         tuple(
             {"name": doc.name, "description": doc.description, "parameters": doc.parameters}
             for doc in api.functions

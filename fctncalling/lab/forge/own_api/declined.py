@@ -9,19 +9,19 @@ from typing import NamedTuple
 
 from fctncalling.lab.forge.forged_entry import NoSuchTask
 from fctncalling.lab.forge.own_api.askable_api import AskableApi
-from fctncalling.lab.forge.own_api.drawn_call import OwnDraft, drawn_call, drawn_frame
-from fctncalling.lab.own_api.words.act_table import Act, acts
-from fctncalling.lab.own_api.words.clauses import named_value
-from fctncalling.lab.own_api.words.frames import RequestFrame, families_of
+from fctncalling.lab.forge.own_api.drawn_call import RequestDraft, draw_call, draw_frame
+from fctncalling.lab.own_api.words.act_table import Act, act_table
+from fctncalling.lab.own_api.words.clauses import with_optional_noun
+from fctncalling.lab.own_api.words.frames import RequestFrame, act_families
 from fctncalling.lab.own_api.words.function_words import FunctionWords
-from fctncalling.lab.own_api.words.request_text import Said, request_text, said_call
-from fctncalling.lab.own_api.words.word_tables import parted, word_table
+from fctncalling.lab.own_api.words.request_text import SaidCall, request_text, said_call
+from fctncalling.lab.own_api.words.word_tables import split_phrases, word_table
 
 _NEVER = r"(?!)"
 _TOO_WIDE = frozenset({"look", "change", "tell"})  # families that a near miss may be served by
 
 
-class OutsideRow(NamedTuple):
+class OutOfScopeRequests(NamedTuple):
     """Requests from outside, and what words of an API might serve them."""
 
     unless: re.Pattern[str]
@@ -29,14 +29,16 @@ class OutsideRow(NamedTuple):
 
 
 @cache
-def _outside(part: str) -> tuple[OutsideRow, ...]:
+def _outside(part: str) -> tuple[OutOfScopeRequests, ...]:
     return tuple(
-        OutsideRow(re.compile(rf"\b(?:{row.get('unless', _NEVER)})"), parted(row["requests"]))
+        OutOfScopeRequests(
+            re.compile(rf"\b(?:{row.get('unless', _NEVER)})"), split_phrases(row["requests"])
+        )
         for row in word_table("outside")[part]
     )
 
 
-def declined(api: AskableApi, rng: Random) -> OwnDraft:
+def out_of_scope_draft(api: AskableApi, rng: Random) -> RequestDraft:
     """Return a request that no function on offer serves."""
     roll = rng.random()
     if roll < 0.26:
@@ -50,12 +52,12 @@ def declined(api: AskableApi, rng: Random) -> OwnDraft:
     return _left_out(api, rng)  # few: a list of functions of its own is read anew in training
 
 
-def _from_outside(api: AskableApi, rng: Random, part: str) -> OwnDraft:
+def _from_outside(api: AskableApi, rng: Random, part: str) -> RequestDraft:
     request = rng.choice(rng.choice(_rows_unserved(api, part)).requests)
-    return OwnDraft(_dressed(request, rng), [], source=part)
+    return RequestDraft(_dressed(request, rng), [], source=part)
 
 
-def _rows_unserved(api: AskableApi, part: str) -> list[OutsideRow]:
+def _rows_unserved(api: AskableApi, part: str) -> list[OutOfScopeRequests]:
     """Return the rows that no words of the API speak of."""
     everything = " ".join(words.all_words for words in api.words.values())
     everything = re.sub(r"\b(?:out of|in|in any) order\b", "", everything)
@@ -90,12 +92,12 @@ def _dressed(request: str, rng: Random) -> str:
     return text
 
 
-def _about_own_thing(api: AskableApi, rng: Random) -> OwnDraft:
+def _about_own_thing(api: AskableApi, rng: Random) -> RequestDraft:
     """Return a request about a thing of the API's own that no function of its serves."""
     words = _with_thing(api, rng)
     request = rng.choice(rng.choice(_rows_unserved(api, "near")).requests)
     mood = _mood_of(request)
-    return OwnDraft(_said_of_thing(api, words, request, mood, rng), [], source="near")
+    return RequestDraft(_said_of_thing(api, words, request, mood, rng), [], source="near")
 
 
 def _mood_of(request: str) -> str:
@@ -104,7 +106,7 @@ def _mood_of(request: str) -> str:
     return "say" if re.match(r"(?:I|\{x\}|we) |whoever|the man", request) else "do"
 
 
-def _other_act(api: AskableApi, rng: Random) -> OwnDraft:
+def _other_act(api: AskableApi, rng: Random) -> RequestDraft:
     """Return a request for something else to be done with a thing of the API's own.
 
     What is done belongs to no function that takes such a thing, nor to a family of one that does.
@@ -118,18 +120,20 @@ def _other_act(api: AskableApi, rng: Random) -> OwnDraft:
         for name, each in api.words.items()
         if any(_shape(each, parameter) == shape for parameter in each.kinds)
     ]
-    served = {family for name in taking for family in families_of(api.acts[name])}
+    served = {family for name in taking for family in act_families(api.acts[name])}
     served |= {"look"} if any(words.verb in _LOOKS for words in api.words.values()) else set()
     served |= {"pay"} if "claim" in served else set()  # money back is asked for by a claim
     own = {act.name for each in api.acts.values() for act in each}
-    others = [act for act in acts() if _fits(act, words) and act.family not in served | _TOO_WIDE]
+    others = [
+        act for act in act_table() if _fits(act, words) and act.family not in served | _TOO_WIDE
+    ]
     others = [act for act in others if act.name not in own]
     if not others:
         raise NoSuchTask("every act might be served")
     act = rng.choice(others)
     mood = rng.choice([mood for mood in act.phrases if _usable(act, mood)])
     phrase = rng.choice(_usable(act, mood))
-    return OwnDraft(_said_of_thing(api, words, phrase, mood, rng), [], source=f"not {act.name}")
+    return RequestDraft(_said_of_thing(api, words, phrase, mood, rng), [], source=f"not {act.name}")
 
 
 _LOOKS = frozenset("get show list find search tell look check".split())
@@ -166,25 +170,25 @@ def _said_of_thing(
 ) -> str:
     primary = words.primary
     assert primary is not None
-    value = drawn_call(api, words.doc.name, rng).arguments[primary]
-    thing = named_value(words, primary, value, rng)
-    return request_text([Said(words.filled(phrase.replace("{x}", thing)), mood, ())], rng)
+    value = draw_call(api, words.doc.name, rng).arguments[primary]
+    thing = with_optional_noun(words, primary, value, rng)
+    return request_text([SaidCall(words.filled(phrase.replace("{x}", thing)), mood, ())], rng)
 
 
-def _left_out(api: AskableApi, rng: Random) -> OwnDraft:
+def _left_out(api: AskableApi, rng: Random) -> RequestDraft:
     """Return a request whose function is not offered; none where another might do."""
     function = rng.choice(api.names)
     if any(_alike(api, function, other) for other in api.words if other != function):
         raise NoSuchTask("another function might do")
-    call = drawn_call(api, function, rng)
-    frame: RequestFrame = drawn_frame(api, call, rng)
+    call = draw_call(api, function, rng)
+    frame: RequestFrame = draw_frame(api, call, rng)
     text = request_text([said_call(api.words[function], frame, call.arguments, rng)], rng)
-    return OwnDraft(text, [], [frame], left_out=function, source="left out")
+    return RequestDraft(text, [], [frame], left_out=function, source="left out")
 
 
 def _alike(api: AskableApi, one: str, other: str) -> bool:
     """Return whether two functions do what belongs to one family with things of one sort."""
-    families = families_of(api.acts[one]) & families_of(api.acts[other])
+    families = act_families(api.acts[one]) & act_families(api.acts[other])
     if not families and api.acts[one] and api.acts[other]:
         return False
     shapes = [{_shape(w, p) for p in w.kinds} for w in (api.words[one], api.words[other])]

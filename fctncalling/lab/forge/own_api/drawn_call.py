@@ -14,16 +14,16 @@ from typing import Any
 from fctncalling.lab.forge.forged_entry import NoSuchTask
 from fctncalling.lab.forge.own_api.askable_api import AskableApi
 from fctncalling.lab.own_api.kinds import ArgumentKind
-from fctncalling.lab.own_api.kinds.argument_kind import same
+from fctncalling.lab.own_api.kinds.argument_kind import is_same_value
 from fctncalling.lab.own_api.words.frames import RequestFrame
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.nouns import singular, spaced
-from fctncalling.lab.own_api.words.spans import ordered_pairs
+from fctncalling.lab.own_api.words.spans import ordered_parameter_pairs
 from fctncalling.lab.own_api.words.unsaid import CHANGES
 
 
 @dataclass(frozen=True)
-class OwnDraft:
+class RequestDraft:
     """A request, the calls that it asks for (none: it is to be declined) and where it is from."""
 
     question: str
@@ -61,7 +61,7 @@ class DrawnCall:
         return {self.function: dict(self.truth)}
 
 
-def drawn_call(
+def draw_call(
     api: AskableApi, function: str, rng: Random, given: Mapping[str, Any] | None = None
 ) -> DrawnCall:
     """Return a call with drawn values, those given kept; NoSuchTask where none fits."""
@@ -78,10 +78,10 @@ def drawn_call(
     _make_whole_month(api, words, arguments, rng)
     _match_mail(arguments, words)
     _require_apart(words, arguments)
-    return DrawnCall(function, arguments, truth_of(words, arguments))
+    return DrawnCall(function, arguments, accepted_arguments(words, arguments))
 
 
-def truth_of(words: FunctionWords, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def accepted_arguments(words: FunctionWords, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is accepted of each parameter: what goes unsaid stays out or has its default."""
     truth: dict[str, Any] = {}
     for name, kind in words.kinds.items():
@@ -152,7 +152,7 @@ def _condition(words: FunctionWords, name: str) -> tuple[str, Any] | None:
 
 def _put_in_order(words: FunctionWords, arguments: dict[str, Any]) -> None:
     """Exchange values that stand the wrong way round: an end before its start."""
-    for name, other in ordered_pairs(words):
+    for name, other in ordered_parameter_pairs(words):
         if name not in arguments or other not in arguments:
             continue
         first, second = arguments[name], arguments[other]
@@ -167,7 +167,7 @@ def _make_whole_month(
     api: AskableApi, words: FunctionWords, arguments: dict[str, Any], rng: Random
 ) -> None:
     """Let two days now and then be the first and the last of a month."""
-    for name, other in ordered_pairs(words):
+    for name, other in ordered_parameter_pairs(words):
         kind = words.kinds[name]
         if kind.kind != "date" or not (name in arguments and other in arguments):
             continue
@@ -198,12 +198,12 @@ def _require_apart(words: FunctionWords, arguments: Mapping[str, Any]) -> None:
         kind = words.kinds[name].kind
         if kind in ("boolean", "integer", "number", "quantity_with_unit", "array", "enum"):
             continue
-        if any(kind == other and same(value, its) for other, its in seen):
+        if any(kind == other and is_same_value(value, its) for other, its in seen):
             raise NoSuchTask("two equal values")
         seen.append((kind, value))
 
 
-def drawn_frame(
+def draw_frame(
     api: AskableApi, call: DrawnCall, rng: Random, *, without: str | None = None
 ) -> RequestFrame:
     """Return a phrase whose slots the call fills; NoSuchTask where none fits."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.lab.forge.own_api.askable_api import AskableApi
-from fctncalling.lab.forge.own_api.drawn_call import DrawnCall, OwnDraft, truth_of
+from fctncalling.lab.forge.own_api.drawn_call import DrawnCall, RequestDraft, accepted_arguments
 from fctncalling.lab.forge.own_api.own_entries import draft_entry, draft_fault
 
 
@@ -28,7 +28,7 @@ def logged_tasks(path: Path, api: AskableApi) -> tuple[list[dict[str, Any]], Cou
             continue
         text, calls = request
         try:
-            draft = OwnDraft(text, [_drawn(api, call) for call in calls])
+            draft = RequestDraft(text, [_drawn(api, call) for call in calls])
         except _Unusable as error:
             left_out[str(error)] += 1
             continue
@@ -87,4 +87,4 @@ def _drawn(api: AskableApi, call: Mapping[str, Any]) -> DrawnCall:
         raise _Unusable(f"calls {name} with arguments that are no JSON") from None
     if foreign := [each for each in given if each not in words.kinds]:
         raise _Unusable(f"gives {name} {foreign[0]}, which it does not take")
-    return DrawnCall(name, given, truth_of(words, given))
+    return DrawnCall(name, given, accepted_arguments(words, given))

@@ -16,20 +16,20 @@ from fctncalling.envs.users.rule_user import RuleUser
 from fctncalling.evaluation.scripted_policies import ONE_CALL_A_STEP
 from fctncalling.lab.forge.forged_entry import ForgedEntry, NoSuchTask, SingleTurnTask
 from fctncalling.lab.forge.own_api.askable_api import AskableApi
-from fctncalling.lab.forge.own_api.declined import declined
-from fctncalling.lab.forge.own_api.drawn_call import OwnDraft
-from fctncalling.lab.forge.own_api.own_multi_turn import several_turns, turns_fault
+from fctncalling.lab.forge.own_api.declined import out_of_scope_draft
+from fctncalling.lab.forge.own_api.drawn_call import RequestDraft
+from fctncalling.lab.forge.own_api.own_multi_turn import multi_turn_draft, multi_turn_fault
 from fctncalling.lab.forge.own_api.own_single_turn import (
-    missing_value,
-    names_to_ask_of,
-    one_call,
-    several_calls,
+    functions_by_askable_values,
+    missing_value_draft,
+    several_calls_draft,
+    single_call_draft,
 )
 from fctncalling.lab.forge.single_turn.entries import difficulty
 from fctncalling.lab.forge.single_turn.proof import proof_fault
 from fctncalling.lab.own_api.words.nouns import spaced
 
-Maker = Callable[[AskableApi, Random, str], OwnDraft]
+Maker = Callable[[AskableApi, Random, str], RequestDraft]
 OWN_CATEGORIES: dict[str, float] = {
     "multiple": 46.0,
     "parallel_multiple": 20.0,
@@ -39,10 +39,10 @@ OWN_CATEGORIES: dict[str, float] = {
 }
 """Category -> its share of a file, in the order in which a file holds them."""
 _MAKERS: dict[str, Maker] = {
-    "multiple": one_call,
-    "parallel_multiple": several_calls,
-    "clarify": missing_value,
-    "multi_turn_base": several_turns,
+    "multiple": single_call_draft,
+    "parallel_multiple": several_calls_draft,
+    "clarify": missing_value_draft,
+    "multi_turn_base": multi_turn_draft,
 }
 _TRIES = 400
 UNANSWERED = "has a question that the user does not understand"
@@ -56,20 +56,20 @@ def own_entry(api: AskableApi, category: str, seed: int, index: int, attempt: in
     part = "held out " if api.held_out else ""
     rng = Random(f"{part}{seed} {category} {index} {attempt}")
     thrown: Counter[str] = Counter()
-    names = names_to_ask_of(api) if category == "clarify" else api.names
+    names = functions_by_askable_values(api) if category == "clarify" else api.names
     for attempted in range(_TRIES):
         # Functions take turns, whatever can be drawn of them.
         function = names[(index + attempt + attempted) % len(names)] if names else ""
         try:
             if category == "irrelevance":
-                draft = declined(api, rng)
+                draft = out_of_scope_draft(api, rng)
             else:
                 draft = _MAKERS[category](api, rng, function)
         except NoSuchTask as fault:
             thrown[str(fault)] += 1
             continue
         entry = draft_entry(api, draft, category, index)
-        if why := turns_fault(api, draft) if draft.turns else draft_fault(entry, draft):
+        if why := multi_turn_fault(api, draft) if draft.turns else draft_fault(entry, draft):
             thrown[why] += 1
             continue
         return ForgedEntry(entry, _difficulty(draft, entry), _provenance(draft), thrown)
@@ -77,7 +77,7 @@ def own_entry(api: AskableApi, category: str, seed: int, index: int, attempt: in
     raise NoSuchTask(f"{category}: no task after {_TRIES} drafts ({most})")
 
 
-def draft_entry(api: AskableApi, draft: OwnDraft, category: str, index: int) -> dict[str, Any]:
+def draft_entry(api: AskableApi, draft: RequestDraft, category: str, index: int) -> dict[str, Any]:
     """Return a draft as an entry of a file."""
     if draft.turns:
         name = str(api.api.tool_class).replace(":", ".")
@@ -121,7 +121,7 @@ def entry_task(entry: Mapping[str, Any]) -> Task:
     )
 
 
-def draft_fault(entry: dict[str, Any], draft: OwnDraft) -> str | None:
+def draft_fault(entry: dict[str, Any], draft: RequestDraft) -> str | None:
     """Return why a task is not proven; None where it is: see `proof_fault`."""
     task = entry_task(entry)
     if draft.calls and (fault := _plain_fault(task, draft)):
@@ -138,7 +138,7 @@ def draft_fault(entry: dict[str, Any], draft: OwnDraft) -> str | None:
     return None if _answers(task, draft, record) else UNANSWERED
 
 
-def _offering(task: Task, draft: OwnDraft) -> Task:
+def _offering(task: Task, draft: RequestDraft) -> Task:
     """Return a task that offers its own functions and one other: a wrong one is as wrong as any.
 
     What is proven of two holds for all, and three hundred functions would take a second.
@@ -149,11 +149,11 @@ def _offering(task: Task, draft: OwnDraft) -> Task:
     return replace(task, functions=[*kept, *others[:1]])
 
 
-def _record(draft: OwnDraft) -> list[dict[str, dict[str, Any]]]:
+def _record(draft: RequestDraft) -> list[dict[str, dict[str, Any]]]:
     return [{call.function: dict(call.arguments)} for call in draft.calls]
 
 
-def _plain_fault(task: Task, draft: OwnDraft) -> str | None:
+def _plain_fault(task: Task, draft: RequestDraft) -> str | None:
     """Return why the drawn values themselves, written and read as text, are not accepted."""
     handler = get_handler("python_calls")
     calls = [Call(each.function, dict(each.arguments)) for each in draft.calls]
@@ -163,7 +163,7 @@ def _plain_fault(task: Task, draft: OwnDraft) -> str | None:
     return None if verdict.valid else f"the values said are refused: {verdict.error_type}"
 
 
-def _answers(task: Task, draft: OwnDraft, record: list[dict[str, dict[str, Any]]]) -> bool:
+def _answers(task: Task, draft: RequestDraft, record: list[dict[str, dict[str, Any]]]) -> bool:
     """Return whether the user says the value when asked for it."""
     question = f"Could you please tell me the {spaced(draft.missing)}?"
     about = {"task_id": task.id, "category": task.category, "turn": 0, "task": task}
@@ -172,14 +172,14 @@ def _answers(task: Task, draft: OwnDraft, record: list[dict[str, dict[str, Any]]
     return check(task, ClarifyRecord(record, 1, [answer])).valid
 
 
-def _difficulty(draft: OwnDraft, entry: dict[str, Any]) -> float:
+def _difficulty(draft: RequestDraft, entry: dict[str, Any]) -> float:
     if draft.turns:
         return round(min(1.0, 0.1 * sum(len(calls) for calls in draft.turn_calls)), 3)
     truth = entry.get("ground_truth")
     return difficulty(SingleTurnTask(draft.question, entry["function"], truth, {}))
 
 
-def _provenance(draft: OwnDraft) -> dict[str, Any]:
+def _provenance(draft: RequestDraft) -> dict[str, Any]:
     told: dict[str, Any] = {
         "functions": [call.function for call in draft.calls],
         "frames": [f"{frame.source}/{frame.mood}: {frame.text}" for frame in draft.frames],

@@ -19,11 +19,11 @@ from fctncalling.lab.forge.forged_entry import ForgedEntry, NoSuchTask
 from fctncalling.lab.forge.own_api.askable_api import AskableApi, askable_api
 from fctncalling.lab.forge.own_api.logged_requests import logged_tasks
 from fctncalling.lab.forge.own_api.own_entries import OWN_CATEGORIES, own_entry
-from fctncalling.lab.forge.own_api.own_single_turn import can_be_open
+from fctncalling.lab.forge.own_api.own_single_turn import can_be_missing
 from fctncalling.lab.forge.own_api.paraphrases import Paraphraser
 from fctncalling.lab.own_api.api import OwnApi
 from fctncalling.lab.own_api.kinds import argument_kinds
-from fctncalling.lab.own_api.kinds.find import guess_note
+from fctncalling.lab.own_api.kinds.find import guessed_kind_notes
 from fctncalling.lab.own_api.specifications import load_api
 from fctncalling.lab.own_api.words.frames import RequestFrame
 from fctncalling.lab.own_api.words.phrase_files import read_phrases, write_phrases
@@ -57,7 +57,7 @@ def coverage_page(api: AskableApi, ledger: Path) -> str:
                 f"{api.left_out.get(key, '')} |"
             )
     head = f"# {api.api.name}: what {sum(calls.values())} calls ask for\n"
-    notes = [*api.api.notes, *guess_note(_kinds(api))]
+    notes = [*api.api.notes, *guessed_kind_notes(_kinds(api))]
     tail = ["", "## Notes", "", *(f"- {note}" for note in notes)] if notes else []
     return "\n".join([head, *rows, *tail, ""])
 
@@ -217,7 +217,7 @@ def _made(
     settings = OwnForgeSettings(
         num_tasks,
         args.seed,
-        own_categories(args.category, askable, args.seed),
+        categories_to_make(args.category, askable, args.seed),
         api,
         tuple((flag, getattr(args, flag)) for flag in _FLAGS),
         askable.held_out,
@@ -255,7 +255,7 @@ def _write(files: ForgeFiles, settings: OwnForgeSettings, run: OwnForgeRun) -> N
         files.finish()
 
 
-def own_categories(named: Sequence[str] | None, api: AskableApi, seed: int) -> tuple[str, ...]:
+def categories_to_make(named: Sequence[str] | None, api: AskableApi, seed: int) -> tuple[str, ...]:
     """Return the categories to make: those named, else all that the API allows."""
     allowed = [
         name
@@ -283,12 +283,12 @@ def _gives(api: AskableApi, category: str, seed: int) -> bool:
 
 
 def _may_be_open(api: AskableApi, name: str) -> bool:
-    return any(kind.required and can_be_open(kind) for kind in api.words[name].kinds.values())
+    return any(kind.required and can_be_missing(kind) for kind in api.words[name].kinds.values())
 
 
 def _told(api: AskableApi) -> list[str]:
     kinds = {(name, p): k for name, w in api.words.items() for p, k in w.kinds.items()}
-    lines = [*api.api.notes, *guess_note(kinds)]
+    lines = [*api.api.notes, *guessed_kind_notes(kinds)]
     more = len(lines) - MOST_GUESSES_TOLD
     told = [f"note: {line}" for line in lines[:MOST_GUESSES_TOLD]]
     if more > 0:
@@ -306,4 +306,4 @@ def _line(report: Mapping[str, object]) -> str:
     )
 
 
-__all__ = ["RequestFrame", "add_own_arguments", "own_categories", "run_own"]
+__all__ = ["RequestFrame", "add_own_arguments", "categories_to_make", "run_own"]

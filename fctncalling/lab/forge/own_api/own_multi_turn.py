@@ -18,16 +18,16 @@ from fctncalling.envs.handlers.registry import get_handler
 from fctncalling.envs.judging.judge import judge
 from fctncalling.lab.forge.forged_entry import NoSuchTask
 from fctncalling.lab.forge.own_api.askable_api import AskableApi
-from fctncalling.lab.forge.own_api.drawn_call import DrawnCall, OwnDraft, drawn_call, drawn_frame
-from fctncalling.lab.forge.own_api.own_single_turn import drawn_call_of, with_pronoun
+from fctncalling.lab.forge.own_api.drawn_call import DrawnCall, RequestDraft, draw_call, draw_frame
+from fctncalling.lab.forge.own_api.own_single_turn import call_with_arguments, with_pronoun
 from fctncalling.lab.own_api.kinds import ArgumentKind
-from fctncalling.lab.own_api.kinds.argument_kind import same
+from fctncalling.lab.own_api.kinds.argument_kind import is_same_value
 from fctncalling.lab.own_api.kinds.pattern_text import shape_pattern
 from fctncalling.lab.own_api.words.frames import RequestFrame
 from fctncalling.lab.own_api.words.nouns import singular, spaced
 from fctncalling.lab.own_api.words.request_text import request_text, said_call
-from fctncalling.lab.own_api.words.spoken_values import spoken
-from fctncalling.lab.own_api.words.word_tables import registers
+from fctncalling.lab.own_api.words.spoken_values import spoken_value
+from fctncalling.lab.own_api.words.word_tables import register_wrappings
 
 DONE = "Done."
 FROM_RESULT_SHARE = 0.6  # of later turns that speak of what the result before tells
@@ -46,11 +46,11 @@ class RequestTurn(NamedTuple):
     frames: tuple[RequestFrame, ...] = ()
 
 
-class Talk:
+class StatefulConversation:
     """A conversation on a state of its own; calls that are tried and not kept leave no trace."""
 
     def __init__(self, api: AskableApi, rng: Random) -> None:
-        name, tools = own_class(api)
+        name, tools = tool_class_and_tools(api)
         self.api = api
         self.rng = rng
         self.scenario = dict(rng.choice(api.api.scenarios)) if api.api.scenarios else {}
@@ -86,14 +86,14 @@ class Talk:
             self._there[function] = {name: _things(name, kind, self.state) for name, kind in kinds}
         found = self._there[function].items()
         there = {name: self.rng.choice(each) for name, each in found if each} | dict(given or {})
-        call = drawn_call(self.api, function, self.rng)
+        call = draw_call(self.api, function, self.rng)
         kept = {n: v for n, v in there.items() if n in call.arguments or n in (given or ())}
-        return drawn_call(self.api, function, self.rng, kept)
+        return draw_call(self.api, function, self.rng, kept)
 
 
-def several_turns(api: AskableApi, rng: Random, function: str) -> OwnDraft:
+def multi_turn_draft(api: AskableApi, rng: Random, function: str) -> RequestDraft:
     """Return two or more turns on one state."""
-    talk = Talk(api, rng)
+    talk = StatefulConversation(api, rng)
     count = rng.choice((2, 2, 3))
     while len(talk.turns) < count:
         form = rng.choice(_FORMS)
@@ -105,7 +105,7 @@ def several_turns(api: AskableApi, rng: Random, function: str) -> OwnDraft:
             talk.add(_plain(talk, function))
         function = rng.choice(api.names)
     calls = [call for turn in talk.turns for call in turn.calls]
-    return OwnDraft(
+    return RequestDraft(
         "",
         calls,
         [frame for turn in talk.turns for frame in turn.frames],
@@ -115,7 +115,7 @@ def several_turns(api: AskableApi, rng: Random, function: str) -> OwnDraft:
     )
 
 
-def _plain(talk: Talk, function: str) -> list[RequestTurn]:
+def _plain(talk: StatefulConversation, function: str) -> list[RequestTurn]:
     """Return a request that the class carries out."""
     words, rng = talk.api.words[function], talk.rng
     for _ in range(_TRIES):
@@ -125,7 +125,7 @@ def _plain(talk: Talk, function: str) -> list[RequestTurn]:
         call = talk.drawn(function, given)
         if _is_refused(talk.results(call)[0]) or any(call in turn.calls for turn in talk.turns):
             continue
-        frame = drawn_frame(talk.api, call, rng)
+        frame = draw_frame(talk.api, call, rng)
         arguments = dict(call.arguments)
         if by_result and words.primary in frame.parameters:
             frame = with_pronoun(frame, words, rng)
@@ -134,7 +134,7 @@ def _plain(talk: Talk, function: str) -> list[RequestTurn]:
     raise NoSuchTask("refused by the class")
 
 
-def _looked_up(talk: Talk, function: str) -> list[RequestTurn]:
+def _looked_up(talk: StatefulConversation, function: str) -> list[RequestTurn]:
     """Return a request that calls a thing by its name; its number has to be looked up first."""
     words, rng = talk.api.words[function], talk.rng
     finders = [each for each in _finders(talk.api) if each[0] != function]
@@ -146,7 +146,7 @@ def _looked_up(talk: Talk, function: str) -> list[RequestTurn]:
         if not names:
             continue
         name = rng.choice(names)
-        look_up = drawn_call_of(talk.api.words[finder], {parameter: name})
+        look_up = call_with_arguments(talk.api.words[finder], {parameter: name})
         [result] = talk.results(look_up)
         wanted = {
             each: found[0]
@@ -159,7 +159,7 @@ def _looked_up(talk: Talk, function: str) -> list[RequestTurn]:
         call = talk.drawn(function, wanted)
         if _is_refused(talk.results(call)[0]) or _stands_in(thing, talk.told):
             continue
-        frame = drawn_frame(talk.api, call, rng)
+        frame = draw_frame(talk.api, call, rng)
         if looked_up not in frame.parameters:
             continue
         said = (
@@ -179,30 +179,30 @@ def _stands_in(thing: object, text: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(str(thing))}(?!\w)", text) is not None
 
 
-def _second_choice(talk: Talk, function: str) -> list[RequestTurn]:
+def _second_choice(talk: StatefulConversation, function: str) -> list[RequestTurn]:
     """Return a request that names a second choice, which counts where the first is refused."""
     rng = talk.rng
     first, second, other = _alternatives(talk, function, rng.random() < _REFUSED_SHARE)
-    frame = drawn_frame(talk.api, first, rng)
+    frame = draw_frame(talk.api, first, rng)
     said = said_call(talk.api.words[function], frame, first.arguments, rng)
     if "?" in said.phrase:
         raise NoSuchTask("a question")
-    form = rng.choice(registers("frame")["otherwise"]).replace("{o}", other)
+    form = rng.choice(register_wrappings("frame")["otherwise"]).replace("{o}", other)
     text = request_text([replace(said, phrase=f"{said.phrase}{form}")], rng)
     calls = (first, second) if _is_refused(talk.results(first)[0]) else (first,)
     return [RequestTurn(text, calls, (frame,) * len(calls))]
 
 
-def _refused_then_otherwise(talk: Talk, function: str) -> list[RequestTurn]:
+def _refused_then_otherwise(talk: StatefulConversation, function: str) -> list[RequestTurn]:
     """Return a request that is refused, and another choice for it."""
     first, second, other = _alternatives(talk, function, True)
-    frame = drawn_frame(talk.api, first, talk.rng)
-    text = talk.rng.choice(registers("frame")["instead"]).replace("{o}", other)
+    frame = draw_frame(talk.api, first, talk.rng)
+    text = talk.rng.choice(register_wrappings("frame")["instead"]).replace("{o}", other)
     text = text[:1].upper() + text[1:]
     return [_turn(talk, first, frame, first.arguments), RequestTurn(text, (second,), (frame,))]
 
 
-def _refused_then_mended(talk: Talk, function: str) -> list[RequestTurn]:
+def _refused_then_mended(talk: StatefulConversation, function: str) -> list[RequestTurn]:
     """Return a request that is refused, another that clears the way, and the first one again."""
     api, rng = talk.api, talk.rng
     call = _refused(talk, function)
@@ -217,8 +217,8 @@ def _refused_then_mended(talk: Talk, function: str) -> list[RequestTurn]:
         mending = talk.drawn(other, given)
         if other == function or any(map(_is_refused, talk.results(mending, call))):
             continue
-        frames = [drawn_frame(api, each, rng) for each in (call, mending)]
-        again = rng.choice(registers("frame")["again"])
+        frames = [draw_frame(api, each, rng) for each in (call, mending)]
+        again = rng.choice(register_wrappings("frame")["again"])
         return [
             _turn(talk, call, frames[0], call.arguments),
             _turn(talk, mending, frames[1], mending.arguments),
@@ -227,7 +227,9 @@ def _refused_then_mended(talk: Talk, function: str) -> list[RequestTurn]:
     raise NoSuchTask("nothing clears the way")
 
 
-def _alternatives(talk: Talk, function: str, is_refused: bool) -> tuple[DrawnCall, DrawnCall, str]:
+def _alternatives(
+    talk: StatefulConversation, function: str, is_refused: bool
+) -> tuple[DrawnCall, DrawnCall, str]:
     """Return two calls that differ in one value, and how the second's is said.
 
     The first is refused or not, as wished; the second is carried out where the first is refused.
@@ -244,20 +246,20 @@ def _alternatives(talk: Talk, function: str, is_refused: bool) -> tuple[DrawnCal
             and kind.kind in _CHOSEN
             and (sorts.count(kind.kind) == 1 or kind.kind == "identifier")
             and name in second.arguments
-            and not same(value, second.arguments[name])
+            and not is_same_value(value, second.arguments[name])
         ]
         if not differing:
             continue
         name = talk.rng.choice(differing)
         value = second.arguments[name]
-        second = drawn_call_of(words, {**first.arguments, name: value})
+        second = call_with_arguments(words, {**first.arguments, name: value})
         before, after = talk.results(first, second)
         if _is_refused(before) is is_refused and (not is_refused or not _is_refused(after)):
-            return first, second, str(spoken(words.kinds[name], value, talk.rng))
+            return first, second, str(spoken_value(words.kinds[name], value, talk.rng))
     raise NoSuchTask("no second choice")
 
 
-def _refused(talk: Talk, function: str) -> DrawnCall:
+def _refused(talk: StatefulConversation, function: str) -> DrawnCall:
     """Return a call of things that there are, which the class refuses all the same."""
     for _ in range(_TRIES):
         call = talk.drawn(function)
@@ -266,24 +268,26 @@ def _refused(talk: Talk, function: str) -> DrawnCall:
     raise NoSuchTask("is not refused")
 
 
-_FORMS: tuple[Callable[[Talk, str], list[RequestTurn]], ...] = (
+_FORMS: tuple[Callable[[StatefulConversation, str], list[RequestTurn]], ...] = (
     *(_plain, _plain, _plain, _looked_up, _looked_up),
     *(_second_choice, _refused_then_otherwise, _refused_then_mended),
 )
 
 
-def _turn(talk: Talk, call: DrawnCall, frame: RequestFrame, said: Mapping[str, Any]) -> RequestTurn:
+def _turn(
+    talk: StatefulConversation, call: DrawnCall, frame: RequestFrame, said: Mapping[str, Any]
+) -> RequestTurn:
     words = talk.api.words[call.function]
     text = request_text([said_call(words, frame, said, talk.rng)], talk.rng)
     return RequestTurn(text, (call,), (frame,))
 
 
-def turns_fault(api: AskableApi, draft: OwnDraft) -> str | None:
+def multi_turn_fault(api: AskableApi, draft: RequestDraft) -> str | None:
     """Return why a task of several turns is not proven.
 
     Its calls must pass, each be needed, and none pass with another value.
     """
-    name, tools = own_class(api)
+    name, tools = tool_class_and_tools(api)
     task = Task(
         "multi_turn_base_0",
         "multi_turn_base",
@@ -318,12 +322,14 @@ def _wrong_calls(api: AskableApi, call: DrawnCall) -> Iterator[DrawnCall]:
     for name, value in call.arguments.items():
         others = (api.words[call.function].kinds[name].draw(rng) for _ in range(_TRIES))
         right = [value, *call.truth.get(name, ())]
-        if (other := next((o for o in others if not any(same(o, r) for r in right)), None)) is None:
+        if (
+            other := next((o for o in others if not any(is_same_value(o, r) for r in right)), None)
+        ) is None:
             continue
         yield replace(call, arguments={**call.arguments, name: other})
 
 
-def own_class(api: AskableApi) -> tuple[str, dict[str, str]]:
+def tool_class_and_tools(api: AskableApi) -> tuple[str, dict[str, str]]:
     """Return the name of an API's class, and the tools that an environment takes."""
     if api.api.tool_class is None:
         raise NoSuchTask("cannot be executed")

@@ -13,25 +13,25 @@ from fctncalling.lab.forge.forged_entry import NoSuchTask
 from fctncalling.lab.forge.own_api.askable_api import AskableApi
 from fctncalling.lab.forge.own_api.drawn_call import (
     DrawnCall,
-    OwnDraft,
-    drawn_call,
-    drawn_frame,
-    truth_of,
+    RequestDraft,
+    accepted_arguments,
+    draw_call,
+    draw_frame,
 )
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.clauses import said_value
-from fctncalling.lab.own_api.words.frames import RequestFrame, families_of
+from fctncalling.lab.own_api.words.frames import RequestFrame, act_families
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.nouns import plural, with_article
 from fctncalling.lab.own_api.words.request_text import (
-    Said,
-    Several,
-    plural_text,
+    ParallelValues,
+    SaidCall,
+    plural_phrase,
     request_text,
     said_call,
 )
-from fctncalling.lab.own_api.words.spoken_values import NUMBERS, joined, spoken
-from fctncalling.lab.own_api.words.word_tables import registers
+from fctncalling.lab.own_api.words.spoken_values import NUMBERS, join_with_and, spoken_value
+from fctncalling.lab.own_api.words.word_tables import register_wrappings
 
 _SAID_BEHIND = frozenset({"boolean", "array", "object", "one_of"})
 _LIKEWISE_SHARE, _LISTED_SHARE = 0.3, 0.3
@@ -42,15 +42,15 @@ _BESIDE_SHARE = 0.7  # of open values that are not the thing itself, where a fun
 FEWEST_VALUES = 3  # of a listed parameter whose value may go unsaid
 
 
-def one_call(api: AskableApi, rng: Random, function: str) -> OwnDraft:
+def single_call_draft(api: AskableApi, rng: Random, function: str) -> RequestDraft:
     """Return a request for one call among all functions."""
-    call = drawn_call(api, function, rng)
-    frame = drawn_frame(api, call, rng)
+    call = draw_call(api, function, rng)
+    frame = draw_frame(api, call, rng)
     said = said_call(api.words[function], frame, call.arguments, rng)
-    return OwnDraft(request_text([said], rng), [call], [frame])
+    return RequestDraft(request_text([said], rng), [call], [frame])
 
 
-def several_calls(api: AskableApi, rng: Random, function: str) -> OwnDraft:
+def several_calls_draft(api: AskableApi, rng: Random, function: str) -> RequestDraft:
     """Return a request for two or three calls, of one function or of several."""
     words = api.words[function]
     roll = rng.random()
@@ -63,58 +63,58 @@ def several_calls(api: AskableApi, rng: Random, function: str) -> OwnDraft:
     return _one_after_the_other(api, rng, function)
 
 
-def _several_things(api: AskableApi, rng: Random, function: str) -> OwnDraft:
+def _several_things(api: AskableApi, rng: Random, function: str) -> RequestDraft:
     """Return one phrase for several things: "L-311 and L-312"."""
     words = api.words[function]
     primary = words.primary
     assert primary is not None
-    first = drawn_call(api, function, rng)
+    first = draw_call(api, function, rng)
     calls = [first]
     for _ in range(rng.choice((1, 1, 1, 1, 2))):
-        other = drawn_call(api, function, rng, first.arguments).arguments
-        fresh = drawn_call(api, function, rng).arguments[primary]
-        calls.append(drawn_call_of(words, {**other, primary: fresh}))
+        other = draw_call(api, function, rng, first.arguments).arguments
+        fresh = draw_call(api, function, rng).arguments[primary]
+        calls.append(call_with_arguments(words, {**other, primary: fresh}))
     things = [call.arguments[primary] for call in calls]
     if len(set(map(str, things))) < len(things) or not all(isinstance(e, str) for e in things):
         raise NoSuchTask("the same thing twice")
     sorts = {words.kinds[name].kind for name in first.arguments}
     if sorts & _OF_ONE and len(first.arguments) > 1:
         raise NoSuchTask("says what belongs to one thing alone")
-    calls = [drawn_call_of(words, {**first.arguments, primary: each}) for each in things]
-    frame = drawn_frame(api, first, rng)
+    calls = [call_with_arguments(words, {**first.arguments, primary: each}) for each in things]
+    frame = draw_frame(api, first, rng)
     if rng.random() < _LIKEWISE_SHARE:
-        return OwnDraft(_and_likewise(words, frame, first, things[1:], rng), calls, [frame])
-    text = plural_text(frame.text, primary) if primary in frame.parameters else None
+        return RequestDraft(_and_likewise(words, frame, first, things[1:], rng), calls, [frame])
+    text = plural_phrase(frame.text, primary) if primary in frame.parameters else None
     if text is None:
         raise NoSuchTask("speaks of one thing")
     behind = ""
     if rng.random() < _LISTED_SHARE:
         text = text.replace(f"{{{primary}}}", _announced(words, len(things), rng))
-        behind = f"{rng.choice((': ', ': ', ' - ', ', namely '))}{joined(things, rng)}"
+        behind = f"{rng.choice((': ', ': ', ' - ', ', namely '))}{join_with_and(things, rng)}"
     frame = RequestFrame(frame.function, frame.mood, text, frame.source)
     given = {
         name: value for name, value in first.arguments.items() if not behind or name != primary
     }
     if not behind:
-        given[primary] = Several(tuple(things))
+        given[primary] = ParallelValues(tuple(things))
     said = said_call(words, frame, given, rng)
     if behind:
-        return OwnDraft(
+        return RequestDraft(
             request_text([replace(said, phrase=f"{said.phrase}{behind}")], rng), calls, [frame]
         )
     if len(first.arguments) > 1 and rng.random() < 0.4:
         each = rng.choice((", each of them", " each", ", both the same", " in each case"))
         each = each if len(things) == 2 else " each"
         said = replace(said, phrase=f"{said.phrase}{each}")
-    return OwnDraft(request_text([said], rng), calls, [frame])
+    return RequestDraft(request_text([said], rng), calls, [frame])
 
 
-def _each_with_its_own(api: AskableApi, rng: Random, function: str) -> OwnDraft:
+def _each_with_its_own(api: AskableApi, rng: Random, function: str) -> RequestDraft:
     """Return one phrase for two things that differ in a value: "L-3 to Ann and L-4 to Ben"."""
     words = api.words[function]
     primary = words.primary
-    first, other = (drawn_call(api, function, rng) for _ in range(2))
-    frame = drawn_frame(api, first, rng)
+    first, other = (draw_call(api, function, rng) for _ in range(2))
+    frame = draw_frame(api, first, rng)
     apart = [
         name
         for name, kind in words.kinds.items()
@@ -125,7 +125,7 @@ def _each_with_its_own(api: AskableApi, rng: Random, function: str) -> OwnDraft:
     if alone or primary not in changed or primary not in frame.parameters:
         raise NoSuchTask("differs in nothing else")
     values = {name: other.arguments[name] for name in changed}
-    parts = [str(spoken(words.kinds[primary], values.pop(primary), rng))]
+    parts = [str(spoken_value(words.kinds[primary], values.pop(primary), rng))]
     for name, value in values.items():
         at = re.search(rf"\b(to|for|with|from|in|on|at|by|is) \{{{name}\}}", frame.text)
         if name in frame.parameters and at is None:
@@ -133,15 +133,15 @@ def _each_with_its_own(api: AskableApi, rng: Random, function: str) -> OwnDraft:
         beside = said_value(words, name, value, rng)
         if at is None and beside.is_sentence:
             raise NoSuchTask("its place is not told")
-        place = f"{at[1]} {spoken(words.kinds[name], value, rng)}" if at else beside.text
+        place = f"{at[1]} {spoken_value(words.kinds[name], value, rng)}" if at else beside.text
         parts.append(place)
-    second = drawn_call_of(words, {name: other.arguments[name] for name in changed})
+    second = call_with_arguments(words, {name: other.arguments[name] for name in changed})
     said = said_call(words, frame, first.arguments, rng)
     if said.sentences or "?" in said.phrase:
         raise NoSuchTask("says more behind")
     joint = rng.choice((" and ", " and ", ", ", ", and ", "; "))
     said = replace(said, phrase=f"{said.phrase}{joint}{' '.join(parts)}")
-    return OwnDraft(request_text([said], rng), [first, second], [frame])
+    return RequestDraft(request_text([said], rng), [first, second], [frame])
 
 
 def _and_likewise(
@@ -153,8 +153,8 @@ def _and_likewise(
 ) -> str:
     """Return a request for one thing that adds the others: "..., and the same for L-312"."""
     said = said_call(words, frame, first.arguments, rng)
-    form = rng.choice(registers("frame")["likewise"])
-    text = form.replace("{o}", joined([str(each) for each in others], rng))
+    form = rng.choice(register_wrappings("frame")["likewise"])
+    text = form.replace("{o}", join_with_and([str(each) for each in others], rng))
     if text.startswith(","):
         return request_text([replace(said, phrase=f"{said.phrase}{text}")], rng)
     return request_text([replace(said, sentences=(*said.sentences, text))], rng)
@@ -169,12 +169,12 @@ def _announced(words: FunctionWords, count: int, rng: Random) -> str:
     return rng.choice((*named, *both, f"these {number}"))
 
 
-def drawn_call_of(words: FunctionWords, arguments: dict[str, Any]) -> DrawnCall:
+def call_with_arguments(words: FunctionWords, arguments: dict[str, Any]) -> DrawnCall:
     """Return a call of given values."""
-    return DrawnCall(words.doc.name, arguments, truth_of(words, arguments))
+    return DrawnCall(words.doc.name, arguments, accepted_arguments(words, arguments))
 
 
-def _twice_otherwise(api: AskableApi, rng: Random, function: str) -> OwnDraft:
+def _twice_otherwise(api: AskableApi, rng: Random, function: str) -> RequestDraft:
     """Return one phrase for two calls that differ in a listed value: "once as a, once as b"."""
     words = api.words[function]
     listed = [
@@ -185,15 +185,15 @@ def _twice_otherwise(api: AskableApi, rng: Random, function: str) -> OwnDraft:
     if not listed:
         raise NoSuchTask("no listed values")
     primary = words.primary
-    is_looked_at = "look" in families_of(api.acts[function])
+    is_looked_at = "look" in act_families(api.acts[function])
     if primary and words.kinds[primary].kind in _CERTAIN and not is_looked_at:
         raise NoSuchTask("nobody does this twice with one thing")
     name = rng.choice(listed)
-    first = drawn_call(api, function, rng)
+    first = draw_call(api, function, rng)
     values = rng.sample(list(words.kinds[name].values), 2)
-    calls = [drawn_call_of(words, {**first.arguments, name: each}) for each in values]
+    calls = [call_with_arguments(words, {**first.arguments, name: each}) for each in values]
     rest = {key: value for key, value in first.arguments.items() if key != name}
-    frame = drawn_frame(api, DrawnCall(function, rest, {}), rng)
+    frame = draw_frame(api, DrawnCall(function, rest, {}), rng)
     said = said_call(words, frame, rest, rng)
     one, two = (str(each).replace("_", " ") for each in values)
     label = words.label(name)
@@ -206,10 +206,10 @@ def _twice_otherwise(api: AskableApi, rng: Random, function: str) -> OwnDraft:
         )
     )
     said = replace(said, phrase=f"{said.phrase}, {both}")
-    return OwnDraft(request_text([said], rng), calls, [frame])
+    return RequestDraft(request_text([said], rng), calls, [frame])
 
 
-def _one_after_the_other(api: AskableApi, rng: Random, function: str) -> OwnDraft:
+def _one_after_the_other(api: AskableApi, rng: Random, function: str) -> RequestDraft:
     """Return two or three requests in one message."""
     count = 2 if rng.random() < 0.8 else 3
     functions = [function, *(rng.choice(api.names) for _ in range(count - 1))]
@@ -217,14 +217,14 @@ def _one_after_the_other(api: AskableApi, rng: Random, function: str) -> OwnDraf
         functions[1] = function
     calls: list[DrawnCall] = []
     frames: list[RequestFrame] = []
-    said: list[Said] = []
+    said: list[SaidCall] = []
     for name in functions:
         words = api.words[name]
         given = _same_thing(api, calls, name) if rng.random() < 0.35 else None
-        call = drawn_call(api, name, rng, given)
+        call = draw_call(api, name, rng, given)
         if any(call.accepted() == other.accepted() for other in calls):
             raise NoSuchTask("the same call twice")
-        frame = drawn_frame(api, call, rng)
+        frame = draw_frame(api, call, rng)
         calls.append(call)
         frames.append(frame)
         pronoun = given is not None and words.primary in frame.parameters and rng.random() < 0.6
@@ -232,7 +232,7 @@ def _one_after_the_other(api: AskableApi, rng: Random, function: str) -> OwnDraf
             frame = with_pronoun(frame, words, rng)
         rest = {k: v for k, v in call.arguments.items() if not pronoun or k != words.primary}
         said.append(said_call(words, frame, rest, rng))
-    return OwnDraft(request_text(said, rng), calls, frames)
+    return RequestDraft(request_text(said, rng), calls, frames)
 
 
 def _same_thing(
@@ -257,23 +257,23 @@ def with_pronoun(frame: RequestFrame, words: FunctionWords, rng: Random) -> Requ
     )
 
 
-def names_to_ask_of(api: AskableApi) -> tuple[str, ...]:
+def functions_by_askable_values(api: AskableApi) -> tuple[str, ...]:
     """Return the functions as often as they have values that may go unsaid, thrice at most."""
     counts = {
-        name: sum(each.required and can_be_open(each) for each in api.words[name].kinds.values())
+        name: sum(each.required and can_be_missing(each) for each in api.words[name].kinds.values())
         for name in api.names
     }
     return tuple(name for name in api.names for _ in range(min(3, counts[name])))
 
 
-def missing_value(api: AskableApi, rng: Random, function: str) -> OwnDraft:
+def missing_value_draft(api: AskableApi, rng: Random, function: str) -> RequestDraft:
     """Return a request that leaves a demanded value open."""
     words = api.words[function]
-    call = drawn_call(api, function, rng)
+    call = draw_call(api, function, rng)
     open_ones = [
         name
         for name, kind in words.kinds.items()
-        if kind.required and name in call.arguments and can_be_open(kind)
+        if kind.required and name in call.arguments and can_be_missing(kind)
     ]
     if not open_ones:
         raise NoSuchTask("nothing can be left open")
@@ -281,7 +281,7 @@ def missing_value(api: AskableApi, rng: Random, function: str) -> OwnDraft:
     missing = rng.choice(beside if beside and rng.random() < _BESIDE_SHARE else open_ones)
     said = {name: value for name, value in call.arguments.items() if name != missing}
     if missing == words.primary:
-        frame = drawn_frame(api, call, rng)
+        frame = draw_frame(api, call, rng)
         person = words.kinds[missing].kind == "person_name"
         noun = words.noun_of_sentence if person else words.label(missing)
         noun = words.thing_nouns()[0] if words.thing_nouns() else noun
@@ -291,14 +291,14 @@ def missing_value(api: AskableApi, rng: Random, function: str) -> OwnDraft:
             frame.function, frame.mood, frame.text.replace(f"{{{missing}}}", text), frame.source
         )
     else:
-        frame = drawn_frame(api, call, rng, without=missing)
+        frame = draw_frame(api, call, rng, without=missing)
     question = request_text([said_call(words, frame, said, rng)], rng)
     if is_mentioned(call.arguments[missing], question):
         raise NoSuchTask("says what it leaves open")
-    return OwnDraft(question, [call], [frame], missing=missing)
+    return RequestDraft(question, [call], [frame], missing=missing)
 
 
-def can_be_open(kind: ArgumentKind) -> bool:
+def can_be_missing(kind: ArgumentKind) -> bool:
     """Return whether a value of a kind may go unsaid and be asked for."""
     if kind.kind == "enum":
         return len(kind.values) >= FEWEST_VALUES

@@ -14,14 +14,14 @@ LONGEST_IN_ANY_ORDER = 5  # items: 120 orders
 MOST_SPELLINGS = 120
 
 
-class Missing:
+class NoDefault:
     """Absence of a documented default, which None could be."""
 
     def __repr__(self) -> str:
         return "MISSING"
 
 
-MISSING: Final = Missing()
+MISSING: Final = NoDefault()
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class ArgumentKind:
         their accepted values; what equals the documented default may be left out ("").
         """
         found = self._accepted_forms(value)
-        if not self.required and self.default is not MISSING and same(value, self.default):
+        if not self.required and self.default is not MISSING and is_same_value(value, self.default):
             found = [*found, ""]
         return found
 
@@ -141,7 +141,7 @@ class ArgumentKind:
             if name in value:
                 choices[name] = kind.spellings(value[name])
             may_be_left_out = not kind.required and kind.default is not MISSING
-            if may_be_left_out and (name not in value or same(value[name], kind.default)):
+            if may_be_left_out and (name not in value or is_same_value(value[name], kind.default)):
                 choices[name] = [*choices.get(name, [kind.default]), MISSING]
         every = (dict(zip(choices, each, strict=True)) for each in product(*choices.values()))
         forms = ({n: v for n, v in each.items() if v is not MISSING} for each in every)
@@ -170,7 +170,7 @@ class ArgumentKind:
     def _accepted_within(self, value: Any) -> list[Any]:
         """Return what is accepted of a key of an object: what may be left out is a "" of it."""
         may_be_left_out = not self.required and self.default is not MISSING
-        end = [""] if may_be_left_out and same(value, self.default) else []
+        end = [""] if may_be_left_out and is_same_value(value, self.default) else []
         return [*self.spellings(value), *end]
 
     def _is_object(self, value: Any) -> bool:
@@ -184,7 +184,7 @@ class ArgumentKind:
         return self.properties if value.keys() <= self.properties.keys() else {}
 
 
-def same(one: Any, other: Any) -> bool:
+def is_same_value(one: Any, other: Any) -> bool:
     """Return whether two values are the same to a caller: True is not 1, 2 is 2.0."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other

@@ -12,8 +12,8 @@ from typing import Any
 
 from fctncalling.lab.own_api.kinds.argument_kind import MISSING, ArgumentKind
 from fctncalling.lab.own_api.kinds.description_clues import DescriptionClues, description_clues
-from fctncalling.lab.own_api.kinds.pattern_text import is_pattern
-from fctncalling.lab.own_api.kinds.words_of_name import meant_by, name_words
+from fctncalling.lab.own_api.kinds.pattern_text import is_readable_pattern
+from fctncalling.lab.own_api.kinds.words_of_name import infer_kind_from_words, name_words
 
 _BFCL = {"object": "dict", "number": "float"}
 _FORMATS: dict[str, tuple[str, str]] = {
@@ -49,7 +49,7 @@ _NUMBER_OF_ONE = re.compile(
 Find = Callable[[str, Mapping[str, Any], ArgumentKind, DescriptionClues], ArgumentKind | None]
 
 
-def kind_of(name: str, schema: Mapping[str, Any], *, required: bool) -> ArgumentKind:
+def infer_argument_kind(name: str, schema: Mapping[str, Any], *, required: bool) -> ArgumentKind:
     """Return the kind of a parameter by its plain schema (types of JSON Schema or BFCL's)."""
     json_type = str(schema.get("type", "any"))
     base = ArgumentKind(
@@ -85,7 +85,7 @@ def _of_structure(
         return _array(name, schema, base, clues)
     alternatives = schema.get("oneOf")
     if base.type == "dict" and alternatives:
-        each = tuple(kind_of(name, one, required=True) for one in alternatives)
+        each = tuple(infer_argument_kind(name, one, required=True) for one in alternatives)
         whole = _properties(schema)
         return replace(base, kind="one_of", alternatives=each, properties=whole, evidence="oneOf")
     if base.type == "dict":
@@ -98,7 +98,7 @@ def _of_structure(
 def _properties(schema: Mapping[str, Any]) -> dict[str, ArgumentKind]:
     needed = schema.get("required", ())
     return {
-        key: kind_of(key, each, required=key in needed)
+        key: infer_argument_kind(key, each, required=key in needed)
         for key, each in schema.get("properties", {}).items()
     }
 
@@ -111,7 +111,7 @@ def _array(
     if inner["type"] == "any":
         inner["type"] = "string"
     inner.setdefault("description", base.description)
-    item = kind_of(_singular(name), inner, required=True)
+    item = infer_argument_kind(_singular(name), inner, required=True)
     most = min(schema.get("maxItems") or 3, 3)
     least = min(max(1, schema.get("minItems") or 1), 5)
     if item.values:
@@ -206,11 +206,11 @@ def _of_pattern(
     name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
 ) -> ArgumentKind | None:
     pattern = schema.get("pattern")
-    if not isinstance(pattern, str) or not is_pattern(pattern):
+    if not isinstance(pattern, str) or not is_readable_pattern(pattern):
         return None
     if choices := re.fullmatch(r"\^?\(?(?:\?:)?([\w-]+(?:\|[\w-]+)+)\)?\$?", pattern):
         return replace(base, kind="enum", values=tuple(choices[1].split("|")), evidence="pattern")
-    meant, _ = meant_by(name, base.description)
+    meant, _ = infer_kind_from_words(name, base.description)
     if meant and meant.kind in ("phone", "date", "time"):
         form = _FORMS.get(meant.kind, "")
         return replace(base, kind=meant.kind, pattern=pattern, format=form, evidence="pattern")
@@ -256,7 +256,7 @@ def _of_name(
 ) -> ArgumentKind | None:
     if base.type not in ("string", "any"):
         return None
-    meant, from_name = meant_by(name, base.description)
+    meant, from_name = infer_kind_from_words(name, base.description)
     evidence = "name" if from_name else "description"
     if meant is None:
         return replace(base, kind="free_text", guessed=True, evidence="type")
@@ -284,7 +284,7 @@ def _like_examples(
     """Return the kind of values like these: of their shape, else of their name's topic."""
     if shaped := _shaped(base, examples, evidence):
         return shaped
-    meant, _ = meant_by(name, base.description)
+    meant, _ = infer_kind_from_words(name, base.description)
     if any(re.search(r"\d", each) and " " not in each for each in examples) or (
         meant is not None and meant.kind == "identifier" and all(" " not in e for e in examples)
     ):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from fctncalling.lab.own_api.api import OwnApi
 from fctncalling.lab.own_api.kinds.argument_kind import ArgumentKind
-from fctncalling.lab.own_api.kinds.evidence import kind_of
-from fctncalling.lab.own_api.kinds.overrides import overridden
+from fctncalling.lab.own_api.kinds.evidence import infer_argument_kind
+from fctncalling.lab.own_api.kinds.overrides import override_kinds
 from fctncalling.lab.own_api.kinds.scenario_values import with_scenario_values
 from fctncalling.lab.own_api.kinds.words_of_name import name_words
 
@@ -23,10 +23,10 @@ def argument_kinds(
         needed = function.parameters.get("required", ())
         for name, doc in function.parameters.get("properties", {}).items():
             schema = api.schemas.get((function.name, name), doc)
-            found[function.name, name] = kind_of(name, schema, required=name in needed)
+            found[function.name, name] = infer_argument_kind(name, schema, required=name in needed)
             found[function.name, name] = _searched(found[function.name, name], function.name)
     found = with_scenario_values(_of_one_noun(_shared(found)), api.scenarios)
-    return found if overrides is None else overridden(found, overrides)
+    return found if overrides is None else override_kinds(found, overrides)
 
 
 def _shared(kinds: dict[tuple[str, str], ArgumentKind]) -> dict[tuple[str, str], ArgumentKind]:
@@ -95,7 +95,7 @@ def _searched(kind: ArgumentKind, function: str) -> ArgumentKind:
     return replace(kind, topic="query") if searches and is_message else kind
 
 
-def guess_note(kinds: dict[tuple[str, str], ArgumentKind]) -> list[str]:
+def guessed_kind_notes(kinds: dict[tuple[str, str], ArgumentKind]) -> list[str]:
     """Return a line for each kind that the name alone says."""
     return [
         f"{function}: {parameter}: {_told(kind)}: guessed from its name; --kinds FILE corrects it"

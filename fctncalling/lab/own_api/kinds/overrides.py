@@ -51,7 +51,7 @@ _FIELDS = (
 _LISTS = ("values", "examples")
 
 
-def overridden(
+def override_kinds(
     kinds: Mapping[tuple[str, str], ArgumentKind], path: Path
 ) -> dict[tuple[str, str], ArgumentKind]:
     """Return kinds with those of a file in place; SpecificationError where one is not sound.

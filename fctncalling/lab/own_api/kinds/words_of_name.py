@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 
-class MeantKind(NamedTuple):
+class InferredKind(NamedTuple):
     """Kind that words mean, with its topic."""
 
     kind: str
@@ -14,68 +14,68 @@ class MeantKind(NamedTuple):
 
 
 # In order: the first row of which a word stands in the name, or in the head of the description.
-_TABLE: tuple[tuple[str, MeantKind], ...] = (
-    (r"e?mail|mailbox", MeantKind("email")),
-    (r"phone|telephone|mobile|cell|fax|msisdn", MeantKind("phone")),
-    (r"url|uri|link|website|homepage|webhook|callback", MeantKind("url")),
-    (r"uuid|guid", MeantKind("identifier")),
-    (r"postcode|zip|zipcode|postal code", MeantKind("identifier", "postcode")),
+_TABLE: tuple[tuple[str, InferredKind], ...] = (
+    (r"e?mail|mailbox", InferredKind("email")),
+    (r"phone|telephone|mobile|cell|fax|msisdn", InferredKind("phone")),
+    (r"url|uri|link|website|homepage|webhook|callback", InferredKind("url")),
+    (r"uuid|guid", InferredKind("identifier")),
+    (r"postcode|zip|zipcode|postal code", InferredKind("identifier", "postcode")),
     (
         r"ids?|identifier|number|no|code|ref|reference|sku|isbn|iban|vin|plate|token|key|slug|barcode",
-        MeantKind("identifier"),
+        InferredKind("identifier"),
     ),
-    (r"full names?", MeantKind("person_name", "full")),
-    (r"first name and surname", MeantKind("person_name", "full")),
-    (r"first name|given name|forename|nickname", MeantKind("person_name", "first")),
-    (r"last name|surname|family name", MeantKind("person_name", "last")),
-    (r"user ?name|login|handle|account name", MeantKind("free_text", "username")),
-    (r"file ?name|file|path|attachment|document", MeantKind("free_text", "file")),
-    (r"country code", MeantKind("free_text", "country_code")),
-    (r"language code|locale|lang", MeantKind("free_text", "language_code")),
-    (r"currency", MeantKind("free_text", "currency")),
-    (r"language", MeantKind("free_text", "language")),
-    (r"country|nation|nationality", MeantKind("place", "country")),
-    (r"street|address|addr", MeantKind("place", "street")),
+    (r"full names?", InferredKind("person_name", "full")),
+    (r"first name and surname", InferredKind("person_name", "full")),
+    (r"first name|given name|forename|nickname", InferredKind("person_name", "first")),
+    (r"last name|surname|family name", InferredKind("person_name", "last")),
+    (r"user ?name|login|handle|account name", InferredKind("free_text", "username")),
+    (r"file ?name|file|path|attachment|document", InferredKind("free_text", "file")),
+    (r"country code", InferredKind("free_text", "country_code")),
+    (r"language code|locale|lang", InferredKind("free_text", "language_code")),
+    (r"currency", InferredKind("free_text", "currency")),
+    (r"language", InferredKind("free_text", "language")),
+    (r"country|nation|nationality", InferredKind("place", "country")),
+    (r"street|address|addr", InferredKind("place", "street")),
     (
         r"city|town|place|location|destination|origin|venue|region|station|airport|port|area|"
         r"district",
-        MeantKind("place", "city"),
+        InferredKind("place", "city"),
     ),
     (
         r"company|organi[sz]ation|employer|vendor|supplier|brand|manufacturer|shop|store|merchant|"
         r"business|firm|bank|clinic|restaurant|hotel|school",
-        MeantKind("free_text", "organisation"),
+        InferredKind("free_text", "organisation"),
     ),
-    (r"department|team|division", MeantKind("free_text", "department")),
+    (r"department|team|division", InferredKind("free_text", "department")),
     (
         r"person|people|author|owner|organi[sz]er|reader|customer|client|guest|member|patient|"
         r"passenger|employee|sender|receiver|recipient|contact|attendees?|participants?|assignee|"
         r"doctor|driver|teacher|student|speaker|holder|borrower|tenant|artist|somebody|someone|who",
-        MeantKind("person_name"),
+        InferredKind("person_name"),
     ),
-    (r"subject|title|headline|caption|label", MeantKind("free_text", "title")),
-    (r"reason|cause|why|justification", MeantKind("free_text", "reason")),
+    (r"subject|title|headline|caption|label", InferredKind("free_text", "title")),
+    (r"reason|cause|why|justification", InferredKind("free_text", "reason")),
     (
         r"problem|issue|defect|fault|damage|symptoms?|complaint|what is wrong",
-        MeantKind("free_text", "problem"),
+        InferredKind("free_text", "problem"),
     ),
-    (r"message|body|content|text|announcement|reply|answer", MeantKind("free_text", "message")),
+    (r"message|body|content|text|announcement|reply|answer", InferredKind("free_text", "message")),
     (
         r"note|notes|comment|comments|remark|remarks|instructions|details|description|memo|wish|"
         r"wishes|requests?",
-        MeantKind("free_text", "note"),
+        InferredKind("free_text", "note"),
     ),
-    (r"query|search|words?|keywords?|term|phrase|filter|q", MeantKind("free_text", "query")),
-    (r"tags?|category|categories|topic|labels", MeantKind("free_text", "tag")),
-    (r"colou?r", MeantKind("free_text", "color")),
-    (r"weekday", MeantKind("free_text", "weekday")),
-    (r"book|song|film|movie|album|track|playlist|story", MeantKind("free_text", "work")),
-    (r"dish|meal|food|recipe|menu|ingredient|drink", MeantKind("free_text", "food")),
-    (r"pet|animal|breed|species", MeantKind("free_text", "animal")),
-    (r"job|occupation|profession|role", MeantKind("free_text", "occupation")),
+    (r"query|search|words?|keywords?|term|phrase|filter|q", InferredKind("free_text", "query")),
+    (r"tags?|category|categories|topic|labels", InferredKind("free_text", "tag")),
+    (r"colou?r", InferredKind("free_text", "color")),
+    (r"weekday", InferredKind("free_text", "weekday")),
+    (r"book|song|film|movie|album|track|playlist|story", InferredKind("free_text", "work")),
+    (r"dish|meal|food|recipe|menu|ingredient|drink", InferredKind("free_text", "food")),
+    (r"pet|animal|breed|species", InferredKind("free_text", "animal")),
+    (r"job|occupation|profession|role", InferredKind("free_text", "occupation")),
     (
         r"product|item|article|thing|object|goods|device|equipment|part|model|tool",
-        MeantKind("free_text", "thing"),
+        InferredKind("free_text", "thing"),
     ),
 )
 _DATES = (
@@ -85,7 +85,7 @@ _TIMES = r"time|hour|start|end|begin|opening|closing"
 _COUNTS = r"id|number|no|code"
 
 
-def meant_by(name: str, description: str) -> tuple[MeantKind | None, bool]:
+def infer_kind_from_words(name: str, description: str) -> tuple[InferredKind | None, bool]:
     """Return the kind that words mean, and whether the name alone says so.
 
     The head noun counts: the name's last words first, then the description's first clause; "name"
@@ -97,7 +97,7 @@ def meant_by(name: str, description: str) -> tuple[MeantKind | None, bool]:
     if words.endswith("name") and of_name is None:
         of_head = _in_table(f"{words} {head}")
         named = of_head if of_head and of_head.kind in ("person_name", "free_text") else None
-        return named or MeantKind("free_text", "title"), not head
+        return named or InferredKind("free_text", "title"), not head
     if of_name is not None:
         return of_name, not _says(head, of_name, words)
     of_head = _moment(head) or _in_table(head)
@@ -110,13 +110,13 @@ def name_words(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", " ", spaced).strip().lower()
 
 
-def is_moment(name: str) -> str:
+def moment_form_of_name(name: str) -> str:
     """Return "date", "time" or "datetime" where a name means one, else ""."""
     found = _moment(name_words(name))
     return found.kind if found else ""
 
 
-def _in_table(words: str, *, last: bool = False) -> MeantKind | None:
+def _in_table(words: str, *, last: bool = False) -> InferredKind | None:
     end = "$" if last else r"\b"
     for pattern, meant in _TABLE:
         if re.search(rf"\b(?:{pattern}){end}", words):
@@ -124,15 +124,15 @@ def _in_table(words: str, *, last: bool = False) -> MeantKind | None:
     return _in_table(words) if last and " " in words else None
 
 
-def _moment(words: str) -> MeantKind | None:
+def _moment(words: str) -> InferredKind | None:
     if re.search(r"\b(?:datetime|timestamp|moment|date time|(?:[a-z]+ed|when) at)$", words):
-        return MeantKind("datetime")
+        return InferredKind("datetime")
     if re.search(rf"\b(?:{_DATES})$", words) or re.search(r"\bdate\b", words):
-        return MeantKind("date")
-    return MeantKind("time") if re.search(rf"\b(?:{_TIMES})$", words) else None
+        return InferredKind("date")
+    return InferredKind("time") if re.search(rf"\b(?:{_TIMES})$", words) else None
 
 
-def _says(head: str, meant: MeantKind, words: str) -> bool:
+def _says(head: str, meant: InferredKind, words: str) -> bool:
     """Return whether a description says the same as the name."""
     found = _moment(head) or _in_table(head)
     return (found is not None and found.kind == meant.kind) or (words in head and bool(head))

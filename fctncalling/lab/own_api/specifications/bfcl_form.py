@@ -23,7 +23,7 @@ def function_doc(
         "properties": {each: parameter_doc(schema) for each, schema in properties.items()},
         "required": [each for each in properties if each in required],
     }
-    return FunctionDoc(name, short(description), parameters)
+    return FunctionDoc(name, shorten_description(description), parameters)
 
 
 def parameter_doc(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def parameter_doc(schema: Mapping[str, Any]) -> dict[str, Any]:
     kind = schema.get("type", "any")
     result: dict[str, Any] = {
         "type": TYPES.get(kind, kind),
-        "description": short(_described(schema)),
+        "description": shorten_description(_described(schema)),
     }
     result |= {key: schema[key] for key in _KEPT if key in schema}
     if len(result.get("enum", ())) > MAX_ENUM:
@@ -52,7 +52,7 @@ def _without_empty_description(doc: dict[str, Any]) -> dict[str, Any]:
     return doc if doc["description"] else {key: doc[key] for key in doc if key != "description"}
 
 
-def short(text: str) -> str:
+def shorten_description(text: str) -> str:
     """Return a description on one line, cut where it is long."""
     line = " ".join(encodable_text(text[: 4 * MAX_DESCRIPTION]).split())
     return line if len(line) <= MAX_DESCRIPTION else f"{line[: MAX_DESCRIPTION - 4]} ..."
@@ -66,7 +66,7 @@ def _described(schema: Mapping[str, Any]) -> str:
     told = "; or ".join(
         " ".join(
             [
-                short(each.get("description", "")).rstrip("."),
+                shorten_description(each.get("description", "")).rstrip("."),
                 f"(keys {', '.join(each['properties'])})",
             ]
         ).strip()

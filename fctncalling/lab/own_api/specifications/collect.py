@@ -16,7 +16,7 @@ MAX_NOTES = 200
 
 
 @dataclass
-class Collected:
+class CollectedFunctions:
     """Functions of one specification."""
 
     spec: str

@@ -6,20 +6,20 @@ from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.lab.mcp_client import McpServer
 from fctncalling.lab.own_api.api import OwnApi, SpecificationError
-from fctncalling.lab.own_api.specifications.collect import Collected
+from fctncalling.lab.own_api.specifications.collect import CollectedFunctions
 from fctncalling.lab.own_api.specifications.tool_list import add_tool
 
 START_TIMEOUT_S = 30.0
 
 
-def mcp_functions_of(spec: str, server: McpServer | None = None) -> OwnApi:
+def api_of_mcp_server(spec: str, server: McpServer | None = None) -> OwnApi:
     """Return the API of "mcp:COMMAND" or "mcp:URL"; SpecificationError where it cannot be had."""
     try:
         server = server or McpServer(spec, start_timeout_s=START_TIMEOUT_S)
     except (ToolDefinitionError, MissingExtra) as error:
         raise SpecificationError(" ".join(str(error).split())) from None
     try:
-        collected = Collected(spec)
+        collected = CollectedFunctions(spec)
         for listed, tool in zip(server.listed, server.tools, strict=True):
             where = f"tool {listed.name!r:.60}"
             add_tool(collected, tool.name, tool.doc.description, listed.input_schema, where)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.lab.own_api.api import OwnApi, SpecificationError
-from fctncalling.lab.own_api.specifications.collect import Collected
-from fctncalling.lab.own_api.specifications.references import References
+from fctncalling.lab.own_api.specifications.collect import CollectedFunctions
+from fctncalling.lab.own_api.specifications.references import ReferenceResolver
 from fctncalling.lab.own_api.specifications.schema import SchemaReader
 
 METHODS = ("get", "put", "post", "delete", "patch")
@@ -29,7 +29,9 @@ class OperationArgument:
     where: str  # path, query, header, cookie or body
 
 
-def openapi_functions(document: Mapping[str, Any], spec: str, path: Path | None = None) -> OwnApi:
+def api_of_openapi_document(
+    document: Mapping[str, Any], spec: str, path: Path | None = None
+) -> OwnApi:
     """Return the API of an OpenAPI document; SpecificationError where it is none."""
     version = str(document.get("openapi", ""))
     if not re.match(r"3\.[01](\.|$)", version):
@@ -38,7 +40,7 @@ def openapi_functions(document: Mapping[str, Any], spec: str, path: Path | None 
             "npx @openapitools/openapi-generator-cli or npx swagger2openapi"
         )
     reader = _Operations(document, spec, path)
-    collected = Collected(spec)
+    collected = CollectedFunctions(spec)
     for each in reader.operations():
         _add(collected, reader, *each)
     title = document.get("info", {}).get("title") if isinstance(document.get("info"), dict) else ""
@@ -47,7 +49,7 @@ def openapi_functions(document: Mapping[str, Any], spec: str, path: Path | None 
 
 
 def _add(
-    collected: Collected,
+    collected: CollectedFunctions,
     reader: _Operations,
     method: str,
     path: str,
@@ -90,7 +92,7 @@ class _Operations:
     def __init__(self, document: Mapping[str, Any], spec: str, path: Path | None) -> None:
         self._document = document
         self._spec = spec
-        self._references = References(document, spec, path)
+        self._references = ReferenceResolver(document, spec, path)
         self.schemas = SchemaReader(self._references, spec)
 
     def operations(self) -> Iterator[tuple[str, str, Mapping[str, Any], Any]]:

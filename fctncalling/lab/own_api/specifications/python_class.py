@@ -11,11 +11,11 @@ from typing import Any
 from fctncalling.envs.named_tools import add_working_folder_to_path, import_object
 from fctncalling.envs.tools.box.callables import ToolDefinitionError, as_tool
 from fctncalling.lab.own_api.api import OwnApi, SpecificationError
-from fctncalling.lab.own_api.specifications.collect import Collected
+from fctncalling.lab.own_api.specifications.collect import CollectedFunctions
 from fctncalling.lab.own_api.specifications.tool_list import add_tool
 
 
-def class_functions(spec: str, scenarios: Path | None = None) -> OwnApi:
+def api_of_python_class(spec: str, scenarios: Path | None = None) -> OwnApi:
     """Return the API of "module:Class"; SpecificationError where it cannot be had."""
     add_working_folder_to_path()
     try:
@@ -36,7 +36,7 @@ def class_functions(spec: str, scenarios: Path | None = None) -> OwnApi:
             f"{spec}: cannot be made without arguments ({type(error).__name__}: {error}): give its "
             "__init__ defaults, and what varies in _load_scenario(scenario)"
         ) from None
-    collected = Collected(spec)
+    collected = CollectedFunctions(spec)
     for name in _methods(tool):
         try:
             doc = as_tool(getattr(instance, name), name=name, timeout_s=None).doc

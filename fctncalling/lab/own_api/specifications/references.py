@@ -16,7 +16,7 @@ from fctncalling.lab.own_api.specifications.document import read_document
 MAX_CHAIN = 50  # references to references
 
 
-class References:
+class ReferenceResolver:
     """Resolver of `$ref`; the library `referencing` does it, which jsonschema uses."""
 
     def __init__(self, document: Any, place: str, path: Path | None = None) -> None:

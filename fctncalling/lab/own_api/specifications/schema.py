@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fctncalling.lab.own_api.api import SpecificationError
-from fctncalling.lab.own_api.specifications.references import References
+from fctncalling.lab.own_api.specifications.references import ReferenceResolver
 
 MAX_DEPTH = 8
 MAX_NODES = 20_000  # of one parameter or body: references shared many times over unfold
@@ -48,7 +48,7 @@ _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 class SchemaReader:
     """Reader of one document's schemas; notes what had to be left open."""
 
-    references: References
+    references: ReferenceResolver
     place: str
     notes: list[str] = field(default_factory=list)
     _nodes: int = 0

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fctncalling.lab.own_api.api import OwnApi, SpecificationError
-from fctncalling.lab.own_api.specifications.collect import Collected
-from fctncalling.lab.own_api.specifications.references import References
+from fctncalling.lab.own_api.specifications.collect import CollectedFunctions
+from fctncalling.lab.own_api.specifications.references import ReferenceResolver
 from fctncalling.lab.own_api.specifications.schema import SchemaReader
 
 _SCHEMA_KEYS = ("parameters", "input_schema", "inputSchema")  # OpenAI and BFCL, Anthropic, MCP
@@ -17,9 +17,9 @@ EXPECTED = (
 )
 
 
-def listed_functions(tools: Sequence[Any], spec: str, name: str) -> OwnApi:
+def api_of_tool_list(tools: Sequence[Any], spec: str, name: str) -> OwnApi:
     """Return the API of a list of tool schemas; SpecificationError where one is none."""
-    collected = Collected(spec)
+    collected = CollectedFunctions(spec)
     for number, given in enumerate(tools, 1):
         where = f"tool {number}"
         tool = given.get("function", given) if isinstance(given, Mapping) else given
@@ -31,14 +31,16 @@ def listed_functions(tools: Sequence[Any], spec: str, name: str) -> OwnApi:
     return collected.api(name)
 
 
-def add_tool(collected: Collected, name: str, description: str, schema: Any, where: str) -> None:
+def add_tool(
+    collected: CollectedFunctions, name: str, description: str, schema: Any, where: str
+) -> None:
     """Add one tool by the schema of its arguments."""
     if schema is not None and not isinstance(schema, Mapping):
         raise SpecificationError(
             f"{collected.spec}: {where}: expected a JSON Schema of its arguments, found "
             f"{schema!r:.60}"
         )
-    reader = SchemaReader(References(schema or {}, collected.spec), collected.spec)
+    reader = SchemaReader(ReferenceResolver(schema or {}, collected.spec), collected.spec)
     tree = reader.read(schema or {}, where)
     properties = tree.get("properties", {})
     needed = schema.get("required") if schema else None

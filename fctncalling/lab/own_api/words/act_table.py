@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from fctncalling.lab.own_api.words.function_words import FunctionWords
-from fctncalling.lab.own_api.words.word_tables import parted, word_table
+from fctncalling.lab.own_api.words.word_tables import split_phrases, word_table
 
 MOODS = ("do", "want", "say", "ask")
 IN_NAME = 4.0
@@ -52,7 +52,7 @@ _SORTS = {"end": _ENDING, "look": _LOOKING, "make": _MAKING, "record": _TELLING}
 
 @dataclass(frozen=True)
 class Act:
-    """One row of the table."""
+    """Kind of act that a function does (cancel, list, book), with the phrases that ask for it."""
 
     name: str
     match: re.Pattern[str]
@@ -82,7 +82,7 @@ class Act:
 
 def _may_be(words: FunctionWords, family: str) -> bool:
     """Return whether a function's verb allows a family: to cancel a repair is not to repair."""
-    verb = sort_of_verb(words)
+    verb = verb_sort(words)
     if verb == "end":
         return family in ("end", "return", "change")
     if verb == "look":
@@ -90,8 +90,8 @@ def _may_be(words: FunctionWords, family: str) -> bool:
     return verb not in ("make", "record") or family not in ("end", "look")
 
 
-def sort_of_verb(words: FunctionWords) -> str:
-    """Return what a function's verb does: end, look, make, record, or "" for others.
+def verb_sort(words: FunctionWords) -> str:
+    """Return the sort of a function's verb: end, look, make, record, or "" for others.
 
     The description's verb comes first: the name `book_details` begins with none.
     """
@@ -126,8 +126,8 @@ def _has(words: FunctionWords, needs: str) -> bool:
 
 
 @cache
-def acts() -> tuple[Act, ...]:
-    """Return the table."""
+def act_table() -> tuple[Act, ...]:
+    """Return all acts of the table."""
     return tuple(
         Act(
             name,
@@ -136,7 +136,7 @@ def acts() -> tuple[Act, ...]:
             _pattern(row["not"]) if "not" in row else None,
             row.get("with", ""),
             row["family"],
-            {mood: parted(row[mood]) for mood in MOODS if mood in row},
+            {mood: split_phrases(row[mood]) for mood in MOODS if mood in row},
         )
         for name, row in word_table("acts").items()
     )
@@ -146,20 +146,20 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{text})(?:e?s|e?d|ing)?\b", re.IGNORECASE)
 
 
-def acts_of(words: FunctionWords) -> list[Act]:
+def acts_of_function(words: FunctionWords) -> list[Act]:
     """Return the acts that a function is, the best first; the plainest of its sort for none."""
-    scored = [(act.score(words), act) for act in acts()]
+    scored = [(act.score(words), act) for act in act_table()]
     best = max((score for score, _ in scored), default=0.0)
     floor = max(LEAST, best - NEAR_BEST)
     found = [(score, act) for score, act in scored if score >= floor]
     ordered = [act for _, act in sorted(found, key=lambda pair: -pair[0])]
-    return ordered or plainest_acts(words)
+    return ordered or default_acts(words)
 
 
-def plainest_acts(words: FunctionWords) -> list[Act]:
-    """Return the act that any function of a sort is: to cancel, to look at, to list, to create."""
+def default_acts(words: FunctionWords) -> list[Act]:
+    """Return the default act of a function's verb sort: cancel, look at, list, create."""
     if words.primary is None:
         names = {"look": "list_things", "make": "create"}
     else:
         names = {"end": "cancel", "look": "details", "make": "create"}
-    return [act for act in acts() if act.name == names.get(sort_of_verb(words))]
+    return [act for act in act_table() if act.name == names.get(verb_sort(words))]

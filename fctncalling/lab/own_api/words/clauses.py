@@ -10,13 +10,13 @@ from random import Random
 from typing import Any, NamedTuple
 
 from fctncalling.lab.own_api.kinds import ArgumentKind
-from fctncalling.lab.own_api.kinds.draw_value import is_of_makers, pools
+from fctncalling.lab.own_api.kinds.draw_value import may_name_maker, value_pools
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.moments import ordinal
 from fctncalling.lab.own_api.words.nouns import PREPOSITIONS, singular, spaced
-from fctncalling.lab.own_api.words.spoken_values import spoken, value_clauses
-from fctncalling.lab.own_api.words.unsaid import with_name
-from fctncalling.lab.own_api.words.word_tables import parted, word_table
+from fctncalling.lab.own_api.words.spoken_values import enum_value_clauses, spoken_value
+from fctncalling.lab.own_api.words.unsaid import with_optional_name
+from fctncalling.lab.own_api.words.word_tables import split_phrases, word_table
 
 LABELLED = ("{l} {v}", "{l}: {v}", "with {l} {v}", "{l} is {v}")
 _SORT_OF = re.compile(r"(?:sort|kind|type|class|size) of (?:the |an? )?([a-z]+)\b")
@@ -59,15 +59,15 @@ def _rows() -> tuple[ClauseRow, ...]:
             re.compile(rf"\b(?:{row['name']})\b") if "name" in row else None,
             re.compile(row["about"]) if "about" in row else None,
             frozenset(row.get("kinds", "").split()),
-            parted(row["forms"]),
-            parted(row.get("sentences", "")),
+            split_phrases(row["forms"]),
+            split_phrases(row.get("sentences", "")),
             row.get("literal", ""),
         )
         for row in word_table("clauses")["clause"]
     )
 
 
-def row_of(name: str, kind: ArgumentKind) -> ClauseRow | None:
+def clause_row_of(name: str, kind: ArgumentKind) -> ClauseRow | None:
     """Return the first row of the table that is for a parameter; None where none is."""
     return next((row for row in _rows() if row.fits(name, kind)), None)
 
@@ -85,11 +85,11 @@ def said_value(words: FunctionWords, name: str, value: Any, rng: Random) -> Said
     own = _of_listed_value(kind, value, rng)
     if own is not None:
         return own
-    row = row_of(name, kind)
+    row = clause_row_of(name, kind)
     labelled = row is None or rng.random() < (0.12 if row.forms else 0.5)
     label = words.label(name)
     if name == words.primary and rng.random() < 0.8:
-        text = named_value(words, name, value, rng)
+        text = with_optional_noun(words, name, value, rng)
         return SaidValue(rng.choice(("{}", "for {}", "- {} -", "it's {}")).format(text), False)
     if labelled or row is None:
         forms: Sequence[str] = LABELLED[:3]
@@ -117,7 +117,7 @@ def _is_counted(label: str) -> bool:
 def _of_listed_value(kind: ArgumentKind, value: Any, rng: Random) -> SaidValue | None:
     if kind.kind != "enum":
         return None
-    clauses, sentences = value_clauses(kind, value)
+    clauses, sentences = enum_value_clauses(kind, value)
     count = len(clauses) + len(sentences)
     plain = 0.1 if sentences and not clauses else 0.4
     if not count or rng.random() < plain:
@@ -138,11 +138,11 @@ def _filled(
     label: str,
 ) -> SaidValue:
     kind = words.kinds[name]
-    row = row_of(name, kind)
-    text = spoken(kind, value, rng)
-    text = written(kind, text, row.literal if row else "", rng)
+    row = clause_row_of(name, kind)
+    text = spoken_value(kind, value, rng)
+    text = with_optional_quotes(kind, text, row.literal if row else "", rng)
     if "{lv}" in form:
-        form = form.replace("{lv}", named_value(words, name, value, rng))
+        form = form.replace("{lv}", with_optional_noun(words, name, value, rng))
     if "{o}" in form:
         form = form.replace("{o}", ordinal(int(value)) if isinstance(value, int) else text)
     found = form.replace("{l}", label).replace("{v}", text)
@@ -150,7 +150,7 @@ def _filled(
     return SaidValue(found, sentence)
 
 
-def written(kind: ArgumentKind, text: str, literal: str, rng: Random) -> str:
+def with_optional_quotes(kind: ArgumentKind, text: str, literal: str, rng: Random) -> str:
     """Return a text's value with or without quotation marks, as people write such a text."""
     if kind.kind != "free_text" or kind.topic == "proper":
         return text
@@ -162,18 +162,20 @@ def written(kind: ArgumentKind, text: str, literal: str, rng: Random) -> str:
     return f"{mark}{text}{mark}"
 
 
-def named_value(words: FunctionWords, name: str, value: Any, rng: Random) -> str:
+def with_optional_noun(words: FunctionWords, name: str, value: Any, rng: Random) -> str:
     """Return a number with or without the noun of what it numbers: "loan L-301"."""
     kind = words.kinds[name]
-    row = row_of(name, kind)
-    text = written(kind, spoken(kind, value, rng), row.literal if row else "", rng)
+    row = clause_row_of(name, kind)
+    text = with_optional_quotes(
+        kind, spoken_value(kind, value, rng), row.literal if row else "", rng
+    )
     label = words.label(name)
     if name == words.amount and not kind.unit and _is_counted(label):
         return f"{text} {singular(label) if value == 1 else label}"
     if kind.kind == "enum" and name == words.primary:
         noun = words.thing_nouns()[0]
         return rng.choice((f"the {text} {noun}", f"{noun} {text}", f"the {text}", f"the {text}"))
-    if kind.topic == "query" and is_of_makers(kind) and value in pools()["last"]:
+    if kind.topic == "query" and may_name_maker(kind) and value in value_pools()["last"]:
         things = words.filled("{ns}")
         return rng.choice((f"something by {value}", f"anything by {value}", f"{things} by {value}"))
     if kind.kind != "identifier" or isinstance(value, list):
@@ -181,7 +183,7 @@ def named_value(words: FunctionWords, name: str, value: Any, rng: Random) -> str
     nouns = words.thing_nouns() if name == words.primary else words.nouns(name)[:2]
     needs_noun = str(value).isdigit() and len(str(value)) < 5
     if nouns and not needs_noun:
-        named = with_name(words, nouns[0], text, rng)
+        named = with_optional_name(words, nouns[0], text, rng)
         if named != text:
             return named
     if not nouns or (not needs_noun and rng.random() < 0.5):
@@ -208,7 +210,7 @@ def _flag_rows(name: str, value: bool) -> list[str]:
     found: list[str] = []
     for word in spaced(name).split():
         if word in table:
-            found += parted(table[word]["yes" if value else "no"])
+            found += split_phrases(table[word]["yes" if value else "no"])
     return found
 
 

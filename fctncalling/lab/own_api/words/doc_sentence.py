@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 
 from fctncalling.lab.own_api.words.nouns import PREPOSITIONS, base_verb, plural, singular, spaced
-from fctncalling.lab.own_api.words.word_tables import parted, word_table
+from fctncalling.lab.own_api.words.word_tables import split_phrases, word_table
 
 _FRONT = re.compile(
     r"^(?:(?:this|the) (?:tool|function|endpoint|method|operation|api)(?: (?:is used|can be used|"
@@ -159,7 +159,9 @@ def _is_verb(first: str, rest: str) -> bool:
 @cache
 def _verbs() -> frozenset[str]:
     """Return the verbs that our own imperatives begin with, and further ones."""
-    phrases = [each for row in word_table("acts").values() for each in parted(row.get("do", ""))]
+    phrases = [
+        each for row in word_table("acts").values() for each in split_phrases(row.get("do", ""))
+    ]
     return _MORE_VERBS | {phrase.split(" ")[0] for phrase in phrases} - _NO_VERBS
 
 
@@ -203,7 +205,7 @@ def _of_name(name: str, thing: str) -> str:
     return " ".join([verb, *rest[:at], *(["the", *rest[at:]] if rest[at:] else [])])
 
 
-def shortened(sentence: str) -> list[str]:
+def sentence_and_short_form(sentence: str) -> list[str]:
     """Return a sentence, and without what follows its first comma or an explaining clause."""
     found = [sentence]
     for cut in (re.compile(", "), EXPLAINED):
@@ -213,7 +215,7 @@ def shortened(sentence: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def slotted(sentence: str, nouns: Mapping[str, tuple[str, ...]]) -> str:
+def with_parameter_slots(sentence: str, nouns: Mapping[str, tuple[str, ...]]) -> str:
     """Return a sentence whose noun phrases that name parameters are slots: "Lend {book_id} ..."."""
     taken: set[str] = set()
 
@@ -264,7 +266,7 @@ _HEADS = frozenset(
 )
 
 
-def question(sentence: str) -> str | None:
+def direct_question(sentence: str) -> str | None:
     """Return the direct question that an imperative asks for: "tell when {r} is free" -> "when is".
 
     None where it asks for none.
@@ -393,11 +395,11 @@ def _lower(text: str) -> str:
 
 
 __all__ = [
+    "direct_question",
     "first_sentence",
     "imperative",
     "object_noun",
     "plural",
-    "question",
-    "shortened",
-    "slotted",
+    "sentence_and_short_form",
+    "with_parameter_slots",
 ]

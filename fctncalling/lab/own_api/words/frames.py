@@ -8,8 +8,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fctncalling.lab.own_api.words.act_table import MOODS, Act, acts_of, plainest_acts
-from fctncalling.lab.own_api.words.doc_sentence import EXPLAINED, question, shortened, slotted
+from fctncalling.lab.own_api.words.act_table import MOODS, Act, acts_of_function, default_acts
+from fctncalling.lab.own_api.words.doc_sentence import (
+    EXPLAINED,
+    direct_question,
+    sentence_and_short_form,
+    with_parameter_slots,
+)
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 
 SLOT = re.compile(r"\{(\w+)\}")
@@ -37,14 +42,14 @@ class RequestFrame:
         return f"{self.function}/{self.mood}/{self.text}"
 
 
-def frames_of(words: FunctionWords) -> list[RequestFrame]:
+def frames_of_function(words: FunctionWords) -> list[RequestFrame]:
     """Return the frames of a function: of its description, and of the acts that it is."""
     name = words.doc.name
     found = [RequestFrame(name, mood, text, "doc") for mood, text in _doc_phrases(words)]
-    belonging = acts_of(words)
+    belonging = acts_of_function(words)
     of_acts = _act_frames(words, belonging)
     if len(of_acts) < FEW_FRAMES:
-        plain = [act for act in plainest_acts(words) if act not in belonging]
+        plain = [act for act in default_acts(words) if act not in belonging]
         of_acts += _act_frames(words, plain)
     found += of_acts
     return list({each.key: each for each in found}.values())
@@ -65,11 +70,11 @@ def _doc_phrases(words: FunctionWords) -> list[tuple[str, str]]:
     if words.primary is not None and words.thing_nouns():
         nouns[words.primary] = (*nouns[words.primary], *words.thing_nouns())
     found: list[tuple[str, str]] = []
-    sentences = shortened(words.sentence)
+    sentences = sentence_and_short_form(words.sentence)
     if words.primary is not None and words.kinds[words.primary].kind == "person_name":
         somebody = re.compile(r"\bsome(?:body|one)\b")
         sentences = [somebody.sub(f"{{{words.primary}}}", each) for each in sentences]
-    texts = [slotted(sentence, nouns) for sentence in sentences]
+    texts = [with_parameter_slots(sentence, nouns) for sentence in sentences]
     slots = set(SLOT.findall(texts[0]))
     # What is cut must say as much, and a listed value must not stand in a phrase for all of them.
     texts = [each for each in texts if set(SLOT.findall(each)) == slots]
@@ -79,7 +84,7 @@ def _doc_phrases(words: FunctionWords) -> list[tuple[str, str]]:
     # The shortest of those that begin alike: an aside behind a comma is no request.
     for text in [each for each in texts if not any(each.startswith(f"{o},") for o in texts)]:
         found.append(("do", text))
-        asked = question(text)
+        asked = direct_question(text)
         if asked is not None:
             found.append(("ask", asked))
     return list(dict.fromkeys(found))
@@ -109,7 +114,7 @@ def _with_slots(phrase: str, words: FunctionWords) -> str | None:
     return words.filled(phrase)
 
 
-def without_shared(
+def without_shared_frames(
     frames: Mapping[str, Sequence[RequestFrame]], words: Mapping[str, FunctionWords]
 ) -> tuple[dict[str, list[RequestFrame]], Counter[str]]:
     """Return the frames of all functions without those that two of them share, and what went.
@@ -145,7 +150,7 @@ def _mark(frame: RequestFrame, words: FunctionWords) -> str:
     return f"{frame.mood} {SLOT.sub(shape, frame.text)}"
 
 
-def held_out_frames(
+def split_held_out_frames(
     frames: Sequence[RequestFrame],
 ) -> tuple[list[RequestFrame], list[RequestFrame]]:
     """Return (frames to learn from, frames held out): of each function the eighth by its hash."""
@@ -154,6 +159,6 @@ def held_out_frames(
     return ordered[count:] or ordered, ordered[:count] or ordered
 
 
-def families_of(acts: Sequence[Act]) -> frozenset[str]:
+def act_families(acts: Sequence[Act]) -> frozenset[str]:
     """Return the families of acts."""
     return frozenset(each.family for each in acts)

@@ -67,7 +67,7 @@ def spoken_time(hour: int, minute: int, rng: Random) -> str:
     return rng.choice(forms)
 
 
-def moment(text: str, form: str) -> datetime.datetime | None:
+def parse_moment(text: str, form: str) -> datetime.datetime | None:
     """Return the moment that a value writes; None where it writes none."""
     try:
         return datetime.datetime.strptime(text, form)

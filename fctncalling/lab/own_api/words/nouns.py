@@ -138,7 +138,7 @@ def base_verb(word: str) -> str:
     return low[:-1] if re.fullmatch(r"[a-z]{2,}[^su]s", low) else low
 
 
-def articles_right(text: str) -> str:
+def correct_articles(text: str) -> str:
     """Return a text with "an" before vowels, and "a" before other letters."""
     text = re.sub(r"\b([Aa]) (?=[aeiouAEIOU])(?=(\w+))", _article, text)
     return re.sub(r"\b([Aa])n (?=[bcdfgjklmnpqrstvwxyzBCDFGJKLMNPQRSTVWXYZ][a-z])", r"\1 ", text)

@@ -9,15 +9,15 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from fctncalling.lab.own_api.words.act_table import MOODS, acts
-from fctncalling.lab.own_api.words.clauses import SaidValue, named_value, said_value
+from fctncalling.lab.own_api.words.act_table import MOODS, act_table
+from fctncalling.lab.own_api.words.clauses import SaidValue, said_value, with_optional_noun
 from fctncalling.lab.own_api.words.frames import SLOT, RequestFrame
 from fctncalling.lab.own_api.words.function_words import FunctionWords
-from fctncalling.lab.own_api.words.nouns import articles_right
-from fctncalling.lab.own_api.words.spans import SAID_TOGETHER_SHARE, said_span, span_pairs
-from fctncalling.lab.own_api.words.spoken_values import joined, spoken
+from fctncalling.lab.own_api.words.nouns import correct_articles
+from fctncalling.lab.own_api.words.spans import SAID_TOGETHER_SHARE, said_span, span_parameter_pairs
+from fctncalling.lab.own_api.words.spoken_values import join_with_and, spoken_value
 from fctncalling.lab.own_api.words.unsaid import unsaid_remark
-from fctncalling.lab.own_api.words.word_tables import registers
+from fctncalling.lab.own_api.words.word_tables import register_wrappings
 
 REGISTERS = ("plain", "plain", "polite", "terse", "chatty")
 BECAUSE_SHARE = 0.08
@@ -36,7 +36,7 @@ _PLURAL = (
 
 
 @dataclass(frozen=True)
-class Said:
+class SaidCall:
     """Words of one call: the phrase with its clauses, and the sentences behind it.
 
     `front` stands before the phrase where nothing else does, and else behind it.
@@ -50,19 +50,19 @@ class Said:
 
 def said_call(
     words: FunctionWords, frame: RequestFrame, arguments: Mapping[str, Any], rng: Random
-) -> Said:
+) -> SaidCall:
     """Return a call in words: what the frame has slots for within it, the rest behind it."""
     text = frame.text
     for name in frame.parameters:
         text = _put(text, name, slot_text(words, name, arguments[name], rng))
     text = re.sub(r"\b(?:on|about|with) (?:some|any)thing by\b", "by", text)
     rest = [name for name in arguments if name not in frame.parameters]
-    together = [pair for pair in span_pairs(words) if {*pair} <= {*rest}]
+    together = [pair for pair in span_parameter_pairs(words) if {*pair} <= {*rest}]
     together = together[:1] if rng.random() < SAID_TOGETHER_SHARE else []
     if len(rest) > 1 and rng.random() < 0.35:
         rng.shuffle(rest)
     if len(rest) > 2 and rng.random() < 0.12:
-        return Said(f"{text}{_as_list(words, rest, arguments, rng)}", frame.mood, ())
+        return SaidCall(f"{text}{_as_list(words, rest, arguments, rng)}", frame.mood, ())
     spans = [said_span(words, pair, arguments, rng) for pair in together]
     alone = [name for name in rest if not any(name in pair for pair in together)]
     parts = [said_value(words, name, arguments[name], rng) for name in alone]
@@ -76,8 +76,8 @@ def said_call(
 
 def slot_text(words: FunctionWords, name: str, value: Any, rng: Random) -> str:
     """Return a value within a phrase; several things of a kind as "A and B"."""
-    if isinstance(value, Several):
-        texts = [str(spoken(words.kinds[name], each, rng)) for each in value.values]
+    if isinstance(value, ParallelValues):
+        texts = [str(spoken_value(words.kinds[name], each, rng)) for each in value.values]
         nouns = words.thing_nouns() if name == words.primary else ()
         front = ""
         if nouns and rng.random() < 0.3:
@@ -85,12 +85,12 @@ def slot_text(words: FunctionWords, name: str, value: Any, rng: Random) -> str:
             front = f"{from_plural} " if from_plural else ""
         elif len(texts) == 2 and rng.random() < 0.4:
             front = rng.choice(("both ", "both ", "these two, "))
-        return front + joined(texts, rng)
-    return named_value(words, name, value, rng)
+        return front + join_with_and(texts, rng)
+    return with_optional_noun(words, name, value, rng)
 
 
 @dataclass(frozen=True)
-class Several:
+class ParallelValues:
     """Values of one parameter for as many calls, said at once."""
 
     values: tuple[Any, ...]
@@ -100,7 +100,7 @@ def _put(text: str, name: str, value: str) -> str:
     return text.replace(f"{{{name}}}", value)
 
 
-def plural_text(text: str, name: str) -> str | None:
+def plural_phrase(text: str, name: str) -> str | None:
     """Return a phrase in which a slot is several things; None where it speaks of one."""
     if re.search(r"\b(?:it|one|that|anything|its|itself|another|done with)\b", text):
         return None
@@ -122,11 +122,11 @@ def _as_list(
             items.append(said_value(words, name, value, rng).text)
         else:
             mark = rng.choice((" ", " ", ": ", " = "))
-            items.append(f"{words.label(name)}{mark}{spoken(words.kinds[name], value, rng)}")
+            items.append(f"{words.label(name)}{mark}{spoken_value(words.kinds[name], value, rng)}")
     return rng.choice((": ", " - ", ". ", ", ")) + ", ".join(items)
 
 
-def _assembled(text: str, mood: str, parts: Sequence[SaidValue], rng: Random) -> Said:
+def _assembled(text: str, mood: str, parts: Sequence[SaidValue], rng: Random) -> SaidCall:
     sentences = [part.text for part in parts if part.is_sentence]
     front = ""
     for part in parts:
@@ -140,12 +140,12 @@ def _assembled(text: str, mood: str, parts: Sequence[SaidValue], rng: Random) ->
             front = part.text
         else:
             text += f"{', ' if rng.random() < 0.12 else ' '}{part.text}"
-    return Said(text, mood, tuple(sentences), front)
+    return SaidCall(text, mood, tuple(sentences), front)
 
 
-def wrapped(said: Said, register: str, rng: Random) -> str:
+def wrap_in_register(said: SaidCall, register: str, rng: Random) -> str:
     """Return a call's words in a register, with the sentences behind them."""
-    pattern = rng.choice(registers(said.mood)[register])
+    pattern = rng.choice(register_wrappings(said.mood)[register])
     phrase = said.phrase
     if "?" in phrase or phrase.endswith("please") or _says_me_twice(pattern, phrase):
         pattern = "{p}"
@@ -154,7 +154,7 @@ def wrapped(said: Said, register: str, rng: Random) -> str:
         phrase = f"{said.front}, {phrase}" if starts else f"{phrase} {said.front}"
     text = pattern.replace("{p}", phrase)
     if rng.random() < BECAUSE_SHARE and not text.endswith(("?", "!", ".")):
-        text = f"{text}, {rng.choice(registers('frame')['because'])}"
+        text = f"{text}, {rng.choice(register_wrappings('frame')['because'])}"
     text = _ended(text, register, rng)
     for each in said.sentences:
         if rng.random() < 0.2 and not text.endswith(("?", "!")):
@@ -180,14 +180,14 @@ def _capital(text: str) -> str:
     return text if is_code else text[:1].upper() + text[1:]
 
 
-def request_text(said: Sequence[Said], rng: Random) -> str:
+def request_text(said: Sequence[SaidCall], rng: Random) -> str:
     """Return the request for one or several calls."""
     register = rng.choice(REGISTERS)
-    text = wrapped(said[0], register, rng)
+    text = wrap_in_register(said[0], register, rng)
     for each in said[1:]:
-        join = rng.choice(registers("frame")["joins"])
+        join = rng.choice(register_wrappings("frame")["joins"])
         same = register if rng.random() < 0.5 else rng.choice(("plain", "terse"))
-        following = wrapped(each, same, rng)
+        following = wrap_in_register(each, same, rng)
         if join.startswith((",", ";", "and")):
             text = text.rstrip(".") if not text.endswith(("?", "!")) else f"{text} "
             space = " " if join.startswith("and") else ""
@@ -196,11 +196,11 @@ def request_text(said: Sequence[Said], rng: Random) -> str:
             text = text.rstrip(".") if join.startswith(".") and text.endswith(".") else text
             joined_on = join if text.endswith((".", "?", "!")) is False else join.lstrip(".")
             text = f"{text}{joined_on.replace('{q}', following)}"
-    return finished(_framed(text, register, rng), register, rng)
+    return polish_text(_framed(text, register, rng), register, rng)
 
 
 def _framed(text: str, register: str, rng: Random) -> str:
-    frame = registers("frame")
+    frame = register_wrappings("frame")
     text = _capital(text)
     greeting = ""
     if rng.random() < {"polite": 0.35, "terse": 0.05}.get(register, 0.15):
@@ -220,9 +220,9 @@ def _framed(text: str, register: str, rng: Random) -> str:
     return text
 
 
-def finished(text: str, register: str, rng: Random) -> str:
+def polish_text(text: str, register: str, rng: Random) -> str:
     """Return a text with its articles, spaces and marks right; hurried ones lose some of these."""
-    text = articles_right(re.sub(r"\s+", " ", text).strip())
+    text = correct_articles(re.sub(r"\s+", " ", text).strip())
     text = re.sub(r" ([,.?!;:])(?!\w)", r"\1", text)
     text = re.sub(r"\.{2,}|(?<=[?!])\.|,(?=[.?!])", lambda m: "." if m[0][0] == "." else "", text)
     text = re.sub(r"(?<=[?!])\.", "", text)
@@ -248,11 +248,19 @@ def _small_first(text: str) -> str:
 def _own_words() -> frozenset[str]:
     """Return the words of the tables: what begins with another one may begin with a name."""
     texts: list[str] = []
-    for act in acts():
+    for act in act_table():
         texts += [phrase for phrases in act.phrases.values() for phrase in phrases]
     for mood in MOODS:
-        texts += [form for forms in registers(mood).values() for form in forms]
+        texts += [form for forms in register_wrappings(mood).values() for form in forms]
     return frozenset(re.findall(r"[a-z']+", " ".join(texts).lower())) - {"i", "i'd", "i'm", "i've"}
 
 
-__all__ = ["SLOT", "Said", "Several", "finished", "plural_text", "request_text", "said_call"]
+__all__ = [
+    "SLOT",
+    "ParallelValues",
+    "SaidCall",
+    "plural_phrase",
+    "polish_text",
+    "request_text",
+    "said_call",
+]

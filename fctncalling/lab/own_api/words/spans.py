@@ -10,9 +10,9 @@ from typing import Any
 
 from fctncalling.lab.own_api.words.clauses import SaidValue
 from fctncalling.lab.own_api.words.function_words import FunctionWords
-from fctncalling.lab.own_api.words.moments import moment
+from fctncalling.lab.own_api.words.moments import parse_moment
 from fctncalling.lab.own_api.words.nouns import spaced
-from fctncalling.lab.own_api.words.spoken_values import spoken
+from fctncalling.lab.own_api.words.spoken_values import spoken_value
 
 _PAIRS = (
     ("start", "end"),
@@ -35,12 +35,14 @@ _PART_OF_DAY = (" in the morning", " in the afternoon", " in the evening", " am"
 SAID_TOGETHER_SHARE = 0.6
 
 
-def ordered_pairs(words: FunctionWords) -> list[tuple[str, str]]:
+def ordered_parameter_pairs(words: FunctionWords) -> list[tuple[str, str]]:
     """Return pairs of parameters of which one is before the other."""
-    return [pair for pair in span_pairs(words) if words.kinds[pair[0]].kind in _WITH_ORDER]
+    return [
+        pair for pair in span_parameter_pairs(words) if words.kinds[pair[0]].kind in _WITH_ORDER
+    ]
 
 
-def span_pairs(words: FunctionWords) -> list[tuple[str, str]]:
+def span_parameter_pairs(words: FunctionWords) -> list[tuple[str, str]]:
     """Return pairs of parameters that are the two ends of something: of time, of a way."""
     found: list[tuple[str, str]] = []
     for name, kind in words.kinds.items():
@@ -54,9 +56,9 @@ def span_pairs(words: FunctionWords) -> list[tuple[str, str]]:
     return found
 
 
-def month_of(first: Any, last: Any, form: str) -> datetime.date | None:
+def spanned_month(first: Any, last: Any, form: str) -> datetime.date | None:
     """Return the first day of the month that two dates span; None where they span no month."""
-    begin, end = moment(str(first), form), moment(str(last), form)
+    begin, end = parse_moment(str(first), form), parse_moment(str(last), form)
     if begin is None or end is None or begin.day != 1 or begin >= end:
         return None
     following = end + datetime.timedelta(days=1)
@@ -69,10 +71,10 @@ def said_span(
 ) -> SaidValue:
     """Return one way to say both ends at once: "from 9 to half past ten in the morning"."""
     kind, first, last = words.kinds[pair[0]], arguments[pair[0]], arguments[pair[1]]
-    if kind.kind == "date" and (month := month_of(first, last, kind.format)):
+    if kind.kind == "date" and (month := spanned_month(first, last, kind.format)):
         told = ("in {m}", "in {m}", "of {m}", "from all of {m}", "in the course of {m}")
         return SaidValue(rng.choice(told).replace("{m}", f"{month:%B %Y}"), False)
-    one, two = spoken(kind, first, rng), spoken(words.kinds[pair[1]], last, rng)
+    one, two = spoken_value(kind, first, rng), spoken_value(words.kinds[pair[1]], last, rng)
     if kind.kind == "time":
         one, two = _once_told(one, two)
     forms = ["from {a} to {b}", "from {a} to {b}"]

@@ -8,9 +8,9 @@ from random import Random
 from typing import Any
 
 from fctncalling.lab.own_api.kinds import ArgumentKind
-from fctncalling.lab.own_api.words.moments import moment, spoken_date, spoken_time
+from fctncalling.lab.own_api.words.moments import parse_moment, spoken_date, spoken_time
 from fctncalling.lab.own_api.words.nouns import plural, singular, spaced
-from fctncalling.lab.own_api.words.word_tables import parted, word_table
+from fctncalling.lab.own_api.words.word_tables import split_phrases, word_table
 
 NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
 _SHORT_UNITS = {
@@ -45,10 +45,10 @@ _WRITTEN_TOGETHER = re.compile(
 """Description of a code that people write with a blank or hyphen all the same: "KLM 482"."""
 
 
-def spoken(kind: ArgumentKind, value: Any, rng: Random, others: Sequence[str] = ()) -> str:
+def spoken_value(kind: ArgumentKind, value: Any, rng: Random, others: Sequence[str] = ()) -> str:
     """Return a value as people write it; `others` are words of other values of the same list."""
     if kind.values or kind.kind == "enum":
-        return rng.choice(enum_words(kind, value))
+        return rng.choice(enum_value_words(kind, value))
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
@@ -60,7 +60,7 @@ def spoken(kind: ArgumentKind, value: Any, rng: Random, others: Sequence[str] = 
     return _text(kind, str(value), rng)
 
 
-def enum_words(kind: ArgumentKind, value: Any) -> list[str]:
+def enum_value_words(kind: ArgumentKind, value: Any) -> list[str]:
     """Return the words of a listed value: itself, and those that fit none of the other values."""
     plain = str(value).replace("_", " ").replace("-", " ") if " " not in str(value) else str(value)
     is_shouted = re.fullmatch(r"[A-Z]{4,}|[A-Z]+(?:[_ ][A-Z]+)+", str(value)) is not None
@@ -76,7 +76,7 @@ def enum_words(kind: ArgumentKind, value: Any) -> list[str]:
     return found
 
 
-def value_clauses(kind: ArgumentKind, value: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def enum_value_clauses(kind: ArgumentKind, value: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return (clauses, sentences) that say a listed value without the parameter's name.
 
     From the table and from the description: "express (next day)", "morning is 8 to 12".
@@ -97,7 +97,7 @@ def value_clauses(kind: ArgumentKind, value: Any) -> tuple[tuple[str, ...], tupl
 def _row(value: Any) -> dict[str, tuple[str, ...]]:
     table: dict[str, dict[str, str]] = word_table("value_words")["values"]
     key = str(value) if str(value) in table else str(value).lower().replace(" ", "_")
-    return {part: parted(text) for part, text in table.get(key, {}).items()}
+    return {part: split_phrases(text) for part, text in table.get(key, {}).items()}
 
 
 def _shares(word: str, other: Any) -> bool:
@@ -157,7 +157,7 @@ def _text(kind: ArgumentKind, value: str, rng: Random) -> str:
     if kind.kind == "identifier" and _WRITTEN_TOGETHER.search(kind.description):
         apart = re.sub(r"(?<=[A-Za-z])(?=\d)|(?<=\d)(?=[A-Za-z])", rng.choice(" -"), value, count=1)
         return apart if rng.random() < 0.5 else value
-    when = moment(value, kind.format) if kind.format and "%" in kind.format else None
+    when = parse_moment(value, kind.format) if kind.format and "%" in kind.format else None
     if when is not None and kind.kind == "date":
         return spoken_date(when.date(), rng)
     if when is not None and kind.kind == "time":
@@ -174,16 +174,16 @@ def _text(kind: ArgumentKind, value: str, rng: Random) -> str:
 
 def _listed(kind: ArgumentKind, value: list[Any], rng: Random) -> str:
     item = kind.item
-    texts = [spoken(item, each, rng) if item else str(each) for each in value]
+    texts = [spoken_value(item, each, rng) if item else str(each) for each in value]
     if item is not None and item.kind in ("object", "one_of"):
         return "; ".join(texts)
-    return joined(texts, rng)
+    return join_with_and(texts, rng)
 
 
 _CONJUNCTIONS = (" as well as ", " and also ", " plus ", " & ", " + ", ", ", " AND ")
 
 
-def joined(texts: Sequence[str], rng: Random) -> str:
+def join_with_and(texts: Sequence[str], rng: Random) -> str:
     """Return things one after the other: "A, B and C"."""
     *front, last = texts
     if not front:
@@ -201,7 +201,7 @@ def spoken_object(kind: ArgumentKind, value: Mapping[str, Any], rng: Random) -> 
     parts: list[str] = []
     for name, each in value.items():
         of = keys.get(name)
-        text = spoken(of, each, rng) if of is not None else str(each)
+        text = spoken_value(of, each, rng) if of is not None else str(each)
         parts.append(text if of is None or _needs_no_name(name, of) else _named(name, of, text))
     # "50667 Köln": a postcode stands before its city
     names = list(value)

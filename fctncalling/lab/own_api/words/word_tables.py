@@ -16,12 +16,12 @@ def word_table(name: str) -> dict[str, Any]:
     )
 
 
-def parted(text: str) -> tuple[str, ...]:
+def split_phrases(text: str) -> tuple[str, ...]:
     """Return the phrases of a row, which "|" parts."""
     return tuple(each.strip() for each in text.split("|") if each.strip())
 
 
 @cache
-def registers(mood: str) -> dict[str, tuple[str, ...]]:
+def register_wrappings(mood: str) -> dict[str, tuple[str, ...]]:
     """Return the wrappings of a mood by register, or the frame of a request by its places."""
-    return {name: parted(row) for name, row in word_table("registers")[mood].items()}
+    return {name: split_phrases(row) for name, row in word_table("registers")[mood].items()}
