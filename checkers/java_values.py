@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from fctncalling.checkers.source_values import SourceLanguage, number_or_text
+from fctncalling.checkers.source_values import SourceLanguage, parse_number_or_text
 
 JAVA_TYPES: dict[str, type] = {
     "byte": int,
@@ -224,7 +224,7 @@ def guess_value(text: str) -> Any:
         return _integer(text.rstrip("\n")[:-1], text)
     if _FLOAT.match(text):
         return float(text.rstrip("\n")[:-1])
-    return number_or_text(text)
+    return parse_number_or_text(text)
 
 
 JAVA_ARGUMENTS = SourceLanguage(

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any
 
-from fctncalling.checkers.source_values import SourceLanguage, number_or_text
+from fctncalling.checkers.source_values import SourceLanguage, parse_number_or_text
 
 JAVASCRIPT_TYPES: dict[str, type] = {
     "String": str,
@@ -82,7 +82,7 @@ def guess_value(text: str) -> Any:
     text = text.strip()
     if text in ("true", "false"):
         return text == "true"
-    return text[1:-1] if is_quoted(text) else number_or_text(text)
+    return text[1:-1] if is_quoted(text) else parse_number_or_text(text)
 
 
 def _array(text: str, item: str | None) -> Any:

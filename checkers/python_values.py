@@ -92,7 +92,7 @@ def argument_fault(parameter: str, argument: PreparedArgument, accepted: Accepte
     value, expected, item = argument
     if expected is list and item is not dict and value in accepted:
         return None
-    accepted_type = accepted_class(accepted)
+    accepted_type = class_of_first_accepted(accepted)
     # Where the ground truth's class is not the documented one it names a variable, which is
     # compared raw.
     if accepted_type is None or accepted_type is expected:
@@ -119,7 +119,7 @@ def type_fault(parameter: str, argument: PreparedArgument, accepted: Accepted) -
         if item is None or any(_items_fit(parameter, value, item, each) for each in accepted):
             return None
         return _refused("type_error:nested", parameter, value, accepted)
-    if accepted_class(accepted) is type(value):
+    if class_of_first_accepted(accepted) is type(value):
         return None
     message = (
         f"parameter {parameter!r}: expected {expected.__name__}, got {type(value).__name__} "
@@ -138,8 +138,8 @@ def _items_fit(parameter: str, items: Any, item: type, alternative: Any) -> bool
     )
 
 
-def accepted_class(accepted: Accepted) -> type | None:
-    """Return the accepted class: that of the first value that is not the mark of omission.
+def class_of_first_accepted(accepted: Accepted) -> type | None:
+    """Return the class of the first accepted value that is not the mark of omission.
 
     None without one.
     """

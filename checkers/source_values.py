@@ -58,8 +58,8 @@ class SourceLanguage(NamedTuple):
         return argument_fault(parameter, argument, accepted)
 
 
-def number_or_text(text: str) -> int | float | str:
-    """Return the number or text: the number that a text is, else the text itself."""
+def parse_number_or_text(text: str) -> int | float | str:
+    """Parse a text to the number that it is; else return the text itself."""
     for kind in (int, float):
         try:
             return kind(text)

@@ -99,7 +99,7 @@ class SupervisedLearner:
         self._config = config
         self._processes = processes
         self._settings = supervised_settings(config)
-        self._rows = trained_rows(demonstrations)
+        self._rows = trainable_rows(demonstrations)
         lengths, ids = [len(row.ids) for row in self._rows], [row.ids for row in self._rows]
         sort_keys = find_shared_prefixes(ids) if config.sft_group_by_prefix else lengths
         self._batches = row_batches(sort_keys, self._settings)
@@ -195,7 +195,7 @@ class SupervisedLearner:
         return digest.hexdigest()
 
 
-def trained_rows(records: Sequence[EpisodeRecord]) -> list[TokenRecord]:
+def trainable_rows(records: Sequence[EpisodeRecord]) -> list[TokenRecord]:
     """Return the rows to train on: those of valid demonstrations with a trained token.
 
     ValueError where none has one.

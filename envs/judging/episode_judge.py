@@ -44,7 +44,7 @@ class EpisodeJudge:
             if task.kind == "agentic":
                 return check(task, state.last_message)
             if task.kind == "clarify":
-                answers = user_answers(state.steps, state.conversation)
+                answers = answers_to_questions(state.steps, state.conversation)
                 return check(task, ClarifyRecord(record, len(answers), answers))
             if task.is_multi_turn:
                 return judge_turns(task, state.turns, self._truth(task))
@@ -76,8 +76,8 @@ class EpisodeJudge:
         return bounded_memo(self._truths, task.id, lambda: replay_ground_truth(task, self._tools))
 
 
-def user_answers(steps: Sequence[StepRecord], conversation: Sequence[Message]) -> list[str]:
-    """Return the user's answers to the questions of a turn."""
+def answers_to_questions(steps: Sequence[StepRecord], conversation: Sequence[Message]) -> list[str]:
+    """Return the answers to the questions of a turn, the user's."""
     said = [str(each.get("content")) for each in conversation if each["role"] == "user"]
     replies = said[len(said) - len(steps) :]  # one behind each step; the request comes before
     return [text for step, text in zip(steps, replies, strict=True) if is_question(step)]

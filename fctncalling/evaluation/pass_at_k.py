@@ -56,8 +56,8 @@ def wilson_interval(rate: float, count: float, z: float = Z_95) -> tuple[float, 
     return 0.0 if rate <= 0 else low, 1.0 if rate >= 1 else high  # whatever rounding makes of them
 
 
-def interval_of_mean(values: Sequence[float], num_samples: int) -> tuple[float, float]:
-    """Return the interval of a mean over tasks, of values in 0..1, with 95 % confidence.
+def confidence_interval_of_mean(values: Sequence[float], num_samples: int) -> tuple[float, float]:
+    """Return the 95 % confidence interval of a mean over tasks, of values in 0..1.
 
     Tasks are the independent units; samples of one task are alike. Wilson's interval is taken at
     the effective sample size m(1 - m) / (s^2 / T): how many coin flips of mean m would vary as much
@@ -136,7 +136,7 @@ class TaskSampleCounts:
         for (samples, successes), count in self._counts().items():
             values += [estimator(samples, successes, k)] * count
         mean = sum(values) / len(values) if values else 0.0
-        return mean, interval_of_mean(values, len(self._answers))
+        return mean, confidence_interval_of_mean(values, len(self._answers))
 
 
 def _sizes(answers: Iterable[int]) -> tuple[int, int]:

@@ -17,8 +17,8 @@ from evaluate_fctncalling import main
 from fctncalling.algorithms.run.evaluation import Evaluation
 from fctncalling.evaluation.pass_at_k import (
     TaskSampleCounts,
+    confidence_interval_of_mean,
     evaluation_uncertainty,
-    interval_of_mean,
     pass_at_k,
     pass_hat_k,
     wilson_interval,
@@ -71,15 +71,17 @@ def test_wilson_s_interval_has_the_ends_whose_score_test_is_at_its_quantile() ->
 def test_with_one_sample_a_task_the_interval_is_wilson_s() -> None:
     for successes in range(1, 20):
         values = [1.0] * successes + [0.0] * (20 - successes)
-        assert interval_of_mean(values, 20) == pytest.approx(wilson_interval(successes / 20, 20))
+        assert confidence_interval_of_mean(values, 20) == pytest.approx(
+            wilson_interval(successes / 20, 20)
+        )
 
 
 def test_the_interval_lies_between_those_of_tasks_and_of_samples() -> None:
-    alike = interval_of_mean([0.5] * 10, 80)
+    alike = confidence_interval_of_mean([0.5] * 10, 80)
     assert alike == pytest.approx(wilson_interval(0.5, 80)), "samples tell all there is to know"
-    split = interval_of_mean([0.0, 1.0] * 5, 80)
+    split = confidence_interval_of_mean([0.0, 1.0] * 5, 80)
     assert split == pytest.approx(wilson_interval(0.5, 10)), "samples of a task tell the same"
-    assert interval_of_mean([1.0] * 10, 80) == pytest.approx(wilson_interval(1.0, 10))
+    assert confidence_interval_of_mean([1.0] * 10, 80) == pytest.approx(wilson_interval(1.0, 10))
 
 
 @pytest.mark.parametrize("k", [1, 2])
@@ -92,7 +94,7 @@ def test_intervals_hold_the_truth_as_often_as_they_promise(k: int) -> None:
     for _ in range(1000):
         successes = draw.binomial(4, draw.beta(a, b, 60))
         values = [pass_at_k(4, int(c), k) for c in successes]
-        low, high = interval_of_mean(values, 240)
+        low, high = confidence_interval_of_mean(values, 240)
         held += low <= truth <= high
     assert 0.93 <= held / 1000 <= 0.975
 

@@ -268,8 +268,8 @@ class CallNotStarted(Exception):
         self.result = result
 
 
-def encode_snippet(code: str, config: ExecutorConfig) -> bytes | ToolResult:
-    """Encode a snippet's code as bytes, or return the result of one that is denied."""
+def encode_or_deny_snippet(code: str, config: ExecutorConfig) -> bytes | ToolResult:
+    """Encode a snippet's code as bytes, or deny it: return the result that says so."""
     if not config.enabled:
         why = "The tool python_executor is disabled by the tool configuration"
         return ToolResult("denied", reason=why)

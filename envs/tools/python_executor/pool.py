@@ -18,7 +18,7 @@ from fctncalling.envs.tools.python_executor.calls import (
     CallInFlight,
     CallLimits,
     CallNotStarted,
-    encode_snippet,
+    encode_or_deny_snippet,
     wait_any,
 )
 from fctncalling.envs.tools.python_executor.config import (
@@ -67,7 +67,7 @@ class CallLauncher:
         max_output_length: int | None = None,
     ) -> CallInFlight:
         """Start the call of one snippet; CallNotStarted with the result of one that cannot."""
-        data = encode_snippet(code, self._config)
+        data = encode_or_deny_snippet(code, self._config)
         if isinstance(data, ToolResult):
             raise CallNotStarted(replace(data, queue_s=queue_s))
         timeout_s = timeout_s or self._config.timeout_s

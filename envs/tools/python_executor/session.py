@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from fctncalling.envs.tools.python_executor.calls import (
     CallInFlight,
     CallLimits,
-    encode_snippet,
+    encode_or_deny_snippet,
     wait_any,
 )
 from fctncalling.envs.tools.python_executor.config import ExecutorConfig, check_seed, check_timeout
@@ -213,7 +213,7 @@ class PythonSession:
             if self._closed:
                 raise ValueError("this PythonSession is closed")
             queue_s = time.perf_counter() - submitted
-            data = encode_snippet(code, self._executor.config)
+            data = encode_or_deny_snippet(code, self._executor.config)
             if isinstance(data, ToolResult):
                 return data
             was_lost = self._drop_lost_child()

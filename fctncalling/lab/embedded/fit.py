@@ -21,7 +21,7 @@ from fctncalling.algorithms.supervised.learner import (
     learning_rate_multiplier,
     make_batches,
     row_batches,
-    trained_rows,
+    trainable_rows,
 )
 
 _LOGIT_CHANGERS = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
@@ -43,7 +43,7 @@ def fit_supervised(
     grad_norm, tokens (acted ones).
     """
     config = config or SupervisedConfig()
-    rows = trained_rows(records)
+    rows = trainable_rows(records)
     batches = row_batches([len(row.ids) for row in rows], config)
     optimizer = adamw(model.parameters(), config)
     # no dropout, as in reinforcement learning: the seed alone decides, and both see one network
