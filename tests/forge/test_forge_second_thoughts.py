@@ -14,9 +14,10 @@ from fctncalling.lab.forge.clarify.twin_tasks import (
     twins_with_candidates,
 )
 from fctncalling.lab.forge.forged_entry import NoSuchTask
-from fctncalling.lab.forge.report.discriminator import discriminate, ngrams, words
+from fctncalling.lab.forge.report.discriminator import discriminate, ngrams
+from fctncalling.lab.forge.report.diversity import word_tokens
 
-TERMS = (words, ngrams)
+TERMS = (word_tokens, ngrams)
 
 
 def thoughts(count: int) -> list[SecondThoughts]:
@@ -28,9 +29,9 @@ def test_no_word_of_a_sentence_tells_whether_it_settles_which_candidate_is_meant
     drawn = thoughts(400)
     assert len(set(drawn)) > 390
     settled, unsettled = ([pair[place] for pair in drawn] for place in (0, 1))
-    assert 0.4 < discriminate(settled, unsettled, terms=words).auc < 0.6
+    assert 0.4 < discriminate(settled, unsettled, terms=word_tokens).auc < 0.6
     # what two fixed sentences would give
-    assert discriminate(["Make it teal."] * 40, ["One of both."] * 40, terms=words).auc == 1.0
+    assert discriminate(["Make it teal."] * 40, ["One of both."] * 40, terms=word_tokens).auc == 1.0
 
 
 VOTE = re.compile(r"(my \w+) .*?\{(\w+)\}.*? (my \w+) .*?\{(\w+)\}.* (my \w+).* (my \w+)\.")

@@ -49,10 +49,13 @@ def call_text(call: PlannedCall) -> str:
 
 def plain_call(call: PlannedCall) -> PlainCall:
     """Return a planned call as the tools take it, its lists and dicts its own."""
-    return PlainCall(call.function, (), {key: _own(v.value) for key, v in call.arguments.items()})
+    return PlainCall(
+        call.function, (), {key: copied_argument(v.value) for key, v in call.arguments.items()}
+    )
 
 
-def _own(value: Any) -> Any:
+def copied_argument(value: Any) -> Any:
+    """Return an argument that the tools may keep: lists and dicts are theirs to change."""
     if isinstance(value, list):
-        return [_own(each) for each in value]
+        return [copied_argument(each) for each in value]
     return dict(value) if isinstance(value, dict) else value

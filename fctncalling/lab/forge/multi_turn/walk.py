@@ -15,6 +15,7 @@ from fctncalling.lab.forge.multi_turn.arguments import (
     newest_shown_numbers,
 )
 from fctncalling.lab.forge.multi_turn.dials import FOLLOW_UPS, FUNCTION_WEIGHTS, Dials
+from fctncalling.lab.forge.multi_turn.entries import copied_argument
 from fctncalling.lab.forge.multi_turn.kinds import PARAMETER_KINDS
 from fctncalling.lab.forge.multi_turn.knowledge import (
     Fact,
@@ -231,7 +232,7 @@ class Walk:
 
     def execute(self, function: str, arguments: Mapping[str, Value]) -> str:
         """Return a call's result text."""
-        plain = {name: _copied(each.value) for name, each in arguments.items()}
+        plain = {name: copied_argument(each.value) for name, each in arguments.items()}
         return self.session.execute(PlainCall(function, (), plain))
 
     def add(
@@ -313,10 +314,3 @@ class Walk:
             elif taken & recent:
                 relevance[name] = 1.0
         return {**relevance, **usual}
-
-
-def _copied(value: Any) -> Any:
-    """Return an argument that the tools may keep: lists and dicts are theirs to change."""
-    if isinstance(value, list):
-        return [_copied(each) for each in value]
-    return dict(value) if isinstance(value, dict) else value

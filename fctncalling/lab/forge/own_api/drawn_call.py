@@ -17,7 +17,7 @@ from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.argument_kind import is_same_value
 from fctncalling.lab.own_api.words.frames import RequestFrame
 from fctncalling.lab.own_api.words.function_words import FunctionWords
-from fctncalling.lab.own_api.words.nouns import singular, spaced
+from fctncalling.lab.own_api.words.nouns import singular, spaced_words
 from fctncalling.lab.own_api.words.spans import ordered_parameter_pairs
 from fctncalling.lab.own_api.words.unsaid import CHANGES
 
@@ -141,7 +141,7 @@ def _condition(words: FunctionWords, name: str) -> tuple[str, Any] | None:
     about = words.kinds[name].description.lower()
     for other, kind in words.kinds.items():
         values = kind.item.values if kind.item is not None else kind.values
-        noun = singular(spaced(other))
+        noun = singular(spaced_words(other))
         if other == name or not re.search(rf"\b{re.escape(noun)}\b", about):
             continue
         for value in values:

@@ -27,7 +27,7 @@ from fctncalling.lab.forge.own_api.own_single_turn import (
 )
 from fctncalling.lab.forge.single_turn.entries import difficulty
 from fctncalling.lab.forge.single_turn.proof import proof_fault
-from fctncalling.lab.own_api.words.nouns import spaced
+from fctncalling.lab.own_api.words.nouns import spaced_words
 
 Maker = Callable[[AskableApi, Random, str], RequestDraft]
 OWN_CATEGORIES: dict[str, float] = {
@@ -165,7 +165,7 @@ def _plain_fault(task: Task, draft: RequestDraft) -> str | None:
 
 def _answers(task: Task, draft: RequestDraft, record: list[dict[str, dict[str, Any]]]) -> bool:
     """Return whether the user says the value when asked for it."""
-    question = f"Could you please tell me the {spaced(draft.missing)}?"
+    question = f"Could you please tell me the {spaced_words(draft.missing)}?"
     about = {"task_id": task.id, "category": task.category, "turn": 0, "task": task}
     conversation = [*task.question[0], {"role": "assistant", "content": question}]
     answer = RuleUser("plain")(conversation, about) or ""

@@ -24,7 +24,7 @@ from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.argument_kind import is_same_value
 from fctncalling.lab.own_api.kinds.pattern_text import shape_pattern
 from fctncalling.lab.own_api.words.frames import RequestFrame
-from fctncalling.lab.own_api.words.nouns import singular, spaced
+from fctncalling.lab.own_api.words.nouns import singular, spaced_words
 from fctncalling.lab.own_api.words.request_text import request_text, said_call
 from fctncalling.lab.own_api.words.spoken_values import spoken_value
 from fctncalling.lab.own_api.words.word_tables import register_wrappings
@@ -378,7 +378,7 @@ def _things(name: str, kind: ArgumentKind, told: Any) -> list[Any]:
     Of whole numbers those that a state has under its name.
     """
     if kind.type == "integer" and not isinstance(told, str):
-        return list(dict.fromkeys(_numbered(told, spaced(name).split(" ")[0])))
+        return list(dict.fromkeys(_numbered(told, spaced_words(name).split(" ")[0])))
     pattern = kind.pattern or (shape_pattern(str(kind.examples[0])) if kind.examples else None)
     if kind.kind != "identifier" or not pattern:
         return []

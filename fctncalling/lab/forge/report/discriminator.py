@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -10,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fctncalling.lab.forge.report.diversity import word_tokens
 
 Floats = NDArray[np.float64]
 MAX_TEXTS = 400  # of either side
@@ -20,12 +21,6 @@ _NUM_FEATURES = 20_000
 _STRENGTH = 30.0  # variance of the weights, the inverse of the penalty on their squares
 _NUM_STEPS, _TOLERANCE = 30, 1e-6  # of Newton's method
 _CHUNK = 2000  # columns that stand in memory as numbers
-_WORD = re.compile(r"\w+|[^\w\s]")
-
-
-def words(text: str) -> Iterable[str]:
-    """Return the words and marks of a text: a bag of words."""
-    return _WORD.findall(text.lower())
 
 
 def ngrams(text: str) -> Iterator[str]:
@@ -33,7 +28,7 @@ def ngrams(text: str) -> Iterator[str]:
     text = f" {' '.join(text.split())} "
     for length in _LENGTHS:
         yield from (text[start : start + length] for start in range(len(text) - length + 1))
-    found = _WORD.findall(text.lower())
+    found = word_tokens(text)
     yield from (f" {word} " for word in found)
     yield from (f" {first} {second} " for first, second in pairwise(found))
 

@@ -20,7 +20,7 @@ BLEU_HYPOTHESES = 150
 BLEU_TEXTS = 400
 
 
-def words_of(text: str) -> list[str]:
+def word_tokens(text: str) -> list[str]:
     """Return the words and marks of a text, lower case."""
     return _WORD.findall(text.lower())
 
@@ -32,7 +32,7 @@ def distinct_ngram_share(texts: Sequence[str], length: int, num_words: int) -> f
     """
     ngrams: list[tuple[str, ...]] = []
     for text in texts:
-        words = words_of(text)
+        words = word_tokens(text)
         ngrams += zip(*(words[start:] for start in range(length)), strict=False)
         if len(ngrams) >= num_words:
             break
@@ -49,7 +49,7 @@ def self_bleu(texts: Sequence[str], num_texts: int = BLEU_TEXTS, seed: int = 0) 
     sample = random.Random(seed).sample(list(texts), min(BLEU_TEXTS, num_texts, len(texts)))
     counted = [
         [Counter(_ngrams(words, n)) for n in range(1, BLEU_ORDER + 1)]
-        for words in map(words_of, sample)
+        for words in map(word_tokens, sample)
     ]
     most = [_two_most(counts[n] for counts in counted) for n in range(BLEU_ORDER)]
     scores = []
@@ -133,7 +133,7 @@ def masked_sentences(task: Task) -> Iterator[str]:
         text = told.sub(_MARK, text) if values else text
         for sentence in _SENTENCE_END.split(_VALUE.sub(_MARK, text)):
             bare = _NAME.sub(_MARK, sentence.strip())
-            yield " ".join(words_of(_MARKS.sub(_MARK, bare)))
+            yield " ".join(word_tokens(_MARKS.sub(_MARK, bare)))
 
 
 _MARK = "#"

@@ -35,7 +35,7 @@ from fctncalling.lab.forge.report.category_report import (
 from fctncalling.lab.forge.report.diversity import (
     SentenceRecurrence,
     count_opening_word_pairs,
-    words_of,
+    word_tokens,
 )
 from fctncalling.lab.forge.single_turn.measures import SingleTurnFigures, measure_single_turn
 
@@ -143,7 +143,7 @@ def _spread(texts: Sequence[str]) -> str:
 
 
 def _types(count: int, texts: Sequence[str]) -> str:
-    words = [word for text in texts for word in words_of(text) if word.isalnum()][:count]
+    words = [word for text in texts for word in word_tokens(text) if word.isalnum()][:count]
     return str(len(set(words)))
 
 

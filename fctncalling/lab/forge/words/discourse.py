@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from random import Random
 from typing import Any
 
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
@@ -114,8 +113,3 @@ def _same(one: Any, other: Any) -> bool:
 
 def _key(value: Any) -> str:
     return repr(value)
-
-
-def draw_one(ways: list[str], draw: Random) -> str | None:
-    """Return one of the ways, None where there is none."""
-    return draw.choice(ways) if ways else None

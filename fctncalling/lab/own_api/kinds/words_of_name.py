@@ -110,12 +110,6 @@ def name_words(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", " ", spaced).strip().lower()
 
 
-def moment_form_of_name(name: str) -> str:
-    """Return "date", "time" or "datetime" where a name means one, else ""."""
-    found = _moment(name_words(name))
-    return found.kind if found else ""
-
-
 def _in_table(words: str, *, last: bool = False) -> InferredKind | None:
     end = "$" if last else r"\b"
     for pattern, meant in _TABLE:

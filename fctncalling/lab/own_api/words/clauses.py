@@ -13,7 +13,7 @@ from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.draw_value import may_name_maker, value_pools
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.moments import ordinal
-from fctncalling.lab.own_api.words.nouns import PREPOSITIONS, singular, spaced
+from fctncalling.lab.own_api.words.nouns import PREPOSITIONS, singular, spaced_words
 from fctncalling.lab.own_api.words.spoken_values import enum_value_clauses, spoken_value
 from fctncalling.lab.own_api.words.unsaid import with_optional_name
 from fctncalling.lab.own_api.words.word_tables import split_phrases, word_table
@@ -46,7 +46,7 @@ class ClauseRow:
         """Return whether it is for a parameter."""
         if self.kinds and kind.kind not in self.kinds:
             return False
-        words = spaced(name)
+        words = spaced_words(name)
         if self.name and not self.name.search(words):
             return False
         return not self.about or bool(self.about.search(f"{words} {kind.description.lower()}"))
@@ -208,14 +208,14 @@ def said_flag(words: FunctionWords, name: str, value: bool, rng: Random) -> Said
 def _flag_rows(name: str, value: bool) -> list[str]:
     table = word_table("value_words")["flags"]
     found: list[str] = []
-    for word in spaced(name).split():
+    for word in spaced_words(name).split():
         if word in table:
             found += split_phrases(table[word]["yes" if value else "no"])
     return found
 
 
 def _described_flag(words: FunctionWords, name: str, value: bool) -> list[str]:
-    spoken_name = spaced(name)
+    spoken_name = spaced_words(name)
     first, _, rest = spoken_name.partition(" ")
     described = words.kinds[name].description.split(". ")[0].rstrip(".").strip()
     low = described[:1].lower() + described[1:]

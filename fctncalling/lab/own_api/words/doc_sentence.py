@@ -6,7 +6,13 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from fctncalling.lab.own_api.words.nouns import PREPOSITIONS, base_verb, plural, singular, spaced
+from fctncalling.lab.own_api.words.nouns import (
+    PREPOSITIONS,
+    base_verb,
+    plural,
+    singular,
+    spaced_words,
+)
 from fctncalling.lab.own_api.words.word_tables import split_phrases, word_table
 
 _FRONT = re.compile(
@@ -91,13 +97,13 @@ def imperative(description: str, name: str) -> str:
     """
     sentence = first_sentence(description)
     if not sentence or len(sentence.split()) > 24:
-        sentence = " ".join(sentence.split()[:12]) or spaced(name)
+        sentence = " ".join(sentence.split()[:12]) or spaced_words(name)
     first, _, rest = sentence.partition(" ")
     if re.match(r"(?:how|what|where|when|which|who|whose|whether)\b", sentence, re.I):
         return f"tell me {_lower(sentence)}"
     if re.match(r"[^.!:;]*\?", description.strip()):
-        has_verb = spaced(name).split(" ")[0] in _verbs()
-        return (has_verb and _of_name(name, "")) or f"tell me about the {spaced(name)}"
+        has_verb = spaced_words(name).split(" ")[0] in _verbs()
+        return (has_verb and _of_name(name, "")) or f"tell me about the {spaced_words(name)}"
     if first.lower() in ("we", "you", "they", "it", "this", "use"):
         return _of_name(name, "") or sentence
     if _STATEMENT.match(sentence) or re.match(r"\w+, \w+", sentence):
@@ -185,7 +191,7 @@ def _of_gerund(word: str) -> str:
 
 def _verb_of_name(name: str) -> str:
     """Return the verb that a name begins or ends with; what is a thing is shown, or organised."""
-    words = spaced(name).split(" ")
+    words = spaced_words(name).split(" ")
     verbs = [each for each in (words[0], words[-1]) if each in _verbs()]
     if not verbs and len(words) == 1:
         return "organise" if words[0] == singular(words[0]) else "show me"
@@ -195,7 +201,7 @@ def _verb_of_name(name: str) -> str:
 
 def _of_name(name: str, thing: str) -> str:
     """Return a name's words as an imperative: "give up the plot"; "" where it has no verb."""
-    verb, *rest = spaced(name).split(" ")
+    verb, *rest = spaced_words(name).split(" ")
     if rest and verb not in _verbs():  # "minibar_add"; a thing is organised: "late_checkout"
         words = [verb, *rest]
         verb, rest = (rest[-1], words[:-1]) if rest[-1] in _verbs() else ("organise", words)
@@ -305,7 +311,7 @@ def object_noun(sentence: str, name: str) -> str:
 
     What the verb takes, else the first thing with "a" or "one"; of a name in the plural its noun.
     """
-    words = spaced(name).split()
+    words = spaced_words(name).split()
     if asked := re.match(r"tell me how (?:much|many) ([a-z ]+?) (?:an?|the|one|each) ", sentence):
         return singular(asked[1])
     verb, _, rest = sentence.lower().replace("show me ", "show ").partition(" ")

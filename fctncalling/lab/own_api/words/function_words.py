@@ -15,7 +15,13 @@ from fctncalling.lab.own_api.words.doc_sentence import (
     imperative,
     object_noun,
 )
-from fctncalling.lab.own_api.words.nouns import PREPOSITIONS, plural, singular, spaced, with_article
+from fctncalling.lab.own_api.words.nouns import (
+    PREPOSITIONS,
+    plural,
+    singular,
+    spaced_words,
+    with_article,
+)
 
 PEOPLE = frozenset(
     [
@@ -120,7 +126,7 @@ class FunctionWords:
     @cached_property
     def name_words(self) -> str:
         """The words of its name."""
-        return spaced(self.doc.name)
+        return spaced_words(self.doc.name)
 
     @cached_property
     def told(self) -> str:
@@ -130,7 +136,9 @@ class FunctionWords:
     @cached_property
     def all_words(self) -> str:
         """Name, description and names of parameters, in lower case."""
-        return f"{self.told} {self.doc.description.lower()} {' '.join(map(spaced, self.kinds))}"
+        return (
+            f"{self.told} {self.doc.description.lower()} {' '.join(map(spaced_words, self.kinds))}"
+        )
 
     @cached_property
     def noun(self) -> str:
@@ -173,13 +181,13 @@ class FunctionWords:
 
     def _names_thing(self, name: str) -> bool:
         kind = self.kinds[name]
-        if _PLACED.search(spaced(name)) or kind.topic == "postcode":
+        if _PLACED.search(spaced_words(name)) or kind.topic == "postcode":
             return False
         return kind.kind == "identifier" or (kind.kind == "free_text" and kind.topic == "proper")
 
     def _is_listed_thing(self, name: str, needed: list[str]) -> bool:
         """Return whether a listed value says which thing: zones of a garden, for example."""
-        if self.kinds[name].kind != "enum" or _PLACED.search(spaced(name)):
+        if self.kinds[name].kind != "enum" or _PLACED.search(spaced_words(name)):
             return False
         noun = self.noun_of_sentence.split(" ")[-1]
         of_verb = noun in self.nouns(name) or noun in ("something", "anything", "things", "one")
@@ -187,7 +195,7 @@ class FunctionWords:
 
     def _describes_thing(self, name: str) -> bool:
         kind = self.kinds[name]
-        if kind.kind == "place" and not _PLACED.search(spaced(name)):
+        if kind.kind == "place" and not _PLACED.search(spaced_words(name)):
             return True
         return kind.kind == "free_text" and kind.topic not in _NO_THING
 
@@ -224,7 +232,7 @@ class FunctionWords:
     def fault(self) -> str | None:
         """The parameter that says what is out of order; None where none does."""
         for name, kind in self.kinds.items():
-            about = f"{spaced(name)} {kind.description.lower()}"
+            about = f"{spaced_words(name)} {kind.description.lower()}"
             listed = kind.kind == "enum" or (kind.kind == "free_text" and not kind.topic)
             if kind.required and listed and re.search(r"out of order|broken|fault|defect", about):
                 return name
@@ -239,7 +247,7 @@ class FunctionWords:
 
     def label(self, name: str) -> str:
         """Return what a parameter is called: its name without its unit and "id"."""
-        words = spaced(name).split()
+        words = spaced_words(name).split()
         while len(words) > 1 and words[-1] in _UNITS | {"id", "ids", "uuid"}:
             words.pop()
         if words in (["id"], ["uuid"], ["name"]) and name == self.primary:
@@ -248,7 +256,7 @@ class FunctionWords:
 
     def nouns(self, name: str) -> tuple[str, ...]:
         """Return the nouns that a parameter's value may stand behind: "reader", "card"."""
-        words = spaced(name).split()
+        words = spaced_words(name).split()
         while words and words[-1] in _ID_ENDS:
             words.pop()
         kind = self.kinds[name]
@@ -280,7 +288,7 @@ class FunctionWords:
         if self.primary is None:
             return (self.noun_of_sentence,)
         kind = self.kinds[self.primary]
-        of_name = spaced(self.primary).split()
+        of_name = spaced_words(self.primary).split()
         if kind.kind == "enum":
             return (self.nouns(self.primary)[0],)
         if kind.kind != "identifier":

@@ -76,7 +76,7 @@ PREPOSITIONS = frozenset(
 
 
 @cache
-def spaced(name: str) -> str:
+def spaced_words(name: str) -> str:
     """Return the words of a name in lower case: "contactEmail", "contact_email", "tasks.add"."""
     parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name)
     return re.sub(r"[^A-Za-z0-9']+", " ", parted).strip().lower()

@@ -11,7 +11,7 @@ from typing import Any
 from fctncalling.lab.own_api.words.clauses import SaidValue
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.moments import parse_moment
-from fctncalling.lab.own_api.words.nouns import spaced
+from fctncalling.lab.own_api.words.nouns import spaced_words
 from fctncalling.lab.own_api.words.spoken_values import spoken_value
 
 _PAIRS = (
@@ -49,7 +49,7 @@ def span_parameter_pairs(words: FunctionWords) -> list[tuple[str, str]]:
         for other, its in words.kinds.items():
             if name == other or kind.kind != its.kind or kind.kind not in _WITH_ORDER | _OF_PLACES:
                 continue
-            one, two = f" {spaced(name)} ", f" {spaced(other)} "
+            one, two = f" {spaced_words(name)} ", f" {spaced_words(other)} "
             for first, second in _PAIRS:
                 if f" {first} " in one and one.replace(f" {first} ", f" {second} ") == two:
                     found.append((name, other))

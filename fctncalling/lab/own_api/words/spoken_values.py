@@ -9,7 +9,7 @@ from typing import Any
 
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.moments import parse_moment, spoken_date, spoken_time
-from fctncalling.lab.own_api.words.nouns import plural, singular, spaced
+from fctncalling.lab.own_api.words.nouns import plural, singular, spaced_words
 from fctncalling.lab.own_api.words.word_tables import split_phrases, word_table
 
 NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
@@ -219,7 +219,7 @@ def _needs_no_name(name: str, kind: ArgumentKind) -> bool:
 
 
 def _named(name: str, kind: ArgumentKind, text: str) -> str:
-    words = spaced(name)
+    words = spaced_words(name)
     if kind.kind == "identifier":
         return f"{re.sub(r' (?:id|number|code|no)$', '', words)} {text}"
     return f"{words} {text}"
