@@ -125,20 +125,21 @@ def test_the_mixture_gains_and_loses_as_many_multi_turn_tasks_as_the_page_tells(
 
 def test_the_critics_features_explain_as_much_as_the_page_tells() -> None:
     told = re.search(
-        r"number explains (\.\d+), the last layer (\.\d+) \(truth in front: (\.\d+)\), layer 21 +"
-        r"beside the turn (\.\d+)",
+        r"head explains (\.\d+) from hidden states, (\.\d+) from +how far the episode is along the "
+        r"truth, (\.\d+) from both .+?, first turns (\.\d+), later ones below (\.\d+); the turn's +"
+        r"number alone (\.\d+)",
         PAGE.read_text("utf-8").replace("\n", " "),
     )
     lines = (ROOT / "results/kept/smollm2/multi_turn_critic.jsonl").read_text("utf-8").splitlines()
-    kept = {
-        (it["critic_sees"], it["features"]): it["explained_variance"]
-        for it in map(json.loads, lines)
-    }
-    of = [
-        *(("episode", "the turn's mean"), ("episode", "layer 30"), ("truth", "layer 30")),
-        ("episode", "layer 21 and the turn's mean"),
-    ]
-    assert [f"{kept[key]:.2f}"[1:] for key in of] == list(told.groups())
+    kept = {it["features"]: it for it in map(json.loads, lines) if it["critic_sees"] == "progress"}
+    hidden, progress, both, turn = (
+        kept[f"value head: {name}"]["explained_variance"]
+        for name in ("hidden states", "progress", "both", "turn")
+    )
+    first, *later = (it for it in kept["value head: both"]["by_turn"].values() if it is not None)
+    *found, limit, alone = map(float, told.groups())
+    assert [round(it, 2) for it in (hidden, progress, both, first, turn)] == [*found, alone]
+    assert max(later) < limit
 
 
 def test_rollout_and_update_differed_on_a_gpu_by_as_much_as_the_scaling_page_tells() -> None:
