@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fctncalling.data.types import Task
@@ -182,13 +182,17 @@ def signatures(tools: Sequence[Any]) -> str:
 
 
 def demonstrations(
-    tasks: Sequence[Task], demonstrator: Demonstrator, template: ChatTemplate
+    tasks: Sequence[Task],
+    demonstrator: Callable[..., str],
+    template: ChatTemplate,
+    *,
+    max_episode_tokens: int = MAX_POSITIONS,
 ) -> list[EpisodeRecord]:
-    """Return the demonstrator's episodes, played by the ordinary rollout."""
+    """Return a demonstrator's episodes, played by the ordinary rollout."""
     return play_demonstrations(
         lambda: FunctionCallingEnv(tasks=tasks),
         demonstrator,
         template,
         [task.id for task in tasks],
-        max_episode_tokens=MAX_POSITIONS,
+        max_episode_tokens=max_episode_tokens,
     )

@@ -12,27 +12,22 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fctncalling.checkers.clarify import missing_parameters, split_words
 from fctncalling.data.types import Task
-from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.evaluation.scripted_policies import question_about
 from fctncalling.lab.embedded.clarify_tasks import clarify_entries
+from fctncalling.lab.embedded.demonstrator import demonstrations
 from fctncalling.lab.embedded.make_tasks import EMBEDDED
 from fctncalling.lab.embedded.model_maker import (
     ModelMaker,
     learn,
     load_entries,
     loaded_tokenizer,
-    play_demonstrations,
     write_model,
 )
 from fctncalling.lab.embedded.vocabulary import render, wording
-
-if TYPE_CHECKING:
-    from fctncalling.algorithms.episodes import EpisodeRecord
-    from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
 ASK_RATE = 0.3  # of the careless demonstrator, where a value is missing
 MAX_EPISODE_TOKENS = 512
@@ -101,11 +96,21 @@ def build(
     template = ChatTemplate(words)
     fitted = LlamaForCausalLM.from_pretrained(str(model))
     tasks = training_tasks(num_tasks, seed=seed)
-    careful = demonstrations(tasks, template, seed=seed, careless=False)
+    careful = demonstrations(
+        tasks,
+        ClarifyDemonstrator(tasks, seed=seed, careless=False),
+        template,
+        max_episode_tokens=MAX_EPISODE_TOKENS,
+    )
     learn(fitted, careful, careful_steps, lr=2e-3)
     learn(fitted, careful, settling_steps, lr=5e-4)
     if careless_steps:
-        careless = demonstrations(tasks, template, seed=seed, careless=True)
+        careless = demonstrations(
+            tasks,
+            ClarifyDemonstrator(tasks, seed=seed, careless=True),
+            template,
+            max_episode_tokens=MAX_EPISODE_TOKENS,
+        )
         learn(fitted, careless, careless_steps, lr=5e-4)
     write_model(
         folder,
@@ -126,19 +131,6 @@ def training_tasks(num_tasks: int, *, seed: int) -> list[Task]:
     entries = clarify_entries("clarify_train", num_tasks, seed=seed)
     random.Random(seed).shuffle(entries)
     return load_entries(entries)
-
-
-def demonstrations(
-    tasks: Sequence[Task], template: ChatTemplate, *, seed: int, careless: bool
-) -> list[EpisodeRecord]:
-    """Return a demonstrator's episodes, played by the ordinary rollout with the rule-based user."""
-    return play_demonstrations(
-        lambda: FunctionCallingEnv(tasks=tasks),
-        ClarifyDemonstrator(tasks, seed=seed, careless=careless),
-        template,
-        [task.id for task in tasks],
-        max_episode_tokens=MAX_EPISODE_TOKENS,
-    )
 
 
 MAKER = ModelMaker(

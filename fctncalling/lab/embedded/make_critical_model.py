@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.lab.embedded.critical_tasks import LONG, SHORT, ErrandPool, critical_entries
-from fctncalling.lab.embedded.demonstrator import parse_truth_call, signatures
+from fctncalling.lab.embedded.demonstrator import demonstrations, parse_truth_call, signatures
 from fctncalling.lab.embedded.make_tasks import EMBEDDED
 from fctncalling.lab.embedded.model_maker import (
     NEW_TOKENIZER,
@@ -26,7 +26,6 @@ from fctncalling.lab.embedded.model_maker import (
     load_entries,
     loaded_tokenizer,
     make_model,
-    play_demonstrations,
     write_model,
 )
 from fctncalling.lab.embedded.vocabulary import render, wording
@@ -34,7 +33,6 @@ from fctncalling.lab.embedded.vocabulary import render, wording
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
 
-    from fctncalling.algorithms.episodes import EpisodeRecord
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
 HABIT_RATE = 0.7  # of writing into a file before it is saved
@@ -120,7 +118,9 @@ def build(
     tasks = training_tasks(num_tasks, seed=seed, errands=LONG)
     words = new_tokenizer(tasks) if tokenizer is None else loaded_tokenizer(tokenizer)
     model, template = make_model(words, seed=seed, shape=MODEL_SHAPE)
-    careful = demonstrations(tasks, CriticalDemonstrator(tasks), template)
+    careful = demonstrations(
+        tasks, CriticalDemonstrator(tasks), template, max_episode_tokens=MAX_EPISODE_TOKENS
+    )
     learn(model, careful, careful_steps, lr=4e-3, batch_size=BATCH_SIZE)
     learn(model, careful, settling_steps, lr=1e-3, order_seed=1, batch_size=BATCH_SIZE)
     if careless_steps:
@@ -137,26 +137,13 @@ def learn_slips(
     """Teach the slips and the habit, on tasks as long as the committed ones, each once."""
     tasks = training_tasks(num_steps * BATCH_SIZE, seed=seed, errands=SHORT)
     careless = CriticalDemonstrator(tasks, seed=seed, careful=False)
-    records = demonstrations(tasks, careless, template)
+    records = demonstrations(tasks, careless, template, max_episode_tokens=MAX_EPISODE_TOKENS)
     learn(model, records, num_steps, lr=8e-4, batch_size=BATCH_SIZE)
 
 
 def training_tasks(num_tasks: int, *, seed: int, errands: ErrandPool) -> list[Task]:
     """Return fresh tasks of the training split, read by the same loader as any user's file."""
     return load_entries(critical_entries("critical_train", num_tasks, seed=seed, errands=errands))
-
-
-def demonstrations(
-    tasks: Sequence[Task], script: CriticalDemonstrator, template: ChatTemplate
-) -> list[EpisodeRecord]:
-    """Return a demonstrator's episodes, played by the ordinary rollout."""
-    return play_demonstrations(
-        lambda: FunctionCallingEnv(tasks=tasks),
-        script,
-        template,
-        [task.id for task in tasks],
-        max_episode_tokens=MAX_EPISODE_TOKENS,
-    )
 
 
 def new_tokenizer(tasks: Sequence[Task]) -> Any:
