@@ -40,7 +40,7 @@ from fctncalling.lab.forge.single_turn.measures import (
     word_overlap,
 )
 from fctncalling.lab.forge.single_turn.proof import proof_fault
-from fctncalling.lab.forge.single_turn.requests import request, use_an_before_vowels
+from fctncalling.lab.forge.single_turn.requests import request_for_call, use_an_before_vowels
 from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue, ValueKind, draw_value
 
 
@@ -95,7 +95,7 @@ def test_every_frame_makes_functions_that_can_be_called_by_their_names() -> None
             assert all(word.isidentifier() and not keyword.iskeyword(word) for word in words)
             described = function.doc["description"]
             assert not UNREADABLE.search(described), (frame.noun, described)
-            text = request(sensible_call(function, rng), rng)
+            text = request_for_call(sensible_call(function, rng), rng)
             assert not {"{", "}", "|", "~"} & set(text), (frame.noun, text)
             assert "  " not in text, (frame.noun, text)
             assert text[-1] in ".?", (frame.noun, text)

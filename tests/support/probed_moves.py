@@ -123,7 +123,8 @@ class _Probe:
             kinds = [
                 kind
                 for kind in inventory.REFERENCE_KINDS
-                if kind not in ("sector", "entry_name") and value in inventory.entities(kind, state)
+                if kind not in ("sector", "entry_name")
+                and value in inventory.nameable_values(kind, state)
             ]
             self.leaves[name, pattern(path)].update([*kinds, "all"])
 

@@ -18,7 +18,7 @@ from fctncalling.lab.adapt.played import (
     solved_counts_by_category,
     success_rate,
 )
-from fctncalling.lab.adapt.report_page import Table, adapt_report_html
+from fctncalling.lab.adapt.report_page import ReportTable, adapt_report_html
 from fctncalling.lab.adapt.stage import StageCost
 from fctncalling.lab.adapt.task_files import run_command_in_process
 
@@ -88,7 +88,7 @@ class AdaptReport:
             "costs": {name: asdict(cost) for name, cost in self.costs.items()},
         }
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[ReportTable]:
         """Return the tables of the page."""
         counts = {name: CallCounts.of(both.all) for name, both in self.played.items()}
         return [
@@ -99,7 +99,7 @@ class AdaptReport:
             self._cost_table(),
         ]
 
-    def _category_tables(self) -> list[Table]:
+    def _category_tables(self) -> list[ReportTable]:
         found = []
         for title, kind in (("Your own test (--test)", "test"), ("Held-out tasks", "held_out")):
             rates = {
@@ -113,10 +113,10 @@ class AdaptReport:
             ]
             if rows:
                 text = "Solved with nothing forgiven, with 95 % intervals."
-                found.append(Table(title, ["category", *rates], rows, text))
+                found.append(ReportTable(title, ["category", *rates], rows, text))
         return found
 
-    def _function_table(self, counts: Mapping[str, CallCounts]) -> Table:
+    def _function_table(self, counts: Mapping[str, CallCounts]) -> ReportTable:
         names = sorted({name for each in counts.values() for name in each.expected})
         rows = [
             [
@@ -128,9 +128,11 @@ class AdaptReport:
             ]
             for name in names
         ]
-        return Table("By function", ["function", *counts], rows, "Calls right in every argument.")
+        return ReportTable(
+            "By function", ["function", *counts], rows, "Calls right in every argument."
+        )
 
-    def _parameter_table(self, counts: Mapping[str, CallCounts]) -> Table:
+    def _parameter_table(self, counts: Mapping[str, CallCounts]) -> ReportTable:
         keys = sorted({key for each in counts.values() for key in each.required_values})
         rows = [
             [
@@ -143,14 +145,14 @@ class AdaptReport:
             for key in keys
         ]
         text = "Of the values that a request says, those that were given right."
-        return Table("By parameter", ["parameter", *counts], rows, text)
+        return ReportTable("By parameter", ["parameter", *counts], rows, text)
 
-    def _mistaken_table(self, counts: Mapping[str, CallCounts]) -> Table:
+    def _mistaken_table(self, counts: Mapping[str, CallCounts]) -> ReportTable:
         last = list(counts.values())[-1]
         rows = [[*pair, str(count)] for pair, count in last.confusions.most_common(40)]
-        return Table("Mistaken for", ["should call", "called", "times"], rows)
+        return ReportTable("Mistaken for", ["should call", "called", "times"], rows)
 
-    def _cost_table(self) -> Table:
+    def _cost_table(self) -> ReportTable:
         rows = [
             [
                 name,
@@ -162,7 +164,7 @@ class AdaptReport:
             for name, cost in self.costs.items()
         ]
         heads = ["stage", "CPU seconds", "planned", "seconds", "peak memory, GB"]
-        return Table("Cost", heads, rows)
+        return ReportTable("Cost", heads, rows)
 
 
 def write_report(report: AdaptReport, settings: AdaptSettings) -> None:

@@ -18,7 +18,7 @@ th, td { text-align: left; padding: .2rem .9rem .2rem 0; border-bottom: 1px soli
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """A table of the page."""
 
     title: str
@@ -43,7 +43,7 @@ def adapt_report_html(
     title: str,
     gate: str,
     may_ship: bool,
-    tables: Sequence[Table],
+    tables: Sequence[ReportTable],
     links: Sequence[tuple[str, str, bool]],
     told: Sequence[str],
 ) -> str:

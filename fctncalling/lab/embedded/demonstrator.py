@@ -21,7 +21,7 @@ from fctncalling.envs.python_source.parse import parse_expression
 from fctncalling.evaluation.episode_log import play_episode
 from fctncalling.lab.embedded.make_tasks import SHARES, make_tasks
 from fctncalling.lab.embedded.model_maker import MAX_POSITIONS, load_entries, play_demonstrations
-from fctncalling.lab.embedded.multi_turn_tasks import EMBEDDED_LENGTH, Length
+from fctncalling.lab.embedded.multi_turn_tasks import EMBEDDED_LENGTH, TaskLength
 from fctncalling.lab.embedded.vocabulary import render, wording
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def training_tasks(
     *,
     seed: int,
     shares: Mapping[str, int] = SHARES,
-    length: Length = EMBEDDED_LENGTH,
+    length: TaskLength = EMBEDDED_LENGTH,
 ) -> list[Task]:
     """Return fresh tasks of the training split, read by the same loader as any user's file."""
     made = make_tasks("train", num_tasks, seed=seed, shares=shares, length=length)
@@ -164,7 +164,7 @@ class _RecordingPlayer:
         for message in info["messages"]:
             content = message["content"]
             self.texts.append(content.rpartition("\n")[2] if message.get("tools") else content)
-        self.texts.append(signatures(info["tools"]))
+        self.texts.append(signatures_text(info["tools"]))
         self._step_in_turn = self._step_in_turn + 1 if info["turn"] == self._turn else 0
         self._turn = info["turn"]
         action = self._demonstrator(self._task_id, self._turn, self._step_in_turn, info)
@@ -172,7 +172,7 @@ class _RecordingPlayer:
         return action
 
 
-def signatures(tools: Sequence[Any]) -> str:
+def signatures_text(tools: Sequence[Any]) -> str:
     """Return the functions offered as the chat template shows them."""
     functions = [tool["function"] for tool in tools]
     return " ".join(

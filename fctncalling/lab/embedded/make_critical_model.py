@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.lab.embedded.critical_tasks import LONG, SHORT, ErrandPool, critical_entries
-from fctncalling.lab.embedded.demonstrator import demonstrations, parse_truth_call, signatures
+from fctncalling.lab.embedded.demonstrator import demonstrations, parse_truth_call, signatures_text
 from fctncalling.lab.embedded.make_tasks import EMBEDDED
 from fctncalling.lab.embedded.model_maker import (
     NEW_TOKENIZER,
@@ -161,7 +161,7 @@ def _texts(tasks: Sequence[Task]) -> Iterator[str]:
         step, ended = 0, False
         while not ended:
             yield from (str(message["content"]) for message in info["messages"])
-            yield signatures(info["tools"])
+            yield signatures_text(info["tools"])
             turn = info["turn"]
             action = script(task.id, turn, step, info)
             yield action

@@ -33,7 +33,7 @@ from fctncalling.lab.embedded.model_maker import (
     make_model,
     write_model,
 )
-from fctncalling.lab.embedded.multi_turn_tasks import EMBEDDED_LENGTH, Length
+from fctncalling.lab.embedded.multi_turn_tasks import EMBEDDED_LENGTH, TaskLength
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
@@ -53,7 +53,7 @@ VOCABULARY_SIZE = 1800  # enough for every word of the tasks to be one token
 class OfferedFunctionsLesson(NamedTuple):
     """Tasks that teach to see which functions are offered, and how they are learned."""
 
-    length: Length
+    length: TaskLength
     shares: Mapping[str, int]
     num_steps: int
     batch_size: int
@@ -68,9 +68,11 @@ _MIXED = {
 }
 OFFERS = (
     OfferedFunctionsLesson(
-        Length((1, 2), (1,), one_request=True), _HALF, num_steps=400, batch_size=24, lr=2e-3
+        TaskLength((1, 2), (1,), one_request=True), _HALF, num_steps=400, batch_size=24, lr=2e-3
     ),
-    OfferedFunctionsLesson(Length((2, 5), (1, 2)), _HALF, num_steps=350, batch_size=20, lr=2e-3),
+    OfferedFunctionsLesson(
+        TaskLength((2, 5), (1, 2)), _HALF, num_steps=350, batch_size=20, lr=2e-3
+    ),
     OfferedFunctionsLesson(
         EMBEDDED_LENGTH, _MIXED, num_steps=343, batch_size=20, lr=1e-3, biased=True
     ),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fctncalling.lab.embedded.multi_turn_tasks import EMBEDDED_LENGTH, Length, multi_turn_task
+from fctncalling.lab.embedded.multi_turn_tasks import EMBEDDED_LENGTH, TaskLength, multi_turn_task
 from fctncalling.lab.embedded.single_turn_tasks import single_turn_task
 from fctncalling.lab.embedded.vocabulary import NoSuchDraw, VocabularyDraw
 
@@ -40,7 +40,7 @@ def make_tasks(
     seed: int,
     first_id: int = 0,
     shares: Mapping[str, int] = SHARES,
-    length: Length = EMBEDDED_LENGTH,
+    length: TaskLength = EMBEDDED_LENGTH,
 ) -> Iterator[tuple[Entry, list[Any] | None]]:
     """Yield distinct (BFCL entry, ground truth) pairs of a split ("train" or "held_out").
 
@@ -62,7 +62,7 @@ def make_tasks(
 
 
 def draw_task(
-    draw: VocabularyDraw, category: str, length: Length = EMBEDDED_LENGTH
+    draw: VocabularyDraw, category: str, length: TaskLength = EMBEDDED_LENGTH
 ) -> tuple[Entry, list[Any] | None]:
     """Return one task of a category, drawn until it fits the split."""
     while True:

@@ -27,7 +27,7 @@ MISSING_SLOT = {
 
 
 @dataclass(frozen=True)
-class Length:
+class TaskLength:
     """Length of multi-turn tasks; the default is that of the embedded tasks."""
 
     num_offered: tuple[int, int] = (4, 6)  # functions at first, the held-out one not counted
@@ -35,7 +35,7 @@ class Length:
     one_request: bool = False  # in each turn, and none has to lean on an earlier turn
 
 
-EMBEDDED_LENGTH = Length()
+EMBEDDED_LENGTH = TaskLength()
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Turn:
 
 
 def multi_turn_task(
-    draw: VocabularyDraw, category: str, length: Length = EMBEDDED_LENGTH
+    draw: VocabularyDraw, category: str, length: TaskLength = EMBEDDED_LENGTH
 ) -> tuple[Entry, list[list[str]]]:
     """Return (entry without id, ground truth) of one multi-turn task of a BFCL category."""
     scene = draw.rng.choice(SCENES)(draw)

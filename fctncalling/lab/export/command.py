@@ -116,7 +116,7 @@ def _write_models(checkpoint: Path, output: Path, arguments: argparse.Namespace)
     base = arguments.base or (base_of(checkpoint) if roles else None)
     sources = {output / role: path for role, path in roles.items()} or {output: checkpoint}
     for folder, source in sources.items():
-        model = load(source, base)
+        model = load_merged_model(source, base)
         if arguments.head_size is not None:
             model = pad_heads(model, arguments.head_size)
         model.save_pretrained(folder)
@@ -140,7 +140,7 @@ def _copy_tokenizer_and_critic(checkpoint: Path, output: Path, *, with_critic: b
         shutil.copy2(head, output / EXPORTED_VALUE_HEAD)
 
 
-def load(checkpoint: Path, base: str | None = None) -> Any:
+def load_merged_model(checkpoint: Path, base: str | None = None) -> Any:
     """Return the checkpoint's language model with its adapter, if it has one, merged in."""
     from transformers import AutoModelForCausalLM
 

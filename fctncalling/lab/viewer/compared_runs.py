@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fctncalling.lab.viewer.page_data import read_survey
+from fctncalling.lab.viewer.page_data import survey_episodes
 from fctncalling.lab.viewer.run_files import EpisodeLines, LoadedRun, Record, episode_files
 
 MAX_TASKS = 100_000
@@ -28,7 +28,7 @@ def compared_runs(runs: Sequence[LoadedRun]) -> Record:
     return {
         "titles": [str(run.path) for run in runs],
         "files": [run.episodes_file.name for run in judged],
-        "tallies": [read_survey(run, 1).tally for run in judged],
+        "tallies": [survey_episodes(run, 1).tally for run in judged],
         "changes": [_changes(rates[0], each) for each in rates[1:]],
         "settings": [[name, *(_value(run, name) for run in runs)] for name in differing],
         "metrics": [_last_metrics(run) for run in runs],

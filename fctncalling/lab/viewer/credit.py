@@ -34,7 +34,7 @@ class Credit(NamedTuple):
     targets: Floats
 
 
-def credit_of(
+def compute_credit(
     name: str, episodes: Sequence[ActedEpisode], settings: Settings
 ) -> list[Credit] | None:
     """Return an algorithm's credit of each episode; None if it needs a critic and there is none."""

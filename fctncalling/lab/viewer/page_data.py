@@ -101,7 +101,7 @@ def page_data(run: LoadedRun, find_task: FindTask, worst: int | None = None) -> 
     The file is read line by line, and what is not shown is not kept. Raises ViewError if a token
     file and its episode file do not belong together.
     """
-    seen = read_survey(run, MAX_EPISODES if worst is None else worst)
+    seen = survey_episodes(run, MAX_EPISODES if worst is None else worst)
     token_parts, checks = _token_parts(run, seen)
     for line, entry in seen.chosen.items():
         entry |= _world(entry, seen.records[line], find_task) | token_parts.get(line, {})
@@ -157,7 +157,7 @@ def _questions(task: Task, style: str) -> list[list[Record]]:
         return said
 
 
-class Survey(NamedTuple):
+class EpisodeSurvey(NamedTuple):
     """Entries and counts that one pass over a file keeps."""
 
     chosen: dict[int, Record]  # entries to show, by line
@@ -167,7 +167,7 @@ class Survey(NamedTuple):
     note: str | None  # that not all episodes are among the members
 
 
-def read_survey(run: LoadedRun, worst: int) -> Survey:
+def survey_episodes(run: LoadedRun, worst: int) -> EpisodeSurvey:
     """Read the run's episodes once; the worst are invalid ones, lowest returns, most surprising."""
     described = {each["line"]: each for each in run.tokens.episodes} if run.tokens else {}
     surprises = _surprises(run)
@@ -196,7 +196,9 @@ def read_survey(run: LoadedRun, worst: int) -> Survey:
     note = f"groups and left out: of the first {len(members):,} episodes" if cut else None
     chosen = {entry["line"]: entry for _, entry, _ in heap}
     records |= {entry["line"]: record for _, entry, record in heap}
-    return Survey({line: chosen[line] for line in sorted(chosen)}, records, members, tally, note)
+    return EpisodeSurvey(
+        {line: chosen[line] for line in sorted(chosen)}, records, members, tally, note
+    )
 
 
 def _described(run: LoadedRun, entry: Record, described: Record) -> Record:
@@ -256,7 +258,7 @@ def _badness(entry: Record, surprises: Mapping[int, float]) -> tuple[float, ...]
     )
 
 
-def _token_parts(run: LoadedRun, seen: Survey) -> tuple[dict[int, Record], list[Record]]:
+def _token_parts(run: LoadedRun, seen: EpisodeSurvey) -> tuple[dict[int, Record], list[Record]]:
     """Return the lanes of the chosen episodes by line, and the checks over all of them."""
     tokens = run.tokens
     if tokens is None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fctncalling.algorithms.config.running_settings import ALGORITHM_NAMES
 from fctncalling.data.token_file import FLOAT_FIELDS, TokenFile
-from fctncalling.lab.viewer.credit import ActedEpisode, Credit, credit_of
+from fctncalling.lab.viewer.credit import ActedEpisode, Credit, compute_credit
 
 Record = Mapping[str, Any]
 DIGITS = 7
@@ -100,7 +100,7 @@ def credit_of_lanes(
 
     None instead of the list: the algorithm needs a critic, and the run has none.
     """
-    credits = credit_of(name, acted_episodes(tokens, lanes), settings)
+    credits = compute_credit(name, acted_episodes(tokens, lanes), settings)
     if credits is None:
         return None
     of_parts = iter(credits)

@@ -32,7 +32,7 @@ from fctncalling.lab.forge.single_turn.python_tasks import (
     function_of_frame,
     with_context,
 )
-from fctncalling.lab.forge.single_turn.requests import request
+from fctncalling.lab.forge.single_turn.requests import request_for_call
 from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue
 
 _WORDS: Mapping[str, Any] = json.loads(
@@ -143,7 +143,7 @@ class _Scene(NamedTuple):
 
     def question(self, said: Values, sentence: str = "") -> str:
         rng = random.Random(f"{self.key} words")
-        asked = request(
+        asked = request_for_call(
             call_with_values(self.function, said), rng, question_share=PROFILE.question_share
         )
         return with_context(f"{asked} {sentence}".strip(), self.domain, PROFILE, rng)

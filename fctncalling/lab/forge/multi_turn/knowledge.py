@@ -129,7 +129,7 @@ def is_refusal(text: str) -> bool:
 _NOTHING = re.compile(r'\[\]|\{"\w+": (\[\]|\{\}|"")\}|\{"count": 0, .*')
 
 
-def shows_nothing(text: str) -> bool:
+def is_empty_result(text: str) -> bool:
     """Whether a result tells that there is nothing to be shown: nobody would ask for that."""
     return _NOTHING.fullmatch(text) is not None
 

@@ -20,9 +20,9 @@ from fctncalling.lab.forge.multi_turn.kinds import PARAMETER_KINDS
 from fctncalling.lab.forge.multi_turn.knowledge import (
     Fact,
     Knowledge,
+    is_empty_result,
     is_refusal,
     parse_result,
-    shows_nothing,
 )
 from fctncalling.lab.forge.multi_turn.moves import CLASS_OF, FunctionMoves, function_moves
 from fctncalling.lab.forge.multi_turn.worlds import inventory
@@ -150,7 +150,7 @@ class Walk:
             return False
         if is_refusal(text) or (function, text) in self._seen:
             return False
-        if shows_nothing(text) and (function != "diff" or self.draw.random() < 0.6):
+        if is_empty_result(text) and (function != "diff" or self.draw.random() < 0.6):
             return False  # that two files are the same may be an answer
         if self.moves.changes_state(function) and self._made_before(function, arguments):
             return False

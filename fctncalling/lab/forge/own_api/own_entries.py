@@ -20,7 +20,7 @@ from fctncalling.lab.forge.own_api.declined import out_of_scope_draft
 from fctncalling.lab.forge.own_api.drawn_call import RequestDraft
 from fctncalling.lab.forge.own_api.own_multi_turn import multi_turn_draft, multi_turn_fault
 from fctncalling.lab.forge.own_api.own_single_turn import (
-    functions_by_askable_values,
+    functions_weighted_by_askable_values,
     missing_value_draft,
     several_calls_draft,
     single_call_draft,
@@ -56,7 +56,7 @@ def own_entry(api: AskableApi, category: str, seed: int, index: int, attempt: in
     part = "held out " if api.held_out else ""
     rng = Random(f"{part}{seed} {category} {index} {attempt}")
     thrown: Counter[str] = Counter()
-    names = functions_by_askable_values(api) if category == "clarify" else api.names
+    names = functions_weighted_by_askable_values(api) if category == "clarify" else api.names
     for attempted in range(_TRIES):
         # Functions take turns, whatever can be drawn of them.
         function = names[(index + attempt + attempted) % len(names)] if names else ""

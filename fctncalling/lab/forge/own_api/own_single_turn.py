@@ -257,7 +257,7 @@ def with_pronoun(frame: RequestFrame, words: FunctionWords, rng: Random) -> Requ
     )
 
 
-def functions_by_askable_values(api: AskableApi) -> tuple[str, ...]:
+def functions_weighted_by_askable_values(api: AskableApi) -> tuple[str, ...]:
     """Return the functions as often as they have values that may go unsaid, thrice at most."""
     counts = {
         name: sum(each.required and can_be_missing(each) for each in api.words[name].kinds.values())

@@ -23,7 +23,11 @@ from fctncalling.lab.forge.single_turn.python_tasks import (
     may_serve_each_other,
     provenance_of,
 )
-from fctncalling.lab.forge.single_turn.requests import is_plural, request, use_an_before_vowels
+from fctncalling.lab.forge.single_turn.requests import (
+    is_plural,
+    request_for_call,
+    use_an_before_vowels,
+)
 from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue
 
 PROFILE = PROFILES["irrelevance"]
@@ -116,7 +120,7 @@ def _offering(asked: FunctionFrame, offered: FunctionFrame, rng: random.Random) 
 
 
 def _asked(call: MadeCall, rng: random.Random) -> str:
-    return request(call, rng, question_share=PROFILE.question_share)
+    return request_for_call(call, rng, question_share=PROFILE.question_share)
 
 
 def _task(

@@ -28,7 +28,7 @@ from fctncalling.lab.forge.single_turn.python_tasks import (
     provenance_of,
     with_context,
 )
-from fctncalling.lab.forge.single_turn.requests import request, request_body
+from fctncalling.lab.forge.single_turn.requests import request_body, request_for_call
 from fctncalling.lab.forge.single_turn.value_kinds import ValueKind, draw_value, enum_words
 
 LIVE = ("live_simple", "live_multiple", "live_relevance")
@@ -180,7 +180,7 @@ def _typed(call: MadeCall, profile: CategoryProfile, rng: random.Random) -> str:
     if rng.random() < TERSE_SHARE and call.function.frame.mode != "act":
         said = request_body(call, rng).removeprefix("are:")
         return said if rng.random() < 0.7 else f"{said[0].upper()}{said[1:]}?"
-    said = request(call, rng, question_share=profile.question_share)
+    said = request_for_call(call, rng, question_share=profile.question_share)
     if rng.random() < CARELESS_SHARE:
         said = f"{said[0].lower()}{said[1:].rstrip('.?')}"
     if rng.random() < OPENED_SHARE:

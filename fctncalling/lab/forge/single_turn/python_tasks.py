@@ -31,9 +31,9 @@ from fctncalling.lab.forge.single_turn.made_calls import (
 from fctncalling.lab.forge.single_turn.made_functions import MadeFunction, make_function
 from fctncalling.lab.forge.single_turn.requests import (
     argument_clauses,
-    request,
     request_as_order,
     request_body,
+    request_for_call,
     request_sentence,
     use_an_before_vowels,
 )
@@ -88,7 +88,7 @@ def separate_requests(calls: Sequence[MadeCall], question_share: float, rng: ran
         raise NoSuchTask("the same call twice")
     if rng.random() < JOINED_SHARE:
         return _one_sentence(calls, question_share, rng)
-    texts = [request(call, rng, question_share=question_share) for call in calls]
+    texts = [request_for_call(call, rng, question_share=question_share) for call in calls]
     counted = len(calls) <= len(_COUNTED) and rng.random() < COUNTED_SHARE
     said = ""
     for index, text in enumerate(texts):
@@ -134,7 +134,7 @@ def _listed(
     if not all(call.is_sensible() for call in calls):
         raise NoSuchTask("two arguments that name the same")
     shown = DrawnValue(None, enumerate_words([value.text for value in values]))
-    return calls, request(_with(first, varied, shown), rng, question_share=question_share)
+    return calls, request_for_call(_with(first, varied, shown), rng, question_share=question_share)
 
 
 def _elliptic(calls: Sequence[MadeCall], question_share: float, rng: random.Random) -> str:
@@ -232,7 +232,7 @@ def _calls(
         calls = [make_call(function, rng, profile.said_share) for function in chosen]
         return calls, separate_requests(calls, profile.question_share, rng)
     call = make_call(functions[0], rng)
-    return [call], request(call, rng, question_share=profile.question_share)
+    return [call], request_for_call(call, rng, question_share=profile.question_share)
 
 
 def with_context(

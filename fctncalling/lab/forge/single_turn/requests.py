@@ -42,7 +42,7 @@ ASKED_SHARE = 0.08  # of orders put as a polite question
 WISHED_SHARE = 0.14  # of the others put as a wish
 
 
-def request(call: MadeCall, rng: random.Random, *, question_share: float = 0.25) -> str:
+def request_for_call(call: MadeCall, rng: random.Random, *, question_share: float = 0.25) -> str:
     """Return one sentence that asks for a call."""
     return request_sentence(call, request_body(call, rng), rng, question_share=question_share)
 

@@ -113,7 +113,11 @@ class Drafter:
 
     def _known(self, kind: str, exclude: Collection[Any]) -> list[tuple[float, Value]]:
         """Return what was said or seen last of a kind, while it exists, by weight."""
-        exist = inventory.entities(kind, self.state) if kind in inventory.REFERENCE_KINDS else None
+        exist = (
+            inventory.nameable_values(kind, self.state)
+            if kind in inventory.REFERENCE_KINDS
+            else None
+        )
         found = []
         groups = (
             (self.dials.said_again, self.knowledge.said_in(kind, self.turn), "said_now"),
@@ -130,7 +134,7 @@ class Drafter:
     def _fresh_options(self, kind: str, exclude: Collection[Any]) -> list[tuple[float, Value]]:
         if kind not in inventory.REFERENCE_KINDS:
             return [(self.dials.said_now, self._spoken(kind, _FRESH[kind](self.draw)))]
-        exist = [e for e in inventory.entities(kind, self.state) if e not in exclude]
+        exist = [e for e in inventory.nameable_values(kind, self.state) if e not in exclude]
         if not exist:
             return []
         rarely = 0.6 if kind in _NUMBERED else 1.0

@@ -74,7 +74,7 @@ def draft_stock_list_value(drafter: Drafter) -> Value:
         return Value("symbol", [f.value for f in same], "result", source=source)
     if drafter.draw.random() < 0.6:
         raise LookupError("symbol")
-    traded = inventory.entities("symbol", drafter.state)
+    traded = inventory.nameable_values("symbol", drafter.state)
     return said_value("symbol", drafter.draw.sample(traded, drafter.draw.randint(2, 4)))
 
 

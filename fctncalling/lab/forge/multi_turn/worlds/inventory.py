@@ -85,7 +85,7 @@ _KINDS: dict[str, tuple[str, Callable[[State], list[Any]]]] = {
 }
 
 
-def entities(kind: str, state: State) -> list[Any]:
+def nameable_values(kind: str, state: State) -> list[Any]:
     """Return the values of a kind that a call may name now.
 
     None of a kind that is not listed or of a class that the task lacks.
