@@ -4,7 +4,8 @@
 #     recipes/smollm2_multi_turn_cpu.sh [FOLDER] [ROW...]
 #
 #   supervised             from the pretrained model: 600 forged tasks, one pass, compact prompt
-#   tppo_SEED, grpo_SEED   from supervised: rewards on the same tasks, groups of eight
+#   tppo_SEED and other arms (cold, state, appo, grpo, rloo: recipes/steps.sh)
+#                          from supervised: rewards on the same tasks, groups of eight
 #
 # Without rows it makes supervised. Tests: 200 forged tasks of another seed, half of them with names
 # that no training task has (test.jsonl, names.json); the official tasks of base and miss_func that
@@ -28,7 +29,7 @@ reinforced=(--num_updates 10 --episodes_per_update 64 --group_size 8 --dynamic_s
 export OMP_NUM_THREADS=1
 
 for name in "${rows[@]}"; do
-    [[ $name =~ ^(supervised|(tppo|grpo)_[0-9]+)$ ]] ||
+    [[ $name =~ ^(supervised|(tppo|cold|state|appo|grpo|rloo)_[0-9]+)$ ]] ||
         { echo "error: row $name: the head of recipes/smollm2_multi_turn_cpu.sh lists the rows" >&2 && exit 2; }
 done
 
@@ -48,8 +49,7 @@ for name in supervised "${rows[@]}"; do
     [ "$name" = supervised ] || start=$(checkpoint supervised)
     case $name in
     supervised) learn=("${demonstrated[@]}") ;;
-    tppo_*) learn=("${reinforced[@]}" --seed "${name#*_}") ;;
-    grpo_*) learn=("${reinforced[@]}" --algorithm_name GRPO --seed "${name#*_}") ;;
+    *) arm "$name" 128 ;;
     esac
     run "$name" "$start" "$folder/train.jsonl" "${learn[@]}"
     model=$(checkpoint "$name")

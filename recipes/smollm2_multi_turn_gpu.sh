@@ -5,7 +5,8 @@
 #
 #   mixture                from the pretrained model: 12,000 forged tasks, of three APIs, of all, and
 #                          of one turn (recipes/mixed_tasks.py), one pass, compact prompt
-#   tppo_SEED, grpo_SEED   from mixture: rewards on other tasks of the three APIs, groups of eight
+#   tppo_SEED and other arms (cold, state, appo, grpo, rloo: recipes/steps.sh)
+#                          from mixture: rewards on other tasks of the three APIs, groups of eight
 #
 # Without rows it makes mixture. Tests: those of smollm2_multi_turn_cpu.sh, the same tasks, and those
 # of irrelevance. Run so far: mixture, in 282 s on an H200 beside two smaller runs; the other rows
@@ -25,11 +26,10 @@ reinforced=(--num_updates 10 --episodes_per_update 128 --group_size 8 --dynamic_
     --task_sampling success --reward strict_progress --num_mini_batch 2 --lora_r 16 --lora_alpha 32
     --lr 8e-4 --lr_schedule linear --min_lr_ratio 0.2 --warmup_updates 1 --eval_interval 0
     --max_microbatch_tokens 6144)
-with_critic=(--critic_warmup_episodes 1024)
 . recipes/steps.sh
 
 for name in "${rows[@]}"; do
-    [[ $name =~ ^(mixture|(tppo|grpo)_[0-9]+)$ ]] ||
+    [[ $name =~ ^(mixture|(tppo|cold|state|appo|grpo|rloo)_[0-9]+)$ ]] ||
         { echo "error: row $name: the head of recipes/smollm2_multi_turn_gpu.sh lists the rows" >&2 && exit 2; }
 done
 
@@ -57,8 +57,7 @@ for name in mixture "${rows[@]}"; do
     [ "$name" = mixture ] || start=$(checkpoint mixture)
     case $name in
     mixture) learn=("${demonstrated[@]}") tasks=$folder/train.jsonl ;;
-    tppo_*) learn=("${reinforced[@]}" "${with_critic[@]}" --seed "${name#*_}") ;;
-    grpo_*) learn=("${reinforced[@]}" --algorithm_name GRPO --seed "${name#*_}") ;;
+    *) arm "$name" 1024 ;;
     esac
     run "$name" "$start" "$tasks" "${learn[@]}"
     model=$(checkpoint "$name")

@@ -44,6 +44,19 @@ run() { # name, model folder, task file, more flags
         --eval_dataset_path "$folder/${held_out:-test.jsonl}" "${@:4}"
 }
 
+arm() { # name of a row, ARM_SEED, episodes of the critic's warm-up: its flags, set in `learn`
+    local with_critic=(--critic_sees progress --critic_warmup_episodes "$2" --critic_window_updates 5)
+    case $1 in
+    tppo_*) learn=("${with_critic[@]}") ;;
+    cold_*) learn=(--critic_warmup_episodes 0) ;; # TPPO without a warmed critic
+    state_*) learn=("${with_critic[@]}" --group_baseline state) ;;
+    appo_*) learn=("${with_critic[@]}" --algorithm_name APPO) ;;
+    grpo_*) learn=(--algorithm_name GRPO) ;;
+    rloo_*) learn=(--group_baseline leave_one_out --gamma 1 --lam 1 --critic_lr 0 --critic_warmup_episodes 0) ;;
+    esac
+    learn=("${reinforced[@]}" "${learn[@]}" --seed "${1#*_}")
+}
+
 merge_adapter() { # name of a run of adapters: writes the model folder NAME_model
     [ -e "$folder/$1_model" ] ||
         "${evaluate[@]}" export --checkpoint "$(checkpoint "$1")" --output "$folder/$1_model"
