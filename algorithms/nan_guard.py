@@ -38,7 +38,9 @@ def check_finite(name: str, tensor: Tensor, where: str = "before the first step"
 
 
 @contextlib.contextmanager
-def annotate_tasks(experience: Experience, token_indices: Tensor | None = None) -> Iterator[None]:
+def annotate_error_with_tasks(
+    experience: Experience, token_indices: Tensor | None = None
+) -> Iterator[None]:
     """Context manager: annotate a NotFiniteError raised inside with tasks, by id.
 
     Entry i of the error's tensor belongs to acted token token_indices[i] (default: i). A tensor of

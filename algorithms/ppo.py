@@ -33,7 +33,11 @@ from fctncalling.algorithms.metrics import (
     update_metrics,
 )
 from fctncalling.algorithms.minibatches import add_forward_inputs, plan_minibatches
-from fctncalling.algorithms.nan_guard import annotate_location, annotate_tasks, check_finite
+from fctncalling.algorithms.nan_guard import (
+    annotate_error_with_tasks,
+    annotate_location,
+    check_finite,
+)
 from fctncalling.algorithms.policy.actor_critic import ActorCritic, TokenOutputs
 from fctncalling.algorithms.reward_shaping import shape_rewards
 from fctncalling.algorithms.targets import Targets, compute_targets, loss_divisor
@@ -132,7 +136,10 @@ def update(
     experience = build_experience(shape_rewards(episodes, config), device)
     experience = add_forward_inputs(experience, policy, config)
     minibatches = plan_minibatches(experience, config, generator)
-    with annotate_location(policy, "the passes before the first step"), annotate_tasks(experience):
+    with (
+        annotate_location(policy, "the passes before the first step"),
+        annotate_error_with_tasks(experience),
+    ):
         targets = compute_targets(
             policy, experience, minibatches, algorithm, config, generator, processes
         )
@@ -241,7 +248,7 @@ def accumulate_gradients(
             token_losses = token_losses + config.kl_coef * terms.reference_kl
         loss = losses.aggregate(token_losses * terms.loss_weights, terms.loss_mask, total)
         if not torch.isfinite(loss):
-            with annotate_tasks(experience, indices):
+            with annotate_error_with_tasks(experience, indices):
                 _require_finite(outputs._asdict() | terms._asdict() | {"loss": loss})
         return loss, terms.detach()
 

@@ -79,7 +79,7 @@ class AgenticVariant:
         )
 
 
-def variant_of_file(path: Path) -> AgenticVariant | None:
+def find_agentic_variant(path: Path) -> AgenticVariant | None:
     """Return the agentic variant of a task file, by its name.
 
     None for other names, and for a file that exists.

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fctncalling.data.agentic_tasks import variant_of_file
+from fctncalling.data.agentic_tasks import find_agentic_variant
 from fctncalling.data.categories import (
     AGENTIC,
     AST,
@@ -25,7 +25,7 @@ from fctncalling.data.categories import (
     category_of_id,
     v4_category_name,
 )
-from fctncalling.data.errors import Location, TaskError, TaskWarning
+from fctncalling.data.errors import IncompleteTaskWarning, Location, TaskError
 from fctncalling.data.function_docs import DocSource, FunctionDocs, parse_function_doc
 from fctncalling.data.json_stream import read_entries
 from fctncalling.data.paths import official_data_folder, user_data_folder
@@ -36,7 +36,7 @@ from fctncalling.data.validation import (
     check_accepted_calls,
     check_ground_truth_turns,
     explain_invalid,
-    held_out_functions,
+    held_out_functions_by_turn,
     is_answer,
     is_task,
     parse_involved_classes,
@@ -107,7 +107,7 @@ class PossibleAnswers:
             warnings.warn(
                 f"{place}: ground_truth: no possible answers: expected them in the entry or in "
                 f"{self._path}; the tasks of this file cannot be judged",
-                TaskWarning,
+                IncompleteTaskWarning,
                 stacklevel=2,
             )
 
@@ -118,8 +118,8 @@ def _answer_file(source: str | Path | None, task_file: Path) -> Path:
 
 
 __all__ = [
+    "IncompleteTaskWarning",
     "TaskError",
-    "TaskWarning",
     "embedded_path",
     "iter_tasks",
     "load_tasks",
@@ -199,11 +199,11 @@ def resolve_task_path(path: str | Path) -> Path:
     """
     path = Path(path)
     bare = path.name == str(path) and path.name.startswith("BFCL_")
-    if not bare or path.exists() or variant_of_file(path) is not None:
+    if not bare or path.exists() or find_agentic_variant(path) is not None:
         return path
     for folder in (official_data_folder(), user_data_folder()):
         official = folder / path.name
-        if official.exists() or variant_of_file(official) is not None:
+        if official.exists() or find_agentic_variant(official) is not None:
             return official
     raise TaskError(
         f"{path}: no such file, neither here nor among the official ones in "
@@ -220,7 +220,7 @@ def _read(
 ) -> Iterator[tuple[Location, Task]]:
     docs_of_folder: dict[Path, FunctionDocs] = {}
     path = resolve_task_path(path)
-    variant = variant_of_file(path)
+    variant = find_agentic_variant(path)
     for file in _task_files(path) if variant is None else variant.files:
         sibling = (file.parent if variant is None else variant.root) / "multi_turn_func_doc"
         if sibling not in docs_of_folder:
@@ -313,7 +313,7 @@ def _task(
         ground_truth=answer.get("ground_truth") if answer else None,
         initial_config=scenarios,
         involved_classes=classes,
-        missed_functions=held_out_functions(
+        missed_functions=held_out_functions_by_turn(
             entry, functions, place, more_later=not self_documented.isdisjoint(classes)
         ),
         extra={

@@ -13,7 +13,7 @@ class TaskError(ValueError):
     """
 
 
-class TaskWarning(UserWarning):
+class IncompleteTaskWarning(UserWarning):
     """Warning of an incomplete task file: it can be read, but a checker will miss something."""
 
 

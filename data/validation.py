@@ -289,7 +289,7 @@ def _is_same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def held_out_functions(
+def held_out_functions_by_turn(
     entry: Mapping[str, Any], functions: Sequence[FunctionDoc], place: Location, *, more_later: bool
 ) -> dict[int, tuple[str, ...]]:
     """Return an entry's held-out functions, by the turn in which they are offered.

@@ -14,7 +14,7 @@ from fctncalling.data.types import Task
 from fctncalling.envs.tools import mcp_tool_class
 
 
-def classes_named_by_tasks(
+def tool_paths_of_tasks(
     tasks: Iterable[Task], origin: str, *, allowed: bool, specified: Collection[str] = ()
 ) -> list[tuple[str, str, str]]:
     """Return the classes named by tasks, not by the user: (name, "module:Class", place).

@@ -122,7 +122,7 @@ def cut_text(text: str, max_bytes: int) -> tuple[str, int]:
     return encoded[:end].decode(*_CODEC), len(encoded) - end
 
 
-class SharedTexts(Sequence[str]):
+class SharedMemoryTexts(Sequence[str]):
     """Shared texts of all environments, a live view of shared memory; a deep copy is a tuple."""
 
     def __init__(self, memory: Any, stride: int, n: int) -> None:
@@ -139,7 +139,7 @@ class SharedTexts(Sequence[str]):
         if isinstance(index, slice):
             return tuple(self[i] for i in range(*index.indices(self._n)))
         if not -self._n <= index < self._n:
-            raise IndexError(f"SharedTexts: index {index} of {self._n} environments.")
+            raise IndexError(f"SharedMemoryTexts: index {index} of {self._n} environments.")
         start = (index % self._n) * self._stride
         body = start + _LENGTH_BYTES
         length = int.from_bytes(self._bytes[start:body], "little")
@@ -155,7 +155,7 @@ class SharedTexts(Sequence[str]):
         return tuple(self)
 
     def __repr__(self) -> str:
-        return f"SharedTexts{tuple(self)!r}"
+        return f"SharedMemoryTexts{tuple(self)!r}"
 
 
 def _bound(space: UnicodeText) -> int:
@@ -171,8 +171,8 @@ def _create_shared_texts(space: UnicodeText, n: int = 1, ctx: Any = multiprocess
     return ctx.Array(c_uint8, n * (_bound(space) + _LENGTH_BYTES))
 
 
-def _read_shared_texts(space: UnicodeText, shared_memory: Any, n: int = 1) -> SharedTexts:
-    return SharedTexts(shared_memory, _bound(space) + _LENGTH_BYTES, n)
+def _read_shared_texts(space: UnicodeText, shared_memory: Any, n: int = 1) -> SharedMemoryTexts:
+    return SharedMemoryTexts(shared_memory, _bound(space) + _LENGTH_BYTES, n)
 
 
 def _write_shared_text(space: UnicodeText, index: int, value: str, shared_memory: Any) -> None:
@@ -198,7 +198,7 @@ class TextBatch(Tuple[Any]):
 
     def contains(self, x: Any) -> bool:
         """Whether the batch space contains `x`: a text of each space."""
-        return bool(super().contains(tuple(x) if isinstance(x, SharedTexts) else x))
+        return bool(super().contains(tuple(x) if isinstance(x, SharedMemoryTexts) else x))
 
 
 def _batch_text(space: UnicodeText, n: int = 1) -> TextBatch:

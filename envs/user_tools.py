@@ -18,7 +18,7 @@ from typing import Any
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.handlers.execution import MAX_CALL_CHARS, ToolSession
-from fctncalling.envs.named_tools import classes_named_by_tasks, import_tool_class
+from fctncalling.envs.named_tools import import_tool_class, tool_paths_of_tasks
 from fctncalling.envs.python_source.evaluator import Evaluator
 from fctncalling.envs.python_source.parse import parse_expression
 from fctncalling.envs.tools import TOOL_CLASSES, tool_class
@@ -87,7 +87,7 @@ class UserTools:
         messages.
         """
         paths: dict[str, str] = {}
-        for name, path, place in classes_named_by_tasks(
+        for name, path, place in tool_paths_of_tasks(
             tasks, origin, allowed=allowed, specified=self.specified
         ):
             if paths.get(name, path) != path:

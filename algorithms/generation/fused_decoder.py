@@ -31,7 +31,7 @@ from torch import Tensor
 from fctncalling.algorithms.generation.block_tree import States
 from fctncalling.algorithms.generation.fused_linear import FusedLinear
 from fctncalling.algorithms.generation.kv_cache import KVCache, PackedTokens
-from fctncalling.algorithms.generation.prefix_cache import PrefixKVCache, append_states
+from fctncalling.algorithms.generation.prefix_cache import SharedPrefixKVCache, append_states
 from fctncalling.algorithms.policy.precision import compute_dtypes, without_autocast
 
 
@@ -121,7 +121,7 @@ class FusedDecoder:
     def __init__(
         self, model: Any, num_rows: int, *, max_tokens: int = 4096, by_prompt: bool = False
     ) -> None:
-        """max_tokens: of one forward over several rows; by_prompt: see PrefixKVCache."""
+        """max_tokens: of one forward over several rows; by_prompt: see SharedPrefixKVCache."""
         config, decoder = model.config, model.model
         self.head_size = int(
             getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -141,7 +141,7 @@ class FusedDecoder:
         self._head_dtype = head_dtype
         # Between layers fp32 stays fp32, as under autocast.
         self._residual_dtype = self._weight.dtype if self._dtype != torch.float32 else torch.float32
-        self._cache = PrefixKVCache(
+        self._cache = SharedPrefixKVCache(
             len(decoder.layers),
             num_rows,
             self.num_kv_heads,

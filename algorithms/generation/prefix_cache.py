@@ -47,7 +47,7 @@ def append_states(cache: KVCache, row: int, states: States) -> None:
 _ATTENTION: Any = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
 
 
-class PrefixKVCache(KVCache):
+class SharedPrefixKVCache(KVCache):
     """KV cache with shared prefixes: each row follows a shared prompt, or none.
 
     A prompt lives as long as a row follows it. Attention is over [prompt | own] columns: as many

@@ -19,18 +19,18 @@ from torch import Tensor, nn
 
 from fctncalling.algorithms.policy.critic_files import load_critic, save_critic
 from fctncalling.algorithms.policy.gradient_checkpointing import (
+    HeapTrimmingRunner,
+    LayerOutputRecorder,
     LayerRunner,
     RecomputingRunner,
-    RecordingRunner,
-    TrimmingRunner,
-    run_layer,
+    run_without_checkpointing,
     use_layer_runner,
 )
 from fctncalling.algorithms.policy.lora import CRITIC, Adapters
 from fctncalling.algorithms.policy.precision import refuse_half_precision
 from fctncalling.algorithms.policy.progress_features import NUM_PROGRESS_FEATURES
 from fctncalling.algorithms.policy.shared_prefixes import (
-    PrefixSharing,
+    PrefixSharingPlanner,
     PrefixTree,
     prefix_sharing_of,
     runs_by_segment,
@@ -53,7 +53,7 @@ def decoder_states_at(
     rows: Tensor,  # (N,) ascending
     columns: Tensor,  # (N,) ascending within each row
     tree: PrefixTree | None = None,  # of the rows, padded on the right
-    run: LayerRunner = run_layer,  # calls the layers
+    run: LayerRunner = run_without_checkpointing,  # calls the layers
     num_layers: int = 1,
 ) -> Tensor:
     """Return decoder states at N positions of rows, hidden ones, (N, H); computes no logits.
@@ -64,7 +64,7 @@ def decoder_states_at(
     if num_layers > 1:
         if tree is not None and not runs_by_segment(model, decoder):
             tree = None  # its forward would lay the trees side by side
-        kept = RecordingRunner(run)
+        kept = LayerOutputRecorder(run)
         last = decoder_states_at(
             model, decoder, ids, attention_mask, position_ids, rows, columns, tree, kept
         )
@@ -395,7 +395,7 @@ class ActorCritic(nn.Module):
         return policy
 
     @functools.cached_property
-    def prefix_sharing(self) -> PrefixSharing | str:
+    def prefix_sharing(self) -> PrefixSharingPlanner | str:
         """Prefix sharing of this policy's passes, or why they cannot; ask before sharding."""
         return prefix_sharing_of(self.model, self.model.get_decoder())
 
@@ -439,7 +439,7 @@ class ActorCritic(nn.Module):
 
     def _layer_runner(self, adapter: str | None, *, recompute: bool) -> LayerRunner:
         """Return how a pass calls its layers; adapter: active again while they are recomputed."""
-        return RecomputingRunner(lambda: self._use(adapter)) if recompute else TrimmingRunner()
+        return RecomputingRunner(lambda: self._use(adapter)) if recompute else HeapTrimmingRunner()
 
     def _value_scores(self, hidden: Tensor, role: str) -> Tensor:
         return self.value_head.head_of_role(role).scores(

@@ -88,12 +88,12 @@ LayerRunner = Callable[..., Any]
 """(function, *args, **kwargs) -> the function's result: how a pass calls each layer."""
 
 
-def run_layer(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def run_without_checkpointing(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Run a layer as it is, without checkpointing."""
     return function(*args, **kwargs)
 
 
-class TrimmingRunner:
+class HeapTrimmingRunner:
     """Trimming runner of layers: the heap is trimmed between them; serves one pass."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class TrimmingRunner:
         return function(*args, **kwargs)
 
 
-class RecordingRunner:
+class LayerOutputRecorder:
     """Recording runner of layers: it records what each returned; serves one pass."""
 
     def __init__(self, run: LayerRunner) -> None:
@@ -127,7 +127,7 @@ class RecomputingRunner:
 
     def __init__(self, context: Callable[[], contextlib.AbstractContextManager[Any]]) -> None:
         self._context = context
-        self._memory = OffHeapCopies()
+        self._memory = MemoryMappedCopies()
         self._heap = HeapTrimmer()
 
     def __call__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -158,7 +158,7 @@ class RecomputingRunner:
             yield
 
 
-class OffHeapCopies:
+class MemoryMappedCopies:
     """Copies of tensors off the heap, in pages that are freed with them.
 
     What a pass keeps stays until the backward pass. In the heap it would lie between blocks that
@@ -199,7 +199,7 @@ class OffHeapCopies:
 class _Keeping(TorchDispatchMode):
     """Mode that keeps the outputs of attention kernels, in the order of the calls."""
 
-    def __init__(self, kept: list[Any], memory: OffHeapCopies) -> None:
+    def __init__(self, kept: list[Any], memory: MemoryMappedCopies) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._kept = kept
         self._memory = memory
@@ -233,7 +233,7 @@ class _Replaying(TorchDispatchMode):
 @contextlib.contextmanager
 def use_layer_runner(decoder: nn.Module, run: LayerRunner) -> Iterator[None]:
     """Context manager: use a layer runner in the decoder's own forward."""
-    patched = isinstance(run, RecomputingRunner | RecordingRunner)
+    patched = isinstance(run, RecomputingRunner | LayerOutputRecorder)
     layers = checkpointable_layers(decoder) if patched else []
     for layer in layers:
         # On the instance, inside its hooks: FSDP gathers a layer's weights in one of these.

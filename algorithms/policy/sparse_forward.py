@@ -24,7 +24,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from fctncalling.algorithms.policy.gradient_checkpointing import LayerRunner, run_layer
+from fctncalling.algorithms.policy.gradient_checkpointing import (
+    LayerRunner,
+    run_without_checkpointing,
+)
 
 MODELS = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 ROTARY_KINDS = ("default", "linear", "llama3", "yarn")  # whose angles depend on the position alone
@@ -74,7 +77,7 @@ def hidden_states_at(
     ids: Tensor,  # (B, T), padded on the right
     rows: Tensor,  # (N,) ascending
     columns: Tensor,  # (N,) ascending within each row
-    run: LayerRunner = run_layer,
+    run: LayerRunner = run_without_checkpointing,
 ) -> Tensor:
     """Return hidden states at N positions, the decoder's last, (N, H).
 

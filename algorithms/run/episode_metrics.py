@@ -37,7 +37,7 @@ def episode_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float | None]
         "env/truncated_rate": fmean(record.truncated for record in valid),
         **_token_metrics(valid, steps),
     }
-    metrics |= question_metrics(valid, "env/asked")
+    metrics |= question_rates_by_category(valid, "env/asked")
     return metrics | success_metrics(valid, "env/success_rate", "env/success_rate_strict")
 
 
@@ -86,7 +86,9 @@ def mean_return_without_verdict(records: Sequence[EpisodeRecord]) -> float | Non
     return fmean(valid) if valid and strict_success_rate(records) is None else None
 
 
-def question_metrics(records: Sequence[EpisodeRecord], name: str) -> dict[str, float | None]:
+def question_rates_by_category(
+    records: Sequence[EpisodeRecord], name: str
+) -> dict[str, float | None]:
     """Return question metrics: rates by category of questioning tasks.
 
     {} where there is none.

@@ -12,8 +12,8 @@ from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.run.episode_metrics import (
     CLARIFY,
     mean_return_without_verdict,
-    question_metrics,
     question_rate,
+    question_rates_by_category,
     strict_success_rate,
     success_metrics,
     success_rate,
@@ -49,7 +49,7 @@ class Evaluation:
         for kind, records in (("greedy", self.greedy), ("sampled", self.sampled)):
             name = f"eval/{kind}_success_rate"
             flat |= success_metrics(records, name, f"eval/{kind}_strict_success_rate")
-            flat |= question_metrics(records, f"eval/{kind}_asked")
+            flat |= question_rates_by_category(records, f"eval/{kind}_asked")
             if (mean := mean_return_without_verdict(records)) is not None:
                 flat[f"eval/{kind}_return"] = mean
         flat["eval/invalid"] = sum(record.invalid for record in (*self.greedy, *self.sampled))

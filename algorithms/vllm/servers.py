@@ -28,7 +28,7 @@ MAX_WAIT_S = 5.0
 
 
 @dataclass
-class ServerState:
+class ServerHealth:
     """State of one server: whether requests go to it, and since when it fails."""
 
     client: VllmClient
@@ -87,7 +87,7 @@ class VllmServers:
     ) -> None:
         self.clients = [VllmClient(url, timeout_s=timeout_s) for url in urls]
         self.patience_s = patience_s
-        servers = [ServerState(client) for client in self.clients]
+        servers = [ServerHealth(client) for client in self.clients]
         self._servers = servers[offset % len(servers) :] + servers[: offset % len(servers)]
         self.publication: WeightPublication | None = None
         # Held while weights change or a server is brought up to them, so that no server comes back
@@ -107,7 +107,7 @@ class VllmServers:
 
         Raise what the first one failed with if none does.
         """
-        failures: list[tuple[ServerState, Exception]] = []
+        failures: list[tuple[ServerHealth, Exception]] = []
         for server in self._servers:
             try:
                 server.client.models(timeout_s=PROBE_TIMEOUT_S)
@@ -178,7 +178,7 @@ class VllmServers:
             raise EngineError("no weights were published to the servers yet")
         return self.publication
 
-    def _server_of(self, slot: int) -> ServerState:
+    def _server_of(self, slot: int) -> ServerHealth:
         """Return the slot's server, or the one with the fewest slots if it has none that answers.
 
         Waits while no server answers.
@@ -193,7 +193,7 @@ class VllmServers:
             chosen.slots.add(slot)
             return chosen
 
-    def _wait_for_ready(self) -> list[ServerState]:
+    def _wait_for_ready(self) -> list[ServerHealth]:
         """Return the servers that answer, once there are any.
 
         RolloutError once all have failed for longer than `patience_s`, or refuse the weights.
@@ -225,20 +225,20 @@ class VllmServers:
                 f"{last.failure}"
             )
 
-    def _prepare(self, server: ServerState, reason: Exception) -> None:
+    def _prepare(self, server: ServerHealth, reason: Exception) -> None:
         """Bring a server up to the current weights that turned out not to hold them."""
         with self._publishing:
             logger.warning("a vLLM server gets its weights again: %s", reason)
             self._try_prepare(server)
 
-    def _try_prepare(self, server: ServerState) -> None:
+    def _try_prepare(self, server: ServerHealth) -> None:
         """Bring a server up to the current weights, or leave it out while it is away."""
         try:
             self._published.update_server(server.client)
         except ServerAwayError as error:
             self._note_outage(server, error)
 
-    def _note_outage(self, server: ServerState, error: Exception) -> None:
+    def _note_outage(self, server: ServerHealth, error: Exception) -> None:
         """Leave a server out; warn at the first failure of an outage.
 
         An outage lasts until a request is answered; to come back and fail at once goes on with it.
@@ -267,7 +267,7 @@ class VllmServers:
                 self._recovery.start()
             self._changed.notify_all()
 
-    def _note_recovery(self, server: ServerState) -> None:
+    def _note_recovery(self, server: ServerHealth) -> None:
         """Report the end of an outage, if there was one: a request was answered."""
         if server.away_since is None:
             return
@@ -296,7 +296,7 @@ class VllmServers:
                     continue
             self._bring_back(server)
 
-    def _bring_back(self, server: ServerState) -> None:
+    def _bring_back(self, server: ServerHealth) -> None:
         """Let a server take part again if it answers and takes the current weights."""
         refusal: RolloutError | None = None
         with self._publishing:

@@ -37,7 +37,7 @@ from fctncalling.algorithms.rollout.roles import add_critic_rows
 from fctncalling.evaluation.scripted_policies import ONE_CALL_A_STEP
 from fctncalling.lab.credit.branching_env import BranchingEnv, Snapshot
 from fctncalling.lab.credit.grades import average_ranks, spearman
-from fctncalling.lab.credit.grading import GradedRun, open_run
+from fctncalling.lab.credit.grading import RunToGrade, open_run
 from fctncalling.lab.credit.ruler import (
     BranchedTruth,
     RulerSettings,
@@ -139,7 +139,7 @@ class ForcedState(NamedTuple):
     actions: list[str]
 
 
-def forced_grades(run: GradedRun, truth: BranchedTruth) -> dict[str, Any]:
+def forced_grades(run: RunToGrade, truth: BranchedTruth) -> dict[str, Any]:
     """Return how the entropy of states goes with what forced actions change in them."""
     choices = choose_states(truth, entropies_of_actions(run, truth), run.player.settings.seed)
     spreads = np.asarray([spread(returns) for returns in forced_returns(run, choices)])
@@ -174,7 +174,7 @@ def choose_states(truth: BranchedTruth, entropies: Vector, seed: int) -> list[Fo
     return choices
 
 
-def forced_returns(run: GradedRun, choices: Sequence[ForcedState]) -> list[Vector]:
+def forced_returns(run: RunToGrade, choices: Sequence[ForcedState]) -> list[Vector]:
     """Return of each choice the returns after each action, (actions, BRANCHES)."""
     env = ForcingEnv(run.player._make_env(), {}, {})
     returns, origins = [np.zeros((len(each.actions), BRANCHES)) for each in choices], {}
@@ -210,7 +210,7 @@ def area_under_roc(scores: Vector, positive: NDArray[np.bool_]) -> float:
     return above / (count * (len(positive) - count))
 
 
-def passes(run: GradedRun, truth: BranchedTruth) -> tuple[Experience, Any]:
+def passes(run: RunToGrade, truth: BranchedTruth) -> tuple[Experience, Any]:
     """Return the episodes as training passes take them."""
     experience = build_experience(truth.episodes, next(run.policy.parameters()).device)
     experience = add_forward_inputs(experience, run.policy, run.config)
@@ -218,7 +218,7 @@ def passes(run: GradedRun, truth: BranchedTruth) -> tuple[Experience, Any]:
     return experience, plan_minibatches(experience, run.config, generator)
 
 
-def entropies_of_actions(run: GradedRun, truth: BranchedTruth) -> Vector:
+def entropies_of_actions(run: RunToGrade, truth: BranchedTruth) -> Vector:
     """Return the mean entropy of each action's tokens, all episodes end to end."""
     experience, minibatches = passes(run, truth)
     entropies = action_entropies(run.policy, experience, minibatches, run.config)
@@ -228,7 +228,7 @@ def entropies_of_actions(run: GradedRun, truth: BranchedTruth) -> Vector:
 
 
 @torch.no_grad()
-def nats_of_results(run: GradedRun, truth: BranchedTruth) -> float:
+def nats_of_results(run: RunToGrade, truth: BranchedTruth) -> float:
     """Return the mean cross-entropy of the tokens that tools wrote."""
     experience, minibatches = passes(run, truth)
     batches = [experience.batch(rows)[0] for minibatch in minibatches for rows in minibatch]
@@ -240,7 +240,7 @@ def nats_of_results(run: GradedRun, truth: BranchedTruth) -> float:
     return -float(torch.cat(found).mean())
 
 
-def teacher_auc(run: GradedRun, truth: BranchedTruth) -> float:
+def teacher_auc(run: RunToGrade, truth: BranchedTruth) -> float:
     """Return how often the teacher's mean log-ratio is greater in a success than in a failure of
     the same task.
     """

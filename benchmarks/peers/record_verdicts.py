@@ -19,8 +19,8 @@ from fctncalling.lab.conformance.made_answers import (
     made_answers_of_category,
     scorer_record,
 )
-from fctncalling.lab.conformance.recorded import FILE, recorded_entry
-from fctncalling.lab.conformance.scorer_process import ScorerLimits, ScorerProcess
+from fctncalling.lab.conformance.recorded import FILE, category_recording
+from fctncalling.lab.conformance.scorer_process import ScorerProcess, ScorerTimeLimits
 from fctncalling.lab.import_bfcl.official_import import manifest
 
 SEED = 0
@@ -28,7 +28,7 @@ SEED = 0
 
 def bits_of(scorer: str, records: list[dict[str, object]]) -> list[bool]:
     """Return the scorer's verdict on each record, in their order."""
-    with ScorerProcess(scorer, ScorerLimits()) as process:
+    with ScorerProcess(scorer, ScorerTimeLimits()) as process:
         given = {each.answer_id: each.told for each in process.judge_records(iter(records))}
     bits = [given[str(record["id"])] for record in records]
     if None in bits:
@@ -43,7 +43,9 @@ def main() -> None:
     for category in CATEGORIES:
         answers = list(made_answers_of_category(folder, category, SEED, ANSWERS_A_TASK))
         records = [scorer_record(answer, str(number)) for number, answer in enumerate(answers)]
-        categories[category] = recorded_entry(folder, category, answers, bits_of(scorer, records))
+        categories[category] = category_recording(
+            folder, category, answers, bits_of(scorer, records)
+        )
         print(category, len(answers), flush=True)
     recorded = {
         "package": manifest()["package"],

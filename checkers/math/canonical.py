@@ -57,7 +57,7 @@ def rational_value(form: Form) -> Fraction | None:
     return None if monomial or others else coefficient
 
 
-def is_unevaluated(tree: Tree) -> bool:
+def is_unsimplified(tree: Tree) -> bool:
     """Whether an expression is unevaluated: a part can be computed without an idea.
 
     Numbers that meet, like terms or factors, a 0, 1 or sign that changes nothing, a root that is a
@@ -70,21 +70,21 @@ def is_unevaluated(tree: Tree) -> bool:
         return False
     if kind in ("+", "-"):
         terms = list(_operands(tree, ("+", "-")))
-        return _meet(each for each, _ in terms) or any(is_unevaluated(each) for each, _ in terms)
+        return _meet(each for each, _ in terms) or any(is_unsimplified(each) for each, _ in terms)
     if kind in ("*", "/", "negative"):
         factors = list(_operands(tree, ("*", "/", "negative")))
-        return _is_unfinished_product(factors) or any(is_unevaluated(each) for each, _ in factors)
+        return _is_unfinished_product(factors) or any(is_unsimplified(each) for each, _ in factors)
     if power := _as_power(tree):
         base, exponent = map(canonical_form, power)
         trivial = rational_value(exponent) in (0, 1) or rational_value(base) in (0, 1)
         computable = None not in (rational_value(base), rational_value(_power(base, exponent)))
         nested = _as_power(power[0]) is not None or _undoes(tree, power[0], power[1])
-        return trivial or computable or nested or any(map(is_unevaluated, power))
+        return trivial or computable or nested or any(map(is_unsimplified, power))
     arguments = [each for each in tree[1:] if isinstance(each, list)]
     of_numbers = all(rational_value(canonical_form(each)) is not None for each in arguments)
     if kind == "call" and ((tree[1] in _OF_NUMBERS and of_numbers) or _undoes(tree, *arguments)):
         return True
-    return any(map(is_unevaluated, arguments))
+    return any(map(is_unsimplified, arguments))
 
 
 def tuple_elements(tree: Tree) -> list[Tree]:

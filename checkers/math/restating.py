@@ -12,7 +12,7 @@ from itertools import combinations
 from fctncalling.checkers.math.answer import exact_number, parse_number_literal
 from fctncalling.checkers.math.canonical import (
     canonical_form,
-    is_unevaluated,
+    is_unsimplified,
     subtrees,
     tuple_elements,
 )
@@ -36,7 +36,7 @@ def restates_question(answer: str, question: str, truth: str = "") -> bool:
     r"""Whether an answer restates the question alone, though equal to the truth.
 
     A number has to be written out: digits, a fraction in lowest terms, or m * 10^n. Any other
-    expression must not be unfinished (`is_unevaluated`), nor one of the question, however its sums
+    expression must not be unfinished (`is_unsimplified`), nor one of the question, however its sums
     and products are written; but it may be shorter than there, or written as the truth is.
     """
     tree = try_parse(answer)
@@ -55,7 +55,7 @@ def restates_question(answer: str, question: str, truth: str = "") -> bool:
     }
     return any(
         not _is_written_out(each)
-        and (is_unevaluated(each) or sizes.get(canonical_form(each), math.inf) <= _size(each))
+        and (is_unsimplified(each) or sizes.get(canonical_form(each), math.inf) <= _size(each))
         for each in tuple_elements(tree)
     )
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from fctncalling.data.timing import time_calls
 from fctncalling.envs.errors import InfrastructureError
-from fctncalling.envs.python_source.evaluator import Evaluator, allowed_builtin
+from fctncalling.envs.python_source.evaluator import Evaluator, resolve_allowed_builtin
 from fctncalling.envs.python_source.parse import parse_expression_cached
 from fctncalling.envs.python_source.plain_calls import PlainCall, parse_plain_call
 from fctncalling.envs.python_source.render import (
@@ -29,7 +29,7 @@ from fctncalling.envs.python_source.render import (
     MAX_WEIGHT,
     LimitExceeded,
     render_call,
-    require_copyable,
+    require_shallow_arguments,
     value_size,
 )
 from fctncalling.envs.tools import tool_class
@@ -327,7 +327,7 @@ class ToolSession:
                 class_name = self._class_of.get(callee.attr)
                 if class_name is not None and callee.value.id == self._instance_name(class_name):
                     return self._weighing(evaluator, callee.attr, call)
-            return allowed_builtin(callee, evaluator)
+            return resolve_allowed_builtin(callee, evaluator)
 
         return resolve
 
@@ -340,7 +340,7 @@ class ToolSession:
             arguments = (*positional, *keywords.values())
             evaluator.charge(value_size(arguments, evaluator.left))
             if evaluator.hands_on:
-                require_copyable(self._instances[self._class_of[method]], arguments)
+                require_shallow_arguments(self._instances[self._class_of[method]], arguments)
             result = self._invoke(method, call, positional, keywords)
             if evaluator.is_nested:
                 evaluator.charge(value_size(result, evaluator.left))

@@ -165,7 +165,7 @@ class CodeBlocks(InlineCalls):
         return CallBlock(start, end, record, "" if code else "the block holds no code")
 
 
-class PythonTagBlocks(CodeBlocks):
+class PythonXmlBlocks(CodeBlocks):
     """Python-tag blocks: inline code between OpenRLHF's <PYTHON> tags."""
 
     name = "python_block"
@@ -180,7 +180,7 @@ class PythonTagBlocks(CodeBlocks):
         return f"\n<PYTHON-OUTPUT>\n{result}\n</PYTHON-OUTPUT>\n"
 
 
-class MarkdownBlocks(CodeBlocks):
+class MarkdownBlockCalls(CodeBlocks):
     """Markdown blocks: inline code in fences, as ToolGRPO's models write them."""
 
     name = "markdown_block"

@@ -38,7 +38,7 @@ _PYTHON_TAGS = ("<|python_tag|>", "<|python_start|>")
 _PYTHON_END = "<|python_end|>"
 
 
-def call_object(call: Call, key: str) -> dict[str, Any]:
+def call_to_json(call: Call, key: str) -> dict[str, Any]:
     """Return a call as a JSON object, {"name": ..., key: arguments}."""
     return {"name": call.name, key: dict(call.arguments)}
 
@@ -83,7 +83,7 @@ class JsonCalls(NativeToolCallFormat):
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the one candidate text: the bare list."""
-        yield to_json([call_object(call, "arguments") for call in calls])
+        yield to_json([call_to_json(call, "arguments") for call in calls])
 
 
 class HermesCalls(NativeToolCallFormat):
@@ -119,7 +119,7 @@ class HermesCalls(NativeToolCallFormat):
         """Yield candidate texts: a tagged object a call, then with marks in strings escaped."""
         for write in (to_json, lambda value: escape_in_json(to_json(value))):
             yield "\n".join(
-                f"{self._open}{write(call_object(call, 'arguments'))}{self._close}"
+                f"{self._open}{write(call_to_json(call, 'arguments'))}{self._close}"
                 for call in calls
             )
 
@@ -169,7 +169,9 @@ class LlamaJsonCalls(NativeToolCallFormat):
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the one candidate text: the objects with "; " between them."""
         yield (
-            "; ".join(to_json(call_object(call, "parameters")) for call in calls) if calls else "[]"
+            "; ".join(to_json(call_to_json(call, "parameters")) for call in calls)
+            if calls
+            else "[]"
         )
 
 

@@ -38,20 +38,22 @@ from fctncalling.envs.handlers.mistral_calls import MistralCalls
 def json_span(text: str) -> str:
     """Return the JSON span of a text: its first object, or list of objects."""
     opening = re.search(r"\[\s*\{|\{", text)
-    return text[opening.start() : closing_index(text, opening.start(), '"')] if opening else text
+    return (
+        text[opening.start() : closing_bracket_end(text, opening.start(), '"')] if opening else text
+    )
 
 
 def python_span(text: str) -> str:
     """Return the Python span of a text: its first list of calls, or lines of calls as one."""
     opening = re.search(r"\[\s*(?<![\w.])[A-Za-z_][\w.]*\(", text)
     if opening:
-        return text[opening.start() : closing_index(text, opening.start(), "'\"")]
+        return text[opening.start() : closing_bracket_end(text, opening.start(), "'\"")]
     lines = [line.strip().rstrip(",;") for line in text.splitlines()]
     calls = [line for line in lines if re.fullmatch(r"[A-Za-z_][\w.]*\(.*\)", line)]
     return f"[{', '.join(calls)}]" if calls else text
 
 
-def closing_index(text: str, start: int, quotes: str) -> int:
+def closing_bracket_end(text: str, start: int, quotes: str) -> int:
     """Return the closing index of the bracket at `start`: just behind the one that closes it.
 
     The text's end where there is none.
@@ -87,7 +89,7 @@ _FENCE = re.compile(r"```[A-Za-z_]*[ \t]*\n(.*?)```", re.DOTALL)
 _TAG = re.compile(r"[ \t]*(</?tool_call>)[ \t]*")
 
 
-class MissingJsonRepair(ImportError):
+class MissingJsonRepairExtra(ImportError):
     """Missing extra for JSON repair: our failure, never the text's."""
 
 
@@ -141,8 +143,8 @@ class _Metered(str):
 class LenientCalls(Handler):
     """Lenient calls: a handler that repairs what another cannot read, and writes as that does.
 
-    Raises MissingJsonRepair for a form made of JSON without the library, unless `repair_json` is
-    False.
+    Raises MissingJsonRepairExtra for a form made of JSON without the library, unless `repair_json`
+    is False.
     """
 
     is_lenient = True
@@ -263,7 +265,7 @@ def _json_repair() -> Callable[[str], Any]:
     try:
         loads: Callable[[str], Any] = import_module("json_repair").loads
     except ImportError:
-        raise MissingJsonRepair(
+        raise MissingJsonRepairExtra(
             "JSON is repaired by the library json-repair, which is not installed: pip install "
             "'fctncalling[repair]', or ask for no repair with LenientCalls(handler, "
             "repair_json=False)"

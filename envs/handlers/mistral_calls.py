@@ -15,7 +15,7 @@ from fctncalling.envs.handlers.call_format import (
     to_json,
 )
 from fctncalling.envs.handlers.handler import DecodeError, require_readable_text
-from fctncalling.envs.handlers.json_calls import call_object
+from fctncalling.envs.handlers.json_calls import call_to_json
 
 _CALLS, _ARGS, _ID = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"
 
@@ -55,7 +55,7 @@ class MistralCalls(NativeToolCallFormat):
                 f"{_CALLS}{call.name}{_ARGS}{to_json(dict(call.arguments))}" for call in calls
             )
         else:
-            yield _CALLS + to_json([call_object(call, "arguments") for call in calls])
+            yield _CALLS + to_json([call_to_json(call, "arguments") for call in calls])
 
 
 def _named_calls(text: str, index: int) -> Record:

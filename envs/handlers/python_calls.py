@@ -25,7 +25,7 @@ from fctncalling.envs.handlers.handler import (
 )
 from fctncalling.envs.python_source.evaluator import Evaluator
 from fctncalling.envs.python_source.parse import SourceTooLarge, parse_expression
-from fctncalling.envs.python_source.plain_calls import executable_plain_calls, parse_plain_calls
+from fctncalling.envs.python_source.plain_calls import parse_plain_calls, plain_calls_or_none
 from fctncalling.envs.python_source.render import python_literal
 
 _FENCE = "`\n "
@@ -55,7 +55,7 @@ class PythonCalls(Handler):
         if plain is None:
             return DecodedAction(_parsed_calls(source), _calls_of, multi_turn_call_strings)
         return DecodedAction(
-            plain, _calls_of, multi_turn_call_strings, executable_plain_calls(source, plain)
+            plain, _calls_of, multi_turn_call_strings, plain_calls_or_none(source, plain)
         )
 
     def render(self, calls: Sequence[Call]) -> str:

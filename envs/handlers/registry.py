@@ -15,8 +15,8 @@ from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS, DecodedAction, Han
 from fctncalling.envs.handlers.inline import (
     InlineCalls,
     InlineHermesCalls,
-    MarkdownBlocks,
-    PythonTagBlocks,
+    MarkdownBlockCalls,
+    PythonXmlBlocks,
     TrlRequestCalls,
 )
 from fctncalling.envs.handlers.json_calls import (
@@ -138,7 +138,7 @@ HANDLERS: dict[str, Handler] = {
 
 TEXT_HANDLERS: dict[str, InlineCalls] = {
     handler.name: handler
-    for handler in (TrlRequestCalls(), PythonTagBlocks(), MarkdownBlocks(), InlineHermesCalls())
+    for handler in (TrlRequestCalls(), PythonXmlBlocks(), MarkdownBlockCalls(), InlineHermesCalls())
 }
 """Name -> handler of calls in mid-generation, behind which the message goes on."""
 
@@ -146,8 +146,8 @@ TEXT_HANDLERS: dict[str, InlineCalls] = {
 def get_handler(name: str) -> Handler:
     """Get the handler of a name, of `lenient:<name>`, or of a format-sensitivity configuration.
 
-    Raises LookupError, naming the known ones, and MissingJsonRepair where a lenient mode needs a
-    library.
+    Raises LookupError, naming the known ones, and MissingJsonRepairExtra where a lenient mode needs
+    a library.
     """
     if name in HANDLERS:
         return HANDLERS[name]

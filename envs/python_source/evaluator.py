@@ -81,7 +81,7 @@ class Evaluator:
         resolve: Callable[[ast.expr, Evaluator], Callable[..., Any]] | None = None,
         allowance: int = MAX_WEIGHT,
     ) -> None:
-        self._resolve = resolve or allowed_builtin
+        self._resolve = resolve or resolve_allowed_builtin
         self.left = allowance  # what the results may still weigh
         # whether a tool's result goes into another call: a live object, perhaps
         self.hands_on = False
@@ -214,7 +214,7 @@ class Evaluator:
         self.left -= weight
 
 
-def allowed_builtin(node: ast.expr, evaluator: Evaluator) -> Callable[..., Any]:
+def resolve_allowed_builtin(node: ast.expr, evaluator: Evaluator) -> Callable[..., Any]:
     """Return the allowed builtin, a function, that a callee names.
 
     Raises what Python raises for an unknown or uncallable one.

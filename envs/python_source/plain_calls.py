@@ -71,7 +71,7 @@ class PlainCall(NamedTuple):
     keywords: Mapping[str, Any]
 
 
-def executable_plain_calls(
+def plain_calls_or_none(
     text: str, calls: Sequence[Mapping[str, Mapping[Any, Any]]]
 ) -> list[PlainCall] | None:
     """Return a text's executable plain calls; None where they would be read otherwise.
@@ -88,7 +88,7 @@ def executable_plain_calls(
 def parse_plain_call(text: str) -> PlainCall | None:
     """Parse a plain call, the string `f(1, a='x')`, for execution; None for anything else.
 
-    A bracket inside a string is nothing plain, as in `executable_plain_calls`.
+    A bracket inside a string is nothing plain, as in `plain_calls_or_none`.
     """
     found = _ONE_CALL.fullmatch(text) if text.count("(") == 1 else None
     if found is None:

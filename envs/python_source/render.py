@@ -101,7 +101,7 @@ def nesting_depth(value: Any) -> int:
     return deepest
 
 
-def require_copyable(tool: Any, arguments: tuple[Any, ...]) -> None:
+def require_shallow_arguments(tool: Any, arguments: tuple[Any, ...]) -> None:
     """Require copyable arguments: LimitExceeded for ones nested too deep, once stored."""
     nesting = nesting_depth(arguments)
     if nesting > 1 and nesting + nesting_depth(getattr(tool, "__dict__", {})) > MAX_NESTED:

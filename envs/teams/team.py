@@ -64,7 +64,7 @@ class TeamRole:
 
 
 @dataclass(frozen=True)
-class PassingRule:
+class ForwardingRule:
     """Passing rule: a role's message is passed on if it contains a word, or always."""
 
     role: str
@@ -89,8 +89,8 @@ class Team:
     name: str
     roles: Mapping[str, TeamRole]
     turn_order: tuple[str, ...]
-    answer: PassingRule
-    approval: PassingRule | None = None
+    answer: ForwardingRule
+    approval: ForwardingRule | None = None
     max_messages: int = 20
 
     @property
@@ -218,7 +218,7 @@ def _role(role: str, entry: Any, known: Sequence[str], team: str) -> TeamRole:
     )
 
 
-def _passing(entry: Any, known: Sequence[str], place: str) -> PassingRule:
+def _passing(entry: Any, known: Sequence[str], place: str) -> ForwardingRule:
     """Return who passes something on: a role's name, or {"role": ..., "word": ...}."""
     if isinstance(entry, str):
         entry = {"role": entry}
@@ -227,7 +227,7 @@ def _passing(entry: Any, known: Sequence[str], place: str) -> PassingRule:
     word = entry.get("word", "")
     if not isinstance(word, str):
         raise TeamError(f"{place}: word: got {word!r:.60}, expected a text")
-    return PassingRule(entry["role"], word)
+    return ForwardingRule(entry["role"], word)
 
 
 def _check_reachable(team: Team) -> None:

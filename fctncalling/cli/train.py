@@ -27,7 +27,7 @@ from fctncalling.cli.train_flags import (
     CONFIG_SETTINGS,
     FORMER_SETTINGS,
     NAMES_ELSEWHERE,
-    config_only_flag_notes,
+    deprecated_flag_notes,
     idle_run_flag_notes,
     read_config_file,
 )
@@ -114,7 +114,7 @@ def _start(namespace: argparse.Namespace, words: Sequence[str]) -> int:
         )
         given = given_flags(words)
         notes = idle_flag_notes(config, given) + idle_run_flag_notes(config, run_config, given)
-        notes += config_only_flag_notes(given)
+        notes += deprecated_flag_notes(given)
         if run_config.plan != "off":
             return _print_plan(config, run_config)
         announce(*(f"Note: {note}." for note in notes))

@@ -191,7 +191,7 @@ CONFIG_SETTINGS = (
 """Settings of --config alone, in Python fields of TrainConfig or RunConfig like the others."""
 
 
-def config_only_flag_notes(given: Collection[str]) -> list[str]:
+def deprecated_flag_notes(given: Collection[str]) -> list[str]:
     """Return notes on given flags that will be settings of --config alone."""
     return [
         f"--{name}: the flag goes with version 0.4; a file has it, {name}: ..., for --config FILE"

@@ -19,7 +19,7 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout.collect import collect
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
-from fctncalling.evaluation.agents.agent import PolicyPlayer
+from fctncalling.evaluation.agents.agent import ScriptedPlayer
 from fctncalling.evaluation.scripted_policies import DONE
 from fctncalling.training.announce import announce, is_first_process
 from fctncalling.training.ground_truth_policy import GroundTruthPolicy
@@ -211,7 +211,7 @@ def play_ground_truths(
             f"--sft_tasks: {unknown[0]}: {len(unknown)} of {len(tasks)} tasks do not say which "
             "calls solve them (agentic and relevance tasks); leave them out"
         )
-    players = {task.id: PolicyPlayer(GroundTruthPolicy(), task, handler, DONE) for task in tasks}
+    players = {task.id: ScriptedPlayer(GroundTruthPolicy(), task, handler, DONE) for task in tasks}
 
     def script(task_id: str, turn: int, step_in_turn: int, info: Mapping[str, Any]) -> str:
         return players[task_id].answer("", info)

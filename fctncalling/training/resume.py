@@ -136,7 +136,7 @@ def supervised_stage_is_ahead(config: TrainConfig, checkpoint: Path | None) -> b
     return config.has_supervised_stage and not past
 
 
-def restore_learner(
+def restore_supervised_learner(
     learner: SupervisedLearner | None, state: Mapping[str, Any]
 ) -> SupervisedLearner | None:
     """Restore the learner of a checkpoint's supervised stage; None where that is past.

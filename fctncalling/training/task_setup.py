@@ -15,7 +15,7 @@ from fctncalling.data.categories import WITHOUT_ANSWER
 from fctncalling.data.types import Task
 from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.handlers import TEXT_HANDLERS, get_handler
-from fctncalling.envs.named_tools import classes_named_by_tasks
+from fctncalling.envs.named_tools import tool_paths_of_tasks
 from fctncalling.envs.rewards import ClarifyReward, UserReward
 from fctncalling.envs.task_set import TaskSet
 from fctncalling.envs.tool_text.env import JOBS, ToolTextEnv
@@ -92,7 +92,7 @@ def _naming_flag(flag: str, *errors: type[Exception]) -> Iterator[None]:
         raise SettingError(f"--{flag}: {error}") from error
 
 
-def make_inline_toolbox(
+def make_inline_call_toolbox(
     *, num_executors: int | None, config_path: str | None
 ) -> tuple[ToolBox, int | None]:
     """Make the ToolBox for inline calls, and return the number of calls it allows.
@@ -289,7 +289,7 @@ def check_tasks(
     tasks: Sequence[Task], path: str, config: TrainConfig, run_config: RunConfig
 ) -> None:
     """Check tasks; TaskError for a forbidden class or a task without truth."""
-    classes_named_by_tasks(tasks, path, allowed=run_config.allow_task_tools)
+    tool_paths_of_tasks(tasks, path, allowed=run_config.allow_task_tools)
     if ":" not in config.reward:  # a reward of one's own may need no ground truth
         _check_ground_truths(tasks, path)
 
@@ -355,7 +355,7 @@ def _inline_tools(config: TrainConfig, run_config: RunConfig) -> dict[str, Any]:
     )
     if config.env_name == "calculator" and not configured:
         return {}
-    box, max_calls = make_inline_toolbox(
+    box, max_calls = make_inline_call_toolbox(
         num_executors=run_config.num_tool_executors, config_path=run_config.tool_config_path
     )
     tools: dict[str, Any] = {"tools": box}

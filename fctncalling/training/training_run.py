@@ -38,7 +38,7 @@ from fctncalling.algorithms.supervised import SupervisedLearner
 from fctncalling.algorithms.supervised.critic_fit import CriticSamples, critic_samples, fit_critic
 from fctncalling.evaluation.pass_at_k import evaluation_uncertainty
 from fctncalling.training.counters import Counters
-from fctncalling.training.resume import restore_learner, unfit_checkpoint_error
+from fctncalling.training.resume import restore_supervised_learner, unfit_checkpoint_error
 from fctncalling.training.rollouts.rollout_backends import (
     OnEpisode,
     Rollout,
@@ -328,7 +328,7 @@ class TrainingRun:
         """Restore the run from a checkpoint; CheckpointError if that does not fit."""
         state = load_state(checkpoint)
         try:
-            self.supervised = restore_learner(self.supervised, state)
+            self.supervised = restore_supervised_learner(self.supervised, state)
             self.counters = Counters.from_state(state["counters"])
             for name, optimiser in self.optimisers._asdict().items():
                 load_full_state_dict(optimiser, state["optimisers"][name])

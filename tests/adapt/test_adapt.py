@@ -22,7 +22,7 @@ from fctncalling.data.bfcl import embedded_path
 from fctncalling.lab.adapt.adapt_plan import AdaptPlan, ProbeTimes, plan_for
 from fctncalling.lab.adapt.adapt_settings import AdaptError, AdaptSettings
 from fctncalling.lab.adapt.command import add_arguments, run
-from fctncalling.lab.adapt.played import NO_CALL, CallCounts, PlayedTasks, episodes_to_show
+from fctncalling.lab.adapt.played import NO_CALL, CallCounts, StageAnswers, episodes_to_show
 from fctncalling.lab.adapt.report import AdaptReport
 from fctncalling.lab.adapt.stage import COST_FILE, StageCost, Stages
 from fctncalling.lab.adapt.task_files import (
@@ -106,7 +106,7 @@ def test_objects_are_counted_as_the_truth_writes_them() -> None:
 def reported(before: int, after: int, of: int = 40) -> AdaptReport:
     """Return a report in which so many of the tasks were declined before and after."""
     played = {
-        name: PlayedTasks(
+        name: StageAnswers(
             [answer(None, [], solved=at < right, category="irrelevance") for at in range(of)], []
         )
         for name, right in (("before", before), ("after", after))
@@ -121,7 +121,7 @@ def test_gate_closes_where_declining_fell_by_more_than_five_points() -> None:
     assert not may_ship
     assert why.startswith("do not ship")
     assert not AdaptReport(
-        "m", {"before": PlayedTasks([], []), "after": PlayedTasks([], [])}, {}
+        "m", {"before": StageAnswers([], []), "after": StageAnswers([], [])}, {}
     ).gate()[0]
 
 

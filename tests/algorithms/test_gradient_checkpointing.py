@@ -18,8 +18,11 @@ from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.minibatches import plan_minibatches
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.policy.gradient_checkpointing import ATTENTION_KERNELS, OffHeapCopies
-from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing
+from fctncalling.algorithms.policy.gradient_checkpointing import (
+    ATTENTION_KERNELS,
+    MemoryMappedCopies,
+)
+from fctncalling.algorithms.policy.shared_prefixes import PrefixSharingPlanner
 from fctncalling.algorithms.ppo import ALGORITHMS, accumulate_gradients, make_optimisers, update
 from fctncalling.algorithms.targets import compute_targets
 from fctncalling.training.load_policy import configure_policy
@@ -92,7 +95,7 @@ def gradient(policy: ActorCritic, config: TrainConfig, *, shares: bool) -> list[
     """Return the gradients of one step, in the order of the policy's weights."""
     experience = build_experience(some_episodes(tiny_policy(), 8), CPU)
     if shares:
-        assert isinstance(policy.prefix_sharing, PrefixSharing)
+        assert isinstance(policy.prefix_sharing, PrefixSharingPlanner)
         experience = experience._replace(
             sharing=policy.prefix_sharing._replace(layer_flops=10**9)  # every token is shared
         )
@@ -145,7 +148,7 @@ def test_attention_is_computed_once(shares: bool) -> None:
 
 @pytest.mark.parametrize("numbers", [5, 2**12, 2**20])
 def test_copies_lie_apart_in_pages_and_keep_numbers_and_strides(numbers: int) -> None:
-    memory, leaf = OffHeapCopies(), torch.randn(numbers, 3, 2, requires_grad=True)
+    memory, leaf = MemoryMappedCopies(), torch.randn(numbers, 3, 2, requires_grad=True)
     assert memory.copy_layer_output(leaf) is leaf
     outputs = [leaf.transpose(0, 1) * 2, leaf[:, :1] * 3, (leaf * 4)[:, 1:], leaf * 5]
     copies = [memory.copy_layer_output(it) for it in outputs]

@@ -11,8 +11,8 @@ import torch
 
 from fctncalling.algorithms.policy import gradient_checkpointing
 from fctncalling.algorithms.policy.gradient_checkpointing import (
+    HeapTrimmingRunner,
     RecomputingRunner,
-    TrimmingRunner,
     trim_heap,
 )
 
@@ -47,7 +47,7 @@ def layer(scale: float, states: torch.Tensor) -> torch.Tensor:
 def test_a_pass_that_autograd_records_trims_once_in_so_many_bytes_of_inputs(
     trims: list[int],
 ) -> None:
-    run, states = TrimmingRunner(), torch.ones(10, requires_grad=True)
+    run, states = HeapTrimmingRunner(), torch.ones(10, requires_grad=True)
     counts = []
     for _ in range(7):
         states = run(layer, 2.0, states=states)

@@ -18,7 +18,7 @@ from fctncalling.lab.conformance.made_answers import made_answers_of_category
 from fctncalling.lab.conformance.mutated import stratum_name
 from fctncalling.lab.conformance.recorded import (
     compare_category,
-    load_recording,
+    load_recorded_verdicts,
     pack_bits,
     unpack_bits,
 )
@@ -203,7 +203,7 @@ def test_bits_are_packed_and_unpacked() -> None:
 def test_our_verdicts_are_those_recorded_from_the_official_package(
     data: Path, verdict_counter: VerdictCounter
 ) -> None:
-    recorded = load_recording()
+    recorded = load_recorded_verdicts()
     assert (recorded["package"], recorded["version"]) == ("bfcl-eval", "2026.3.23")
     total = 0
     for category in recorded["categories"]:
@@ -217,7 +217,7 @@ def test_our_verdicts_are_those_recorded_from_the_official_package(
 def test_a_changed_bit_and_changed_tasks_are_seen(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    recorded = load_recording()
+    recorded = load_recorded_verdicts()
     entry = dict(recorded["categories"]["live_parallel"])
     bits = unpack_bits(entry["bits"], entry["answers"])
     bits[17] = not bits[17]

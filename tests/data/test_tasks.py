@@ -17,7 +17,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fctncalling.data.bfcl import TaskError, TaskWarning, embedded_path, iter_tasks, load_tasks
+from fctncalling.data.bfcl import (
+    IncompleteTaskWarning,
+    TaskError,
+    embedded_path,
+    iter_tasks,
+    load_tasks,
+)
 from fctncalling.data.categories import CATEGORIES, category_of_id
 from fctncalling.data.json_stream import CHUNK_CHARS, read_entries
 from fctncalling.data.types import FunctionDoc, Task
@@ -319,7 +325,9 @@ def test_answers_given_take_the_place_of_those_inside(form: str, tmp_path: Path)
 
 def test_missing_answers_are_told_once_and_leave_none(tmp_path: Path) -> None:
     entries = [{**SINGLE, "id": f"simple_python_{i}", "ground_truth": None} for i in range(3)]
-    with pytest.warns(TaskWarning, match=r"simple_python_0.*possible_answer/tasks\.json") as told:
+    with pytest.warns(
+        IncompleteTaskWarning, match=r"simple_python_0.*possible_answer/tasks\.json"
+    ) as told:
         tasks = load_tasks(write(tmp_path / "tasks.json", *entries))
     assert [task.ground_truth for task in tasks] == [None] * 3
     assert len(told) == 1

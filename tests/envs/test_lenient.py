@@ -13,7 +13,7 @@ from players import DONE, Replay, shop_env, shop_task
 
 from fctncalling.data.types import Call
 from fctncalling.envs.handlers import HANDLERS, DecodeError, get_handler, lenient
-from fctncalling.envs.handlers.lenient import LenientCalls, MissingJsonRepair
+from fctncalling.envs.handlers.lenient import LenientCalls, MissingJsonRepairExtra
 
 CALLS = (Call("f", {"a": 1}),)
 JSON = '{"name": "f", "arguments": {"a": 1}}'
@@ -86,7 +86,7 @@ def test_a_missing_library_is_told_and_not_passed_over(monkeypatch: pytest.Monke
         raise ImportError(name)
 
     monkeypatch.setattr(lenient, "import_module", missing)
-    with pytest.raises(MissingJsonRepair, match=r"fctncalling\[repair\]"):
+    with pytest.raises(MissingJsonRepairExtra, match=r"fctncalling\[repair\]"):
         get_handler("lenient:json_calls")
     assert LenientCalls(get_handler("json_calls"), repair_json=False).decode(
         f"```\n{JSON}\n``` ok"
@@ -118,7 +118,7 @@ def test_no_text_takes_long_to_repair(text: str) -> None:
 def _installed() -> bool:
     try:
         get_handler("lenient:json_calls")
-    except MissingJsonRepair:
+    except MissingJsonRepairExtra:
         return False
     return True
 

@@ -18,7 +18,7 @@ from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS
 from fctncalling.cli.command import main
 from fctncalling.cli.train import build_parser, command_to_resume, parse_settings
 from fctncalling.cli.train import main as train
-from fctncalling.cli.train_flags import CONFIG_SETTINGS, config_only_flag_notes
+from fctncalling.cli.train_flags import CONFIG_SETTINGS, deprecated_flag_notes
 from fctncalling.training.announce import shell_command
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.run_log import open_log
@@ -187,7 +187,7 @@ def test_a_flag_that_leaves_goes_on_and_names_its_successor() -> None:
     known = {action.dest for action in build_parser()._actions}
     assert set(CONFIG_SETTINGS) <= known
     assert build_parser().parse_args(["--huber_delta", "3"]).huber_delta == 3.0
-    assert config_only_flag_notes({"huber_delta", "lr"}) == [
+    assert deprecated_flag_notes({"huber_delta", "lr"}) == [
         "--huber_delta: the flag goes with version 0.4; a file has it, huber_delta: ..., for "
         "--config FILE"
     ]

@@ -18,7 +18,7 @@ from fctncalling.data.types import Call, Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.envs.judging.strict import strict_verdict
-from fctncalling.evaluation.agents.agent import PolicyPlayer
+from fctncalling.evaluation.agents.agent import ScriptedPlayer
 from fctncalling.evaluation.episode_log import play_episode
 from fctncalling.evaluation.scripted_policies import DONE, PolicyInput
 from fctncalling.training.ground_truth_policy import GroundTruthPolicy, prerequisite_lookup
@@ -41,7 +41,7 @@ def test_no_message_takes_a_price_or_number_that_its_own_calls_show(tasks: list[
     env = FunctionCallingEnv(tasks=tasks)
     waited = looked_up = 0
     for task in tasks:
-        played = play_episode(env, task.id, PolicyPlayer(GroundTruthPolicy(), task, "", DONE))
+        played = play_episode(env, task.id, ScriptedPlayer(GroundTruthPolicy(), task, "", DONE))
         verdict = played.episode.verdict
         assert verdict is not None
         assert strict_verdict(task, played.episode.steps, verdict).valid

@@ -23,7 +23,7 @@ from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.envs.rewards import ClarifyReward
 from fctncalling.envs.users.rule_user import REGISTERS
 from fctncalling.evaluation.accepted_answers import render_calls
-from fctncalling.evaluation.agents.agent import PolicyPlayer
+from fctncalling.evaluation.agents.agent import ScriptedPlayer
 from fctncalling.evaluation.episode_log import play_episode
 from fctncalling.evaluation.scripted_policies import DONE, placeholder_value
 from fctncalling.lab.canaries.canary_policies import canary_policies
@@ -32,17 +32,17 @@ from fctncalling.lab.forge import command as forge_command
 from fctncalling.lab.forge.clarify import clarify_entry
 from fctncalling.lab.forge.clarify.twin_tasks import (
     Twins,
-    twins_with_candidates,
+    twins_naming_two_values,
     twins_without_value,
 )
 from fctncalling.lab.forge.clarify.withheld_values import (
     TOLD,
     UNEVEN,
-    distinguishable_candidates_fault,
     guess_chance,
+    revealed_candidate_fault,
     withheld_fault,
 )
-from fctncalling.lab.forge.forged_entry import NoSuchTask
+from fctncalling.lab.forge.forged_entry import NoTaskDrawn
 from fctncalling.lab.forge.report.discriminator import discriminate
 from fctncalling.lab.forge.single_turn.frames import ParameterFrame
 from fctncalling.lab.forge.single_turn.made_functions import MadeParameter
@@ -109,13 +109,13 @@ def test_the_oracle_solves_every_task_and_no_canary_more_than_half(tasks: list[T
 
 @cache
 def twins(sort: str, count: int) -> list[Twins]:
-    make = {"missing": twins_without_value, "ambiguous": twins_with_candidates}[sort]
+    make = {"missing": twins_without_value, "ambiguous": twins_naming_two_values}[sort]
     made: list[Twins] = []
     rng = random.Random(f"{sort} twins")
     while len(made) < count:
         try:
             made.append(make(rng))
-        except NoSuchTask:
+        except NoTaskDrawn:
             continue
     return made
 
@@ -293,7 +293,7 @@ def test_candidates_of_which_one_is_said_more_often_are_found() -> None:
     def found(question: str, described: str = "The city.") -> str | None:
         properties = {"x": {"type": "string", "description": described}}
         docs = [{"name": "f", "parameters": {"properties": properties}}]
-        return distinguishable_candidates_fault(question, docs, parameter, both)
+        return revealed_candidate_fault(question, docs, parameter, both)
 
     assert found("Lima or Oslo? Oslo or Lima.") is None
     assert found("Lima or Oslo? Lima.") == UNEVEN
@@ -340,7 +340,7 @@ def test_a_question_in_natural_words_brings_the_value_and_a_guess_counts_as_one(
 def test_demonstrations_ask_where_a_value_is_open_and_nowhere_else(tasks: list[Task]) -> None:
     env = FunctionCallingEnv(tasks=tasks)
     for task in tasks[:40]:
-        played = play_episode(env, task.id, PolicyPlayer(GroundTruthPolicy(), task, "", DONE))
+        played = play_episode(env, task.id, ScriptedPlayer(GroundTruthPolicy(), task, "", DONE))
         texts = [step.text for step in played.episode.steps]
         questions = []
         if opens(task):

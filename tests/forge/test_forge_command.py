@@ -20,7 +20,7 @@ from fctncalling.lab.forge.official_guard import (
     SHARED_CALLS,
     SHARED_WORDS,
     OfficialGuard,
-    call_sequence,
+    expected_calls_text,
     word_ngrams,
 )
 
@@ -312,4 +312,4 @@ def test_forged_answers_pass_in_both_forms(tmp_path: Path) -> None:
             for form in ("prompting", "tool_call"):
                 [text, *_] = (text for each, _, text in accepted_answer_texts(task) if each == form)
                 assert judge(task, text, form).valid, (task.id, form, text)
-            assert call_sequence(task)
+            assert expected_calls_text(task)

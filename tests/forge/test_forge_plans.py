@@ -32,10 +32,10 @@ from fctncalling.lab.forge.multi_turn.fidelity import (
     kl_divergence,
     measure_fidelity,
 )
-from fctncalling.lab.forge.multi_turn.knowledge import is_refusal
+from fctncalling.lab.forge.multi_turn.knowledge import is_failed_result
 from fctncalling.lab.forge.multi_turn.make_plans import difficulty
 from fctncalling.lab.forge.multi_turn.moves import TABLE, function_moves
-from fctncalling.lab.forge.multi_turn.proof import AMBIGUOUS, Proof, prove, still_shown
+from fctncalling.lab.forge.multi_turn.proof import AMBIGUOUS, Proof, is_still_shown, prove
 from fctncalling.lab.forge.multi_turn_entry import multi_turn_entry
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
 
@@ -98,7 +98,7 @@ def test_sample_plans_replay_without_an_error() -> None:
 def test_truth_passes_the_judge_and_holds_no_refusal(category: str) -> None:
     for index in range(12):
         plan = multi_turn_plan(category, 3, index)
-        assert not any(is_refusal(call.result) for call in calls_of(plan))
+        assert not any(is_failed_result(call.result) for call in calls_of(plan))
         assert verdict(plan, bare_task(plan).ground_truth or [])
 
 
@@ -132,7 +132,7 @@ def test_values_from_results_stand_there() -> None:
         for call in calls_of(plan):
             for value in call.arguments.values():
                 checked += value.provenance == "result"
-                assert still_shown(value, shown), (plan.seed, call.function, value)
+                assert is_still_shown(value, shown), (plan.seed, call.function, value)
     assert checked > 10
 
 

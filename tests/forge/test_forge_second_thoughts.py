@@ -8,19 +8,19 @@ import re
 import pytest
 
 from fctncalling.lab.forge.clarify.twin_tasks import (
-    SecondThoughts,
+    HesitationPair,
     Twins,
     second_thoughts,
-    twins_with_candidates,
+    twins_naming_two_values,
 )
-from fctncalling.lab.forge.forged_entry import NoSuchTask
+from fctncalling.lab.forge.forged_entry import NoTaskDrawn
 from fctncalling.lab.forge.report.discriminator import discriminate, ngrams
 from fctncalling.lab.forge.report.diversity import word_tokens
 
 TERMS = (word_tokens, ngrams)
 
 
-def thoughts(count: int) -> list[SecondThoughts]:
+def thoughts(count: int) -> list[HesitationPair]:
     rng = random.Random("second thoughts")
     return [second_thoughts(rng) for _ in range(count)]
 
@@ -60,8 +60,8 @@ def twins(count: int) -> list[Twins]:
     made, rng = list[Twins](), random.Random("twins")
     while len(made) < count:
         try:
-            made.append(twins_with_candidates(rng))
-        except NoSuchTask:
+            made.append(twins_naming_two_values(rng))
+        except NoTaskDrawn:
             continue
     return made
 

@@ -16,15 +16,15 @@ from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.data.validation import is_function_doc, is_task
 from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.accepted_answers import accepted_answer_texts
-from fctncalling.lab.forge.forged_entry import NoSuchTask
+from fctncalling.lab.forge.forged_entry import NoTaskDrawn
 from fctncalling.lab.forge.single_turn import CATEGORIES, single_turn_entry
-from fctncalling.lab.forge.single_turn.category_profiles import PROFILES, related_nouns
+from fctncalling.lab.forge.single_turn.category_profiles import PROFILES, related_noun_groups
 from fctncalling.lab.forge.single_turn.frames import code_domains, domains
 from fctncalling.lab.forge.single_turn.made_calls import (
     MadeArgument,
     MadeCall,
-    implied_numbers,
     make_call,
+    numbers_implied_by_clauses,
 )
 from fctncalling.lab.forge.single_turn.made_functions import (
     MadeFunction,
@@ -64,7 +64,7 @@ def sensible_call(function: MadeFunction, rng: random.Random) -> MadeCall:
     while True:
         try:
             return make_call(function, rng)
-        except NoSuchTask:
+        except NoTaskDrawn:
             continue
 
 
@@ -146,7 +146,7 @@ def test_what_may_serve_instead_is_not_offered_with_a_question_nobody_can_answer
         [wanted] = (frame.partition("/")[2] for frame in entry.provenance["frames"])
         offered = entry.provenance["offered"].partition("/")[2]
         assert wanted != offered
-        assert not any({wanted, offered} <= group for group in related_nouns())
+        assert not any({wanted, offered} <= group for group in related_noun_groups())
 
 
 def test_irrelevant_functions_come_near_and_none_can_answer() -> None:
@@ -188,7 +188,7 @@ def test_numbers_follow_from_words_and_from_other_units() -> None:
     for frame in FRAMES:
         for parameter in frame.parameters:
             made = MadeParameter(parameter, parameter.name, True, parameter.kind)
-            for value in implied_numbers(made):
+            for value in numbers_implied_by_clauses(made):
                 found[parameter.description, value.clause] = value.value
     for description, clause, value in (
         ("duration in minutes", "for half an hour", 30),

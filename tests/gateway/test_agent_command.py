@@ -26,7 +26,7 @@ from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.cli.train import main as train
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.lab.gateway.agent_process import EpisodeOffer, LastingAgent, read_outcome
-from fctncalling.lab.gateway.agent_source import AgentSource, agent_source
+from fctncalling.lab.gateway.agent_source import AgentEpisodeSource, agent_source
 from fctncalling.training.rollouts.rollout_backends import LocalRollout, RolloutRound
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_setup import make_task_setup
@@ -82,7 +82,7 @@ def scripted(folder: Path, body: str) -> str:
     return f"{shlex.quote(sys.executable)} {shlex.quote(str(file))}"
 
 
-def source_of(command: str, **changes: Any) -> AgentSource:
+def source_of(command: str, **changes: Any) -> AgentEpisodeSource:
     run_config = RunConfig(agent_command=command, **changes)
     return agent_source(CONFIG, run_config, SETUP, embedded_engine()[1])
 

@@ -13,11 +13,16 @@ from typing import Any
 
 from fctncalling.lab.forge.multi_turn.dials import Dials
 from fctncalling.lab.forge.multi_turn.kinds import PARAMETER_KINDS
-from fctncalling.lab.forge.multi_turn.knowledge import is_refusal, leaf_paths, parse_result, pattern
+from fctncalling.lab.forge.multi_turn.knowledge import (
+    is_failed_result,
+    leaves_with_paths,
+    parse_result,
+    pattern,
+)
 from fctncalling.lab.forge.multi_turn.moves import (
     TABLE,
     FunctionMoves,
-    refusal_headline,
+    refusal_signature,
     result_shape,
 )
 from fctncalling.lab.forge.multi_turn.walk import DeadEnd, NoArgumentsFound, Walk
@@ -77,10 +82,10 @@ class _Probe:
             start = walk.mark()
             before = self._reads(walk)
             text = self._call(walk, name)
-            if text is not None and not is_refusal(text):
+            if text is not None and not is_failed_result(text):
                 self._compare(walk, name, before)
             walk.rewind(start)
-            if text is not None and is_refusal(text) and refusal_headline(text):
+            if text is not None and is_failed_result(text) and refusal_signature(text):
                 self._cure(walk, name, text)
             walk.rewind(start)
 
@@ -93,7 +98,7 @@ class _Probe:
                     continue
                 arguments = walk.draft_arguments(name)
                 text = walk.execute(name, arguments)
-                if not is_refusal(text) and text == walk.execute(name, arguments):
+                if not is_failed_result(text) and text == walk.execute(name, arguments):
                     shown[name] = arguments, text
                 else:
                     walk.rewind(start)  # no read, or one that was refused half-way
@@ -102,7 +107,7 @@ class _Probe:
     def _compare(self, walk: Walk, name: str, before: dict[str, tuple[Any, str]]) -> None:
         for other, (arguments, text) in before.items():
             after = walk.execute(other, arguments)
-            self.shown[name][other] += after != text and not is_refusal(after)
+            self.shown[name][other] += after != text and not is_failed_result(after)
 
     def _call(self, walk: Walk, name: str) -> str | None:
         before = walk.session.public_state()
@@ -110,7 +115,7 @@ class _Probe:
             text = walk.execute(name, walk.draft_arguments(name))
         except NoArgumentsFound:
             return None
-        if not is_refusal(text):
+        if not is_failed_result(text):
             if walk.session.public_state() != before:
                 self.changed.add(name)
             self._note(walk, name, text)
@@ -119,7 +124,7 @@ class _Probe:
     def _note(self, walk: Walk, name: str, text: str) -> None:
         state = walk.session.live_state()
         self.shapes[name].add(result_shape(text))
-        for path, value in leaf_paths(parse_result(text)):
+        for path, value in leaves_with_paths(parse_result(text)):
             kinds = [
                 kind
                 for kind in inventory.REFERENCE_KINDS
@@ -140,11 +145,11 @@ class _Probe:
         helped = dict[str, int]()  # what helps -> calls that it took
         for other in self.names:
             made = other != name and walk._attempt(other, "needed_step", _ROOM - 1)
-            if made and self._helped(walk, name, refusal_headline(refusal)):
+            if made and self._helped(walk, name, refusal_signature(refusal)):
                 helped[other] = len(walk.turns[-1]) - calls
             walk.rewind(start)
         fewest = min(helped.values(), default=0)
-        self.cured[name, refusal_headline(refusal)].update(
+        self.cured[name, refusal_signature(refusal)].update(
             o for o, n in helped.items() if n == fewest
         )
 
@@ -152,9 +157,9 @@ class _Probe:
         after = walk.mark()
         text = self._call(walk, name)
         walk.rewind(after)
-        if text is None or refusal_headline(text) == refusal:
+        if text is None or refusal_signature(text) == refusal:
             return False
-        return not is_refusal(text) or self._succeeds(walk, name, cured=True)
+        return not is_failed_result(text) or self._succeeds(walk, name, cured=True)
 
     def _succeeds(self, walk: Walk, name: str, *, cured: bool = False) -> bool:
         """Whether a call of freshly drafted arguments succeeds; the state is put back."""
@@ -163,7 +168,7 @@ class _Probe:
             if cured:
                 return walk._attempt(name, "asked", _ROOM)
             text = self._call(walk, name)
-            return text is not None and not is_refusal(text)
+            return text is not None and not is_failed_result(text)
         finally:
             walk.rewind(start)
 

@@ -17,7 +17,7 @@ from fctncalling.cli.train import main as train
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import Message
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.evaluation.agents.agent import PolicyPlayer
+from fctncalling.evaluation.agents.agent import ScriptedPlayer
 from fctncalling.evaluation.episode_log import episode_json, play_episode
 from fctncalling.lab.canaries.canary_policies import always_ask
 from fctncalling.lab.replay.logged_episode import logged_user
@@ -73,10 +73,10 @@ class Moody:
 def test_an_episode_with_any_user_is_replayed_from_its_log() -> None:
     moody = FunctionCallingEnv(tasks=TASKS, user=Moody(), max_steps_per_turn=3)
     for task in TASKS[::20]:
-        played = play_episode(moody, task.id, PolicyPlayer(always_ask, task))
+        played = play_episode(moody, task.id, ScriptedPlayer(always_ask, task))
         logged = json.loads(json.dumps(episode_json(played)))
         replay = FunctionCallingEnv(tasks=TASKS, user=logged_user(logged["steps"], task))
-        again = play_episode(replay, task.id, PolicyPlayer(always_ask, task))
+        again = play_episode(replay, task.id, ScriptedPlayer(always_ask, task))
         assert episode_json(again) == logged
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fctncalling.algorithms.policy.gradient_checkpointing import (
     LayerRunner,
-    run_layer,
+    run_without_checkpointing,
     use_layer_runner,
 )
 from fctncalling.algorithms.policy.precision import compute_dtype_context, half_precision_dtype
@@ -47,7 +47,7 @@ def tree_states_at(
     tree: PrefixTree,
     rows: Tensor,  # (N,)
     columns: Tensor,  # (N,)
-    run: LayerRunner = run_layer,
+    run: LayerRunner = run_without_checkpointing,
 ) -> Tensor:
     """Return tree states at N positions, hidden states of a prefix tree's rows, (N, H).
 

@@ -24,7 +24,7 @@ _KEY_WORDS = 6
 _PREFIX = re.compile(r"[a-z]+")
 
 
-def freeze_conversations(conversations: Iterable[Iterable[str]]) -> Conversations:
+def make_conversations_hashable(conversations: Iterable[Iterable[str]]) -> Conversations:
     """Freeze conversations: return them as tuples, which can be keys of a cache."""
     return tuple(tuple(texts) for texts in conversations)
 
@@ -150,7 +150,7 @@ def initial_memory(scenario: dict[str, Any]) -> tuple[dict[str, Any] | None, Con
         raise ValueError(
             "conversations: expected a list of conversations, each a list of the user's messages"
         )
-    return snapshot, () if snapshot is not None else freeze_conversations(conversations)
+    return snapshot, () if snapshot is not None else make_conversations_hashable(conversations)
 
 
 def memory_prompt(scenario_name: str, content: str, *, two_parts: bool) -> str:

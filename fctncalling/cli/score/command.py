@@ -37,7 +37,7 @@ from fctncalling.checkers.leaderboard import (
 )
 from fctncalling.cli.score.extra_metrics import ExtraMetrics
 from fctncalling.cli.score.results import (
-    ModelAnswers,
+    CategoryAnswers,
     official_results,
     pair_answers,
     read_response,
@@ -251,7 +251,7 @@ def run(args: argparse.Namespace) -> int:
     return 1 if invalid else 0
 
 
-def _selected_results(args: argparse.Namespace, parts: str | None) -> list[ModelAnswers]:
+def _selected_results(args: argparse.Namespace, parts: str | None) -> list[CategoryAnswers]:
     """Return the results of the wanted categories; `parts` is a folder for JSON Lines' parts."""
     found = (
         split_by_category(args.input, Path(parts))
@@ -268,7 +268,7 @@ def _selected_results(args: argparse.Namespace, parts: str | None) -> list[Model
 
 
 def score_models(
-    answers: list[ModelAnswers],
+    answers: list[CategoryAnswers],
     task_paths: Sequence[Path],
     score_dir: Path | None,
     *,
@@ -299,7 +299,7 @@ def score_models(
 
 
 def _judged(
-    results: ModelAnswers,
+    results: CategoryAnswers,
     paths: Sequence[Path],
     scores: ModelScores,
     tools: TaskTools | None,
@@ -341,7 +341,7 @@ def _judged(
         yield task.id, None if verdict.valid else failure_entry(results, task, line.record, verdict)
 
 
-def _usual_paths(results: ModelAnswers) -> list[Path]:
+def _usual_paths(results: CategoryAnswers) -> list[Path]:
     """Return the file that the answers name, where it is here, else the official folder."""
     first = next(results.lines(), None)
     recorded = None if first is None else recorded_task_path(first)
@@ -356,5 +356,5 @@ def _tasks_of(paths: Sequence[Path], category: str, own: Collection[str]) -> Ite
         yield from iter_category_tasks(path, category, own)
 
 
-def _name(results: ModelAnswers) -> str:
+def _name(results: CategoryAnswers) -> str:
     return f"{results.model} {results.category}"

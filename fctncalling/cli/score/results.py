@@ -1,4 +1,4 @@
-"""ModelAnswers to score, from BFCL's result tree or our JSON Lines.
+"""CategoryAnswers to score, from BFCL's result tree or our JSON Lines.
 
 One stream of answers per model and category.
 """
@@ -29,7 +29,7 @@ _SNIFFED_LINES = 50
 _MODEL_OF_LINES = "results"
 
 
-class ModelAnswers(NamedTuple):
+class CategoryAnswers(NamedTuple):
     """Answers of one model to one category, in a file."""
 
     model: str
@@ -52,7 +52,7 @@ class ModelAnswers(NamedTuple):
         return line.error("result" if self.origin is None else "response", text)
 
 
-def official_results(root: Path, form: str | None) -> list[ModelAnswers]:
+def official_results(root: Path, form: str | None) -> list[CategoryAnswers]:
     """Return the official results: answers in a BFCL result tree, of all models or of one.
 
     root: the folder of all models or of one.
@@ -60,7 +60,7 @@ def official_results(root: Path, form: str | None) -> list[ModelAnswers]:
     `form` None detects each model's form: lists of calls are tool calls, texts are prompted. Raises
     InputError if nothing is found.
     """
-    found: dict[tuple[str, str], ModelAnswers] = {}
+    found: dict[tuple[str, str], CategoryAnswers] = {}
     files = {
         path: match
         for path in sorted(root.rglob("*_result.json"))
@@ -79,7 +79,7 @@ def official_results(root: Path, form: str | None) -> list[ModelAnswers]:
                 f"{path}: category {category} of {model} stands already in "
                 f"{found[model, category].path}"
             )
-        found[model, category] = ModelAnswers(model, category, path, form or "")
+        found[model, category] = CategoryAnswers(model, category, path, form or "")
     if not found:
         raise InputError(
             f"{root}: expected result files named BFCL_v4_<category>_result.json, but there is none"
@@ -112,7 +112,7 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def split_by_category(path: Path, folder: Path) -> list[ModelAnswers]:
+def split_by_category(path: Path, folder: Path) -> list[CategoryAnswers]:
     """Split JSON Lines of answers by category: a file for each model, category and form.
 
     "model" may stand beside.
@@ -120,7 +120,7 @@ def split_by_category(path: Path, folder: Path) -> list[ModelAnswers]:
     The parts are written to `folder`, so that an input of any length needs no memory. Raises
     InputError.
     """
-    found: dict[tuple[str, str, str], ModelAnswers] = {}
+    found: dict[tuple[str, str, str], CategoryAnswers] = {}
     with ExitStack() as stack:
         files: dict[tuple[str, str, str], IO[str]] = {}
         for line in read_records(path):
@@ -130,7 +130,7 @@ def split_by_category(path: Path, folder: Path) -> list[ModelAnswers]:
             if key not in files:
                 part = folder / f"{len(files)}.jsonl"
                 files[key] = stack.enter_context(part.open("w", encoding="utf-8"))
-                found[key] = ModelAnswers(key[0], key[1], part, key[2], path)
+                found[key] = CategoryAnswers(key[0], key[1], part, key[2], path)
             files[key].write(json.dumps(_part_entry(line)) + "\n")
     for results in found.values():
         if sum(each[:2] == (results.model, results.category) for each in found) > 1:
@@ -165,7 +165,7 @@ def _part_entry(line: SourceRecord) -> dict[str, Any]:
 
 
 def pair_answers(
-    tasks: Iterator[Task], results: ModelAnswers, *, partial: bool
+    tasks: Iterator[Task], results: CategoryAnswers, *, partial: bool
 ) -> Iterator[tuple[Task, SourceRecord]]:
     """Pair answers with their tasks.
 
@@ -205,7 +205,7 @@ def _read_up_to(
     entry_id: str,
     tasks: Iterator[Task],
     waiting: dict[str, Task],
-    results: ModelAnswers,
+    results: CategoryAnswers,
     line: SourceRecord,
 ) -> None:
     """Read tasks into `waiting` up to the wanted one; InputError if there is none."""
@@ -225,7 +225,7 @@ def v4_entry_id(entry_id: str) -> str:
     return f"{ALIASES[name]}_{rest}" if name in ALIASES else entry_id
 
 
-def read_response(results: ModelAnswers, task: Task, line: SourceRecord) -> Any:
+def read_response(results: CategoryAnswers, task: Task, line: SourceRecord) -> Any:
     """Read the response of a line, in the form that `judge` takes."""
     answer, kind, is_jsonl = line.record["result"], task.kind, results.origin is not None
     if results.form == "decoded_calls" or (is_jsonl and kind != "multi_turn"):

@@ -26,7 +26,7 @@ from fctncalling.checkers.leaderboard import (
     version_4_scores,
 )
 from fctncalling.cli.score.extra_metrics import ExtraMetrics
-from fctncalling.cli.score.results import ModelAnswers
+from fctncalling.cli.score.results import CategoryAnswers
 from fctncalling.cli.shared.task_finder import category_folder, result_folder_name
 from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
 from fctncalling.data.format_sensitivity import VARIANTS, parse_variant_id
@@ -162,7 +162,7 @@ class ModelScores:
 
 
 def failure_entry(
-    results: ModelAnswers, task: Task, record: Mapping[str, Any], verdict: Verdict
+    results: CategoryAnswers, task: Task, record: Mapping[str, Any], verdict: Verdict
 ) -> dict[str, Any]:
     """Return the entry of a failure (a wrong answer) in a score file."""
     fields: dict[str, Any] = {"error": [verdict.message], "error_type": verdict.error_type}

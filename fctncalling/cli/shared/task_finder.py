@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fctncalling.cli.shared.jsonl_records import InputError, SourceRecord
 from fctncalling.data import format_sensitivity
-from fctncalling.data.agentic_tasks import MEMORY, WEB_SEARCH, variant_of_file
+from fctncalling.data.agentic_tasks import MEMORY, WEB_SEARCH, find_agentic_variant
 from fctncalling.data.bfcl import embedded_path, iter_tasks, resolve_task_path
 from fctncalling.data.categories import category_of_id
 from fctncalling.data.errors import TaskError
@@ -58,7 +58,7 @@ def iter_category_tasks(
 def category_file(folder: Path, category: str) -> Path | None:
     """Return the file in a folder with a category's tasks; None if there is none."""
     path = folder / f"BFCL_v4_{category}.json"
-    if path.is_file() or variant_of_file(path) is not None:
+    if path.is_file() or find_agentic_variant(path) is not None:
         return path
     name = re.compile(rf"(BFCL_v\d+_)?{re.escape(category)}\.jsonl?")
     others = sorted(file for file in folder.glob("*.json*") if name.fullmatch(file.name))

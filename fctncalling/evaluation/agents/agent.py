@@ -114,13 +114,13 @@ class ScriptedAgent:
             "noop": noop,
             "random": RandomCalls(f"{seed} {task.id}"),
         }
-        return PolicyPlayer(policies[self.name], task, handler, fallback=DONE)
+        return ScriptedPlayer(policies[self.name], task, handler, fallback=DONE)
 
     def close(self) -> None:
         """Close nothing: a script holds nothing open."""
 
 
-class PolicyPlayer:
+class ScriptedPlayer:
     """Player of a scripted policy, for one episode.
 
     Where the policy's calls cannot be written, it says `fallback` from then on; without one the

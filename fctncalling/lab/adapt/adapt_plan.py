@@ -194,7 +194,7 @@ def reinforcement_learning_flags(updates: int, episodes: int) -> list[str]:
     ]
 
 
-def probe_times(
+def read_probe_times(
     run_folder: Path, cost: StageCost, forged_task: float, model: BaseModel
 ) -> ProbeTimes:
     """Return the times of a finished probe."""

@@ -17,13 +17,13 @@ from fctncalling.lab.adapt.adapt_plan import (
     AdaptPlan,
     plan_for,
     probe_flags,
-    probe_times,
+    read_probe_times,
     reinforcement_learning_flags,
     supervised_flags,
 )
 from fctncalling.lab.adapt.adapt_settings import AdaptError, AdaptSettings
 from fctncalling.lab.adapt.base_model import BaseModel, inspect_base_model
-from fctncalling.lab.adapt.played import PlayedTasks, success_rate
+from fctncalling.lab.adapt.played import StageAnswers, success_rate
 from fctncalling.lab.adapt.stage import INTERRUPTED, Stages
 from fctncalling.lab.adapt.task_files import (
     HELD_OUT,
@@ -83,9 +83,9 @@ class Adaptation:
         names = [name for name in ("tppo_score", "supervised_score") if name in self.stages.costs]
         return max(names, key=lambda name: success_rate(self.played(name).held_out), default=None)
 
-    def played(self, stage: str) -> PlayedTasks:
+    def played(self, stage: str) -> StageAnswers:
         """Return what a stage's model answered."""
-        return PlayedTasks.read(self.stages.path(stage))
+        return StageAnswers.read(self.stages.path(stage))
 
     def _plan(self) -> AdaptPlan:
         folder = self.stages.path("plan")
@@ -93,7 +93,7 @@ class Adaptation:
             probe = self.stages.run("probe", self._probe)
             cost = self.stages.costs["probe"]
             forged = json.loads((probe / "forged.json").read_text(encoding="utf-8"))
-            times = probe_times(_run_folder(probe), cost, forged, self.model)
+            times = read_probe_times(_run_folder(probe), cost, forged, self.model)
             settings = self.settings
             plan = plan_for(
                 settings.minutes,

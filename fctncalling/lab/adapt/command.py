@@ -22,7 +22,7 @@ from pathlib import Path
 from fctncalling.data.errors import TaskError
 from fctncalling.lab.adapt.adapt_settings import AdaptError, AdaptSettings
 from fctncalling.lab.adapt.adaptation import Adaptation, evaluate_endpoint
-from fctncalling.lab.adapt.played import PlayedTasks
+from fctncalling.lab.adapt.played import StageAnswers
 from fctncalling.lab.adapt.report import AdaptReport, summary, write_report
 from fctncalling.lab.adapt.shipped_model import write_shipped_model
 from fctncalling.lab.adapt.task_files import HELD_OUT
@@ -130,7 +130,7 @@ def _adapt(settings: AdaptSettings) -> AdaptReport:
 
 def _evaluate(settings: AdaptSettings) -> AdaptReport:
     stages = evaluate_endpoint(settings, EVALUATED_TASKS)
-    played = {str(settings.evaluate): PlayedTasks.read(stages.path("score"))}
+    played = {str(settings.evaluate): StageAnswers.read(stages.path("score"))}
     report = AdaptReport(f"{settings.evaluate} for {settings.spec}", played, stages.costs)
     write_report(report, settings)
     return report

@@ -17,14 +17,14 @@ FAILURES_FIRST = 14  # of the episodes that are shown
 
 
 @dataclass(frozen=True)
-class PlayedTasks:
+class StageAnswers:
     """Answers to held-out tasks and to those of --test."""
 
     held_out: list[dict[str, Any]]
     test: list[dict[str, Any]]
 
     @classmethod
-    def read(cls, folder: Path) -> PlayedTasks:
+    def read(cls, folder: Path) -> StageAnswers:
         """Return the answers in a stage's folder, those whose infrastructure failed left out."""
         return cls(*(_answers(folder / f"{name}.jsonl") for name in ("held_out", "test")))
 
@@ -89,7 +89,7 @@ def success_rate(answers: Sequence[Mapping[str, Any]]) -> float:
     return sum(bool(each["strict_valid"]) for each in answers) / len(answers) if answers else 0.0
 
 
-def solved_counts_by_category(answers: Iterable[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
+def solved_and_asked_counts(answers: Iterable[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
     """Return (solved, asked) of each category, declines last."""
     solved, asked = Counter[str](), Counter[str]()
     for answer in answers:

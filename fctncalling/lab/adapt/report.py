@@ -11,11 +11,11 @@ from typing import Any
 from fctncalling.lab.adapt.adapt_settings import AdaptSettings
 from fctncalling.lab.adapt.played import (
     CallCounts,
-    PlayedTasks,
+    StageAnswers,
     answers_to_irrelevance_tasks,
     episodes_to_show,
     rate_with_interval,
-    solved_counts_by_category,
+    solved_and_asked_counts,
     success_rate,
 )
 from fctncalling.lab.adapt.report_page import ReportTable, adapt_report_html
@@ -33,13 +33,13 @@ class AdaptReport:
     """Contents of the report: answers by name ("before", "supervised", "after"), costs, notes."""
 
     title: str
-    played: Mapping[str, PlayedTasks]
+    played: Mapping[str, StageAnswers]
     costs: Mapping[str, StageCost]
     planned: Mapping[str, float] = field(default_factory=dict)  # CPU seconds
     told: Sequence[str] = ()
 
     @property
-    def last(self) -> PlayedTasks:
+    def last(self) -> StageAnswers:
         """The answers of the model that is shipped, or was measured."""
         return list(self.played.values())[-1]
 
@@ -78,8 +78,7 @@ class AdaptReport:
             "solved": {
                 name: {
                     kind: {
-                        each: list(pair)
-                        for each, pair in solved_counts_by_category(answers).items()
+                        each: list(pair) for each, pair in solved_and_asked_counts(answers).items()
                     }
                     for kind, answers in (("held_out", both.held_out), ("test", both.test))
                 }
@@ -103,7 +102,7 @@ class AdaptReport:
         found = []
         for title, kind in (("Your own test (--test)", "test"), ("Held-out tasks", "held_out")):
             rates = {
-                name: solved_counts_by_category(getattr(both, kind))
+                name: solved_and_asked_counts(getattr(both, kind))
                 for name, both in self.played.items()
             }
             names = list(dict.fromkeys(each for one in rates.values() for each in one))

@@ -32,7 +32,7 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.judging.strict import strict_verdict
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.user_tools import ToolsArgument
-from fctncalling.evaluation.agents.agent import PolicyPlayer
+from fctncalling.evaluation.agents.agent import ScriptedPlayer
 from fctncalling.evaluation.episode_log import play_episode
 from fctncalling.evaluation.scripted_policies import Policy
 from fctncalling.lab.canaries.canary_policies import canary_policies
@@ -176,7 +176,7 @@ def play_canary(
 
     None if there is no verdict.
     """
-    player = PolicyPlayer(policy, task)
+    player = ScriptedPlayer(policy, task)
     played = play_episode(env, task.id, player)
     if player.error:
         return Verdict(False, 0.0, None, player.error), False, player.error

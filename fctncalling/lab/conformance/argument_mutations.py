@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 from fctncalling.envs.judging.oracle import OMITTED
-from fctncalling.lab.conformance.drafts import ArgumentPlace, CallDraft, VerbatimValue
+from fctncalling.lab.conformance.drafts import AnswerDraft, ArgumentPlace, VerbatimValue
 from fctncalling.lab.conformance.mutated import Mutated, Mutation
 
 _PUNCTUATION = ",./-_*^ "
 
 
-def _changed(draft: CallDraft, place: ArgumentPlace, value: Any) -> Mutated | None:
+def _changed(draft: AnswerDraft, place: ArgumentPlace, value: Any) -> Mutated | None:
     if type(value) is type(place.value) and value == place.value:
         return None
     name = draft.calls[place.call].name
@@ -24,10 +24,10 @@ def _changed(draft: CallDraft, place: ArgumentPlace, value: Any) -> Mutated | No
 
 def _on_argument(
     fits: Callable[[ArgumentPlace], bool], value: Callable[[ArgumentPlace, random.Random], Any]
-) -> Callable[[CallDraft, random.Random], Mutated | None]:
+) -> Callable[[AnswerDraft, random.Random], Mutated | None]:
     """Return a mutation that changes one of the arguments that fit."""
 
-    def make(draft: CallDraft, rng: random.Random) -> Mutated | None:
+    def make(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
         places = [place for place in draft.places() if fits(place)]
         if not places:
             return None
@@ -38,8 +38,8 @@ def _on_argument(
 
 
 def _in_python(
-    make: Callable[[CallDraft, random.Random], Mutated | None],
-) -> Callable[[CallDraft, random.Random], Mutated | None]:
+    make: Callable[[AnswerDraft, random.Random], Mutated | None],
+) -> Callable[[AnswerDraft, random.Random], Mutated | None]:
     return lambda draft, rng: make(draft, rng) if draft.is_python else None
 
 
@@ -55,7 +55,7 @@ def _is_list(place: ArgumentPlace) -> bool:
     return isinstance(place.value, list) and len(place.value) > 0
 
 
-def _other_value(draft: CallDraft, rng: random.Random) -> Mutated | None:
+def _other_value(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
     places = [
         (place, value)
         for place in draft.places()
@@ -65,7 +65,7 @@ def _other_value(draft: CallDraft, rng: random.Random) -> Mutated | None:
     return _changed(draft, *rng.choice(places)) if places else None
 
 
-def _optional_left_out(draft: CallDraft, rng: random.Random) -> Mutated | None:
+def _optional_left_out(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
     left_out = [
         place for place in draft.places() if OMITTED in place.accepted and not place.required
     ]
@@ -76,14 +76,14 @@ def _optional_left_out(draft: CallDraft, rng: random.Random) -> Mutated | None:
     return Mutated(shorter.text(), f"left out, as they may be: {names}") if left_out else None
 
 
-def _optional_written(draft: CallDraft, rng: random.Random) -> Mutated | None:
+def _optional_written(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
     written = [place.key for place in draft.places() if OMITTED in place.accepted]
     if not written:
         return None
     return Mutated(draft.text(), f"written although they may be left out: {', '.join(written)}")
 
 
-def _keyword_order(draft: CallDraft, rng: random.Random) -> Mutated | None:
+def _keyword_order(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
     turned = draft
     for index, call in enumerate(draft.calls):
         turned = turned.with_arguments(index, dict(reversed(list(call.arguments.items()))))
@@ -99,7 +99,7 @@ def _other_number(place: ArgumentPlace) -> Any:
     return float(number) if isinstance(number, int) else number
 
 
-def _missing_required(draft: CallDraft, rng: random.Random) -> Mutated | None:
+def _missing_required(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
     places = [place for place in draft.places() if place.required]
     if not places:
         return None
@@ -108,7 +108,7 @@ def _missing_required(draft: CallDraft, rng: random.Random) -> Mutated | None:
     return Mutated(draft.without(place).text(), change)
 
 
-def _unknown_parameter(draft: CallDraft, rng: random.Random) -> Mutated | None:
+def _unknown_parameter(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
     if not draft.calls:
         return None
     index = rng.randrange(len(draft.calls))
@@ -118,7 +118,7 @@ def _unknown_parameter(draft: CallDraft, rng: random.Random) -> Mutated | None:
     return Mutated(more.text(), f"{call.name}, an argument 'no_such_option' that is not documented")
 
 
-def _repeated_keyword(draft: CallDraft, rng: random.Random) -> Mutated | None:
+def _repeated_keyword(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
     places = list(draft.places())
     if not places:
         return None

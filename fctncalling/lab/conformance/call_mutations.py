@@ -7,10 +7,10 @@ import random
 from collections.abc import Callable
 
 from fctncalling.data.types import Call
-from fctncalling.lab.conformance.drafts import CallDraft, double_quoted
+from fctncalling.lab.conformance.drafts import AnswerDraft, double_quoted_python_literal
 from fctncalling.lab.conformance.mutated import Mutated, Mutation
 
-Make = Callable[[CallDraft, random.Random], Mutated | None]
+Make = Callable[[AnswerDraft, random.Random], Mutated | None]
 REFUSALS = (
     "I cannot do that with the functions that I have.",
     "None of the functions fits; could you tell me more?",
@@ -18,10 +18,10 @@ REFUSALS = (
 )
 
 
-def _form(change: str, write: Callable[[CallDraft], str], *, python: bool = False) -> Make:
+def _form(change: str, write: Callable[[AnswerDraft], str], *, python: bool = False) -> Make:
     """Return a mutation that writes the right calls in another form."""
 
-    def make(draft: CallDraft, rng: random.Random) -> Mutated | None:
+    def make(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
         if not draft.calls or (python and not draft.is_python):
             return None
         try:
@@ -32,21 +32,21 @@ def _form(change: str, write: Callable[[CallDraft], str], *, python: bool = Fals
     return make
 
 
-def _double_quotes(draft: CallDraft, rng: random.Random) -> Mutated | None:
-    text = draft.text(write=double_quoted) if draft.is_python else draft.text()
+def _double_quotes(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
+    text = draft.text(write=double_quoted_python_literal) if draft.is_python else draft.text()
     return Mutated(text, "strings in double quotes") if text != draft.text() else None
 
 
-def _json_calls(draft: CallDraft) -> str:
+def _json_calls(draft: AnswerDraft) -> str:
     return json.dumps([{"name": call.name, "arguments": call.arguments} for call in draft.calls])
 
 
-def _call_order(draft: CallDraft, rng: random.Random) -> Mutated | None:
+def _call_order(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
     turned = draft.with_calls(draft.calls[::-1]).text()
     return Mutated(turned, "the calls in reversed order") if turned != draft.text() else None
 
 
-def _missing_call(draft: CallDraft, rng: random.Random) -> Mutated | None:
+def _missing_call(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
     if not draft.calls:
         return None
     lost = rng.randrange(len(draft.calls))
@@ -56,14 +56,14 @@ def _missing_call(draft: CallDraft, rng: random.Random) -> Mutated | None:
     )
 
 
-def _call_twice(draft: CallDraft, rng: random.Random) -> Mutated | None:
+def _call_twice(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
     if not draft.calls:
         return None
     call = rng.choice(draft.calls)
     return Mutated(draft.with_calls((*draft.calls, call)).text(), f"{call.name} is called twice")
 
 
-def _other_function(draft: CallDraft, rng: random.Random) -> Mutated | None:
+def _other_function(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
     used = {call.name for call in draft.calls}
     unused = [doc.name for doc in draft.task.functions if doc.name not in used]
     if not draft.calls or not unused:
@@ -73,7 +73,7 @@ def _other_function(draft: CallDraft, rng: random.Random) -> Mutated | None:
     return Mutated(more.text(), f"{name} is called, too")
 
 
-def _duplicate_for_missing(draft: CallDraft, rng: random.Random) -> Mutated | None:
+def _duplicate_for_missing(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
     if len(draft.calls) < 2:
         return None
     return Mutated(
@@ -83,7 +83,7 @@ def _duplicate_for_missing(draft: CallDraft, rng: random.Random) -> Mutated | No
 
 
 def _renamed(rename: Callable[[str], str]) -> Make:
-    def make(draft: CallDraft, rng: random.Random) -> Mutated | None:
+    def make(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
         if not draft.calls:
             return None
         index = rng.randrange(len(draft.calls))
@@ -95,7 +95,7 @@ def _renamed(rename: Callable[[str], str]) -> Make:
     return make
 
 
-def _function_exchanged(draft: CallDraft, rng: random.Random) -> Mutated | None:
+def _function_exchanged(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
     used = {call.name for call in draft.calls}
     unused = [doc.name for doc in draft.task.functions if doc.name not in used]
     if not draft.calls or not unused:
@@ -106,7 +106,7 @@ def _function_exchanged(draft: CallDraft, rng: random.Random) -> Mutated | None:
 
 
 def _words(*texts: str) -> Make:
-    def make(draft: CallDraft, rng: random.Random) -> Mutated | None:
+    def make(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
         text = rng.choice(texts)
         return Mutated(text, f"no call, only the text {text!r}")
 
@@ -114,7 +114,7 @@ def _words(*texts: str) -> Make:
 
 
 CALL_MUTATIONS = {
-    "canonical": Mutation("valid", _form("the right calls as they are", CallDraft.text)),
+    "canonical": Mutation("valid", _form("the right calls as they are", AnswerDraft.text)),
     "spacing": Mutation(
         "valid",
         _form(
@@ -160,7 +160,7 @@ CALL_MUTATIONS = {
     "unclosed": Mutation(
         "wrong", _form("the last parenthesis is missing", lambda draft: draft.text()[:-2])
     ),
-    "positional": Mutation("wrong", _form("arguments without names", CallDraft.positional_text)),
+    "positional": Mutation("wrong", _form("arguments without names", AnswerDraft.positional_text)),
     "missing_call": Mutation("wrong", _missing_call),
     "spurious_twice": Mutation("wrong", _call_twice),
     "spurious_other": Mutation("wrong", _other_function),
@@ -178,7 +178,7 @@ CALL_MUTATIONS = {
 def _call_of(name: str | None, change: str) -> Make:
     """Return a mutation that calls the first function on offer, or one of another name."""
 
-    def make(draft: CallDraft, rng: random.Random) -> Mutated | None:
+    def make(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
         called = name or next((doc.name for doc in draft.task.functions), None)
         if called is None:
             return None
@@ -211,7 +211,7 @@ RELEVANCE_MUTATIONS = {
 """Mutations where some call is expected."""
 
 
-def _json_of_first(draft: CallDraft) -> Mutated | None:
+def _json_of_first(draft: AnswerDraft) -> Mutated | None:
     called = next((Call(doc.name, {"a": 1}) for doc in draft.task.functions), None)
     if called is None:
         return None

@@ -37,8 +37,8 @@ from fctncalling.lab.conformance.made_answers import (
 )
 from fctncalling.lab.conformance.own_scorer import OwnScorer
 from fctncalling.lab.conformance.parser_agreement import parser_agreement
-from fctncalling.lab.conformance.recorded import compare_category, load_recording
-from fctncalling.lab.conformance.scorer_process import ScorerLimits, ScorerProcess
+from fctncalling.lab.conformance.recorded import compare_category, load_recorded_verdicts
+from fctncalling.lab.conformance.scorer_process import ScorerProcess, ScorerTimeLimits
 from fctncalling.lab.import_bfcl.official_import import manifest
 
 SELF = "self"
@@ -92,14 +92,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--idle_limit",
         type=float,
-        default=ScorerLimits.idle_s,
+        default=ScorerTimeLimits.idle_s,
         metavar="S",
         help="seconds in which a scorer may read and write nothing; default: %(default)s",
     )
     parser.add_argument(
         "--time_limit",
         type=float,
-        default=ScorerLimits.total_s,
+        default=ScorerTimeLimits.total_s,
         metavar="S",
         help="seconds for all answers; default: %(default)s",
     )
@@ -141,7 +141,7 @@ def _agreement(args: argparse.Namespace, folder: Path, categories: Sequence[str]
             line = json.loads(json.dumps(record))  # what any scorer gets
             agreement.add(awaited.pop(record["id"]), own.valid(line))
         return agreement
-    with ScorerProcess(args.scorer, ScorerLimits(args.idle_limit, args.time_limit)) as scorer:
+    with ScorerProcess(args.scorer, ScorerTimeLimits(args.idle_limit, args.time_limit)) as scorer:
         for given in with_progress_bar(scorer.judge_records(records), "judging", "answer"):
             agreement.add(awaited.pop(given.answer_id), given.told, given.why)
     return agreement
@@ -154,7 +154,7 @@ def _parsed(args: argparse.Namespace, folder: Path, categories: list[str]) -> Ag
     categories[:] = [name for name in categories if name in WRITTEN]
     if not categories:
         raise InputError(f"--category: --parser expects some of {', '.join(WRITTEN)}")
-    limits = ScorerLimits(args.idle_limit, args.time_limit)
+    limits = ScorerTimeLimits(args.idle_limit, args.time_limit)
     render = load_chat_template(args.model_name_or_path, args.chat_template)
     return parser_agreement(args.parser, limits, folder, categories, render)
 
@@ -226,7 +226,7 @@ def _print_report(agreement: Agreement, badge: str) -> None:
 
 def _compare_recorded(folder: Path, categories: Sequence[str], path: Path | None) -> int:
     """Compare our verdicts with the recorded ones; return 0, or 1 where some differ."""
-    recorded = load_recording()
+    recorded = load_recorded_verdicts()
     results = [
         compare_category(folder, category, recorded)
         for category in with_progress_bar(categories, "comparing", "category", len(categories))

@@ -76,7 +76,7 @@ def _numbers(*texts: str) -> list[Number]:
     return [None if text == "nan" else Fraction(text) for text in texts]
 
 
-def token_vector(
+def token_level_test_vector(
     name: str, rows: Sequence[Sequence[TokenSegment]], bootstrap: Sequence[str]
 ) -> dict[str, Any]:
     """Return one vector of token-level functions; rows are padded by their own segments."""
@@ -165,7 +165,7 @@ def token_vectors() -> list[dict[str, Any]]:
         "padding": ([[FIRST, LAST, padding], [padding, FIRST, LAST]], ["0", "0"]),
         "truncation": ([[FIRST, LAST], [FIRST, LAST]], ["0.8", "0"]),
     }
-    return [token_vector(name, *each) for name, each in made.items()]
+    return [token_level_test_vector(name, *each) for name, each in made.items()]
 
 
 def _worded(count: int) -> list[TokenSegment]:

@@ -34,7 +34,7 @@ class ArgumentPlace(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CallDraft:
+class AnswerDraft:
     """Expected calls of a single-turn task, with what the truth accepts in their place."""
 
     task: Task
@@ -67,26 +67,26 @@ class CallDraft:
         found = (doc.parameters for doc in self.task.functions if doc.name == name)
         return next(found, {})
 
-    def with_value(self, place: ArgumentPlace, value: Any) -> CallDraft:
+    def with_value(self, place: ArgumentPlace, value: Any) -> AnswerDraft:
         """Return the draft with another value of one argument."""
         call = self.calls[place.call]
         return self.with_arguments(place.call, {**call.arguments, place.key: value})
 
-    def without(self, place: ArgumentPlace) -> CallDraft:
+    def without(self, place: ArgumentPlace) -> AnswerDraft:
         """Return the draft without one argument."""
         given = self.calls[place.call].arguments
         kept = {key: value for key, value in given.items() if key != place.key}
         return self.with_arguments(place.call, kept)
 
-    def with_arguments(self, index: int, arguments: Mapping[str, Any]) -> CallDraft:
+    def with_arguments(self, index: int, arguments: Mapping[str, Any]) -> AnswerDraft:
         """Return the draft with other arguments of one call."""
         return self.with_call(index, Call(self.calls[index].name, arguments))
 
-    def with_call(self, index: int, call: Call) -> CallDraft:
+    def with_call(self, index: int, call: Call) -> AnswerDraft:
         """Return the draft with another call in the place of one."""
         return self.with_calls((*self.calls[:index], call, *self.calls[index + 1 :]))
 
-    def with_calls(self, calls: Sequence[Call]) -> CallDraft:
+    def with_calls(self, calls: Sequence[Call]) -> AnswerDraft:
         """Return the draft with other calls."""
         return replace(self, calls=tuple(calls))
 
@@ -129,7 +129,7 @@ class CallDraft:
         return {key: source(key, value) for key, value in call.arguments.items()}
 
 
-def right_answer_draft(task: Task) -> CallDraft | None:
+def right_answer_draft(task: Task) -> AnswerDraft | None:
     """Return the right answer of a single-turn task.
 
     In Java and JavaScript in the first style of literals that BFCL accepts. None where the truth
@@ -145,20 +145,23 @@ def right_answer_draft(task: Task) -> CallDraft | None:
                 if judge(task, render_calls(task, calls, each)).valid
             )
             style = next(accepted, style)
-        draft = CallDraft(task, tuple(calls), style)
+        draft = AnswerDraft(task, tuple(calls), style)
         draft.text()
     except (ValueError, TypeError, KeyError, AttributeError, StopIteration):
         return None
     return draft
 
 
-def double_quoted(value: Any) -> str:
+def double_quoted_python_literal(value: Any) -> str:
     """Return a Python literal with double quotes around its strings."""
     if isinstance(value, str):
         return json.dumps(value) if value.isascii() else python_literal(value)
     if isinstance(value, list):
-        return f"[{', '.join(map(double_quoted, value))}]"
+        return f"[{', '.join(map(double_quoted_python_literal, value))}]"
     if isinstance(value, dict):
-        pairs = (f"{double_quoted(key)}: {double_quoted(each)}" for key, each in value.items())
+        pairs = (
+            f"{double_quoted_python_literal(key)}: {double_quoted_python_literal(each)}"
+            for key, each in value.items()
+        )
         return "{" + ", ".join(pairs) + "}"
     return python_literal(value)

@@ -26,8 +26,8 @@ from fctncalling.lab.conformance.call_mutations import (
     IRRELEVANCE_MUTATIONS,
     RELEVANCE_MUTATIONS,
 )
-from fctncalling.lab.conformance.drafts import CallDraft, right_answer_draft
-from fctncalling.lab.conformance.multi_turn_mutations import TURN_MUTATIONS, turn_draft_of
+from fctncalling.lab.conformance.drafts import AnswerDraft, right_answer_draft
+from fctncalling.lab.conformance.multi_turn_mutations import TURN_MUTATIONS, right_multi_turn_draft
 from fctncalling.lab.conformance.mutated import Mutation, stratum_name
 
 CATEGORIES = (*AST, *RELEVANCE, *(name for name in MULTI_TURN if "composite" not in name))
@@ -89,11 +89,11 @@ def made_answers(
 
 def _draft_and_mutations(task: Task) -> tuple[Any, Mapping[str, Mutation]]:
     if task.is_multi_turn:
-        return turn_draft_of(task), TURN_MUTATIONS
+        return right_multi_turn_draft(task), TURN_MUTATIONS
     if task.kind == "irrelevance":
-        return CallDraft(task, ()), IRRELEVANCE_MUTATIONS
+        return AnswerDraft(task, ()), IRRELEVANCE_MUTATIONS
     if task.kind == "relevance":
-        return CallDraft(task, ()), RELEVANCE_MUTATIONS
+        return AnswerDraft(task, ()), RELEVANCE_MUTATIONS
     return right_answer_draft(task), {**CALL_MUTATIONS, **ARGUMENT_MUTATIONS}
 
 

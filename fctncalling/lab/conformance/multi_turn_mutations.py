@@ -23,7 +23,7 @@ Steps = list[str]  # texts of a turn's messages
 
 
 @dataclass(frozen=True)
-class TurnDraft:
+class MultiTurnDraft:
     """Expected calls of a multi-turn task, turn by turn."""
 
     task: Task
@@ -33,7 +33,7 @@ class TurnDraft:
         """Return the answer: in each turn one message with its calls, then closing words."""
         return [[*([_written(turn)] if turn else []), CLOSING] for turn in self.turns]
 
-    def with_turn(self, index: int, calls: Sequence[Call]) -> TurnDraft:
+    def with_turn(self, index: int, calls: Sequence[Call]) -> MultiTurnDraft:
         """Return the draft with other calls in one turn."""
         return replace(self, turns=[*self.turns[:index], calls, *self.turns[index + 1 :]])
 
@@ -43,7 +43,7 @@ class TurnDraft:
             for index, call in enumerate(calls):
                 yield turn, index, call
 
-    def with_call(self, turn: int, index: int, call: Call) -> TurnDraft:
+    def with_call(self, turn: int, index: int, call: Call) -> MultiTurnDraft:
         """Return the draft with another call in the place of one."""
         calls = self.turns[turn]
         return self.with_turn(turn, [*calls[:index], call, *calls[index + 1 :]])
@@ -58,16 +58,16 @@ class TurnDraft:
         return next((Call(name, {}) for name in READING if name in offered), None)
 
 
-Make = Callable[[TurnDraft, random.Random], Mutated | None]
+Make = Callable[[MultiTurnDraft, random.Random], Mutated | None]
 
 
-def turn_draft_of(task: Task) -> TurnDraft | None:
+def right_multi_turn_draft(task: Task) -> MultiTurnDraft | None:
     """Return the right answer of a multi-turn task.
 
     None where its truth cannot be written as calls of named arguments.
     """
     try:
-        draft = TurnDraft(task, oracle_calls(task))
+        draft = MultiTurnDraft(task, oracle_calls(task))
         draft.answer()
     except (ValueError, TypeError, KeyError):
         return None
@@ -78,30 +78,30 @@ def _written(calls: Sequence[Call]) -> str:
     return get_handler("python_calls").render(calls)
 
 
-def _canonical(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+def _canonical(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
     return Mutated(draft.answer(), "the right calls, those of a turn in one message")
 
 
-def _one_call_a_step(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+def _one_call_a_step(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
     answer = [[*(_written([call]) for call in calls), CLOSING] for calls in draft.turns]
     return Mutated(answer, "one call in each message")
 
 
-def _no_closing_words(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+def _no_closing_words(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
     answer = [[_written(calls)] if calls else [] for calls in draft.turns]
     return Mutated(answer, "no words behind the calls")
 
 
-def _keyword_order(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+def _keyword_order(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
     turned = [
         [Call(call.name, dict(reversed(list(call.arguments.items())))) for call in calls]
         for calls in draft.turns
     ]
-    answer = TurnDraft(draft.task, turned).answer()
+    answer = MultiTurnDraft(draft.task, turned).answer()
     return Mutated(answer, "arguments in another order") if answer != draft.answer() else None
 
 
-def _reading_call(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+def _reading_call(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
     call = draft.reading_call()
     if call is None or not draft.acting_turns():
         return None
@@ -112,7 +112,7 @@ def _reading_call(draft: TurnDraft, rng: random.Random) -> Mutated | None:
     )
 
 
-def _mistake_first(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+def _mistake_first(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
     if not draft.acting_turns():
         return None
     turn = rng.choice(draft.acting_turns())
@@ -121,7 +121,7 @@ def _mistake_first(draft: TurnDraft, rng: random.Random) -> Mutated | None:
     return Mutated(answer, f"turn {turn}: first a call of a function that does not exist")
 
 
-def _call_in_empty_turn(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+def _call_in_empty_turn(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
     empty = [index for index, calls in enumerate(draft.turns) if not calls]
     call = draft.reading_call()
     if not empty or call is None:
@@ -131,22 +131,22 @@ def _call_in_empty_turn(draft: TurnDraft, rng: random.Random) -> Mutated | None:
     return Mutated(answer, f"turn {turn}: {call.name} is called where nothing is to be done")
 
 
-def _last_turn_missing(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+def _last_turn_missing(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
     return Mutated(draft.answer()[:-1], "the last turn is missing")
 
 
-def _turn_added(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+def _turn_added(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
     return Mutated([*draft.answer(), [CLOSING]], "there is a turn more than was asked")
 
 
-def _turn_without_calls(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+def _turn_without_calls(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
     if not draft.acting_turns():
         return None
     turn = rng.choice(draft.acting_turns())
     return Mutated(draft.with_turn(turn, []).answer(), f"turn {turn}: only words, no call")
 
 
-def _call_lost(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+def _call_lost(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
     places = [place for place in draft.places() if len(draft.turns[place[0]]) > 1]
     if not places:
         return None
@@ -157,7 +157,7 @@ def _call_lost(draft: TurnDraft, rng: random.Random) -> Mutated | None:
     )
 
 
-def _argument_changed(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+def _argument_changed(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
     places = [
         (turn, index, call, key, value)
         for turn, index, call in draft.places()
@@ -181,7 +181,7 @@ def _other(value: str | float) -> str | float:
     return not value if isinstance(value, bool) else value + 1
 
 
-def _argument_missing(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+def _argument_missing(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
     places = [place for place in draft.places() if place[2].arguments]
     if not places:
         return None
@@ -194,7 +194,7 @@ def _argument_missing(draft: TurnDraft, rng: random.Random) -> Mutated | None:
     )
 
 
-def _state_changed(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+def _state_changed(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
     if "mkdir" not in {doc.name for doc in draft.task.functions} or not draft.acting_turns():
         return None
     turn = rng.choice(draft.acting_turns())
@@ -204,7 +204,7 @@ def _state_changed(draft: TurnDraft, rng: random.Random) -> Mutated | None:
     )
 
 
-def _call_repeated(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+def _call_repeated(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
     places = list(draft.places())
     if not places:
         return None
@@ -214,7 +214,7 @@ def _call_repeated(draft: TurnDraft, rng: random.Random) -> Mutated | None:
     return Mutated(draft.with_turn(turn, calls).answer(), f"turn {turn}: {call.name} called twice")
 
 
-def _calls_reversed(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+def _calls_reversed(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
     turns = [index for index in draft.acting_turns() if len(draft.turns[index]) > 1]
     if not turns:
         return None
@@ -225,7 +225,7 @@ def _calls_reversed(draft: TurnDraft, rng: random.Random) -> Mutated | None:
     )
 
 
-def _turns_swapped(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+def _turns_swapped(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
     acting = draft.acting_turns()
     if len(acting) < 2:
         return None
@@ -234,7 +234,7 @@ def _turns_swapped(draft: TurnDraft, rng: random.Random) -> Mutated | None:
     return Mutated(swapped.answer(), f"the calls of turns {first} and {second} are exchanged")
 
 
-def _turn_too_early(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+def _turn_too_early(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
     later = [index for index in draft.acting_turns() if index > 0]
     if not later:
         return None
@@ -245,7 +245,7 @@ def _turn_too_early(draft: TurnDraft, rng: random.Random) -> Mutated | None:
     )
 
 
-def _unclosed(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+def _unclosed(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
     if not draft.acting_turns():
         return None
     turn = rng.choice(draft.acting_turns())
@@ -254,7 +254,7 @@ def _unclosed(draft: TurnDraft, rng: random.Random) -> Mutated | None:
     return Mutated(answer, f"turn {turn}: the last parenthesis is missing")
 
 
-def _only_words(draft: TurnDraft, rng: random.Random) -> Mutated | None:
+def _only_words(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
     return Mutated([[CLOSING] for _ in draft.turns], "only words in every turn")
 
 

@@ -12,14 +12,14 @@ from fctncalling.cli.shared.jsonl_records import with_progress_bar
 from fctncalling.envs.handlers import DecodeError, get_handler
 from fctncalling.lab.conformance.agreement import Agreement
 from fctncalling.lab.conformance.rendered_truths import Render, RenderedTruth, rendered_truths
-from fctncalling.lab.conformance.scorer_process import PARSER, ScorerLimits, ScorerProcess
+from fctncalling.lab.conformance.scorer_process import PARSER, ScorerProcess, ScorerTimeLimits
 
 SELF = "self"
 _SHOWN = 300  # characters of a text in a report
 
 
 def parser_agreement(
-    parser: str, limits: ScorerLimits, folder: Path, categories: Sequence[str], render: Render
+    parser: str, limits: ScorerTimeLimits, folder: Path, categories: Sequence[str], render: Render
 ) -> Agreement:
     """Return how far a parser reads what was written: self, a command or module:function."""
     agreement = Agreement()

@@ -24,7 +24,7 @@ class VerdictComparison(NamedTuple):
     different: list[str]  # answers in words
 
 
-def load_recording() -> dict[str, Any]:
+def load_recorded_verdicts() -> dict[str, Any]:
     """Return the recording: package, seed, and for each category hashes and bits."""
     recorded: dict[str, Any] = json.loads(FILE.read_text("utf-8"))
     return recorded
@@ -63,7 +63,7 @@ def compare_category(folder: Path, category: str, recorded: Mapping[str, Any]) -
     return VerdictComparison(category, len(answers), different)
 
 
-def recorded_entry(
+def category_recording(
     folder: Path, category: str, answers: Sequence[MadeAnswer], bits: Sequence[bool]
 ) -> dict[str, Any]:
     """Return a category's entry of a recording."""

@@ -28,7 +28,7 @@ _GRACE_S = 2.0
 
 
 @dataclass(frozen=True)
-class ScorerLimits:
+class ScorerTimeLimits:
     """Times that a scorer may take."""
 
     idle_s: float = 60.0  # without reading a line or writing one
@@ -85,7 +85,9 @@ class ScorerProcess:
     before the last verdict, silence and a wrong id each raise InputError.
     """
 
-    def __init__(self, scorer: str, limits: ScorerLimits, protocol: LineProtocol = SCORER) -> None:
+    def __init__(
+        self, scorer: str, limits: ScorerTimeLimits, protocol: LineProtocol = SCORER
+    ) -> None:
         self._protocol = protocol
         self._name = f"{protocol.flag} {' '.join(scorer.split()):.100}"
         self._limits = limits

@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Grade the run; return 0, or 2 if that cannot be done."""
     from fctncalling.algorithms.config import SettingError
     from fctncalling.data.errors import TaskError
-    from fctncalling.lab.credit import CreditError, RulerSettings, grade_run
+    from fctncalling.lab.credit import RulerSettings, UngradableRunError, grade_run
     from fctncalling.training.load_policy import ModelError
 
     for flag, least in (("tasks", 1), ("group_size", 2), ("critic_tasks", 0), ("max_branches", 2)):
@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
             progress=lambda line: print(line, file=sys.stderr, flush=True),
         )
         _write(grades, place, arguments.json)
-    except (CreditError, SettingError, TaskError, ModelError, OSError) as error:
+    except (UngradableRunError, SettingError, TaskError, ModelError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     print(grades_text(grades))

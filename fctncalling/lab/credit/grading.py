@@ -40,8 +40,8 @@ from fctncalling.lab.credit.grades import (
 from fctncalling.lab.credit.ruler import (
     BranchedTruth,
     BranchPlayer,
-    CreditError,
     RulerSettings,
+    UngradableRunError,
     Vector,
     measure_truth,
     sample_groups,
@@ -50,7 +50,7 @@ from fctncalling.training.run_config import RunConfig
 
 
 @dataclass(frozen=True)
-class GradedRun:
+class RunToGrade:
     """Run to grade: its policy at one checkpoint, in its own environments."""
 
     config: TrainConfig
@@ -75,9 +75,10 @@ def grade_run(
 ) -> dict[str, Any]:
     """Return the grades of a run's estimators and critics as JSON data.
 
-    CreditError names what a run lacks. body_epochs: of a critic with a body of its own. settings:
-    group size, standard error, limits of branches; discount and tokens an episode are the run's.
-    episodes_to: a file for the graded episodes, with the credit of each action, for the viewer.
+    UngradableRunError names what a run lacks. body_epochs: of a critic with a body of its own.
+    settings: group size, standard error, limits of branches; discount and tokens an episode are
+    the run's. episodes_to: a file for the graded episodes, with the credit of each action, for the
+    viewer.
     """
     run = open_run(folder, update, num_tasks, num_critic_tasks, settings or RulerSettings())
     started = time.process_time()
@@ -114,8 +115,8 @@ def open_run(
     num_tasks: int,
     num_critic_tasks: int,
     settings: RulerSettings,
-) -> GradedRun:
-    """Load a run's policy and environments; CreditError where it cannot be graded."""
+) -> RunToGrade:
+    """Load a run's policy and environments; UngradableRunError where it cannot be graded."""
     from fctncalling.algorithms.config.train_config import resolve_device
     from fctncalling.training.load_policy import load_policy
     from fctncalling.training.rollouts.rollout_backends import LocalRollout, RolloutRound
@@ -127,7 +128,7 @@ def open_run(
         or config.team_critic == "central"
         or config.env_name == "team"
     ):
-        raise CreditError(f"{folder}: a team's run; the ruler grades runs of one agent")
+        raise UngradableRunError(f"{folder}: a team's run; the ruler grades runs of one agent")
     checkpoint = checkpoint_of(folder, update)
     setup = make_task_setup(config, run_config)
     policy, template = load_policy(config, run_config, checkpoint, resolve_device(config.device))
@@ -146,7 +147,7 @@ def open_run(
     ids = [candidate.id for candidate in setup.candidates]
     several = [each.id for each in setup.candidates if each.num_turns > 1]
     drawn = random.Random(settings.seed).sample(several or ids, len(several or ids))
-    return GradedRun(
+    return RunToGrade(
         config,
         checkpoint,
         policy,
@@ -163,7 +164,9 @@ def run_settings(folder: Path) -> tuple[TrainConfig, RunConfig]:
 
     file = folder / "config.json"
     if not file.is_file():
-        raise CreditError(f"{folder}: no run is there (no config.json): name results/.../ALGORITHM")
+        raise UngradableRunError(
+            f"{folder}: no run is there (no config.json): name results/.../ALGORITHM"
+        )
     namespace = parse_settings(["--config", str(file)])
     fields = dataclasses.fields(RunConfig)
     run_config = RunConfig(**{field.name: getattr(namespace, field.name) for field in fields})
@@ -171,14 +174,17 @@ def run_settings(folder: Path) -> tuple[TrainConfig, RunConfig]:
 
 
 def checkpoint_of(folder: Path, update: int | None) -> Path:
-    """Return the checkpoint of an update, the last one without; CreditError names those there."""
+    """Return the checkpoint of an update, the last one without.
+
+    UngradableRunError names those there.
+    """
     checkpoints = folder / "checkpoints"
     found = checkpoints / ("last" if update is None else f"update_{update:06d}")
     if found.is_dir():
         return found
     there = sorted(int(path.name[7:]) for path in checkpoints.glob("update_*"))
     listed = ", ".join(map(str, there)) or "none"
-    raise CreditError(
+    raise UngradableRunError(
         f"{'' if update is None else f'--update {update}: '}{folder} has no such checkpoint; "
         f"there: {listed} (--save_interval says which are saved; the newest two stay, and the best)"
     )

@@ -22,7 +22,7 @@ PRIOR = 0.1  # of a state's variance, worth one branch: equal returns do not pro
 Vector = NDArray[np.float64]
 
 
-class CreditError(ValueError):
+class UngradableRunError(ValueError):
     """A run that cannot be graded."""
 
 
@@ -168,7 +168,9 @@ def measure_truth(
             truth.num_branches += 1
             truth.num_branch_steps += episode.num_steps
         if any(not states[index].returns for index in wanted):
-            raise CreditError("every branch of a state is invalid: its tools cannot be copied")
+            raise UngradableRunError(
+                "every branch of a state is invalid: its tools cannot be copied"
+            )
     places = {key: index for index, key in enumerate(nodes)}
     _fill(truth, nodes)
     truth.same_prefixes = sum(
@@ -205,7 +207,7 @@ def sample_groups(player: BranchPlayer, task_ids: Sequence[str]) -> BranchedTrut
         if not episode.invalid and trace.get(key) and len(trace[key]) == episode.num_steps
     ]
     if not kept:
-        raise CreditError("no valid episode was played: nothing can be graded")
+        raise UngradableRunError("no valid episode was played: nothing can be graded")
     for episode, snapshots in kept:
         for step, snapshot in enumerate(snapshots):
             snapshot.info["prompt_ids"] = _tokens_before(episode, step)

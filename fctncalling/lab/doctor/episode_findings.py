@@ -13,7 +13,7 @@ from fctncalling.algorithms.rollout.collect import collect
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.prompting.task_prompt import JSON_TYPES
-from fctncalling.evaluation.agents.agent import PolicyPlayer
+from fctncalling.evaluation.agents.agent import ScriptedPlayer
 from fctncalling.evaluation.scripted_policies import DONE, oracle
 from fctncalling.lab.doctor.finding import HealthCheck, fault, note, sound, unchecked
 
@@ -37,7 +37,7 @@ def play_ground_truths(tasks: Sequence[Task], template: ChatTemplate) -> list[Ep
     Raises RolloutError where none can be played.
     """
     chosen = _chosen(tasks)
-    players = {task.id: PolicyPlayer(oracle, task, "", DONE) for task in chosen}
+    players = {task.id: ScriptedPlayer(oracle, task, "", DONE) for task in chosen}
 
     def script(task_id: str, turn: int, step_in_turn: int, info: Mapping[str, Any]) -> str:
         return players[task_id].answer("", info)
@@ -124,7 +124,7 @@ def episode_findings(
         yield note("rows", f"as the history is rewritten: {message}")
 
 
-def episode_spans(episode: EpisodeRecord, template: ChatTemplate) -> list[Span]:
+def spans_by_author(episode: EpisodeRecord, template: ChatTemplate) -> list[Span]:
     """Return the tokens of an episode's last row by author."""
     row = episode.rows[-1]
     spans: list[Span] = []

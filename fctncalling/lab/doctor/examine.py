@@ -13,7 +13,7 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task
-from fctncalling.lab.doctor.episode_findings import Span, episode_spans, ground_truth_findings
+from fctncalling.lab.doctor.episode_findings import Span, ground_truth_findings, spans_by_author
 from fctncalling.lab.doctor.finding import HealthCheck, fault, note, sound, unchecked
 from fctncalling.model_folder import missing_model_message
 
@@ -107,7 +107,7 @@ def _check_model(
     played, episodes = ground_truth_findings(tasks, template, context)
     found.findings += played
     if episodes:
-        found.spans = episode_spans(episodes[0], template)
+        found.spans = spans_by_author(episodes[0], template)
         found.task_id = episodes[0].task_id
     if not wanted.quick:
         found.findings += _weights(wanted, source, tokenizer, template, tasks, context)
@@ -153,7 +153,7 @@ def _logprob_findings(
     """Yield whether all who compute log-probabilities of the model agree."""
     from fctncalling.algorithms.generation.engine_api import RolloutError
     from fctncalling.lab.doctor.logprob_findings import (
-        adapter_finding,
+        adapter_effect_finding,
         engine_finding,
         retokenisation_finding,
         sampled_episodes,
@@ -172,7 +172,7 @@ def _logprob_findings(
     prompts = turn_prompts(episodes)
     if wanted.vllm_url is not None and wanted.adapter is None:
         yield _served(wanted, model, prompts)
-    finding, adapted = adapter_finding(model, wanted.adapter, episodes)
+    finding, adapted = adapter_effect_finding(model, wanted.adapter, episodes)
     yield finding
     if wanted.vllm_url is not None and wanted.adapter is not None and adapted is not None:
         yield _served(wanted, adapted, prompts)

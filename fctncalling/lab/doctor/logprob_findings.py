@@ -114,7 +114,7 @@ def _split(template: ChatTemplate, ids: Sequence[int], again: Sequence[int]) -> 
     return f"{one!r}, which begins with {other!r} when encoded"
 
 
-def adapter_finding(
+def adapter_effect_finding(
     model: Any, folder: Path | None, episodes: Sequence[EpisodeRecord]
 ) -> tuple[HealthCheck, Any]:
     """Return whether an adapter changes the model when on and nothing when off, and its model.

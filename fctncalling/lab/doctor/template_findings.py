@@ -179,7 +179,7 @@ CURE = "Give --chat_template FILE"
 _CLOSING_MARK = re.compile(r"<[|/]?[\w:-]+\|?>|\[/?[A-Z_]{3,}\]")
 
 
-class TemplateProbe(NamedTuple):
+class TemplateRenderer(NamedTuple):
     """A chat template as its tokenizer renders it, and as training appends to it."""
 
     tokenizer: Any
@@ -200,7 +200,7 @@ def template_findings(tokenizer: Any, source: str | None = None) -> list[HealthC
     """Return what there is to say of a tokenizer's chat template, or of `source` in its place."""
     try:
         template = ChatTemplate(tokenizer, source)
-        TemplateProbe(tokenizer, template).render_messages(
+        TemplateRenderer(tokenizer, template).render_messages(
             [user_message("q"), assistant_message("a"), user_message("r")]
         )
     except Exception as error:  # templates raise what Jinja does, and what they like
@@ -212,9 +212,9 @@ def template_findings(tokenizer: Any, source: str | None = None) -> list[HealthC
 
 def chat_template_findings(template: ChatTemplate) -> list[HealthCheck]:
     """Return what there is to say of a chat template that can be rendered; takes some 0.1 s."""
-    probe = TemplateProbe(template.tokenizer, template)
+    probe = TemplateRenderer(template.tokenizer, template)
     found: list[HealthCheck] = []
-    checks: tuple[Callable[[TemplateProbe], Iterator[HealthCheck]], ...] = (
+    checks: tuple[Callable[[TemplateRenderer], Iterator[HealthCheck]], ...] = (
         _generation_prompt,
         _words,
         _end_of_turn,
@@ -233,7 +233,7 @@ def chat_template_findings(template: ChatTemplate) -> list[HealthCheck]:
     return [*found, *token_findings(template.tokenizer, template)]
 
 
-def _generation_prompt(probe: TemplateProbe) -> Iterator[HealthCheck]:
+def _generation_prompt(probe: TemplateRenderer) -> Iterator[HealthCheck]:
     without = probe.render_messages([user_message("q")])
     prompt = probe.render_messages([user_message("q")], prompt=True)
     history = probe.render_messages([user_message("q"), assistant_message(ANSWER)])
@@ -258,7 +258,7 @@ def _generation_prompt(probe: TemplateProbe) -> Iterator[HealthCheck]:
         yield note("generation prompt", message, _cost(probe))
 
 
-def _words(probe: TemplateProbe) -> Iterator[HealthCheck]:
+def _words(probe: TemplateRenderer) -> Iterator[HealthCheck]:
     if message := _changed_words(probe.tokenizer, probe.template.source):
         yield fault("assistant's words", message, f"{CURE} that renders them as they are")
         return
@@ -281,7 +281,7 @@ def _changed_words(tokenizer: Any, source: Any) -> str:
     return ""
 
 
-def _end_of_turn(probe: TemplateProbe) -> Iterator[HealthCheck]:
+def _end_of_turn(probe: TemplateRenderer) -> Iterator[HealthCheck]:
     template = probe.template
     answered = probe.render_messages([user_message("q"), assistant_message(ANSWER)])
     last = answered.partition(ANSWER)[2]
@@ -311,7 +311,7 @@ def _end_of_turn(probe: TemplateProbe) -> Iterator[HealthCheck]:
     yield note("end of turn", message, id=template.end_of_turn_id)
 
 
-def _results(probe: TemplateProbe) -> Iterator[HealthCheck]:
+def _results(probe: TemplateRenderer) -> Iterator[HealthCheck]:
     history = [
         user_message("q"),
         assistant_message(ANSWER),
@@ -335,7 +335,7 @@ def _results(probe: TemplateProbe) -> Iterator[HealthCheck]:
         yield note("system message", "the template has no system role: it comes as a user message")
 
 
-def _tools(probe: TemplateProbe) -> Iterator[HealthCheck]:
+def _tools(probe: TemplateRenderer) -> Iterator[HealthCheck]:
     template = probe.template
     if not template.takes_tools:
         yield note("tools", "the template takes none: the system message describes them instead")
@@ -358,7 +358,7 @@ def _tools(probe: TemplateProbe) -> Iterator[HealthCheck]:
         yield sound("tools", "names, types, nested parameters and descriptions are rendered")
 
 
-def _boundaries(probe: TemplateProbe) -> Iterator[HealthCheck]:
+def _boundaries(probe: TemplateRenderer) -> Iterator[HealthCheck]:
     broken: dict[str, tuple[str, str]] = {}
     for kind, exchange in BOUNDARIES.items():
         grown, whole = appended_and_rendered_texts(
@@ -395,13 +395,13 @@ def _moved(template: ChatTemplate) -> bool:
     return template.takes_tools and before != after
 
 
-def _clock(probe: TemplateProbe) -> Iterator[HealthCheck]:
+def _clock(probe: TemplateRenderer) -> Iterator[HealthCheck]:
     if "strftime_now" in str(probe.template.source):
         message = "the template writes today's date: prompts change from one day to the next"
         yield note("clock", message, "A file with a fixed date makes runs repeatable")
 
 
-def _cost(probe: TemplateProbe) -> str:
+def _cost(probe: TemplateRenderer) -> str:
     if probe.template.append_only:
         return ""
     return "Trained with one row a step, which reads the history again: more tokens, same objective"

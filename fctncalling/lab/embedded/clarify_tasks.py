@@ -19,7 +19,7 @@ from fctncalling.lab.embedded.single_turn_tasks import (
     ground_truth_of_call,
     single_turn_entry,
 )
-from fctncalling.lab.embedded.vocabulary import NoSuchDraw, VocabularyDraw, wording
+from fctncalling.lab.embedded.vocabulary import RejectedDraw, VocabularyDraw, wording
 
 Entry = dict[str, Any]
 SPLITS = {"clarify_train": (800, 0), "clarify_held_out": (200, 90000)}  # tasks, first number
@@ -42,7 +42,7 @@ def clarify_entries(split: str, num_tasks: int, *, seed: int = 0, first_id: int 
         while made < num_tasks * share // 100:
             try:
                 drawn = clarify_entry(draw, category)
-            except NoSuchDraw:
+            except RejectedDraw:
                 continue
             text = json.dumps(drawn["question"])
             if text not in seen:
@@ -80,7 +80,7 @@ def _ambiguous(draw: VocabularyDraw, name: str, values: Mapping[str, Any], missi
     kind = function["parameters"][missing][1]
     other = draw.word(kind)
     if other == values[missing]:
-        raise NoSuchDraw(missing)
+        raise RejectedDraw(missing)
     both = [str(values[missing]), str(other)]
     draw.rng.shuffle(both)
     return draw.phrase(function["phrases"], {**values, missing: OR.join(both)})

@@ -15,7 +15,7 @@ from typing import Any
 
 from fctncalling.lab.embedded.multi_turn_tasks import EMBEDDED_LENGTH, TaskLength, multi_turn_task
 from fctncalling.lab.embedded.single_turn_tasks import single_turn_task
-from fctncalling.lab.embedded.vocabulary import NoSuchDraw, VocabularyDraw
+from fctncalling.lab.embedded.vocabulary import RejectedDraw, VocabularyDraw
 
 Entry = dict[str, Any]
 SHARES = {  # parts in a hundred; multi-turn 52
@@ -70,7 +70,7 @@ def draw_task(
             if category.startswith("multi_turn"):
                 return multi_turn_task(draw, category, length)
             return single_turn_task(draw, category)
-        except NoSuchDraw:
+        except RejectedDraw:
             continue
 
 

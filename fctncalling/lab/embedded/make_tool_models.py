@@ -175,7 +175,7 @@ class DemonstrationGenerator:
         """Train a tokenizer on the texts of sampled episodes."""
         script = self._script(self.lesson.tasks, 0.5, 0.8)
         texts = episode_text(self._env(self.lesson.tasks), script, self._task_ids(400))
-        return number_tokenizer(texts, self.lesson.vocabulary_size)
+        return train_number_tokenizer(texts, self.lesson.vocabulary_size)
 
     def episodes(
         self,
@@ -205,7 +205,7 @@ class DemonstrationGenerator:
         return [f"train_{number}" for number in range(min(count, self._num_tasks))]
 
 
-def number_tokenizer(texts: Iterator[str], vocabulary_size: int) -> Any:
+def train_number_tokenizer(texts: Iterator[str], vocabulary_size: int) -> Any:
     """Return a tokenizer of the texts' words, with numbers up to 99 and pairs of digits."""
     from fctncalling.lab.embedded.tokenizer import train_tokenizer
 

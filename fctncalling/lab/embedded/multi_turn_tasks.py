@@ -7,7 +7,7 @@ from typing import Any
 
 from fctncalling.lab.embedded.scenes import FileScene, Scene, UserRequest
 from fctncalling.lab.embedded.ticket_and_vehicle_scenes import TicketScene, VehicleScene
-from fctncalling.lab.embedded.vocabulary import NoSuchDraw, VocabularyDraw, render, wording
+from fctncalling.lab.embedded.vocabulary import RejectedDraw, VocabularyDraw, render, wording
 
 Entry = dict[str, Any]
 SCENES: tuple[type[Scene], ...] = (FileScene, FileScene, TicketScene, VehicleScene)
@@ -69,7 +69,7 @@ def multi_turn_task(
     leans = any(request.needs_history for turn in turns for request in turn.requests)
     must_lean = category == "multi_turn_base" and not length.one_request
     if must_lean and not leans and draw.chance(0.7):
-        raise NoSuchDraw("no turn leans on an earlier one")
+        raise RejectedDraw("no turn leans on an earlier one")
     entry: Entry = {
         "question": [
             [{"role": "user", "content": turn.text}] if turn.text is not None else []
@@ -92,9 +92,9 @@ def next_turn(scene: Scene, draw: VocabularyDraw, *, first: bool, two: bool = Tr
     if two and draw.chance(0.25):
         requests.append(next_request(scene, draw, prefer_history=False))
         if requests[0].call == requests[1].call:
-            raise NoSuchDraw("the same call twice in one turn")
+            raise RejectedDraw("the same call twice in one turn")
         if requests[0].call[0] in TELLING and requests[1].needs_history:
-            raise NoSuchDraw(
+            raise RejectedDraw(
                 "the second request leans on an answer that nobody has seen when both are called"
             )
     phrases = wording()["turns"]
@@ -123,7 +123,7 @@ def withhold_parameter(turns: list[Turn], draw: VocabularyDraw) -> None:
         if len(turn.requests) == 1 and turn.requests[0].kind in MISSING_SLOT
     ]
     if not candidates:
-        raise NoSuchDraw("no parameter to withhold")
+        raise RejectedDraw("no parameter to withhold")
     index = draw.rng.choice(candidates)
     turn = turns[index]
     request = turn.requests[0]
@@ -152,15 +152,15 @@ def withhold_function(turns: list[Turn], draw: VocabularyDraw) -> dict[str, list
 
 
 def require_calls_of_split(turns: list[Turn], draw: VocabularyDraw) -> None:
-    """Raise NoSuchDraw unless a task's calls belong to its split.
+    """Raise RejectedDraw unless a task's calls belong to its split.
 
     A held-out task has a reserved call of its own.
     """
     calls = [request.call for turn in turns for request in turn.requests]
     if not all(draw.allows(*call) for call in calls):
-        raise NoSuchDraw("a call of the other split")
+        raise RejectedDraw("a call of the other split")
     if draw.held_out and all(len(arguments) < 2 for _, arguments in calls):
-        raise NoSuchDraw("nothing in it is reserved")
+        raise RejectedDraw("nothing in it is reserved")
 
 
 def draw_offered_functions(

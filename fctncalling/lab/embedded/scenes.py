@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
-from fctncalling.lab.embedded.vocabulary import NoSuchDraw, VocabularyDraw
+from fctncalling.lab.embedded.vocabulary import RejectedDraw, VocabularyDraw
 
 BFCL_CALL = tuple[str, dict[str, Any]]
 
@@ -47,7 +47,7 @@ class Scene(ABC):
     def draw_request(self, kind: str) -> UserRequest:
         """Return a request of this kind and update the scene.
 
-        Raises NoSuchDraw if none fits.
+        Raises RejectedDraw if none fits.
         """
 
 
@@ -139,7 +139,7 @@ class FileScene(Scene):
         """Return a word of the vocabulary that no entry of the tree ever had."""
         name = str(self.draw.word(kind))
         if name in self.names:
-            raise NoSuchDraw(kind)
+            raise RejectedDraw(kind)
         self.names.add(name)
         return name
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fctncalling.lab.embedded.vocabulary import NoSuchDraw, VocabularyDraw, is_reserved, wording
+from fctncalling.lab.embedded.vocabulary import RejectedDraw, VocabularyDraw, is_reserved, wording
 
 Entry = dict[str, Any]
 BFCL_CALL = tuple[str, dict[str, Any]]
@@ -45,14 +45,14 @@ def single_turn_task(draw: VocabularyDraw, category: str) -> tuple[Entry, list[E
     )
     chosen = [draw.rng.choice(offered) for _ in range(num_calls)]
     if category == "parallel_multiple" and len(set(chosen)) == 1:
-        raise NoSuchDraw(category)  # several calls, but not of several functions
+        raise RejectedDraw(category)  # several calls, but not of several functions
     texts, calls = [], []
     for position, name in enumerate(chosen):
         text, call = draw_request(draw, name, opens=position == 0)
         texts.append(text)
         calls.append(call)
     if len({repr(call) for call in calls}) < num_calls:
-        raise NoSuchDraw(category)  # the same request twice
+        raise RejectedDraw(category)  # the same request twice
     question = texts[0] + "".join(
         draw.rng.choice(wording()["joiners"]) + text for text in texts[1:]
     )
@@ -65,7 +65,7 @@ def irrelevance_task(draw: VocabularyDraw) -> Entry:
     slots = {kind: draw.rng.choice(choices) for kind, choices in words.items()}
     question = draw.phrase(wording()["chatter"]["irrelevance"], slots)
     if is_reserved(question) != draw.held_out:
-        raise NoSuchDraw("irrelevance")
+        raise RejectedDraw("irrelevance")
     return single_turn_entry(
         question, draw.rng.sample(sorted(wording()["functions"]), draw.rng.randint(1, 3))
     )

@@ -15,7 +15,7 @@ HELD_OUT_SHARE = 6  # one combination in this many is reserved for the held-out 
 MAX_DRAWS = 40
 
 
-class NoSuchDraw(Exception):
+class RejectedDraw(Exception):
     """No combination of the wanted split was found: the task is drawn anew."""
 
 
@@ -71,13 +71,13 @@ class VocabularyDraw:
     def call(self, name: str, make: Callable[[], Mapping[str, Any]]) -> tuple[str, dict[str, Any]]:
         """Return (name, arguments) of a call of this split, drawing its arguments until they fit.
 
-        Raises NoSuchDraw after MAX_DRAWS failures.
+        Raises RejectedDraw after MAX_DRAWS failures.
         """
         for _ in range(MAX_DRAWS):
             arguments = dict(make())
             if self.allows(name, arguments):
                 return name, arguments
-        raise NoSuchDraw(name)
+        raise RejectedDraw(name)
 
     def phrase(self, phrases: list[str], slots: Mapping[str, Any], *, opens: bool = True) -> str:
         """Return one of the phrases with its slots filled.

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from fctncalling.cli.score.extra_metrics import steps_of_messages
 from fctncalling.cli.score.results import (
     GROUPS,
-    ModelAnswers,
+    CategoryAnswers,
     model_category_form,
     official_results,
     read_response,
@@ -175,7 +175,7 @@ _FOLDERS = frozenset({*GROUPS, "memory", "kv", "vector", "rec_sum"})
 class RecordedAnswer(NamedTuple):
     """One answer as `judge` takes it."""
 
-    results: ModelAnswers
+    results: CategoryAnswers
     line: SourceRecord
     task: Task
     response: Any
@@ -210,7 +210,7 @@ def recorded_answers(
         yield RecordedAnswer(results, line, task, response, overflowed)
 
 
-def _lines(path: Path, form: str | None) -> Iterator[tuple[ModelAnswers, SourceRecord]]:
+def _lines(path: Path, form: str | None) -> Iterator[tuple[CategoryAnswers, SourceRecord]]:
     if not path.exists():
         raise InputError(f"{path}: there is no such file or folder")
     if path.is_dir() or path.name.endswith("_result.json"):
@@ -220,11 +220,11 @@ def _lines(path: Path, form: str | None) -> Iterator[tuple[ModelAnswers, SourceR
         return
     for line in read_records(path):
         model, category, line_form = model_category_form(line)
-        results = ModelAnswers(model, category, path, line_form, path)
+        results = CategoryAnswers(model, category, path, line_form, path)
         yield results, line._replace(record={**line.record, "result": line.record["response"]})
 
 
-def _tree(path: Path, form: str | None) -> list[ModelAnswers]:
+def _tree(path: Path, form: str | None) -> list[CategoryAnswers]:
     """Return the results of a tree, or the one of a file out of one."""
     if path.is_dir():
         return official_results(path, form)

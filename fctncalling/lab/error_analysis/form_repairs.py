@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers import HANDLERS, DecodeError, Handler
-from fctncalling.envs.handlers.lenient import LenientCalls, closing_index
+from fctncalling.envs.handlers.lenient import LenientCalls, closing_bracket_end
 from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.envs.python_source.parse import parse_expression
 from fctncalling.evaluation.accepted_answers import render_calls
@@ -38,7 +38,7 @@ def call_spans(text: str, names: Collection[str] | None = None) -> Iterator[tupl
             continue
         if names is not None and found["name"] not in names:
             continue
-        end = closing_index(text, position - 1, "'\"")
+        end = closing_bracket_end(text, position - 1, "'\"")
         yield found.start(), end
         position = end
 
@@ -55,7 +55,7 @@ def is_cut(text: str) -> bool:
     opening = re.search(r"\{\s*\"", text)
     return (
         opening is not None
-        and closing_index(text, opening.start(), '"') == len(text)
+        and closing_bracket_end(text, opening.start(), '"') == len(text)
         and not text.rstrip("`\n ]").endswith("}")
     )
 
@@ -77,7 +77,7 @@ def _values(text: str) -> Iterator[Any]:
         try:
             value, end = decoder.raw_decode(text, found.start())
         except (ValueError, RecursionError):
-            end = closing_index(text, found.start(), "'\"")
+            end = closing_bracket_end(text, found.start(), "'\"")
             try:
                 value = ast.literal_eval(parse_expression(text[found.start() : end]))
             except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
@@ -198,7 +198,7 @@ def decode_or_error(handler: Handler, text: Any) -> list[Call] | DecodeError:
         return DecodeError("value", f"{type(error).__name__}: {error}")
 
 
-def documented_names(task: Task) -> frozenset[str]:
+def documented_function_names(task: Task) -> frozenset[str]:
     """Return the names of a task's functions, as they are and with underscores for dots."""
     names = {doc.name for doc in task.functions}
     return frozenset(names | {name.replace(".", "_") for name in names})
@@ -206,7 +206,7 @@ def documented_names(task: Task) -> frozenset[str]:
 
 def _calls_within(task: Task, form: str, text: str, calls: Sequence[Call]) -> str | None:
     """Return the documented calls inside others that are not, as in print(f(a=1)); else None."""
-    names = documented_names(task)
+    names = documented_function_names(task)
     if form == "tool_call" or any(call.name in names for call in calls):
         return None
     spans = list(call_spans(text, names))
@@ -235,7 +235,7 @@ def _unwrapped(text: str) -> Iterator[tuple[str, str]]:
 
 def _rewritten(task: Task, form: str, handler: Handler, text: str) -> Iterator[tuple[str, str]]:
     """Yield (cause, text) of other ways to read the calls of a text, the nearest first."""
-    names = documented_names(task)
+    names = documented_function_names(task)
     if isinstance(task.extra.get("prompt_variant"), PromptVariant):
         lenient = LenientCalls(handler, repair_json=False)
         if decode_or_error(handler, text) != decode_or_error(lenient, text):
@@ -309,7 +309,7 @@ def _written(task: Task, form: str, handler: Handler, calls: Sequence[Call]) -> 
 
 def _cause_of_nothing(task: Task, text: str) -> str:
     """Return what is wrong with a text out of which no call can be read."""
-    names = documented_names(task)
+    names = documented_function_names(task)
     if is_cut(text):
         return "truncated"
     if any(f"def {name}(" in text for name in names):

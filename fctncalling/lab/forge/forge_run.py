@@ -17,7 +17,7 @@ from fctncalling.lab.forge.clarify import clarify_entry
 from fctncalling.lab.forge.forged_entry import ForgedEntry
 from fctncalling.lab.forge.multi_turn.dials import CRITICAL_DIALS, HISTORY_DIALS
 from fctncalling.lab.forge.multi_turn_entry import multi_turn_entry
-from fctncalling.lab.forge.official_guard import OfficialGuard, call_sequence, digest
+from fctncalling.lab.forge.official_guard import OfficialGuard, digest, expected_calls_text
 
 Maker = Callable[[str, int, int, int], ForgedEntry]
 """(category, seed, index, attempt) -> task: nothing else decides."""
@@ -27,7 +27,7 @@ DIALS = {"history": HISTORY_DIALS, "critical": CRITICAL_DIALS}
 """`--dials` -> what multi-turn plans are drawn by, where it is not like BFCL's own."""
 
 
-class ForgedCategory(NamedTuple):
+class CategoryMaker(NamedTuple):
     """Category of a file: who makes its tasks, and how many."""
 
     make: Maker
@@ -50,18 +50,18 @@ _MULTI_TURN_WEIGHTS = {
     "multi_turn_composite": 4.0,
 }
 
-FORGED_CATEGORIES: dict[str, ForgedCategory] = {
-    name: ForgedCategory(single_turn.single_turn_entry, _SINGLE_TURN_WEIGHTS.get(name, 5.0))
+FORGED_CATEGORIES: dict[str, CategoryMaker] = {
+    name: CategoryMaker(single_turn.single_turn_entry, _SINGLE_TURN_WEIGHTS.get(name, 5.0))
     for name in single_turn.CATEGORIES
 } | {
-    name: ForgedCategory(
+    name: CategoryMaker(
         multi_turn_entry,
         _MULTI_TURN_WEIGHTS[name],
         {word: partial(multi_turn_entry, dials=dials) for word, dials in DIALS.items()},
     )
     for name in multi_turn.CATEGORIES
 }
-FORGED_CATEGORIES["clarify"] = ForgedCategory(clarify_entry, 6.2)
+FORGED_CATEGORIES["clarify"] = CategoryMaker(clarify_entry, 6.2)
 """Category -> maker and weight, in the order in which a file holds them. Of those of BFCL 60 of
 100 tasks are multi-turn.
 """
@@ -142,7 +142,7 @@ class LedgerLine(NamedTuple):
         return {**self._asdict(), "texts": f"{self.texts:016x}"}
 
 
-class EntryRun(ABC):
+class BaseForgeRun(ABC):
     """Run that makes the tasks of a file in their order, no user texts twice."""
 
     max_attempts = 200
@@ -192,7 +192,7 @@ class EntryRun(ABC):
         """Return the message of a category that gives no further task."""
 
 
-class ForgeRun(EntryRun):
+class ForgeRun(BaseForgeRun):
     """Run that makes a file's tasks, none like an official one."""
 
     def __init__(self, settings: ForgeSettings, guard: OfficialGuard) -> None:
@@ -232,5 +232,5 @@ class ForgeRun(EntryRun):
             initial_config=entry.get("initial_config", {}),
             involved_classes=entry.get("involved_classes", ()),
         )
-        sequence = None if entry.get("ground_truth") is None else call_sequence(task)
+        sequence = None if entry.get("ground_truth") is None else expected_calls_text(task)
         return self._guard.fault(made.user_texts, sequence)

@@ -29,7 +29,7 @@ def user_texts(question: Any) -> Iterator[str]:
                 yield message["content"]
 
 
-class NoSuchTask(Exception):
+class NoTaskDrawn(Exception):
     """A draw that gives no task: another one is drawn."""
 
 

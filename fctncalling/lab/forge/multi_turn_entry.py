@@ -12,7 +12,7 @@ from fctncalling.data.errors import Location
 from fctncalling.data.function_docs import FunctionDocs
 from fctncalling.lab.forge.forged_entry import ForgedEntry
 from fctncalling.lab.forge.multi_turn import HISTORY_DIALS, Dials, multi_turn_plan, task_entry
-from fctncalling.lab.forge.multi_turn.criticality import Criticality, measure_criticality
+from fctncalling.lab.forge.multi_turn.criticality import Criticality, count_undetected_wrong_calls
 from fctncalling.lab.forge.multi_turn.dials import CRITICAL_DIALS
 from fctncalling.lab.forge.multi_turn.fidelity import occurs
 from fctncalling.lab.forge.plan import Plan
@@ -43,7 +43,7 @@ def multi_turn_entry(
         ambiguous += plan.ambiguous
         if adds_mentions_to_tweet_without_any(plan):
             continue
-        measured = measure_criticality(plan) if dials == CRITICAL_DIALS else None
+        measured = count_undetected_wrong_calls(plan) if dials == CRITICAL_DIALS else None
         if measured is not None and not measured.enough:
             continue
         texts = _worded(plan)

@@ -37,7 +37,7 @@ def word_ngrams(texts: Iterable[str], length: int = NGRAM) -> Iterator[str]:
             yield " ".join(words[start : start + length])
 
 
-def call_sequence(task: Task) -> str | None:
+def expected_calls_text(task: Task) -> str | None:
     """Return a task's expected calls with their values as one text; None where it expects none."""
     try:
         turns = oracle_calls(task)
@@ -71,7 +71,7 @@ class OfficialGuard:
                 texts = _user_texts(entry, Location(file, line))
                 guard._ngrams.update(map(digest, word_ngrams(texts)))
             try:
-                sequences = filter(None, map(call_sequence, iter_tasks(file)))
+                sequences = filter(None, map(expected_calls_text, iter_tasks(file)))
                 guard._calls.update(map(digest, sequences))
             except (TaskError, UnsupportedCategory):
                 continue  # its tools are not documented here: its words are guarded all the same

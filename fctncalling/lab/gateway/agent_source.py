@@ -1,4 +1,4 @@
-"""AgentSource: episodes of the trainer, played by an agent outside through a gateway."""
+"""AgentEpisodeSource: episodes of the trainer, played by an agent outside through a gateway."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from fctncalling.lab.gateway.agent_process import (
     LastingAgent,
     OutsideAgent,
 )
-from fctncalling.lab.gateway.context_messages import ContextForm
+from fctncalling.lab.gateway.context_messages import ContextCallForm
 from fctncalling.lab.gateway.gateway import Gateway, GatewaySettings
 from fctncalling.lab.gateway.gateway_error import GatewayError
 from fctncalling.lab.gateway.gateway_server import GatewayServer
@@ -48,24 +48,24 @@ def agent_source(
     setup: TaskSetup,
     template: ChatTemplate,
     num_processes: int = 1,
-) -> AgentSource:
+) -> AgentEpisodeSource:
     """Return the source of episodes of --agent_command."""
     command = run_config.agent_command or ""
     agent: OutsideAgent = (
         AgentPerEpisode(command) if run_config.agent_per_episode else LastingAgent(command)
     )
-    return AgentSource(
+    return AgentEpisodeSource(
         agent,
         setup,
         template,
         num_parallel=num_parallel_episodes(config, num_processes),
         max_episode_tokens=config.max_episode_tokens,
         timeout_s=run_config.agent_timeout_s,
-        form=ContextForm(template, run_config.handler, run_config.prompt_style),
+        form=ContextCallForm(template, run_config.handler, run_config.prompt_style),
     )
 
 
-class AgentSource:
+class AgentEpisodeSource:
     """Source of episodes that an agent plays: offers tasks, samples for it, reads its sessions.
 
     The sampling runs in the thread that calls `collect`, an episode's waiting in threads of its
@@ -81,7 +81,7 @@ class AgentSource:
         num_parallel: int,
         max_episode_tokens: int,
         timeout_s: float,
-        form: ContextForm | None = None,
+        form: ContextCallForm | None = None,
     ) -> None:
         self.agent = agent
         self.num_parallel = num_parallel

@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _serve(args: argparse.Namespace) -> int:
     from fctncalling.data.bfcl import embedded_path
-    from fctncalling.lab.gateway.context_messages import ContextForm
+    from fctncalling.lab.gateway.context_messages import ContextCallForm
     from fctncalling.lab.gateway.gateway import Gateway, GatewaySettings
     from fctncalling.lab.gateway.gateway_server import GatewayServer
     from fctncalling.lab.gateway.sampler import Sampler
@@ -130,7 +130,7 @@ def _serve(args: argparse.Namespace) -> int:
     )
     sampler, over = Sampler(args.parallel), threading.Event()
     gateway = Gateway(
-        template, sampler, settings, form=ContextForm(template, args.handler), score=score
+        template, sampler, settings, form=ContextCallForm(template, args.handler), score=score
     )
     try:  # refused before weights are read
         server = GatewayServer(gateway, args.host, args.port)
@@ -179,11 +179,11 @@ def _started(args: argparse.Namespace, model: str, address: str) -> str:
 
 def _check(args: argparse.Namespace) -> None:
     """Raise ValueError for a setting that nothing could be served with."""
-    from fctncalling.lab.gateway.session_log import holds_another_run
+    from fctncalling.lab.gateway.session_log import belongs_to_another_command
 
     if args.model is not None and (missing := missing_model_message(args.model)):
         raise ValueError(f"--model {args.model}: {missing}")
-    if args.output is not None and holds_another_run(args.output):
+    if args.output is not None and belongs_to_another_command(args.output):
         raise ValueError(f"--output {args.output}: it holds another run; give a folder of its own")
     if args.missing_reward is not None and not math.isfinite(args.missing_reward):
         raise ValueError(f"--missing_reward: got {args.missing_reward}, expected a number")

@@ -1,4 +1,4 @@
-"""ContextForm: how assistant messages with calls that were not sampled here are shown."""
+"""ContextCallForm: how assistant messages with calls that were not sampled here are shown."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PROBE = (
 )
 
 
-class ContextForm:
+class ContextCallForm:
     """Form of calls in context messages: the chat template's, or text where it shows none."""
 
     def __init__(self, template: ChatTemplate, handler: str = "auto", style: str = "bfcl") -> None:

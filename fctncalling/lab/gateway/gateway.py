@@ -21,7 +21,7 @@ from fctncalling.algorithms.generation.engine_api import Action, EngineError
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.lab.gateway.answer_message import answer_message
 from fctncalling.lab.gateway.completion_request import CompletionRequest
-from fctncalling.lab.gateway.context_messages import ContextForm
+from fctncalling.lab.gateway.context_messages import ContextCallForm
 from fctncalling.lab.gateway.gateway_error import GatewayError
 from fctncalling.lab.gateway.gateway_session import NO_REWARD, GatewaySession, SessionTask
 from fctncalling.lab.gateway.openai_answers import AnsweredRequest
@@ -64,14 +64,14 @@ class Gateway:
         sampler: Sampler,
         settings: GatewaySettings,
         *,
-        form: ContextForm | None = None,
+        form: ContextCallForm | None = None,
         score: Score | None = None,
         on_end: Callable[[GatewaySession], None] = lambda session: None,
     ) -> None:
         self.template = template
         self.sampler = sampler
         self.settings = settings
-        self.form = form or ContextForm(template)
+        self.form = form or ContextCallForm(template)
         self.score = score
         self.on_end = on_end
         self.version = 0  # of the weights that sample now

@@ -31,8 +31,8 @@ from fctncalling.lab.gateway.openai_answers import (
     final_chat_chunks,
     final_text_chunks,
     models_answer,
-    text_answer,
     text_chunk,
+    text_completion_body,
 )
 from fctncalling.lab.gateway.text_stream import TextStream
 
@@ -219,7 +219,7 @@ class GatewayHandler(BaseHTTPRequestHandler):
             self._stream(session, request)
             return
         answered = gateway.complete(session, request)
-        answer = chat_answer if request.is_chat else text_answer
+        answer = chat_answer if request.is_chat else text_completion_body
         self._send(200, answer(answered, gateway.template))
 
     def _stream(self, session: GatewaySession, request: CompletionRequest) -> None:

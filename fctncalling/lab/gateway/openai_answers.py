@@ -62,7 +62,7 @@ def chat_answer(answered: AnsweredRequest, template: ChatTemplate) -> dict[str, 
     return _body(answered, "chat.completion", choices)
 
 
-def text_answer(answered: AnsweredRequest, template: ChatTemplate) -> dict[str, Any]:
+def text_completion_body(answered: AnsweredRequest, template: ChatTemplate) -> dict[str, Any]:
     """Return the body that answers /v1/completions."""
     choices = [
         {

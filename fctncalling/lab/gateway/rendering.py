@@ -17,7 +17,7 @@ from fctncalling.data.types import Message
 from fctncalling.lab.gateway.action_forest import ROOT, ActionForest, RowEnd, SampledAction
 from fctncalling.lab.gateway.answer_message import AnswerMessage
 from fctncalling.lab.gateway.chat_messages import message_key
-from fctncalling.lab.gateway.context_messages import ContextForm
+from fctncalling.lab.gateway.context_messages import ContextCallForm
 from fctncalling.lab.gateway.gateway_error import GatewayError
 
 _REFUSALS = (TemplateError, TypeError, ValueError, KeyError, AttributeError, IndexError)
@@ -75,7 +75,7 @@ def render_messages(
     request: int,
     *,
     template: ChatTemplate,
-    form: ContextForm,
+    form: ContextCallForm,
     forest: ActionForest,
     answered: AnsweredMessages,
 ) -> RenderedPrompt:
@@ -98,7 +98,7 @@ class _Walk:
         opening: tuple[Sequence[Any], str],
         request: int,
         template: ChatTemplate,
-        form: ContextForm,
+        form: ContextCallForm,
         forest: ActionForest,
         answered: AnsweredMessages,
     ) -> None:

@@ -1,4 +1,4 @@
-"""UnpublishedModel: the model that vLLM servers hold anyway, sampled from as it is."""
+"""ServedModel: the model that vLLM servers hold anyway, sampled from as it is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fctncalling.training.rollouts.vllm_rollout import connect_vllm
 from fctncalling.training.run_config import RunConfig
 
 
-class UnpublishedModel:
+class ServedModel:
     """Model that `VllmServers` asks for in place of published weights: nothing is loaded."""
 
     def __init__(self, servers: VllmServers) -> None:
@@ -39,7 +39,7 @@ def served_engine(url: str, template: ChatTemplate, max_new_tokens: int) -> Vllm
     ValueError where a server tells log-probabilities that it does not sample with.
     """
     servers = connect_vllm(RunConfig(vllm_url=url, vllm_patience_s=60.0))
-    UnpublishedModel(servers)
+    ServedModel(servers)
     start = [next(iter(template.stop_ids))]
     for client in servers.ready_clients():
         name = client.models()[0]

@@ -62,7 +62,7 @@ class SessionLog:
             self._file.close()
 
 
-def holds_another_run(folder: Path) -> bool:
+def belongs_to_another_command(folder: Path) -> bool:
     """Whether a folder has what something else than a gateway wrote; a gateway's goes on."""
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))

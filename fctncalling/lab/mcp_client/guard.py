@@ -34,7 +34,7 @@ TOO_LONG = (
 _SET_CHILD_SUBREAPER = 36  # of prctl
 
 
-def message_bytes(data: bytes) -> int:
+def weighted_message_bytes(data: bytes) -> int:
     """Return how much of MAX_LINE_BYTES a part of a message takes.
 
     Inside texts quotes are escaped, so that only objects count as such.
@@ -95,7 +95,7 @@ def _pass_on(command: list[str], outer_is_here: int) -> int:
                 last_error = (last_error + chunk)[-ERROR_BYTES:]
             else:
                 line_end = chunk.rfind(b"\n")
-                rest = message_bytes(chunk[line_end + 1 :])
+                rest = weighted_message_bytes(chunk[line_end + 1 :])
                 line_bytes = rest + (line_bytes if line_end < 0 else 0)
                 if line_bytes > MAX_LINE_BYTES:
                     _kill_all(TOO_LONG)

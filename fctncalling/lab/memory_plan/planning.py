@@ -43,7 +43,7 @@ class MemoryPhase(NamedTuple):
         return sum(term.num_bytes for term in self.terms)
 
 
-class Microbatch(NamedTuple):
+class MicrobatchSize(NamedTuple):
     """Tokens of the update's largest forward pass."""
 
     tokens: int
@@ -61,7 +61,7 @@ class MemoryPlan(NamedTuple):
     libraries: int  # bytes of the process before a model is loaded
     num_processes: int  # on this machine, sharing its memory
     available: int | None  # bytes; None: unknown
-    microbatch: Microbatch
+    microbatch: MicrobatchSize
     largest_microbatch: int | None  # tokens that fit; None: unknown or none
     remedies: tuple[str, ...] = ()
 
@@ -183,7 +183,7 @@ def make_plan(config: TrainConfig, roles: Sequence[str] = ()) -> MemoryPlan:
     return plan._replace(largest_microbatch=largest)
 
 
-def largest_pass(config: TrainConfig, sizes: PolicySizes, count: int = 1) -> Microbatch:
+def largest_pass(config: TrainConfig, sizes: PolicySizes, count: int = 1) -> MicrobatchSize:
     """Return the update's largest pass if all rows have --max_episode_tokens.
 
     Rows: as many whole ones as --max_microbatch_tokens and an equal share of the minibatch by
@@ -198,7 +198,7 @@ def largest_pass(config: TrainConfig, sizes: PolicySizes, count: int = 1) -> Mic
     shared = shared and not config.critic_has_own_rows
     tokens = max(limit, row) if shared else max(1, limit // row) * row
     is_only_one = tokens * count >= rows * row and not config.roles_have_own_weights
-    return Microbatch(tokens, row, shared, is_only_one)
+    return MicrobatchSize(tokens, row, shared, is_only_one)
 
 
 def longest_row(config: TrainConfig, sizes: PolicySizes) -> int:
@@ -213,7 +213,7 @@ def longest_row(config: TrainConfig, sizes: PolicySizes) -> int:
 def memory_phases(
     config: TrainConfig,
     sizes: PolicySizes,
-    batch: Microbatch,
+    batch: MicrobatchSize,
     *,
     count: int = 1,
     width: int = BYTES_FP32,
@@ -253,7 +253,7 @@ def memory_phases(
 
 
 def _with_slack(
-    phase: MemoryPhase, config: TrainConfig, sizes: PolicySizes, batch: Microbatch, width: int
+    phase: MemoryPhase, config: TrainConfig, sizes: PolicySizes, batch: MicrobatchSize, width: int
 ) -> MemoryPhase:
     """Return an update with the free blocks that malloc holds in pieces.
 
@@ -274,7 +274,7 @@ def _with_slack(
 
 
 def _update_passes(
-    config: TrainConfig, sizes: PolicySizes, batch: Microbatch, width: int
+    config: TrainConfig, sizes: PolicySizes, batch: MicrobatchSize, width: int
 ) -> list[MemoryTerm]:
     """Return the terms of the largest pass, forward and backward.
 

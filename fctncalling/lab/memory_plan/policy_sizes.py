@@ -25,7 +25,7 @@ from fctncalling.training.load_policy import ModelError, base_model
 BYTES_FP32 = 4
 
 
-class LayerSizes(NamedTuple):
+class LayerWidths(NamedTuple):
     """Widths of one decoder layer, in numbers a token."""
 
     hidden: int
@@ -48,7 +48,7 @@ class PolicySizes(NamedTuple):
     largest_trained: int  # numbers of the largest trained weight
     tied: bool  # whether the embedding is the output layer too, and trained
     num_layers: int
-    layer: LayerSizes
+    layer: LayerWidths
     layer_weights: int  # of one layer, adapters included
     vocabulary: int
     num_backbones: int  # 2 where the critic computes hidden states of its own
@@ -135,7 +135,7 @@ def _layers(decoder: Any) -> Any:
 
 def _layer_sizes(
     model: Any, layer: nn.Module, config: TrainConfig, *, is_llama: bool
-) -> LayerSizes:
+) -> LayerWidths:
     settings, hidden = model.config, int(model.config.hidden_size)
     heads = int(getattr(settings, "num_attention_heads", 1))
     size = int(getattr(settings, "head_dim", None) or hidden // heads)
@@ -145,7 +145,7 @@ def _layer_sizes(
     # one adapter reads a row, by the name of whichever role
     adapters = {name.rpartition("lora_A.")[2] for name in matrices if "lora_A." in name}
     adapted = sum("lora_A." in name for name in matrices) // max(1, len(adapters))
-    return LayerSizes(
+    return LayerWidths(
         hidden=hidden,
         queries=heads * size,
         keys=key_heads * size,

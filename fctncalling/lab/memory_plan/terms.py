@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fctncalling.algorithms.policy.gradient_checkpointing import BYTES_A_TRIM
 from fctncalling.algorithms.policy.sparse_forward import MAX_LOGITS
-from fctncalling.lab.memory_plan.policy_sizes import BYTES_FP32, LayerSizes, PolicySizes
+from fctncalling.lab.memory_plan.policy_sizes import BYTES_FP32, LayerWidths, PolicySizes
 
 ADAMW_MOMENTS = 2
 LIVE_LOGITS = 4  # arrays of one chunk's logits that exist at once, in the backward pass
@@ -40,7 +40,7 @@ def optimiser_step_bytes(sizes: PolicySizes) -> int:
     return STEP_ARRAYS * BYTES_FP32 * sizes.largest_trained
 
 
-def saved_activation_count(layer: LayerSizes, *, shared: bool) -> int:
+def saved_activation_count(layer: LayerWidths, *, shared: bool) -> int:
     """Return how many numbers of a token autograd keeps of a Llama layer, for the backward pass:
 
         6 H           input, normed, scaled; the same before the feed-forward
@@ -63,7 +63,7 @@ def saved_activation_count(layer: LayerSizes, *, shared: bool) -> int:
     return norms + attention + 4 * layer.inner + 2 + layer.heads + layer.lora_rank
 
 
-def checkpointed_activation_count(layer: LayerSizes, *, shared: bool) -> int:
+def checkpointed_activation_count(layer: LayerWidths, *, shared: bool) -> int:
     """Return how many numbers of a token checkpointing keeps of a layer.
 
     Its input, and output and log-sum-exps of its attention. On a tree that is computed in parts, of
@@ -72,7 +72,7 @@ def checkpointed_activation_count(layer: LayerSizes, *, shared: bool) -> int:
     return layer.hidden + (2 if shared else 1) * (layer.queries + layer.heads)
 
 
-def transient_activation_count(layer: LayerSizes) -> int:
+def transient_activation_count(layer: LayerWidths) -> int:
     """Return how many numbers of a token the backward pass of one layer computes at once.
 
     Gradients of the feed-forward's three arrays and of four of the hidden size.

@@ -145,7 +145,7 @@ class TextHistory:
         """
 
         console = console_or_default(console)
-        console.print(rich_tokens(self, tokenizer))
+        console.print(colour_tokens(self, tokenizer))
         if show_legend:
             console.print(legend())
 
@@ -218,7 +218,7 @@ def segments(history: TextHistory) -> Iterator[tuple[str, Style]]:
         yield history.text[start:end], _style(index, system)
 
 
-def styled_tokens(history: TextHistory) -> Iterator[tuple[int, Style]]:
+def styled_token_positions(history: TextHistory) -> Iterator[tuple[int, Style]]:
     """Yield the position of each token, with its style."""
     for index, ((start, end), system) in enumerate(
         zip(history.token_spans, history.system_spans, strict=True)
@@ -240,12 +240,12 @@ def rich_text(history: TextHistory) -> Text:
     return text.append(f"\n\nReward: {_reward(history)}{_ending(history)}", style=REWARD.style)
 
 
-def rich_tokens(history: TextHistory, tokenizer: Any) -> Text:
+def colour_tokens(history: TextHistory, tokenizer: Any) -> Text:
     """Return the tokens in colours, a blank behind each."""
     from rich.text import Text
 
     text = Text()
-    for position, style in styled_tokens(history):
+    for position, style in styled_token_positions(history):
         spelling = token_text(tokenizer, history.ids, position)
         text.append(escape_unprintable(spelling).replace("\n", "\\n"), style=style.style).append(
             " "
@@ -287,7 +287,7 @@ def _html_segments(history: TextHistory) -> Iterator[str]:
 
 
 def _html_tokens(history: TextHistory, tokenizer: Any) -> Iterator[str]:
-    for position, style in styled_tokens(history):
+    for position, style in styled_token_positions(history):
         token, logprob = history.ids[position], history.logprobs[position]
         tip = f"id {token}" + ("" if math.isnan(logprob) else f", log-probability {logprob:.3f}")
         spelling = html.escape(escape_unprintable(token_text(tokenizer, history.ids, position)))

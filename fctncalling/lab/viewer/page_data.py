@@ -28,7 +28,7 @@ from fctncalling.lab.viewer.run_files import (
     read_lines,
 )
 from fctncalling.lab.viewer.state_differences import state_differences_by_turn
-from fctncalling.lab.viewer.token_lanes import episode_lanes, lanes_json, recompute_credit
+from fctncalling.lab.viewer.token_lanes import credit_by_algorithm, episode_lanes, lanes_json
 
 MAX_ANSWERS = 24
 """Answers to one task that a page holds."""
@@ -265,7 +265,7 @@ def _token_parts(run: LoadedRun, seen: EpisodeSurvey) -> tuple[dict[int, Record]
         return {}, []
     records = [seen.records.get(each["line"], {}) for each in tokens.episodes]
     lanes = episode_lanes(tokens, records)
-    credit = recompute_credit(tokens, lanes)
+    credit = credit_by_algorithm(tokens, lanes)
     parts = {
         each["line"]: {"lanes": lanes_json(tokens, number, lanes[number], credit)}
         for number, each in enumerate(tokens.episodes)

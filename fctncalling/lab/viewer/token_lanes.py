@@ -60,7 +60,7 @@ def _by_role(roles: Sequence[str]) -> tuple[list[int], list[int]]:
     return order, [roles.count(role) for role in places] or [0]
 
 
-def acted_episodes(tokens: TokenFile, lanes: Sequence[EpisodeLanes]) -> list[ActedEpisode]:
+def learned_trajectories(tokens: TokenFile, lanes: Sequence[EpisodeLanes]) -> list[ActedEpisode]:
     """Return what credit is computed from: the trajectories that were learned from."""
     return [
         ActedEpisode(
@@ -100,7 +100,7 @@ def credit_of_lanes(
 
     None instead of the list: the algorithm needs a critic, and the run has none.
     """
-    credits = compute_credit(name, acted_episodes(tokens, lanes), settings)
+    credits = compute_credit(name, learned_trajectories(tokens, lanes), settings)
     if credits is None:
         return None
     of_parts = iter(credits)
@@ -112,7 +112,7 @@ def credit_of_lanes(
     ]
 
 
-def recompute_credit(
+def credit_by_algorithm(
     tokens: TokenFile, lanes: Sequence[EpisodeLanes]
 ) -> dict[str, list[Credit | None] | None]:
     """Return each algorithm's credit of each episode, as `credit_of_lanes`."""

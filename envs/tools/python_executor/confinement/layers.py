@@ -84,7 +84,7 @@ def lower_resource_limit(name: str, soft: int, hard: int | None = None) -> None:
     resource.setrlimit(which, (soft, hard))
 
 
-def address_space_bytes() -> int:
+def mapped_address_space_bytes() -> int:
     """Return the bytes of the address space that this process maps.
 
     A generous guess where the system does not say.
@@ -108,7 +108,7 @@ class Confinement:
         self._threads = threads
         self._program = b""
         self._ruleset = -1
-        self._base = address_space_bytes()
+        self._base = mapped_address_space_bytes()
         if "landlock" in requested:
             self._prepare_landlock()
         if "seccomp" in requested:

@@ -23,15 +23,15 @@ from fctncalling.envs.users.rule_user import REGISTERS, RuleUser
 from fctncalling.lab.forge.clarify.twin_tasks import (
     ClarifyDraft,
     Twins,
-    twins_with_candidates,
+    twins_naming_two_values,
     twins_without_value,
 )
 from fctncalling.lab.forge.clarify.withheld_values import (
-    distinguishable_candidates_fault,
     guess_chance,
+    revealed_candidate_fault,
     withheld_fault,
 )
-from fctncalling.lab.forge.forged_entry import ForgedEntry, NoSuchTask, SingleTurnTask
+from fctncalling.lab.forge.forged_entry import ForgedEntry, NoTaskDrawn, SingleTurnTask
 from fctncalling.lab.forge.single_turn.entries import UnprovenTask, difficulty
 from fctncalling.lab.forge.single_turn.proof import proof_fault
 
@@ -55,13 +55,13 @@ def draft_fault(draft: ClarifyDraft) -> str | None:
         case (value,):
             return withheld_fault(draft.question, draft.docs, draft.parameter, value)
         case (value, other):
-            return distinguishable_candidates_fault(
+            return revealed_candidate_fault(
                 draft.question, draft.docs, draft.parameter, (value, other)
             )
     return None
 
 
-def misunderstood_question(task: Task, draft: ClarifyDraft) -> str | None:
+def find_misunderstood_question(task: Task, draft: ClarifyDraft) -> str | None:
     """Return a question that the rule-based user takes for another one; None where it takes none.
 
     Asked for the value that is open, it has to say it; asked for another one, it must not.
@@ -82,7 +82,7 @@ def misunderstood_question(task: Task, draft: ClarifyDraft) -> str | None:
     return None
 
 
-def clarify_fault(task: Task, draft: ClarifyDraft) -> str | None:
+def clarify_proof_fault(task: Task, draft: ClarifyDraft) -> str | None:
     """Return why a task is not proven; None where it is.
 
     Its calls are proven as those of other single-turn tasks. Without a question they have to be a
@@ -122,7 +122,7 @@ def _answers(task: Task, name: str, offers: Sequence[str] = ()) -> Iterator[tupl
         yield question, RuleUser(register)(conversation, about) or ""
 
 
-_TWINS = {"missing": twins_without_value, "ambiguous": twins_with_candidates}
+_TWINS = {"missing": twins_without_value, "ambiguous": twins_naming_two_values}
 _SORTS = ("missing", "missing", "missing", "ambiguous", "ambiguous")  # of each ten tasks, in pairs
 MISUNDERSTOOD = "has a question that the user does not understand"
 COMPLETE = "clarify_complete"
@@ -141,7 +141,7 @@ def clarify_entry(category: str, seed: int, index: int, attempt: int = 0) -> For
     while True:
         try:
             twins = _TWINS[sort](rng)
-        except NoSuchTask:
+        except NoTaskDrawn:
             continue
         if fault := _fault(twins, f"clarify_{sort}", index):
             thrown[fault] += 1
@@ -174,9 +174,9 @@ def _fault(twins: Twins, category: str, index: int) -> str | None:
     for draft in drafts:
         entry = _entry(draft, category if draft.is_open else COMPLETE, index)
         task = _task(entry)
-        if misunderstood_question(task, draft) is not None:
+        if find_misunderstood_question(task, draft) is not None:
             return MISUNDERSTOOD
-        if fault := clarify_fault(task, draft):
+        if fault := clarify_proof_fault(task, draft):
             raise UnprovenTask(f"{entry['id']}: {fault}: {entry}")
     return None
 

@@ -18,10 +18,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fctncalling.lab.forge.clarify.withheld_values import FEWEST_VALUES, guess_chance
-from fctncalling.lab.forge.forged_entry import NoSuchTask
+from fctncalling.lab.forge.forged_entry import NoTaskDrawn
 from fctncalling.lab.forge.single_turn.category_profiles import CategoryProfile, draw_number
 from fctncalling.lab.forge.single_turn.frames import Domain, default_value, domains
-from fctncalling.lab.forge.single_turn.made_calls import MadeArgument, MadeCall, draw_argument
+from fctncalling.lab.forge.single_turn.made_calls import (
+    MadeArgument,
+    MadeCall,
+    draw_parameter_value,
+)
 from fctncalling.lab.forge.single_turn.made_functions import (
     MadeFunction,
     MadeParameter,
@@ -40,7 +44,7 @@ _WORDS: Mapping[str, Any] = json.loads(
 )
 
 
-class SecondThoughts(NamedTuple):
+class HesitationPair(NamedTuple):
     """Two sentences in which a user wavers between {meant} and {other}: settled, or left open.
 
     In an open one the two values are put in either order, so that their places say nothing.
@@ -50,39 +54,39 @@ class SecondThoughts(NamedTuple):
     open: str
 
 
-def second_thoughts(rng: random.Random) -> SecondThoughts:
+def second_thoughts(rng: random.Random) -> HesitationPair:
     """Return sentences of second thoughts, settled and open, drawn from the table."""
     return rng.choice((_minds, _merits, _people))(rng)
 
 
-def _minds(rng: random.Random) -> SecondThoughts:
+def _minds(rng: random.Random) -> HesitationPair:
     """Return sentences on a mind: "now sure" and "not unsure" settle it, two others do not."""
     template, (yes, no) = rng.choice(_WORDS["minds"]), rng.choice(_WORDS["adverbs"])
     settled = rng.choice(((yes, _WORDS["sure"]), (no, _WORDS["unsure"])))
     unsettled = rng.choice(((no, _WORDS["sure"]), (yes, _WORDS["unsure"])))
     told = (f"{adverb} {rng.choice(states)}" for adverb, states in (settled, unsettled))
-    return SecondThoughts(*map(template.format, told))
+    return HesitationPair(*map(template.format, told))
 
 
-def _merits(rng: random.Random) -> SecondThoughts:
+def _merits(rng: random.Random) -> HesitationPair:
     """Return sentences that weigh: one value against the other, or both alike."""
     template = rng.choice(_WORDS["merits"])
     good, bad = rng.sample(_WORDS["good"], 2), rng.sample(_WORDS["bad"], 2)
     parts = [("{meant}", good[0]), ("{other}", bad[0])]
     rng.shuffle(parts)
     first, second = rng.choice((good, bad))
-    return SecondThoughts(
+    return HesitationPair(
         template.format(*parts[0], *parts[1]), template.format("{meant}", first, "{other}", second)
     )
 
 
-def _people(rng: random.Random) -> SecondThoughts:
+def _people(rng: random.Random) -> HesitationPair:
     """Return sentences of the same words: one of two who have a say decides, or a third one."""
     template, (first, second, third) = rng.choice(_WORDS["votes"]), rng.sample(_WORDS["people"], 3)
     voters = (first, second)
     meant = rng.randrange(2)
     slots = ("meant", "other") if meant == 0 else ("other", "meant")
-    return SecondThoughts(
+    return HesitationPair(
         template.format(first, second, *slots, voters[meant], third),
         template.format(first, second, *slots, third, voters[meant]),
     )
@@ -150,10 +154,10 @@ class _Scene(NamedTuple):
 
 
 def twins_without_value(rng: random.Random) -> Twins:
-    """Return twins whose request does not speak of a value. Raises NoSuchTask."""
+    """Return twins whose request does not speak of a value. Raises NoTaskDrawn."""
     scene = _scene(rng)
     if len(scene.askable) < 2:
-        raise NoSuchTask("fewer than two values to ask for")
+        raise NoTaskDrawn("fewer than two values to ask for")
     silent, loud = rng.sample(scene.askable, 2)
     values = _values(scene, (silent, loud), rng)
     defaults = {each.name: _default(each, values[each.name], rng) for each in (silent, loud)}
@@ -171,20 +175,20 @@ def twins_without_value(rng: random.Random) -> Twins:
     return Twins(draft(loud, silent), draft(silent, loud), scene.domain.name)
 
 
-def twins_with_candidates(rng: random.Random) -> Twins:
-    """Return twins whose request names two values of a parameter. Raises NoSuchTask."""
+def twins_naming_two_values(rng: random.Random) -> Twins:
+    """Return twins whose request names two values of a parameter. Raises NoTaskDrawn."""
     scene = _scene(rng)
     askable = [each for each in scene.askable if not _quotes(each.frame.clauses)]
     if not askable:
-        raise NoSuchTask("no value to ask for")
+        raise NoTaskDrawn("no value to ask for")
     parameter = rng.choice(askable)
     values = _values(scene, (parameter,), rng)
-    meant, other = values[parameter.name], draw_argument(parameter, rng)
+    meant, other = values[parameter.name], draw_parameter_value(parameter, rng)
     _require_sensible(scene.function, {**values, parameter.name: other})
     if not set(map(str, meant.accepted)).isdisjoint(map(str, other.accepted)):
-        raise NoSuchTask("two candidates that are the same")
+        raise NoTaskDrawn("two candidates that are the same")
     if _style(meant, parameter) != _style(other, parameter):
-        raise NoSuchTask("two candidates that nobody would name in one breath")
+        raise NoTaskDrawn("two candidates that nobody would name in one breath")
     texts = [meant.text, other.text]
     named, again = rng.sample(texts, 2), rng.sample(texts, 2)
     both = meant._replace(text=" or ".join(named))
@@ -221,7 +225,7 @@ def _scene(rng: random.Random) -> _Scene:
     function, *others = (function_of_frame(frame, PROFILE, rng) for frame in frames)
     docs = [each.doc for each in others]
     if len({function.name, *(doc["name"] for doc in docs)}) <= len(docs):
-        raise NoSuchTask("two functions of one name")
+        raise NoTaskDrawn("two functions of one name")
     return _Scene(domain, function, docs, list(_askable(function)), rng.getrandbits(64))
 
 
@@ -258,7 +262,7 @@ def _values(
 ) -> dict[str, DrawnValue]:
     """Return values of some parameters, all that are required, and of others by their share."""
     values = {
-        each.name: draw_argument(each, rng)
+        each.name: draw_parameter_value(each, rng)
         for each in scene.function.parameters
         if each.required or each in always or rng.random() < SAID_SHARE
     }
@@ -268,18 +272,18 @@ def _values(
 
 def _require_sensible(function: MadeFunction, values: Values) -> None:
     if not call_with_values(function, values).is_sensible():
-        raise NoSuchTask("two arguments that name the same")
+        raise NoTaskDrawn("two arguments that name the same")
 
 
 def _default(parameter: MadeParameter, value: DrawnValue, rng: random.Random) -> Any:
     """Return a default that is not the value: the frame's own, or a drawn one."""
     default: Any = default_value(parameter.frame)
     if default is None:
-        default = draw_argument(parameter, rng).value
+        default = draw_parameter_value(parameter, rng).value
     if parameter.kind.bfcl_type == "float":
         default = float(default)
     if default in value.accepted:
-        raise NoSuchTask("the default is the value")
+        raise NoTaskDrawn("the default is the value")
     return default
 
 

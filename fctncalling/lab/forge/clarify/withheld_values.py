@@ -52,7 +52,7 @@ def withheld_fault(
     return None
 
 
-def distinguishable_candidates_fault(
+def revealed_candidate_fault(
     question: str,
     docs: Sequence[dict[str, Any]],
     parameter: MadeParameter,

@@ -16,7 +16,7 @@ from fctncalling.checkers.multi_turn import LiveTurnResults, turn_fault
 from fctncalling.data.types import TurnResults
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.lab.forge.multi_turn.entries import plain_call
-from fctncalling.lab.forge.multi_turn.knowledge import is_refusal
+from fctncalling.lab.forge.multi_turn.knowledge import is_failed_result
 from fctncalling.lab.forge.plan import Plan, PlannedCall
 
 NUM_ACTIONS = (6, 16)  # one call an action, and one to end each turn
@@ -55,7 +55,7 @@ class UndetectedWrongCall(NamedTuple):
     silent: bool  # no refusal in a later turn betrays it either
 
 
-def measure_criticality(plan: Plan) -> Criticality:
+def count_undetected_wrong_calls(plan: Plan) -> Criticality:
     """Return how many calls of a proven plan have an undetected wrong call (a trap)."""
     found = undetected_wrong_calls(plan)
     actions = sum(len(turn.calls) + 1 for turn in plan.turns)
@@ -116,7 +116,7 @@ def _refusals_of_lost(
         calls = [wrong if (t, c) == place else call for c, call in enumerate(turn.calls)]
         results = tuple(session.execute(plain_call(call)) for call in calls)
         seen.update(results)
-        if any(is_refusal(text) for text in results):
+        if any(is_failed_result(text) for text in results):
             refused.add(t)
         lost = lost or bool(
             turn_fault(LiveTurnResults(results, session.live_state()), truth[t], seen)

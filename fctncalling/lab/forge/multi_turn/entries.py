@@ -50,12 +50,12 @@ def call_text(call: PlannedCall) -> str:
 def plain_call(call: PlannedCall) -> PlainCall:
     """Return a planned call as the tools take it, its lists and dicts its own."""
     return PlainCall(
-        call.function, (), {key: copied_argument(v.value) for key, v in call.arguments.items()}
+        call.function, (), {key: copy_argument(v.value) for key, v in call.arguments.items()}
     )
 
 
-def copied_argument(value: Any) -> Any:
+def copy_argument(value: Any) -> Any:
     """Return an argument that the tools may keep: lists and dicts are theirs to change."""
     if isinstance(value, list):
-        return [copied_argument(each) for each in value]
+        return [copy_argument(each) for each in value]
     return dict(value) if isinstance(value, dict) else value

@@ -65,7 +65,7 @@ PROVENANCES = ("this_turn", "earlier_turn", "result", "state", "flag", "inferred
 
 
 @dataclass
-class FidelityCounts:
+class MultiTurnCounts:
     """Counts over tasks. Sums of two are counts over both."""
 
     tasks: int = 0
@@ -122,9 +122,9 @@ class FidelityCounts:
         }
 
 
-def measure_fidelity(tasks: Iterable[Task]) -> FidelityCounts:
+def measure_fidelity(tasks: Iterable[Task]) -> MultiTurnCounts:
     """Return the counts over multi-turn tasks."""
-    fidelity = FidelityCounts()
+    fidelity = MultiTurnCounts()
     for task in tasks:
         fidelity.add(task)
     return fidelity

@@ -40,7 +40,7 @@ class Knowledge:
 
     def seen(self, result: Any, kinds: Mapping[str, str], turn: int, call: int) -> None:
         """Note what a result tells; `kinds` maps patterns of paths ("history.*") to kinds."""
-        for path, value in leaf_paths(result, ()):
+        for path, value in leaves_with_paths(result, ()):
             kind = kinds.get(pattern(path))
             if kind is not None:
                 self.facts.append(Fact(kind, value, turn, call, path))
@@ -79,7 +79,7 @@ def pattern(path: tuple[str | int, ...]) -> str:
     )
 
 
-def leaf_paths(
+def leaves_with_paths(
     value: Any, path: tuple[str | int, ...] = ()
 ) -> Iterator[tuple[tuple[str | int, ...], Any]]:
     """Yield (path, value) of every atom below, and of every key that is an id."""
@@ -87,10 +87,10 @@ def leaf_paths(
         for key, item in value.items():
             if isinstance(item, dict) and pattern((key,)) == "*":
                 yield (*path, key), key  # a table by id: its keys are values, too
-            yield from leaf_paths(item, (*path, key))
+            yield from leaves_with_paths(item, (*path, key))
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from leaf_paths(item, (*path, index))
+            yield from leaves_with_paths(item, (*path, index))
     else:
         yield path, value
 
@@ -121,7 +121,7 @@ _REFUSALS = (
 )
 
 
-def is_refusal(text: str) -> bool:
+def is_failed_result(text: str) -> bool:
     """Whether a result tells that a call did not do what it was made for."""
     return any(each in text for each in _REFUSALS)
 

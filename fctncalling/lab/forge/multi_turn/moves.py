@@ -91,7 +91,7 @@ class FunctionMoves:
     def cures(self, function: str, refusal: str) -> list[str]:
         """Return the functions that a refused call may succeed after, the likeliest first."""
         entry = self._learned.get(function, {})
-        found: list[str] = entry.get("cures", {}).get(refusal_headline(refusal), [])
+        found: list[str] = entry.get("cures", {}).get(refusal_signature(refusal), [])
         return found
 
     def changes_state(self, function: str) -> bool:
@@ -110,7 +110,7 @@ class FunctionMoves:
         return found
 
 
-def refusal_headline(refusal: str) -> str:
+def refusal_signature(refusal: str) -> str:
     """Return an error without the values in it, cut short: the same for all of its sort.
 
     "" for a result that is no error.

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from fctncalling.envs.tools.bfcl.directory_tree import File
-from fctncalling.lab.forge.multi_turn.arguments import inferred_value, said_value
+from fctncalling.lab.forge.multi_turn.arguments import inferred_value, verbatim_value
 from fctncalling.lab.forge.multi_turn.dials import ANCHOR_ROOM, ANCHORS, CLASS_WEIGHTS, Dials
-from fctncalling.lab.forge.multi_turn.knowledge import is_refusal
+from fctncalling.lab.forge.multi_turn.knowledge import is_failed_result
 from fctncalling.lab.forge.multi_turn.proof import AMBIGUOUS, prove
 from fctncalling.lab.forge.multi_turn.walk import DeadEnd, Walk
 from fctncalling.lab.forge.multi_turn.worlds import inventory
@@ -28,7 +28,9 @@ def change_directory_unasked(walk: Walk) -> bool:
         return _go_up(walk)
     known = walk.drafter.known("folder")
     folder = (
-        known if known and known.value in filled else said_value("folder", walk.draw.choice(filled))
+        known
+        if known and known.value in filled
+        else verbatim_value("folder", walk.draw.choice(filled))
     )
     return _made(walk, "cd", {"folder": folder}, "needed_step")
 
@@ -46,10 +48,10 @@ def remove_folder_with_its_file(walk: Walk) -> bool:
         return False
     name = walk.draw.choice(names)
     return (
-        _made(walk, "cd", {"folder": said_value("folder", name)}, "needed_step")
-        and _made(walk, "rm", {"file_name": said_value("entry_name", files[name][0])}, "asked")
+        _made(walk, "cd", {"folder": verbatim_value("folder", name)}, "needed_step")
+        and _made(walk, "rm", {"file_name": verbatim_value("entry_name", files[name][0])}, "asked")
         and _go_up(walk)
-        and _made(walk, "rmdir", {"dir_name": said_value("folder", name)}, "asked")
+        and _made(walk, "rmdir", {"dir_name": verbatim_value("folder", name)}, "asked")
     )
 
 
@@ -61,7 +63,7 @@ def _go_up(walk: Walk) -> bool:
 
 def _made(walk: Walk, function: str, arguments: dict[str, Value], purpose: Purpose) -> bool:
     text: Any = walk.execute(function, arguments)
-    if is_refusal(text):
+    if is_failed_result(text):
         return False
     walk.add(function, arguments, purpose, text)
     return True

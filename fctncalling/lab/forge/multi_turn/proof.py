@@ -16,7 +16,11 @@ from fctncalling.data.types import TurnResults
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.lab.forge.multi_turn.another_way import alternative_calls
 from fctncalling.lab.forge.multi_turn.entries import plain_call
-from fctncalling.lab.forge.multi_turn.knowledge import is_refusal, leaf_paths, parse_result
+from fctncalling.lab.forge.multi_turn.knowledge import (
+    is_failed_result,
+    leaves_with_paths,
+    parse_result,
+)
 from fctncalling.lab.forge.plan import Plan, PlannedTurn, Value
 
 AMBIGUOUS = "another way leads to the same end"
@@ -42,7 +46,7 @@ def prove(plan: Plan) -> Proof:
     truth = _replay(plan, frozenset())
     for turn, record in zip(plan.turns, truth, strict=True):
         for call, text in zip(turn.calls, record.results, strict=True):
-            if is_refusal(text) or text != call.result:
+            if is_failed_result(text) or text != call.result:
                 return Proof(f"{call.function} replays to {text}", plan)
     places = [(t, c) for t, turn in enumerate(plan.turns) for c in range(len(turn.calls))]
     edges: dict[Place, list[Place]] = {place: [] for place in places}
@@ -166,13 +170,13 @@ def with_long_context_results(plan: Plan) -> Plan | None:
             replace(call, result=text)
             for call, text in zip(turn.calls, record.results, strict=True)
         )
-        if not all(still_shown(value, shown) for c in calls for value in c.arguments.values()):
+        if not all(is_still_shown(value, shown) for c in calls for value in c.arguments.values()):
             return None
         turns.append(replace(turn, calls=calls, requested=calls))
     return replace(longer, turns=tuple(turns))
 
 
-def still_shown(value: Value, shown: Mapping[tuple[int, int], str]) -> bool:
+def is_still_shown(value: Value, shown: Mapping[tuple[int, int], str]) -> bool:
     """Whether a value that comes from a result stands there, at its path."""
     if value.provenance != "result" or value.source is None:
         return True
@@ -190,7 +194,7 @@ def still_shown(value: Value, shown: Mapping[tuple[int, int], str]) -> bool:
 
 def leaf_values(data: Any) -> list[Any]:
     """Return every atom of a result."""
-    return [value for _, value in leaf_paths(data)]
+    return [value for _, value in leaves_with_paths(data)]
 
 
 def _changed(

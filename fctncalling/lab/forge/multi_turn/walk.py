@@ -15,13 +15,13 @@ from fctncalling.lab.forge.multi_turn.arguments import (
     newest_shown_numbers,
 )
 from fctncalling.lab.forge.multi_turn.dials import FOLLOW_UPS, FUNCTION_WEIGHTS, Dials
-from fctncalling.lab.forge.multi_turn.entries import copied_argument
+from fctncalling.lab.forge.multi_turn.entries import copy_argument
 from fctncalling.lab.forge.multi_turn.kinds import PARAMETER_KINDS
 from fctncalling.lab.forge.multi_turn.knowledge import (
     Fact,
     Knowledge,
     is_empty_result,
-    is_refusal,
+    is_failed_result,
     parse_result,
 )
 from fctncalling.lab.forge.multi_turn.moves import CLASS_OF, FunctionMoves, function_moves
@@ -144,11 +144,11 @@ class Walk:
             room -= self._supply(function, room) if purpose == "asked" else 0
             arguments = self.draft_arguments(function)
             text = self.execute(function, arguments)
-            if is_refusal(text) and room > 1:
+            if is_failed_result(text) and room > 1:
                 arguments, text = self._cured(function, text, room, arguments)
         except NoArgumentsFound:
             return False
-        if is_refusal(text) or (function, text) in self._seen:
+        if is_failed_result(text) or (function, text) in self._seen:
             return False
         if is_empty_result(text) and (function != "diff" or self.draw.random() < 0.6):
             return False  # that two files are the same may be an answer
@@ -182,7 +182,7 @@ class Walk:
         self, function: str, text: str, room: int, arguments: dict[str, Value]
     ) -> tuple[dict[str, Value], str]:
         """Make the steps a refused call needs, one after another, and call again."""
-        while is_refusal(text) and room > 1:
+        while is_failed_result(text) and room > 1:
             before = len(self.turns[-1])
             for cure in self.moves.cures(function, text):
                 if cure in NEVER_UNASKED or self.moves.makes_something(cure):
@@ -232,7 +232,7 @@ class Walk:
 
     def execute(self, function: str, arguments: Mapping[str, Value]) -> str:
         """Return a call's result text."""
-        plain = {name: copied_argument(each.value) for name, each in arguments.items()}
+        plain = {name: copy_argument(each.value) for name, each in arguments.items()}
         return self.session.execute(PlainCall(function, (), plain))
 
     def add(

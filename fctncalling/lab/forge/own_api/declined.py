@@ -7,11 +7,11 @@ from functools import cache
 from random import Random
 from typing import NamedTuple
 
-from fctncalling.lab.forge.forged_entry import NoSuchTask
+from fctncalling.lab.forge.forged_entry import NoTaskDrawn
 from fctncalling.lab.forge.own_api.askable_api import AskableApi
 from fctncalling.lab.forge.own_api.drawn_call import RequestDraft, draw_call, draw_frame
 from fctncalling.lab.own_api.words.act_table import Act, act_table
-from fctncalling.lab.own_api.words.clauses import with_optional_noun
+from fctncalling.lab.own_api.words.clauses import spoken_value_with_noun
 from fctncalling.lab.own_api.words.frames import RequestFrame, act_families
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.request_text import SaidCall, request_text, said_call
@@ -63,7 +63,7 @@ def _rows_unserved(api: AskableApi, part: str) -> list[OutOfScopeRequests]:
     everything = re.sub(r"\b(?:out of|in|in any) order\b", "", everything)
     rows = [row for row in _outside(part) if not row.unless.search(everything)]
     if not rows:
-        raise NoSuchTask("everything might be served")
+        raise NoTaskDrawn("everything might be served")
     return rows
 
 
@@ -129,7 +129,7 @@ def _other_act(api: AskableApi, rng: Random) -> RequestDraft:
     ]
     others = [act for act in others if act.name not in own]
     if not others:
-        raise NoSuchTask("every act might be served")
+        raise NoTaskDrawn("every act might be served")
     act = rng.choice(others)
     mood = rng.choice([mood for mood in act.phrases if _usable(act, mood)])
     phrase = rng.choice(_usable(act, mood))
@@ -156,7 +156,7 @@ def _shape(words: FunctionWords, parameter: str) -> str:
 def _with_thing(api: AskableApi, rng: Random) -> FunctionWords:
     things = [w for name in api.names if (w := api.words[name]).primary and _is_thing(w)]
     if not things:
-        raise NoSuchTask("no things")
+        raise NoTaskDrawn("no things")
     return rng.choice(things)
 
 
@@ -171,7 +171,7 @@ def _said_of_thing(
     primary = words.primary
     assert primary is not None
     value = draw_call(api, words.doc.name, rng).arguments[primary]
-    thing = with_optional_noun(words, primary, value, rng)
+    thing = spoken_value_with_noun(words, primary, value, rng)
     return request_text([SaidCall(words.filled(phrase.replace("{x}", thing)), mood, ())], rng)
 
 
@@ -179,7 +179,7 @@ def _left_out(api: AskableApi, rng: Random) -> RequestDraft:
     """Return a request whose function is not offered; none where another might do."""
     function = rng.choice(api.names)
     if any(_alike(api, function, other) for other in api.words if other != function):
-        raise NoSuchTask("another function might do")
+        raise NoTaskDrawn("another function might do")
     call = draw_call(api, function, rng)
     frame: RequestFrame = draw_frame(api, call, rng)
     text = request_text([said_call(api.words[function], frame, call.arguments, rng)], rng)

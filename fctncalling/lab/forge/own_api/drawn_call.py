@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from fctncalling.lab.forge.forged_entry import NoSuchTask
+from fctncalling.lab.forge.forged_entry import NoTaskDrawn
 from fctncalling.lab.forge.own_api.askable_api import AskableApi
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.argument_kind import is_same_value
@@ -64,7 +64,7 @@ class DrawnCall:
 def draw_call(
     api: AskableApi, function: str, rng: Random, given: Mapping[str, Any] | None = None
 ) -> DrawnCall:
-    """Return a call with drawn values, those given kept; NoSuchTask where none fits."""
+    """Return a call with drawn values, those given kept; NoTaskDrawn where none fits."""
     words = api.words[function]
     names = _mentioned(words, rng)
     arguments: dict[str, Any] = {}
@@ -115,7 +115,7 @@ def _value(api: AskableApi, kind: ArgumentKind, rng: Random) -> Any:
         value = kind.draw(rng)
         if kind.kind not in _OPEN_KINDS or is_held_out(value) is api.held_out:
             return value
-    raise NoSuchTask(f"no {kind.kind} of this part")
+    raise NoTaskDrawn(f"no {kind.kind} of this part")
 
 
 def is_held_out(value: Any) -> bool:
@@ -157,7 +157,7 @@ def _put_in_order(words: FunctionWords, arguments: dict[str, Any]) -> None:
             continue
         first, second = arguments[name], arguments[other]
         if first == second:
-            raise NoSuchTask("no time passes")
+            raise NoTaskDrawn("no time passes")
         if first > second:
             arguments[name] = second
             arguments[other] = first
@@ -199,21 +199,21 @@ def _require_apart(words: FunctionWords, arguments: Mapping[str, Any]) -> None:
         if kind in ("boolean", "integer", "number", "quantity_with_unit", "array", "enum"):
             continue
         if any(kind == other and is_same_value(value, its) for other, its in seen):
-            raise NoSuchTask("two equal values")
+            raise NoTaskDrawn("two equal values")
         seen.append((kind, value))
 
 
 def draw_frame(
     api: AskableApi, call: DrawnCall, rng: Random, *, without: str | None = None
 ) -> RequestFrame:
-    """Return a phrase whose slots the call fills; NoSuchTask where none fits."""
+    """Return a phrase whose slots the call fills; NoTaskDrawn where none fits."""
     fitting = [
         frame
         for frame in api.frames[call.function]
         if set(frame.parameters) <= call.arguments.keys() and without not in frame.parameters
     ]
     if not fitting:
-        raise NoSuchTask("no phrase")
+        raise NoTaskDrawn("no phrase")
     own = [frame for frame in fitting if frame.source == "file"]
     if own and rng.random() < _OWN_PHRASES_SHARE:
         return rng.choice(own)

@@ -14,7 +14,7 @@ from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.handlers.registry import get_handler
 from fctncalling.envs.users.rule_user import RuleUser
 from fctncalling.evaluation.scripted_policies import ONE_CALL_A_STEP
-from fctncalling.lab.forge.forged_entry import ForgedEntry, NoSuchTask, SingleTurnTask
+from fctncalling.lab.forge.forged_entry import ForgedEntry, NoTaskDrawn, SingleTurnTask
 from fctncalling.lab.forge.own_api.askable_api import AskableApi
 from fctncalling.lab.forge.own_api.declined import out_of_scope_draft
 from fctncalling.lab.forge.own_api.drawn_call import RequestDraft
@@ -51,7 +51,7 @@ UNANSWERED = "has a question that the user does not understand"
 def own_entry(api: AskableApi, category: str, seed: int, index: int, attempt: int) -> ForgedEntry:
     """Return task `index` of a category; nothing but API, seed, index and attempt decides.
 
-    Raises NoSuchTask where the API gives none.
+    Raises NoTaskDrawn where the API gives none.
     """
     part = "held out " if api.held_out else ""
     rng = Random(f"{part}{seed} {category} {index} {attempt}")
@@ -65,7 +65,7 @@ def own_entry(api: AskableApi, category: str, seed: int, index: int, attempt: in
                 draft = out_of_scope_draft(api, rng)
             else:
                 draft = _MAKERS[category](api, rng, function)
-        except NoSuchTask as fault:
+        except NoTaskDrawn as fault:
             thrown[str(fault)] += 1
             continue
         entry = draft_entry(api, draft, category, index)
@@ -74,7 +74,7 @@ def own_entry(api: AskableApi, category: str, seed: int, index: int, attempt: in
             continue
         return ForgedEntry(entry, _difficulty(draft, entry), _provenance(draft), thrown)
     most = ", ".join(f"{count} {each}" for each, count in thrown.most_common(3))
-    raise NoSuchTask(f"{category}: no task after {_TRIES} drafts ({most})")
+    raise NoTaskDrawn(f"{category}: no task after {_TRIES} drafts ({most})")
 
 
 def draft_entry(api: AskableApi, draft: RequestDraft, category: str, index: int) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from typing import Any
 
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
 from fctncalling.lab.forge.forge_files import ForgeFiles
-from fctncalling.lab.forge.forge_run import EntryRun, ForgeFailure, apportion_tasks
-from fctncalling.lab.forge.forged_entry import ForgedEntry, NoSuchTask
+from fctncalling.lab.forge.forge_run import BaseForgeRun, ForgeFailure, apportion_tasks
+from fctncalling.lab.forge.forged_entry import ForgedEntry, NoTaskDrawn
 from fctncalling.lab.forge.own_api.askable_api import AskableApi, askable_api
 from fctncalling.lab.forge.own_api.logged_requests import logged_tasks
 from fctncalling.lab.forge.own_api.own_entries import OWN_CATEGORIES, own_entry
@@ -76,7 +76,7 @@ def _lines(ledger: Path) -> list[dict[str, Any]]:
     return [line for line in found if "provenance" in line]
 
 
-class OwnForgeRun(EntryRun):
+class OwnForgeRun(BaseForgeRun):
     """Run that makes an own API's tasks in their order."""
 
     max_attempts = 60
@@ -92,7 +92,7 @@ class OwnForgeRun(EntryRun):
     def _made(self, category: str, index: int, attempt: int) -> ForgedEntry:
         try:
             made = own_entry(self._api, category, self._seed, index, attempt)
-        except NoSuchTask as fault:
+        except NoTaskDrawn as fault:
             raise ForgeFailure(f"{self._source}: {fault}") from None
         if self._paraphraser is None:
             return made
@@ -277,7 +277,7 @@ def _gives(api: AskableApi, category: str, seed: int) -> bool:
     """Return whether an API gives tasks of a category: a lone function cannot be called twice."""
     try:
         own_entry(api, category, seed, 0, 0)
-    except NoSuchTask:
+    except NoTaskDrawn:
         return False
     return True
 

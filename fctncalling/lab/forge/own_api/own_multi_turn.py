@@ -16,10 +16,10 @@ from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.handlers.registry import get_handler
 from fctncalling.envs.judging.judge import judge
-from fctncalling.lab.forge.forged_entry import NoSuchTask
+from fctncalling.lab.forge.forged_entry import NoTaskDrawn
 from fctncalling.lab.forge.own_api.askable_api import AskableApi
 from fctncalling.lab.forge.own_api.drawn_call import DrawnCall, RequestDraft, draw_call, draw_frame
-from fctncalling.lab.forge.own_api.own_single_turn import call_with_arguments, with_pronoun
+from fctncalling.lab.forge.own_api.own_single_turn import call_with_arguments, with_back_reference
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.argument_kind import is_same_value
 from fctncalling.lab.own_api.kinds.pattern_text import shape_pattern
@@ -27,7 +27,7 @@ from fctncalling.lab.own_api.words.frames import RequestFrame
 from fctncalling.lab.own_api.words.nouns import singular, spaced_words
 from fctncalling.lab.own_api.words.request_text import request_text, said_call
 from fctncalling.lab.own_api.words.spoken_values import spoken_value
-from fctncalling.lab.own_api.words.word_tables import register_wrappings
+from fctncalling.lab.own_api.words.word_tables import register_table_phrases
 
 DONE = "Done."
 FROM_RESULT_SHARE = 0.6  # of later turns that speak of what the result before tells
@@ -50,7 +50,7 @@ class StatefulConversation:
     """A conversation on a state of its own; calls that are tried and not kept leave no trace."""
 
     def __init__(self, api: AskableApi, rng: Random) -> None:
-        name, tools = tool_class_and_tools(api)
+        name, tools = class_name_and_tools(api)
         self.api = api
         self.rng = rng
         self.scenario = dict(rng.choice(api.api.scenarios)) if api.api.scenarios else {}
@@ -99,7 +99,7 @@ def multi_turn_draft(api: AskableApi, rng: Random, function: str) -> RequestDraf
         form = rng.choice(_FORMS)
         try:
             talk.add(form(talk, function))
-        except NoSuchTask:
+        except NoTaskDrawn:
             if form is _plain:
                 raise
             talk.add(_plain(talk, function))
@@ -128,10 +128,10 @@ def _plain(talk: StatefulConversation, function: str) -> list[RequestTurn]:
         frame = draw_frame(talk.api, call, rng)
         arguments = dict(call.arguments)
         if by_result and words.primary in frame.parameters:
-            frame = with_pronoun(frame, words, rng)
+            frame = with_back_reference(frame, words, rng)
             del arguments[words.primary]
         return [_turn(talk, call, frame, arguments)]
-    raise NoSuchTask("refused by the class")
+    raise NoTaskDrawn("refused by the class")
 
 
 def _looked_up(talk: StatefulConversation, function: str) -> list[RequestTurn]:
@@ -139,7 +139,7 @@ def _looked_up(talk: StatefulConversation, function: str) -> list[RequestTurn]:
     words, rng = talk.api.words[function], talk.rng
     finders = [each for each in _finders(talk.api) if each[0] != function]
     if not finders:
-        raise NoSuchTask("nothing finds things by their names")
+        raise NoTaskDrawn("nothing finds things by their names")
     for _ in range(_TRIES):
         finder, parameter = rng.choice(finders)
         names = list(_called(talk.state, _TITLES | {parameter}))
@@ -171,7 +171,7 @@ def _looked_up(talk: StatefulConversation, function: str) -> list[RequestTurn]:
         rest = {key: value for key, value in call.arguments.items() if key != looked_up}
         turn = _turn(talk, call, frame, rest)
         return [turn._replace(calls=(look_up, call), frames=(frame, frame))]
-    raise NoSuchTask("no name leads to one thing")
+    raise NoTaskDrawn("no name leads to one thing")
 
 
 def _stands_in(thing: object, text: str) -> bool:
@@ -186,8 +186,8 @@ def _second_choice(talk: StatefulConversation, function: str) -> list[RequestTur
     frame = draw_frame(talk.api, first, rng)
     said = said_call(talk.api.words[function], frame, first.arguments, rng)
     if "?" in said.phrase:
-        raise NoSuchTask("a question")
-    form = rng.choice(register_wrappings("frame")["otherwise"]).replace("{o}", other)
+        raise NoTaskDrawn("a question")
+    form = rng.choice(register_table_phrases("frame")["otherwise"]).replace("{o}", other)
     text = request_text([replace(said, phrase=f"{said.phrase}{form}")], rng)
     calls = (first, second) if _is_refused(talk.results(first)[0]) else (first,)
     return [RequestTurn(text, calls, (frame,) * len(calls))]
@@ -197,7 +197,7 @@ def _refused_then_otherwise(talk: StatefulConversation, function: str) -> list[R
     """Return a request that is refused, and another choice for it."""
     first, second, other = _alternatives(talk, function, True)
     frame = draw_frame(talk.api, first, talk.rng)
-    text = talk.rng.choice(register_wrappings("frame")["instead"]).replace("{o}", other)
+    text = talk.rng.choice(register_table_phrases("frame")["instead"]).replace("{o}", other)
     text = text[:1].upper() + text[1:]
     return [_turn(talk, first, frame, first.arguments), RequestTurn(text, (second,), (frame,))]
 
@@ -218,13 +218,13 @@ def _refused_then_mended(talk: StatefulConversation, function: str) -> list[Requ
         if other == function or any(map(_is_refused, talk.results(mending, call))):
             continue
         frames = [draw_frame(api, each, rng) for each in (call, mending)]
-        again = rng.choice(register_wrappings("frame")["again"])
+        again = rng.choice(register_table_phrases("frame")["again"])
         return [
             _turn(talk, call, frames[0], call.arguments),
             _turn(talk, mending, frames[1], mending.arguments),
             RequestTurn(again[:1].upper() + again[1:], (call,), (frames[0],)),
         ]
-    raise NoSuchTask("nothing clears the way")
+    raise NoTaskDrawn("nothing clears the way")
 
 
 def _alternatives(
@@ -256,7 +256,7 @@ def _alternatives(
         before, after = talk.results(first, second)
         if _is_refused(before) is is_refused and (not is_refused or not _is_refused(after)):
             return first, second, str(spoken_value(words.kinds[name], value, talk.rng))
-    raise NoSuchTask("no second choice")
+    raise NoTaskDrawn("no second choice")
 
 
 def _refused(talk: StatefulConversation, function: str) -> DrawnCall:
@@ -265,7 +265,7 @@ def _refused(talk: StatefulConversation, function: str) -> DrawnCall:
         call = talk.drawn(function)
         if _is_refused(talk.results(call)[0]):
             return call
-    raise NoSuchTask("is not refused")
+    raise NoTaskDrawn("is not refused")
 
 
 _FORMS: tuple[Callable[[StatefulConversation, str], list[RequestTurn]], ...] = (
@@ -287,7 +287,7 @@ def multi_turn_fault(api: AskableApi, draft: RequestDraft) -> str | None:
 
     Its calls must pass, each be needed, and none pass with another value.
     """
-    name, tools = tool_class_and_tools(api)
+    name, tools = class_name_and_tools(api)
     task = Task(
         "multi_turn_base_0",
         "multi_turn_base",
@@ -329,10 +329,10 @@ def _wrong_calls(api: AskableApi, call: DrawnCall) -> Iterator[DrawnCall]:
         yield replace(call, arguments={**call.arguments, name: other})
 
 
-def tool_class_and_tools(api: AskableApi) -> tuple[str, dict[str, str]]:
+def class_name_and_tools(api: AskableApi) -> tuple[str, dict[str, str]]:
     """Return the name of an API's class, and the tools that an environment takes."""
     if api.api.tool_class is None:
-        raise NoSuchTask("cannot be executed")
+        raise NoTaskDrawn("cannot be executed")
     name = api.api.tool_class.rsplit(":", 1)[-1].rsplit(".", 1)[-1]
     return name, {name: api.api.tool_class}
 

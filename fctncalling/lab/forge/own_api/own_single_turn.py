@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from fctncalling.checkers.clarify import is_mentioned
-from fctncalling.lab.forge.forged_entry import NoSuchTask
+from fctncalling.lab.forge.forged_entry import NoTaskDrawn
 from fctncalling.lab.forge.own_api.askable_api import AskableApi
 from fctncalling.lab.forge.own_api.drawn_call import (
     DrawnCall,
@@ -19,19 +19,19 @@ from fctncalling.lab.forge.own_api.drawn_call import (
     draw_frame,
 )
 from fctncalling.lab.own_api.kinds import ArgumentKind
-from fctncalling.lab.own_api.words.clauses import said_value
+from fctncalling.lab.own_api.words.clauses import verbatim_value
 from fctncalling.lab.own_api.words.frames import RequestFrame, act_families
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.nouns import plural, with_article
 from fctncalling.lab.own_api.words.request_text import (
     ParallelValues,
     SaidCall,
-    plural_phrase,
+    pluralize_slot,
     request_text,
     said_call,
 )
 from fctncalling.lab.own_api.words.spoken_values import NUMBERS, join_with_and, spoken_value
-from fctncalling.lab.own_api.words.word_tables import register_wrappings
+from fctncalling.lab.own_api.words.word_tables import register_table_phrases
 
 _SAID_BEHIND = frozenset({"boolean", "array", "object", "one_of"})
 _LIKEWISE_SHARE, _LISTED_SHARE = 0.3, 0.3
@@ -76,17 +76,17 @@ def _several_things(api: AskableApi, rng: Random, function: str) -> RequestDraft
         calls.append(call_with_arguments(words, {**other, primary: fresh}))
     things = [call.arguments[primary] for call in calls]
     if len(set(map(str, things))) < len(things) or not all(isinstance(e, str) for e in things):
-        raise NoSuchTask("the same thing twice")
+        raise NoTaskDrawn("the same thing twice")
     sorts = {words.kinds[name].kind for name in first.arguments}
     if sorts & _OF_ONE and len(first.arguments) > 1:
-        raise NoSuchTask("says what belongs to one thing alone")
+        raise NoTaskDrawn("says what belongs to one thing alone")
     calls = [call_with_arguments(words, {**first.arguments, primary: each}) for each in things]
     frame = draw_frame(api, first, rng)
     if rng.random() < _LIKEWISE_SHARE:
         return RequestDraft(_and_likewise(words, frame, first, things[1:], rng), calls, [frame])
-    text = plural_phrase(frame.text, primary) if primary in frame.parameters else None
+    text = pluralize_slot(frame.text, primary) if primary in frame.parameters else None
     if text is None:
-        raise NoSuchTask("speaks of one thing")
+        raise NoTaskDrawn("speaks of one thing")
     behind = ""
     if rng.random() < _LISTED_SHARE:
         text = text.replace(f"{{{primary}}}", _announced(words, len(things), rng))
@@ -123,22 +123,22 @@ def _each_with_its_own(api: AskableApi, rng: Random, function: str) -> RequestDr
     changed = [name for name in apart if first.arguments[name] != other.arguments[name]]
     alone = len(changed) < 2 or set(changed) != set(first.arguments)
     if alone or primary not in changed or primary not in frame.parameters:
-        raise NoSuchTask("differs in nothing else")
+        raise NoTaskDrawn("differs in nothing else")
     values = {name: other.arguments[name] for name in changed}
     parts = [str(spoken_value(words.kinds[primary], values.pop(primary), rng))]
     for name, value in values.items():
         at = re.search(rf"\b(to|for|with|from|in|on|at|by|is) \{{{name}\}}", frame.text)
         if name in frame.parameters and at is None:
-            raise NoSuchTask("its place is not told")
-        beside = said_value(words, name, value, rng)
+            raise NoTaskDrawn("its place is not told")
+        beside = verbatim_value(words, name, value, rng)
         if at is None and beside.is_sentence:
-            raise NoSuchTask("its place is not told")
+            raise NoTaskDrawn("its place is not told")
         place = f"{at[1]} {spoken_value(words.kinds[name], value, rng)}" if at else beside.text
         parts.append(place)
     second = call_with_arguments(words, {name: other.arguments[name] for name in changed})
     said = said_call(words, frame, first.arguments, rng)
     if said.sentences or "?" in said.phrase:
-        raise NoSuchTask("says more behind")
+        raise NoTaskDrawn("says more behind")
     joint = rng.choice((" and ", " and ", ", ", ", and ", "; "))
     said = replace(said, phrase=f"{said.phrase}{joint}{' '.join(parts)}")
     return RequestDraft(request_text([said], rng), [first, second], [frame])
@@ -153,7 +153,7 @@ def _and_likewise(
 ) -> str:
     """Return a request for one thing that adds the others: "..., and the same for L-312"."""
     said = said_call(words, frame, first.arguments, rng)
-    form = rng.choice(register_wrappings("frame")["likewise"])
+    form = rng.choice(register_table_phrases("frame")["likewise"])
     text = form.replace("{o}", join_with_and([str(each) for each in others], rng))
     if text.startswith(","):
         return request_text([replace(said, phrase=f"{said.phrase}{text}")], rng)
@@ -183,11 +183,11 @@ def _twice_otherwise(api: AskableApi, rng: Random, function: str) -> RequestDraf
         if kind.kind == "enum" and len(kind.values) > 1 and name != words.primary
     ]
     if not listed:
-        raise NoSuchTask("no listed values")
+        raise NoTaskDrawn("no listed values")
     primary = words.primary
     is_looked_at = "look" in act_families(api.acts[function])
     if primary and words.kinds[primary].kind in _CERTAIN and not is_looked_at:
-        raise NoSuchTask("nobody does this twice with one thing")
+        raise NoTaskDrawn("nobody does this twice with one thing")
     name = rng.choice(listed)
     first = draw_call(api, function, rng)
     values = rng.sample(list(words.kinds[name].values), 2)
@@ -223,13 +223,13 @@ def _one_after_the_other(api: AskableApi, rng: Random, function: str) -> Request
         given = _same_thing(api, calls, name) if rng.random() < 0.35 else None
         call = draw_call(api, name, rng, given)
         if any(call.accepted() == other.accepted() for other in calls):
-            raise NoSuchTask("the same call twice")
+            raise NoTaskDrawn("the same call twice")
         frame = draw_frame(api, call, rng)
         calls.append(call)
         frames.append(frame)
         pronoun = given is not None and words.primary in frame.parameters and rng.random() < 0.6
         if pronoun and words.primary is not None:
-            frame = with_pronoun(frame, words, rng)
+            frame = with_back_reference(frame, words, rng)
         rest = {k: v for k, v in call.arguments.items() if not pronoun or k != words.primary}
         said.append(said_call(words, frame, rest, rng))
     return RequestDraft(request_text(said, rng), calls, frames)
@@ -248,7 +248,7 @@ def _same_thing(
     return {words.primary: calls[-1].arguments[words.primary]}
 
 
-def with_pronoun(frame: RequestFrame, words: FunctionWords, rng: Random) -> RequestFrame:
+def with_back_reference(frame: RequestFrame, words: FunctionWords, rng: Random) -> RequestFrame:
     """Return a frame that says "that loan" for its thing."""
     noun = words.thing_nouns()[0] if words.thing_nouns() else words.noun
     text = rng.choice((f"the same {noun}", f"that {noun}", f"this very {noun}"))
@@ -276,7 +276,7 @@ def missing_value_draft(api: AskableApi, rng: Random, function: str) -> RequestD
         if kind.required and name in call.arguments and can_be_missing(kind)
     ]
     if not open_ones:
-        raise NoSuchTask("nothing can be left open")
+        raise NoTaskDrawn("nothing can be left open")
     beside = [name for name in open_ones if name != words.primary]
     missing = rng.choice(beside if beside and rng.random() < _BESIDE_SHARE else open_ones)
     said = {name: value for name, value in call.arguments.items() if name != missing}
@@ -294,7 +294,7 @@ def missing_value_draft(api: AskableApi, rng: Random, function: str) -> RequestD
         frame = draw_frame(api, call, rng, without=missing)
     question = request_text([said_call(words, frame, said, rng)], rng)
     if is_mentioned(call.arguments[missing], question):
-        raise NoSuchTask("says what it leaves open")
+        raise NoTaskDrawn("says what it leaves open")
     return RequestDraft(question, [call], [frame], missing=missing)
 
 

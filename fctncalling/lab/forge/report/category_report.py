@@ -128,7 +128,7 @@ def measure_discrimination(
     return found
 
 
-def report_html(report: ForgedCategoryReport) -> str:
+def category_section_html(report: ForgedCategoryReport) -> str:
     """Return the section of the page."""
     cells = "".join(
         f"<tr><td>{escape(name)}</td><td>{escape(forged)}</td><td>{escape(official)}</td></tr>"

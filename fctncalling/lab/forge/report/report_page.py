@@ -16,11 +16,11 @@ from fctncalling.data.paths import atomic_write
 from fctncalling.data.types import Task
 from fctncalling.lab.forge.forged_entry import user_texts
 from fctncalling.lab.forge.multi_turn.fidelity import (
-    FidelityCounts,
+    MultiTurnCounts,
     kl_divergence,
     measure_fidelity,
 )
-from fctncalling.lab.forge.official_guard import call_sequence
+from fctncalling.lab.forge.official_guard import expected_calls_text
 from fctncalling.lab.forge.report.category_report import (
     FORGED_COLOR,
     OFFICIAL_COLOR,
@@ -29,7 +29,7 @@ from fctncalling.lab.forge.report.category_report import (
     Measurer,
     Row,
     category_report,
-    report_html,
+    category_section_html,
     share_figure,
 )
 from fctncalling.lab.forge.report.diversity import (
@@ -46,9 +46,9 @@ MOST_BARS = 24  # of a figure, the most frequent official outcomes first
 def multi_turn_figures(forged: Sequence[Task], official: Sequence[Task]) -> Figures:
     """Return the rows and figures of one multi-turn category."""
     # A few official truths cannot be written as calls.
-    official = [task for task in official if call_sequence(task) is not None]
+    official = [task for task in official if expected_calls_text(task) is not None]
     ours, theirs = measure_fidelity(forged), measure_fidelity(official)
-    beside = theirs if official else FidelityCounts()
+    beside = theirs if official else MultiTurnCounts()
     figures = [
         _figure("turns of a task", ours.turns, beside.turns),
         _figure("calls of a turn", ours.calls, beside.calls),
@@ -94,7 +94,7 @@ def _joined(classes: Counter[tuple[str, ...]]) -> Counter[str]:
     )
 
 
-def _count_rows(ours: FidelityCounts, theirs: FidelityCounts) -> list[Row]:
+def _count_rows(ours: MultiTurnCounts, theirs: MultiTurnCounts) -> list[Row]:
     mine, other = ours.figures(), theirs.figures()
     measures = ("turns_per_task", "calls_per_turn", "class_combinations", "functions", "pairs")
     has_official = theirs.tasks > 0
@@ -153,7 +153,7 @@ def _most_frequent(texts: Sequence[str]) -> str:
     return f"{opening!r} {number / counts.total():.1%}"
 
 
-def single_turn_figures(forged: Sequence[Task], official: Sequence[Task]) -> Figures:
+def single_turn_comparison(forged: Sequence[Task], official: Sequence[Task]) -> Figures:
     """Return the rows and figures of one single-turn category."""
     ours = measure_single_turn(forged)
     theirs = measure_single_turn(official) if official else None
@@ -216,7 +216,7 @@ def write_report(
 
 
 def _measurer(category: str) -> Measurer:
-    return multi_turn_figures if category.startswith("multi_turn") else single_turn_figures
+    return multi_turn_figures if category.startswith("multi_turn") else single_turn_comparison
 
 
 def _by_category(path: Path) -> dict[str, tuple[list[Task], SentenceRecurrence]]:
@@ -254,7 +254,7 @@ def _page(name: str, reports: list[ForgedCategoryReport], ledger: Mapping[str, A
             "<th>control: texts</th><th>control: function docs</th></tr>",
             *map(_told_apart, reports),
             "</table>",
-            *map(report_html, reports),
+            *map(category_section_html, reports),
             "</html>\n",
         )
     )

@@ -175,11 +175,11 @@ def unit_conversions() -> dict[str, tuple[tuple[float, bool, str, str], ...]]:
 
 
 @cache
-def related_nouns() -> tuple[frozenset[str], ...]:
+def related_noun_groups() -> tuple[frozenset[str], ...]:
     """Return groups of nouns: who wants one may be served by another of the group."""
     return tuple(frozenset(line.split()) for _, line in table_lines("related"))
 
 
-def domain_tables() -> list[str]:
+def domain_table_names() -> list[str]:
     """Return the names of the tables that hold frames, in a fixed order."""
     return sorted(path.stem for path in TABLES.glob("domain_*.txt"))

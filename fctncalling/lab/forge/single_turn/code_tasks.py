@@ -12,7 +12,7 @@ from typing import Any
 
 from fctncalling.lab.forge.forged_entry import SingleTurnTask
 from fctncalling.lab.forge.single_turn.category_profiles import draw_number, read_word_lists
-from fctncalling.lab.forge.single_turn.frames import FunctionFrame, ParameterFrame, code_domains
+from fctncalling.lab.forge.single_turn.frames import FunctionTemplate, ParameterFrame, code_domains
 from fctncalling.lab.forge.single_turn.made_calls import MadeArgument
 from fctncalling.lab.forge.single_turn.made_functions import MadeParameter
 from fctncalling.lab.forge.single_turn.requests import argument_clauses
@@ -101,7 +101,7 @@ def code_task(category: str, rng: random.Random) -> SingleTurnTask:
 
 
 @cache
-def _frames() -> tuple[tuple[str, FunctionFrame], ...]:
+def _frames() -> tuple[tuple[str, FunctionTemplate], ...]:
     return tuple((domain.name, frame) for domain in code_domains() for frame in domain.frames)
 
 
@@ -110,7 +110,7 @@ def _phrase(name: str, rng: random.Random) -> str:
 
 
 def _chosen(
-    frame: FunctionFrame, count: int, category: str, rng: random.Random
+    frame: FunctionTemplate, count: int, category: str, rng: random.Random
 ) -> list[ParameterFrame]:
     """Return the first parameter and others, in the order of the frame.
 
@@ -150,7 +150,11 @@ def _literal_object(parameter: ParameterFrame, rng: random.Random) -> DrawnValue
 
 
 def _question(
-    frame: FunctionFrame, verb: str, owner: str, arguments: list[MadeArgument], rng: random.Random
+    frame: FunctionTemplate,
+    verb: str,
+    owner: str,
+    arguments: list[MadeArgument],
+    rng: random.Random,
 ) -> str:
     said = [_reworded(each, frame, rng) for each in arguments if each.value is not None]
     wish = f"{verb} {rng.choice(frame.phrases)}{argument_clauses(said, rng)}"
@@ -167,7 +171,7 @@ def _question(
     return asked
 
 
-def _reworded(argument: MadeArgument, frame: FunctionFrame, rng: random.Random) -> MadeArgument:
+def _reworded(argument: MadeArgument, frame: FunctionTemplate, rng: random.Random) -> MadeArgument:
     """Return an argument said by its parameter's name ("with the line width set to 3")."""
     parameter = argument.parameter
     group = _GROUPS.get(parameter.kind.name)
@@ -197,7 +201,7 @@ _GROUPS = {
 
 
 def _doc(
-    frame: FunctionFrame,
+    frame: FunctionTemplate,
     name: str,
     verb: str,
     arguments: list[MadeArgument],

@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 from fctncalling.data.types import FunctionDoc, Task
-from fctncalling.lab.forge.forged_entry import ForgedEntry, NoSuchTask, SingleTurnTask
+from fctncalling.lab.forge.forged_entry import ForgedEntry, NoTaskDrawn, SingleTurnTask
 from fctncalling.lab.forge.single_turn.code_tasks import LANGUAGES, code_task
 from fctncalling.lab.forge.single_turn.irrelevant_tasks import irrelevant_task
 from fctncalling.lab.forge.single_turn.live_tasks import LIVE, live_task
@@ -83,7 +83,7 @@ def _drawn(category: str, key: str) -> SingleTurnTask:
             if category in LIVE:
                 return live_task(category, rng)
             return code_task(category, rng) if category in LANGUAGES else python_task(category, rng)
-        except NoSuchTask:
+        except NoTaskDrawn:
             continue
 
 

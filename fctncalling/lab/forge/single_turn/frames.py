@@ -19,7 +19,7 @@ import re
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from fctncalling.lab.forge.single_turn.category_profiles import domain_tables, table_lines
+from fctncalling.lab.forge.single_turn.category_profiles import domain_table_names, table_lines
 from fctncalling.lab.forge.single_turn.value_kinds import TYPES, ValueKind
 
 MODES = ("compute", "look", "find", "act", "code")
@@ -86,7 +86,7 @@ class ParameterFrame:
 
 
 @dataclass(frozen=True)
-class FunctionFrame:
+class FunctionTemplate:
     """Function to be made: what it does, and the pool its parameters come from."""
 
     mode: str
@@ -123,7 +123,7 @@ class Domain:
 
     name: str
     contexts: tuple[str, ...]
-    frames: tuple[FunctionFrame, ...] = field(repr=False)
+    frames: tuple[FunctionTemplate, ...] = field(repr=False)
 
 
 def fill_phrase(phrase: str, texts: dict[str, str]) -> str:
@@ -132,7 +132,7 @@ def fill_phrase(phrase: str, texts: dict[str, str]) -> str:
 
 
 @cache
-def shared_parameters() -> dict[str, ParameterFrame]:
+def shared_parameters_by_name() -> dict[str, ParameterFrame]:
     """Return the parameters that tables name by `@name`."""
     shared = {}
     for number, line in table_lines("parameters"):
@@ -141,7 +141,7 @@ def shared_parameters() -> dict[str, ParameterFrame]:
     return shared
 
 
-def common_parameters(frame: FunctionFrame) -> tuple[ParameterFrame, ...]:
+def common_optional_parameters(frame: FunctionTemplate) -> tuple[ParameterFrame, ...]:
     """Return optional parameters that any function of a mode may have.
 
     A computation has them where it is one of numbers, an action where others take part in it.
@@ -150,7 +150,7 @@ def common_parameters(frame: FunctionFrame) -> tuple[ParameterFrame, ...]:
     fits = expected is None or not expected.isdisjoint(frame.verbs)
     of_mode = _common_of_mode(frame.mode) if fits else ()
     if frame.mode == "compute" and fits and frame.domain in _OF_NUMBERS:
-        return (*of_mode, shared_parameters()["notation"])
+        return (*of_mode, shared_parameters_by_name()["notation"])
     return of_mode
 
 
@@ -162,13 +162,13 @@ def _common_of_mode(mode: str) -> tuple[ParameterFrame, ...]:
         "find": ("limit", "sort_by", "language", "page", "newest_first", "compact"),
         "act": ("notify", "note", "priority", "confirm_by", "reference"),
     }
-    return tuple(shared_parameters()[name] for name in names[mode])
+    return tuple(shared_parameters_by_name()[name] for name in names[mode])
 
 
 @cache
 def domains() -> tuple[Domain, ...]:
     """Return every domain of the tables. Raises TableError for a line that cannot be read."""
-    return tuple(domain for name in domain_tables() for domain in _domains_of(name))
+    return tuple(domain for name in domain_table_names() for domain in _domains_of(name))
 
 
 @cache
@@ -180,7 +180,7 @@ def code_domains() -> tuple[Domain, ...]:
 def _domains_of(table: str) -> list[Domain]:
     found: list[Domain] = []
     name, contexts = "", tuple[str, ...]()
-    frames: list[FunctionFrame] = []
+    frames: list[FunctionTemplate] = []
     heads: list[str] = []
     pool: list[ParameterFrame] = []
 
@@ -212,13 +212,13 @@ def _domains_of(table: str) -> list[Domain]:
     return [*found, Domain(name, contexts, tuple(frames))]
 
 
-def _frames(head: str, domain: str, pool: tuple[ParameterFrame, ...]) -> list[FunctionFrame]:
+def _frames(head: str, domain: str, pool: tuple[ParameterFrame, ...]) -> list[FunctionTemplate]:
     """Return the frames of a head line: one, or for `aspect=phrase, ...` one of each."""
     what, phrases, tail = (part.strip() for part in head.split("|"))
     mode, verbs, noun = what.split()
     if "=" not in phrases:
         listed = tuple(phrase.strip() for phrase in phrases.split(" ; "))
-        return [FunctionFrame(mode, tuple(verbs.split("/")), noun, domain, listed, tail, pool)]
+        return [FunctionTemplate(mode, tuple(verbs.split("/")), noun, domain, listed, tail, pool)]
     whole, _, aspects = phrases.partition(" << ")
     frames = []
     for aspect in aspects.split(","):
@@ -226,7 +226,7 @@ def _frames(head: str, domain: str, pool: tuple[ParameterFrame, ...]) -> list[Fu
         listed = (whole.replace("*", phrase),)
         named = noun.replace("*", key)
         frames.append(
-            FunctionFrame(
+            FunctionTemplate(
                 mode, tuple(verbs.split("/")), named, domain, listed, tail, pool, noun, key
             )
         )
@@ -240,9 +240,9 @@ def _with_member(parameter: ParameterFrame, member: ParameterFrame) -> Parameter
 def _parameter(line: str, place: str) -> ParameterFrame:
     if line.startswith("- @"):
         name = line.removeprefix("- @").strip()
-        if name not in shared_parameters():
+        if name not in shared_parameters_by_name():
             raise TableError(f'{place}: no shared parameter is called "{name}"')
-        return shared_parameters()[name]
+        return shared_parameters_by_name()[name]
     found = _PARAMETER.match(line)
     kind = _KIND.match(found[2].strip()) if found else None
     if found is None or kind is None:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 
-from fctncalling.lab.forge.forged_entry import NoSuchTask, SingleTurnTask
+from fctncalling.lab.forge.forged_entry import NoTaskDrawn, SingleTurnTask
 from fctncalling.lab.forge.single_turn.category_profiles import PROFILES, read_word_lists
-from fctncalling.lab.forge.single_turn.frames import Domain, FunctionFrame, domains
+from fctncalling.lab.forge.single_turn.frames import Domain, FunctionTemplate, domains
 from fctncalling.lab.forge.single_turn.made_calls import MadeArgument, MadeCall, make_call
 from fctncalling.lab.forge.single_turn.made_functions import MadeParameter, make_function
 from fctncalling.lab.forge.single_turn.measures import content_words
@@ -21,7 +21,7 @@ from fctncalling.lab.forge.single_turn.python_tasks import (
     fill_word_slots,
     function_of_frame,
     may_serve_each_other,
-    provenance_of,
+    task_provenance,
 )
 from fctncalling.lab.forge.single_turn.requests import (
     is_plural,
@@ -46,7 +46,7 @@ def irrelevant_task(rng: random.Random) -> SingleTurnTask:
     Near misses: another aspect of what the function tells, a function that resembles the one that
     is wanted, the same fact of another thing, the right function without a value that it needs.
     Others: a question that no function answers, a function of the domain, any function. Raises
-    NoSuchTask for a draw that gives none.
+    NoTaskDrawn for a draw that gives none.
     """
     domain = rng.choice(domains())
     [how] = rng.choices(list(_WAYS), weights=[weight for weight, _ in _WAYS.values()])
@@ -57,13 +57,13 @@ def irrelevant_task(rng: random.Random) -> SingleTurnTask:
 def _other_aspect(domain: Domain, rng: random.Random) -> SingleTurnTask:
     families = [frames for frames in _families(domain.name).values() if len(frames) > 1]
     if not families:
-        raise NoSuchTask("no family")
+        raise NoTaskDrawn("no family")
     asked, offered = rng.sample(rng.choice(families), 2)
     return _offering(asked, offered, rng)
 
 
 @cache
-def _families(domain: str) -> dict[str, list[FunctionFrame]]:
+def _families(domain: str) -> dict[str, list[FunctionTemplate]]:
     [frames] = (each.frames for each in domains() if each.name == domain)
     families = defaultdict(list)
     for frame in frames:
@@ -84,12 +84,12 @@ def _other_thing(_: Domain, rng: random.Random) -> SingleTurnTask:
     alike = [frames for frames in _of_aspects().values() if len(frames) > 1]
     asked, offered = rng.sample(rng.choice(alike), 2)
     if asked.family == offered.family:
-        raise NoSuchTask("the same thing")
+        raise NoTaskDrawn("the same thing")
     return _offering(asked, offered, rng)
 
 
 @cache
-def _of_aspects() -> dict[str, list[FunctionFrame]]:
+def _of_aspects() -> dict[str, list[FunctionTemplate]]:
     alike = defaultdict(list)
     for domain in domains():
         for frame in domain.frames:
@@ -111,10 +111,12 @@ def _far(domain: Domain, rng: random.Random) -> SingleTurnTask:
     return _offering(asked, rng.choice(rng.choice(domains()).frames), rng)
 
 
-def _offering(asked: FunctionFrame, offered: FunctionFrame, rng: random.Random) -> SingleTurnTask:
+def _offering(
+    asked: FunctionTemplate, offered: FunctionTemplate, rng: random.Random
+) -> SingleTurnTask:
     """Return a request for one function with another one offered."""
     if may_serve_each_other(asked, offered):
-        raise NoSuchTask("the function fits")
+        raise NoTaskDrawn("the function fits")
     call = make_call(make_function(asked, rng.choice((1, 1, 2)), PROFILE, rng), rng)
     return _task(_asked(call, rng), offered, [call], rng)
 
@@ -124,12 +126,12 @@ def _asked(call: MadeCall, rng: random.Random) -> str:
 
 
 def _task(
-    question: str, offered: FunctionFrame, calls: Sequence[MadeCall], rng: random.Random
+    question: str, offered: FunctionTemplate, calls: Sequence[MadeCall], rng: random.Random
 ) -> SingleTurnTask:
     function = function_of_frame(offered, PROFILE, rng)
     told = {"offered": f"{offered.domain}/{offered.noun}"}
     return SingleTurnTask(
-        question, [function.doc], None, provenance_of(offered.domain, calls) | told
+        question, [function.doc], None, task_provenance(offered.domain, calls) | told
     )
 
 
@@ -145,14 +147,14 @@ def _unsaid(domain: Domain, rng: random.Random) -> SingleTurnTask:
         and each.parameter.kind.name not in _GUESSED
     ]
     if not needed:
-        raise NoSuchTask("nothing to leave out")
+        raise NoTaskDrawn("nothing to leave out")
     numbers = [each for each in needed if each.parameter.kind.name in ("int", "whole", "float")]
     if frame.mode == "compute" and len(numbers) == len(needed) and rng.random() < SYMBOLS_SHARE:
         left_out: dict[str, DrawnValue | None] = {
             each.parameter.name: _letter(each.parameter) for each in numbers
         }
         if len(set(left_out.values())) < len(numbers):
-            raise NoSuchTask("one letter for two values")
+            raise NoTaskDrawn("one letter for two values")
     else:
         kept = rng.randrange(len(needed))
         left_out = {each.parameter.name: _named(each, frame) for each in needed[kept:]}
@@ -171,14 +173,14 @@ def _letter(parameter: MadeParameter) -> DrawnValue:
     return DrawnValue(letter, f"'{letter}'")
 
 
-def _named(argument: MadeArgument, frame: FunctionFrame) -> DrawnValue | None:
+def _named(argument: MadeArgument, frame: FunctionTemplate) -> DrawnValue | None:
     """Return a value left open: nothing where a clause would say it, in the noun phrase a word."""
     name = argument.parameter.frame.name
     if name not in frame.slots:
         return None
     word = frame.generic_words().get(name, "")
     if not word or _VAGUE.search(word) or '"' in frame.phrases[0]:
-        raise NoSuchTask("no word for what is left out")
+        raise NoTaskDrawn("no word for what is left out")
     return DrawnValue(word, word)
 
 
@@ -188,7 +190,7 @@ def _unanswerable(domain: Domain, rng: random.Random) -> SingleTurnTask:
         frame = rng.choice(domain.frames)
         subject = frame.generic()
         if _VAGUE.search(subject) or is_plural(subject) != (frame.mode == "find"):
-            raise NoSuchTask("a subject that cannot be asked about")
+            raise NoTaskDrawn("a subject that cannot be asked about")
         if frame.mode == "act":
             subject = f"{rng.choice(frame.verbs).replace('_', ' ')} {subject}"
         question = rng.choice(_questions(f"about {frame.mode}")).replace("*", subject)

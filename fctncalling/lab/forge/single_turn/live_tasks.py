@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from fctncalling.lab.forge.forged_entry import NoSuchTask, SingleTurnTask
+from fctncalling.lab.forge.forged_entry import NoTaskDrawn, SingleTurnTask
 from fctncalling.lab.forge.single_turn.category_profiles import (
     PROFILES,
     CategoryProfile,
     draw_number,
     read_word_lists,
 )
-from fctncalling.lab.forge.single_turn.frames import FunctionFrame, domains
+from fctncalling.lab.forge.single_turn.frames import FunctionTemplate, domains
 from fctncalling.lab.forge.single_turn.made_calls import MadeCall, make_call
 from fctncalling.lab.forge.single_turn.made_functions import (
     Doc,
@@ -25,7 +25,7 @@ from fctncalling.lab.forge.single_turn.made_functions import (
 from fctncalling.lab.forge.single_turn.python_tasks import (
     distinct_frames,
     fill_word_slots,
-    provenance_of,
+    task_provenance,
     with_context,
 )
 from fctncalling.lab.forge.single_turn.requests import request_body, request_for_call
@@ -42,13 +42,13 @@ CARELESS_SHARE = 0.2  # of requests without capital letter and full stop
 
 
 def live_task(category: str, rng: random.Random) -> SingleTurnTask:
-    """Return a live task of a category. Raises NoSuchTask for a draw that gives none."""
+    """Return a live task of a category. Raises NoTaskDrawn for a draw that gives none."""
     profile = PROFILES[category]
     domain = rng.choice(domains())
     frames = distinct_frames(domain, draw_number(profile.functions, rng), rng, profile)
     functions = [live_function(frame, profile, rng) for frame in frames]
     if len({function.name for function in functions}) < len(functions):
-        raise NoSuchTask("two functions of one name")
+        raise NoTaskDrawn("two functions of one name")
     call = make_call(functions[0], rng, profile.said_share)
     question = with_context(_typed(call, profile, rng), domain, profile, rng)
     rng.shuffle(functions)
@@ -56,13 +56,13 @@ def live_task(category: str, rng: random.Random) -> SingleTurnTask:
         question,
         [function.doc for function in functions],
         None if category == "live_relevance" else [call.ground_truth()],
-        provenance_of(domain.name, [call]),
+        task_provenance(domain.name, [call]),
         fill_word_slots(_phrase("system", rng), rng) if rng.random() < SYSTEM_SHARE else "",
     )
 
 
 def live_function(
-    frame: FunctionFrame, profile: CategoryProfile, rng: random.Random
+    frame: FunctionTemplate, profile: CategoryProfile, rng: random.Random
 ) -> MadeFunction:
     """Return a function of a frame, documented as a service does it."""
     made = make_function(frame, draw_number(profile.parameters, rng), profile, rng)
@@ -84,7 +84,7 @@ def live_function(
     return MadeFunction(frame, name, parameters, _documented(frame, name, parameters, rng))
 
 
-def _may_be_grouped(parameter: MadeParameter, frame: FunctionFrame) -> bool:
+def _may_be_grouped(parameter: MadeParameter, frame: FunctionTemplate) -> bool:
     return parameter.frame.name not in frame.slots and not parameter.frame.members
 
 
@@ -101,7 +101,7 @@ def _service_name(function: MadeFunction, rng: random.Random) -> str:
 
 
 def _documented(
-    frame: FunctionFrame, name: str, parameters: Sequence[MadeParameter], rng: random.Random
+    frame: FunctionTemplate, name: str, parameters: Sequence[MadeParameter], rng: random.Random
 ) -> Doc:
     verbs = {"compute": "calculates", "look": "retrieves", "find": "searches for"}
     verb = verbs.get(frame.mode) or _third_person(rng.choice(frame.verbs))

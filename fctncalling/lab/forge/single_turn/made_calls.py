@@ -10,7 +10,7 @@ from itertools import combinations, permutations
 from typing import Any
 
 from fctncalling.envs.judging.oracle import OMITTED
-from fctncalling.lab.forge.forged_entry import NoSuchTask
+from fctncalling.lab.forge.forged_entry import NoTaskDrawn
 from fctncalling.lab.forge.single_turn.category_profiles import unit_conversions
 from fctncalling.lab.forge.single_turn.frames import ParameterFrame
 from fctncalling.lab.forge.single_turn.made_functions import MadeFunction, MadeParameter
@@ -91,27 +91,27 @@ def make_call(
 ) -> MadeCall:
     """Return a call whose arguments are drawn; an optional one may go unsaid.
 
-    A number may be one that follows from the words (`implied_numbers`). Raises NoSuchTask for a
-    draw that makes no sense.
+    A number may be one that follows from the words (`numbers_implied_by_clauses`). Raises
+    NoTaskDrawn for a draw that makes no sense.
     """
     arguments = []
     for parameter in function.parameters:
         said = parameter.required or rng.random() < said_share
-        value = draw_argument(parameter, rng) if said else None
+        value = draw_parameter_value(parameter, rng) if said else None
         if said and parameter.frame.name not in function.frame.slots:
-            derived = implied_numbers(parameter)
+            derived = numbers_implied_by_clauses(parameter)
             if derived and rng.random() < DERIVED_SHARE:
                 value = rng.choice(derived)
         arguments.append(MadeArgument(parameter, value))
     if all(each.value is None for each in arguments):
-        raise NoSuchTask("a call without arguments")
+        raise NoTaskDrawn("a call without arguments")
     call = MadeCall(function, tuple(arguments))
     if not call.is_sensible():
-        raise NoSuchTask("two arguments that name the same")
+        raise NoTaskDrawn("two arguments that name the same")
     return call
 
 
-def draw_argument(parameter: MadeParameter, rng: random.Random) -> DrawnValue:
+def draw_parameter_value(parameter: MadeParameter, rng: random.Random) -> DrawnValue:
     """Return a value of a parameter; of one with members a dict of their accepted values.
 
     A few words in a list are accepted in any order.
@@ -141,7 +141,7 @@ def _dicts(frame: ParameterFrame, rng: random.Random) -> DrawnValue:
         drawn = {member.name: draw_value(member.kind, rng) for member in frame.members}
         value = {name: value.accepted for name, value in drawn.items()}
         if any(value[name] == other[name] for other in values for name in value):
-            raise NoSuchTask("two items of one name")
+            raise NoTaskDrawn("two items of one name")
         values.append(value)
         clauses = (rng.choice(member.clauses) for member in frame.members)
         said = zip(clauses, drawn.values(), strict=True)
@@ -149,7 +149,7 @@ def _dicts(frame: ParameterFrame, rng: random.Random) -> DrawnValue:
     return DrawnValue(values, enumerate_words(texts))
 
 
-def implied_numbers(parameter: MadeParameter) -> tuple[DrawnValue, ...]:
+def numbers_implied_by_clauses(parameter: MadeParameter) -> tuple[DrawnValue, ...]:
     """Return the values of a number that a clause says without the number itself.
 
     Either the table says so ("from rest" is 0), or the clause and the description name a unit that

@@ -11,9 +11,9 @@ from typing import Any
 
 from fctncalling.lab.forge.single_turn.category_profiles import CategoryProfile
 from fctncalling.lab.forge.single_turn.frames import (
-    FunctionFrame,
+    FunctionTemplate,
     ParameterFrame,
-    common_parameters,
+    common_optional_parameters,
     default_value,
 )
 from fctncalling.lab.forge.single_turn.value_kinds import ValueKind, enum_words
@@ -83,14 +83,14 @@ class MadeParameter:
 class MadeFunction:
     """A function of a frame."""
 
-    frame: FunctionFrame
+    frame: FunctionTemplate
     name: str
     parameters: tuple[MadeParameter, ...]
     doc: Doc
 
 
 def make_function(
-    frame: FunctionFrame, num_parameters: int, profile: CategoryProfile, rng: random.Random
+    frame: FunctionTemplate, num_parameters: int, profile: CategoryProfile, rng: random.Random
 ) -> MadeFunction:
     """Return a function of a frame, with so many parameters or as near as its pool allows."""
     chosen = _chosen(frame, num_parameters, profile.common_share, rng)
@@ -103,7 +103,7 @@ def make_function(
 
 
 def _chosen(
-    frame: FunctionFrame, count: int, common_share: float, rng: random.Random
+    frame: FunctionTemplate, count: int, common_share: float, rng: random.Random
 ) -> list[ParameterFrame]:
     """Return parameters of the pool in its order: those in the noun phrase, then others."""
     must = [each for each in frame.parameters if each.name in frame.slots]
@@ -114,7 +114,7 @@ def _chosen(
     if frame.mode == "compute":  # a formula needs all its quantities
         must, needed = must + needed, []
     known = {name for each in frame.parameters for name in each.names}
-    common = [each for each in common_parameters(frame) if each.name not in known]
+    common = [each for each in common_optional_parameters(frame) if each.name not in known]
     if rng.random() > common_share:
         common = []
     picked = list(must)
@@ -128,7 +128,7 @@ def _chosen(
 
 def _made(
     parameter: ParameterFrame,
-    frame: FunctionFrame,
+    frame: FunctionTemplate,
     as_floats: bool,
     profile: CategoryProfile,
     rng: random.Random,
@@ -148,7 +148,7 @@ def _made(
     return MadeParameter(parameter, name, not turned, kind)
 
 
-def _name(frame: FunctionFrame, dotted_share: float, rng: random.Random) -> str:
+def _name(frame: FunctionTemplate, dotted_share: float, rng: random.Random) -> str:
     verb = rng.choice(frame.verbs)
     plain = f"{verb}_{frame.noun}"
     if rng.random() < dotted_share:
@@ -163,7 +163,7 @@ def _name(frame: FunctionFrame, dotted_share: float, rng: random.Random) -> str:
 
 
 def document_function(
-    frame: FunctionFrame,
+    frame: FunctionTemplate,
     name: str,
     parameters: Sequence[MadeParameter],
     profile: CategoryProfile,

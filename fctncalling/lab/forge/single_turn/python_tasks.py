@@ -8,24 +8,24 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from fctncalling.lab.forge.forged_entry import NoSuchTask, SingleTurnTask
+from fctncalling.lab.forge.forged_entry import NoTaskDrawn, SingleTurnTask
 from fctncalling.lab.forge.single_turn.category_profiles import (
     PROFILES,
     CategoryProfile,
     draw_number,
     read_word_lists,
-    related_nouns,
+    related_noun_groups,
 )
 from fctncalling.lab.forge.single_turn.frames import (
     Domain,
-    FunctionFrame,
-    common_parameters,
+    FunctionTemplate,
+    common_optional_parameters,
     domains,
 )
 from fctncalling.lab.forge.single_turn.made_calls import (
     MadeArgument,
     MadeCall,
-    draw_argument,
+    draw_parameter_value,
     make_call,
 )
 from fctncalling.lab.forge.single_turn.made_functions import MadeFunction, make_function
@@ -74,9 +74,9 @@ def parallel_request(
         return _listed(first, rng.choice(listable), num_calls, question_share, rng)
     calls = [first, *(_another(first, rng) for _ in range(num_calls - 1))]
     if len({repr(call.ground_truth()) for call in calls}) < num_calls:
-        raise NoSuchTask("the same call twice")
+        raise NoTaskDrawn("the same call twice")
     if not all(call.is_sensible() for call in calls):
-        raise NoSuchTask("two arguments that name the same")
+        raise NoTaskDrawn("two arguments that name the same")
     if rng.random() < ELLIPTIC_SHARE and not function.frame.slots:
         return calls, _elliptic(calls, question_share, rng)
     return calls, separate_requests(calls, question_share, rng)
@@ -85,7 +85,7 @@ def parallel_request(
 def separate_requests(calls: Sequence[MadeCall], question_share: float, rng: random.Random) -> str:
     """Return a sentence for each call, in their order."""
     if len({repr(call.ground_truth()) for call in calls}) < len(calls):
-        raise NoSuchTask("the same call twice")
+        raise NoTaskDrawn("the same call twice")
     if rng.random() < JOINED_SHARE:
         return _one_sentence(calls, question_share, rng)
     texts = [request_for_call(call, rng, question_share=question_share) for call in calls]
@@ -125,14 +125,14 @@ def _listed(
     """Return calls that differ in one argument, whose values one sentence lists."""
     values: list[DrawnValue] = []
     for _ in range(num_calls * 6):
-        value = draw_argument(varied.parameter, rng)
+        value = draw_parameter_value(varied.parameter, rng)
         if len(values) < num_calls and all(value.value != other.value for other in values):
             values.append(value)
     if len(values) < num_calls:
-        raise NoSuchTask("too few values")
+        raise NoTaskDrawn("too few values")
     calls = [_with(first, varied, value) for value in values]
     if not all(call.is_sensible() for call in calls):
-        raise NoSuchTask("two arguments that name the same")
+        raise NoTaskDrawn("two arguments that name the same")
     shown = DrawnValue(None, enumerate_words([value.text for value in values]))
     return calls, request_for_call(_with(first, varied, shown), rng, question_share=question_share)
 
@@ -164,12 +164,12 @@ def _another(call: MadeCall, rng: random.Random) -> MadeCall:
 
     What only says how (a format, a precision) mostly stays the same.
     """
-    options = {each.name for each in common_parameters(call.function.frame)}
+    options = {each.name for each in common_optional_parameters(call.function.frame)}
     arguments = tuple(
         each
         if each.value is None
         or (each.parameter.frame.name in options and rng.random() < SAME_SHARE)
-        else MadeArgument(each.parameter, draw_argument(each.parameter, rng))
+        else MadeArgument(each.parameter, draw_parameter_value(each.parameter, rng))
         for each in call.arguments
     )
     return MadeCall(call.function, arguments)
@@ -196,13 +196,13 @@ LIST_WEIGHT = 3.0  # of frames with a parameter that is a list
 
 
 def python_task(category: str, rng: random.Random) -> SingleTurnTask:
-    """Return a task of a category. Raises NoSuchTask for a draw that gives none."""
+    """Return a task of a category. Raises NoTaskDrawn for a draw that gives none."""
     profile = PROFILES[category]
     domain = rng.choice(domains())
     frames = distinct_frames(domain, draw_number(profile.functions, rng), rng, profile)
     functions = [function_of_frame(frame, profile, rng) for frame in frames]
     if len({function.name for function in functions}) < len(functions):
-        raise NoSuchTask("two functions of one name")
+        raise NoTaskDrawn("two functions of one name")
     num_calls = draw_number(profile.calls, rng)
     calls, question = _calls(category, functions, num_calls, profile, rng)
     question = with_context(question, domain, profile, rng)
@@ -211,7 +211,7 @@ def python_task(category: str, rng: random.Random) -> SingleTurnTask:
         question,
         [function.doc for function in functions],
         [call.ground_truth() for call in calls],
-        provenance_of(domain.name, calls),
+        task_provenance(domain.name, calls),
     )
 
 
@@ -264,7 +264,7 @@ def fill_word_slots(text: str, rng: random.Random) -> str:
 
 
 def function_of_frame(
-    frame: FunctionFrame, profile: CategoryProfile, rng: random.Random
+    frame: FunctionTemplate, profile: CategoryProfile, rng: random.Random
 ) -> MadeFunction:
     """Return a function of a frame, as large as the profile draws."""
     return make_function(frame, draw_number(profile.parameters, rng), profile, rng)
@@ -272,7 +272,7 @@ def function_of_frame(
 
 def distinct_frames(
     domain: Domain, count: int, rng: random.Random, profile: CategoryProfile
-) -> list[FunctionFrame]:
+) -> list[FunctionTemplate]:
     """Return frames that do different things: most of the domain, some of another one."""
     weights = [frame_weight(frame, profile.compute_weight) for frame in domain.frames]
     frames = rng.choices(domain.frames, weights=weights)
@@ -285,16 +285,16 @@ def distinct_frames(
     return frames
 
 
-def may_serve_each_other(frame: FunctionFrame, other: FunctionFrame) -> bool:
+def may_serve_each_other(frame: FunctionTemplate, other: FunctionTemplate) -> bool:
     """Whether who wants one of two functions may be served by the other."""
     same_tail = frame.domain == other.domain and frame.tail == other.tail
     if frame.noun == other.noun or (same_tail and frame.mode != "look"):
         return True
-    return any(frame.noun in group and other.noun in group for group in related_nouns())
+    return any(frame.noun in group and other.noun in group for group in related_noun_groups())
 
 
 @cache
-def frame_weight(frame: FunctionFrame, compute_weight: float) -> float:
+def frame_weight(frame: FunctionTemplate, compute_weight: float) -> float:
     """Return how often a frame is drawn, by its mode and the kinds of its parameters."""
     weight = MODE_WEIGHTS.get(frame.mode, compute_weight)
     if any(each.kind.name == "tuple" for each in frame.parameters):
@@ -303,7 +303,7 @@ def frame_weight(frame: FunctionFrame, compute_weight: float) -> float:
     return weight * (LIST_WEIGHT if lists else 1.0)
 
 
-def provenance_of(domain: str, calls: Sequence[MadeCall]) -> dict[str, Any]:
+def task_provenance(domain: str, calls: Sequence[MadeCall]) -> dict[str, Any]:
     """Return where a task comes from: its domain, frames, and the source of each argument."""
     sources = {"said": 0, "default": 0}
     for call in calls:

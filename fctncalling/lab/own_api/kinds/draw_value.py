@@ -136,7 +136,7 @@ def _text(facts: ScalarFacts, rng: random.Random) -> str:
         topic = facts.topic if facts.topic in tables else "city"
         place = rng.choice(tables[topic])
         return f"{place} {rng.randint(1, 140)}" if topic == "street" else place
-    if facts.topic == "query" and may_name_maker(facts) and rng.random() < MAKERS_SHARE:
+    if facts.topic == "query" and may_name_creator(facts) and rng.random() < MAKERS_SHARE:
         return rng.choice(tables["last"])
     if facts.topic == "proper":
         return str(rng.choice(facts.examples + tuple(tables["word"]))).capitalize()
@@ -147,7 +147,7 @@ def _text(facts: ScalarFacts, rng: random.Random) -> str:
     return f"{rng.choice(tables['adjective'])} {rng.choice(tables['word'])}"
 
 
-def may_name_maker(facts: ScalarFacts) -> bool:
+def may_name_creator(facts: ScalarFacts) -> bool:
     """Return whether words that are looked for may be the name of who made the thing."""
     makers = r"\b(?:author|artist|writer|composer|singer|band|director|painter)"
     return bool(re.search(makers, facts.description.lower()))

@@ -12,7 +12,7 @@ from typing import Any
 
 from fctncalling.lab.own_api.kinds.argument_kind import MISSING, ArgumentKind
 from fctncalling.lab.own_api.kinds.description_clues import DescriptionClues, description_clues
-from fctncalling.lab.own_api.kinds.pattern_text import is_readable_pattern
+from fctncalling.lab.own_api.kinds.pattern_text import is_python_regex
 from fctncalling.lab.own_api.kinds.words_of_name import infer_kind_from_words, name_words
 
 _BFCL = {"object": "dict", "number": "float"}
@@ -206,7 +206,7 @@ def _of_pattern(
     name: str, schema: Mapping[str, Any], base: ArgumentKind, clues: DescriptionClues
 ) -> ArgumentKind | None:
     pattern = schema.get("pattern")
-    if not isinstance(pattern, str) or not is_readable_pattern(pattern):
+    if not isinstance(pattern, str) or not is_python_regex(pattern):
         return None
     if choices := re.fullmatch(r"\^?\(?(?:\?:)?([\w-]+(?:\|[\w-]+)+)\)?\$?", pattern):
         return replace(base, kind="enum", values=tuple(choices[1].split("|")), evidence="pattern")

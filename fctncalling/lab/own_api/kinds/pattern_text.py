@@ -23,7 +23,7 @@ _CATEGORIES = {
 
 def text_of_pattern(pattern: str, rng: random.Random) -> str | None:
     """Return a text that the whole of which the pattern matches; None where none was found."""
-    if PARSER is None or not is_readable_pattern(pattern):
+    if PARSER is None or not is_python_regex(pattern):
         return None
     for _ in range(5):
         try:
@@ -35,7 +35,7 @@ def text_of_pattern(pattern: str, rng: random.Random) -> str | None:
     return None
 
 
-def is_readable_pattern(pattern: str) -> bool:
+def is_python_regex(pattern: str) -> bool:
     """Return whether Python can read a pattern: JSON Schema's are JavaScript's."""
     try:
         re.compile(pattern)

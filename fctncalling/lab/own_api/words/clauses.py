@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from fctncalling.lab.own_api.kinds import ArgumentKind
-from fctncalling.lab.own_api.kinds.draw_value import may_name_maker, value_pools
+from fctncalling.lab.own_api.kinds.draw_value import may_name_creator, value_pools
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.moments import ordinal
 from fctncalling.lab.own_api.words.nouns import PREPOSITIONS, singular, spaced_words
@@ -72,7 +72,7 @@ def clause_row_of(name: str, kind: ArgumentKind) -> ClauseRow | None:
     return next((row for row in _rows() if row.fits(name, kind)), None)
 
 
-def said_value(words: FunctionWords, name: str, value: Any, rng: Random) -> SaidValue:
+def verbatim_value(words: FunctionWords, name: str, value: Any, rng: Random) -> SaidValue:
     """Return one way to say a parameter's value beside the phrase."""
     kind = words.kinds[name]
     if isinstance(value, bool):
@@ -89,7 +89,7 @@ def said_value(words: FunctionWords, name: str, value: Any, rng: Random) -> Said
     labelled = row is None or rng.random() < (0.12 if row.forms else 0.5)
     label = words.label(name)
     if name == words.primary and rng.random() < 0.8:
-        text = with_optional_noun(words, name, value, rng)
+        text = spoken_value_with_noun(words, name, value, rng)
         return SaidValue(rng.choice(("{}", "for {}", "- {} -", "it's {}")).format(text), False)
     if labelled or row is None:
         forms: Sequence[str] = LABELLED[:3]
@@ -142,7 +142,7 @@ def _filled(
     text = spoken_value(kind, value, rng)
     text = with_optional_quotes(kind, text, row.literal if row else "", rng)
     if "{lv}" in form:
-        form = form.replace("{lv}", with_optional_noun(words, name, value, rng))
+        form = form.replace("{lv}", spoken_value_with_noun(words, name, value, rng))
     if "{o}" in form:
         form = form.replace("{o}", ordinal(int(value)) if isinstance(value, int) else text)
     found = form.replace("{l}", label).replace("{v}", text)
@@ -162,7 +162,7 @@ def with_optional_quotes(kind: ArgumentKind, text: str, literal: str, rng: Rando
     return f"{mark}{text}{mark}"
 
 
-def with_optional_noun(words: FunctionWords, name: str, value: Any, rng: Random) -> str:
+def spoken_value_with_noun(words: FunctionWords, name: str, value: Any, rng: Random) -> str:
     """Return a number with or without the noun of what it numbers: "loan L-301"."""
     kind = words.kinds[name]
     row = clause_row_of(name, kind)
@@ -175,7 +175,7 @@ def with_optional_noun(words: FunctionWords, name: str, value: Any, rng: Random)
     if kind.kind == "enum" and name == words.primary:
         noun = words.thing_nouns()[0]
         return rng.choice((f"the {text} {noun}", f"{noun} {text}", f"the {text}", f"the {text}"))
-    if kind.topic == "query" and may_name_maker(kind) and value in value_pools()["last"]:
+    if kind.topic == "query" and may_name_creator(kind) and value in value_pools()["last"]:
         things = words.filled("{ns}")
         return rng.choice((f"something by {value}", f"anything by {value}", f"{things} by {value}"))
     if kind.kind != "identifier" or isinstance(value, list):

@@ -10,14 +10,14 @@ from random import Random
 from typing import Any
 
 from fctncalling.lab.own_api.words.act_table import MOODS, act_table
-from fctncalling.lab.own_api.words.clauses import SaidValue, said_value, with_optional_noun
+from fctncalling.lab.own_api.words.clauses import SaidValue, spoken_value_with_noun, verbatim_value
 from fctncalling.lab.own_api.words.frames import SLOT, RequestFrame
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.nouns import correct_articles
 from fctncalling.lab.own_api.words.spans import SAID_TOGETHER_SHARE, said_span, span_parameter_pairs
 from fctncalling.lab.own_api.words.spoken_values import join_with_and, spoken_value
 from fctncalling.lab.own_api.words.unsaid import unsaid_remark
-from fctncalling.lab.own_api.words.word_tables import register_wrappings
+from fctncalling.lab.own_api.words.word_tables import register_table_phrases
 
 REGISTERS = ("plain", "plain", "polite", "terse", "chatty")
 BECAUSE_SHARE = 0.08
@@ -65,7 +65,7 @@ def said_call(
         return SaidCall(f"{text}{_as_list(words, rest, arguments, rng)}", frame.mood, ())
     spans = [said_span(words, pair, arguments, rng) for pair in together]
     alone = [name for name in rest if not any(name in pair for pair in together)]
-    parts = [said_value(words, name, arguments[name], rng) for name in alone]
+    parts = [verbatim_value(words, name, arguments[name], rng) for name in alone]
     parts = spans + parts if rng.random() < 0.6 else parts + spans
     if remark := unsaid_remark(words, arguments, rng):
         parts.append(
@@ -86,7 +86,7 @@ def slot_text(words: FunctionWords, name: str, value: Any, rng: Random) -> str:
         elif len(texts) == 2 and rng.random() < 0.4:
             front = rng.choice(("both ", "both ", "these two, "))
         return front + join_with_and(texts, rng)
-    return with_optional_noun(words, name, value, rng)
+    return spoken_value_with_noun(words, name, value, rng)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def _put(text: str, name: str, value: str) -> str:
     return text.replace(f"{{{name}}}", value)
 
 
-def plural_phrase(text: str, name: str) -> str | None:
+def pluralize_slot(text: str, name: str) -> str | None:
     """Return a phrase in which a slot is several things; None where it speaks of one."""
     if re.search(r"\b(?:it|one|that|anything|its|itself|another|done with)\b", text):
         return None
@@ -119,7 +119,7 @@ def _as_list(
     for name in rest:
         value = arguments[name]
         if isinstance(value, bool):
-            items.append(said_value(words, name, value, rng).text)
+            items.append(verbatim_value(words, name, value, rng).text)
         else:
             mark = rng.choice((" ", " ", ": ", " = "))
             items.append(f"{words.label(name)}{mark}{spoken_value(words.kinds[name], value, rng)}")
@@ -145,7 +145,7 @@ def _assembled(text: str, mood: str, parts: Sequence[SaidValue], rng: Random) ->
 
 def wrap_in_register(said: SaidCall, register: str, rng: Random) -> str:
     """Return a call's words in a register, with the sentences behind them."""
-    pattern = rng.choice(register_wrappings(said.mood)[register])
+    pattern = rng.choice(register_table_phrases(said.mood)[register])
     phrase = said.phrase
     if "?" in phrase or phrase.endswith("please") or _says_me_twice(pattern, phrase):
         pattern = "{p}"
@@ -154,7 +154,7 @@ def wrap_in_register(said: SaidCall, register: str, rng: Random) -> str:
         phrase = f"{said.front}, {phrase}" if starts else f"{phrase} {said.front}"
     text = pattern.replace("{p}", phrase)
     if rng.random() < BECAUSE_SHARE and not text.endswith(("?", "!", ".")):
-        text = f"{text}, {rng.choice(register_wrappings('frame')['because'])}"
+        text = f"{text}, {rng.choice(register_table_phrases('frame')['because'])}"
     text = _ended(text, register, rng)
     for each in said.sentences:
         if rng.random() < 0.2 and not text.endswith(("?", "!")):
@@ -185,7 +185,7 @@ def request_text(said: Sequence[SaidCall], rng: Random) -> str:
     register = rng.choice(REGISTERS)
     text = wrap_in_register(said[0], register, rng)
     for each in said[1:]:
-        join = rng.choice(register_wrappings("frame")["joins"])
+        join = rng.choice(register_table_phrases("frame")["joins"])
         same = register if rng.random() < 0.5 else rng.choice(("plain", "terse"))
         following = wrap_in_register(each, same, rng)
         if join.startswith((",", ";", "and")):
@@ -200,7 +200,7 @@ def request_text(said: Sequence[SaidCall], rng: Random) -> str:
 
 
 def _framed(text: str, register: str, rng: Random) -> str:
-    frame = register_wrappings("frame")
+    frame = register_table_phrases("frame")
     text = _capital(text)
     greeting = ""
     if rng.random() < {"polite": 0.35, "terse": 0.05}.get(register, 0.15):
@@ -251,7 +251,7 @@ def _own_words() -> frozenset[str]:
     for act in act_table():
         texts += [phrase for phrases in act.phrases.values() for phrase in phrases]
     for mood in MOODS:
-        texts += [form for forms in register_wrappings(mood).values() for form in forms]
+        texts += [form for forms in register_table_phrases(mood).values() for form in forms]
     return frozenset(re.findall(r"[a-z']+", " ".join(texts).lower())) - {"i", "i'd", "i'm", "i've"}
 
 
@@ -259,7 +259,7 @@ __all__ = [
     "SLOT",
     "ParallelValues",
     "SaidCall",
-    "plural_phrase",
+    "pluralize_slot",
     "polish_text",
     "request_text",
     "said_call",

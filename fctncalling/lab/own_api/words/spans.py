@@ -56,7 +56,7 @@ def span_parameter_pairs(words: FunctionWords) -> list[tuple[str, str]]:
     return found
 
 
-def spanned_month(first: Any, last: Any, form: str) -> datetime.date | None:
+def month_spanned_by_dates(first: Any, last: Any, form: str) -> datetime.date | None:
     """Return the first day of the month that two dates span; None where they span no month."""
     begin, end = parse_moment(str(first), form), parse_moment(str(last), form)
     if begin is None or end is None or begin.day != 1 or begin >= end:
@@ -71,7 +71,7 @@ def said_span(
 ) -> SaidValue:
     """Return one way to say both ends at once: "from 9 to half past ten in the morning"."""
     kind, first, last = words.kinds[pair[0]], arguments[pair[0]], arguments[pair[1]]
-    if kind.kind == "date" and (month := spanned_month(first, last, kind.format)):
+    if kind.kind == "date" and (month := month_spanned_by_dates(first, last, kind.format)):
         told = ("in {m}", "in {m}", "of {m}", "from all of {m}", "in the course of {m}")
         return SaidValue(rng.choice(told).replace("{m}", f"{month:%B %Y}"), False)
     one, two = spoken_value(kind, first, rng), spoken_value(words.kinds[pair[1]], last, rng)

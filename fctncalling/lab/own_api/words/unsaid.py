@@ -8,7 +8,7 @@ from random import Random
 from fctncalling.lab.own_api.kinds import MISSING
 from fctncalling.lab.own_api.kinds.draw_value import value_pools
 from fctncalling.lab.own_api.words.function_words import PEOPLE, FunctionWords
-from fctncalling.lab.own_api.words.word_tables import register_wrappings
+from fctncalling.lab.own_api.words.word_tables import register_table_phrases
 
 CHANGES = frozenset("move update change edit set modify patch adjust reschedule amend".split())
 USUAL_SHARE, UNCHANGED_SHARE, NAMED_SHARE = 0.1, 0.2, 0.07
@@ -18,7 +18,7 @@ _NAMING_KINDS = frozenset({"free_text", "person_name"})
 def unsaid_remark(words: FunctionWords, said: Collection[str], rng: Random) -> str:
     """Return a clause about an optional value that goes unsaid; "" for none."""
     unsaid = [n for n, k in words.kinds.items() if not k.required and n not in said]
-    table = register_wrappings("unsaid")
+    table = register_table_phrases("unsaid")
     if words.verb in CHANGES:
         if unsaid and rng.random() < UNCHANGED_SHARE:
             return rng.choice(table["unchanged"]).replace("{l}", words.label(rng.choice(unsaid)))

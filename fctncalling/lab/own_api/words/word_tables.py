@@ -22,6 +22,6 @@ def split_phrases(text: str) -> tuple[str, ...]:
 
 
 @cache
-def register_wrappings(mood: str) -> dict[str, tuple[str, ...]]:
+def register_table_phrases(mood: str) -> dict[str, tuple[str, ...]]:
     """Return the wrappings of a mood by register, or the frame of a request by its places."""
     return {name: split_phrases(row) for name, row in word_table("registers")[mood].items()}

@@ -23,7 +23,7 @@ from fctncalling.training.rollouts.rollout_backends import LocalRollout, Rollout
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_setup import make_task_setup
 
-__all__ = ["Job", "RolloutError", "WorkerLost", "WorkerPool", "WorkerTransport"]
+__all__ = ["Job", "RolloutError", "WorkerBackend", "WorkerLost", "WorkerPool"]
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class WorkerLost(Exception):
     """Worker that was lost; the message says which and why."""
 
 
-class WorkerTransport(Protocol):
+class WorkerBackend(Protocol):
     """Interface of a transport that starts workers and runs work on them.
 
     Workers and tickets are opaque: whatever the backend makes them.
@@ -77,7 +77,7 @@ class WorkerPool:
 
     def __init__(
         self,
-        transport: WorkerTransport,
+        transport: WorkerBackend,
         count: int,
         *,
         patience_s: float = 600.0,

@@ -2,6 +2,10 @@
 
 from fctncalling.lab.forge.multi_turn.arguments.argument_drafts import ARGUMENT_DRAFTS
 from fctncalling.lab.forge.multi_turn.arguments.car_couplings import newest_shown_numbers
-from fctncalling.lab.forge.multi_turn.arguments.drafter import Drafter, inferred_value, said_value
+from fctncalling.lab.forge.multi_turn.arguments.drafter import (
+    Drafter,
+    inferred_value,
+    verbatim_value,
+)
 
-__all__ = ["ARGUMENT_DRAFTS", "Drafter", "inferred_value", "newest_shown_numbers", "said_value"]
+__all__ = ["ARGUMENT_DRAFTS", "Drafter", "inferred_value", "newest_shown_numbers", "verbatim_value"]

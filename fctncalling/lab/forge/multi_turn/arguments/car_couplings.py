@@ -13,9 +13,9 @@ from fctncalling.lab.forge.multi_turn.arguments.drafter import (
     Drafter,
     inferred_value,
     looked_up_value,
-    said_value,
     value_from_fact,
     verb_implied_value,
+    verbatim_value,
 )
 from fctncalling.lab.forge.multi_turn.knowledge import Fact, Knowledge
 from fctncalling.lab.forge.multi_turn.worlds import inventory
@@ -28,7 +28,10 @@ def draft_lock_doors(drafter: Drafter) -> Arguments:
     every = looked_up_value("door", list(doors), drafter.state)
     if not unlock and drafter.draw.random() < 0.12:
         some = [door for door, status in doors.items() if status == "unlocked"]
-        return {"unlock": verb_implied_value("switch", False), "door": said_value("door", some[:2])}
+        return {
+            "unlock": verb_implied_value("switch", False),
+            "door": verbatim_value("door", some[:2]),
+        }
     return {"unlock": verb_implied_value("switch", unlock), "door": every}
 
 
@@ -71,8 +74,8 @@ def draft_climate_control(drafter: Drafter) -> Arguments:
     arguments = {"temperature": drafter.fresh("temperature")}
     if drafter.draw.random() < 0.4:
         degrees = float(drafter.draw.randint(60, 80))
-        arguments["temperature"] = said_value("temperature", degrees)
-        arguments["unit"] = said_value("temperature_unit", "fahrenheit")
+        arguments["temperature"] = verbatim_value("temperature", degrees)
+        arguments["unit"] = verbatim_value("temperature_unit", "fahrenheit")
     if drafter.draw.random() < 0.5:
         arguments["fanSpeed"] = drafter.fresh("fan_speed")
     if drafter.draw.random() < 0.6:
@@ -87,13 +90,15 @@ def draft_distance(drafter: Drafter) -> Arguments:
         first, second = drafter.draw.choice(pairs)
         ends = [value_from_fact(shown[code], "result") for code in (first, second)]
     else:
-        ends = [said_value("zipcode", code) for code in drafter.draw.choice(inventory.DISTANCES)]
+        ends = [
+            verbatim_value("zipcode", code) for code in drafter.draw.choice(inventory.DISTANCES)
+        ]
     if drafter.draw.random() < 0.5:
         ends.reverse()
     return {"cityA": ends[0], "cityB": ends[1]}
 
 
-def draft_zipcode(drafter: Drafter) -> Arguments:
+def draft_zipcode_lookup(drafter: Drafter) -> Arguments:
     """Return a city that lies at a known distance from the one asked about last."""
     shown = drafter.knowledge.results("zipcode")[-1:]
     codes = [c for pair in inventory.DISTANCES for c in pair if c in inventory.CITY_OF_ZIPCODE]
@@ -102,7 +107,7 @@ def draft_zipcode(drafter: Drafter) -> Arguments:
         pairs = [p for p in inventory.DISTANCES if code in p and set(p) <= set(codes)]
         codes = [c for pair in pairs for c in pair if c != code] or codes
     city = inventory.CITY_OF_ZIPCODE[drafter.draw.choice(codes)]
-    return {"city": said_value("city", city)}
+    return {"city": verbatim_value("city", city)}
 
 
 def draft_drive_feasibility(drafter: Drafter) -> Arguments:
@@ -137,7 +142,7 @@ def draft_number_list(drafter: Drafter) -> Arguments:
     if drafter.draw.random() < 0.4:
         raise LookupError("numbers")  # those of a result are the more usual ones
     drawn = [drafter.fresh("number").value for _ in range(drafter.draw.randint(2, 4))]
-    return {"numbers": said_value("number", drawn)}
+    return {"numbers": verbatim_value("number", drawn)}
 
 
 _LARGEST = 1e7  # nobody goes on from a number beyond
@@ -163,7 +168,7 @@ def two_number_draft(first: str, second: str, choose: Callable[[Random, float], 
         value = draft_number_value(drafter)
         other = choose(drafter.draw, value.value)
         kind = "precision" if second == "precision" else "number"
-        return {first: value, second: said_value(kind, other)}
+        return {first: value, second: verbatim_value(kind, other)}
 
     return draft
 
@@ -188,20 +193,20 @@ def draft_absolute_value(drafter: Drafter) -> Arguments:
     shown = draft_number_value(drafter)
     if shown.value < 0:
         return {"number": shown}
-    return {"number": said_value("number", -abs(drafter.fresh("number").value))}
+    return {"number": verbatim_value("number", -abs(drafter.fresh("number").value))}
 
 
 def draft_round_number(drafter: Drafter) -> Arguments:
     """Return a number with more decimals than are wanted."""
     value = draft_number_value(drafter)
     if round(value.value, 2) == value.value and value.provenance != "result":
-        value = said_value(
+        value = verbatim_value(
             "number", round(drafter.draw.uniform(1, 500), drafter.draw.randint(3, 6))
         )
     places = range(1, len(str(value.value).partition(".")[2]))
     return {
         "number": value,
-        "decimal_places": said_value("precision", drafter.draw.choice(places[:4])),
+        "decimal_places": verbatim_value("precision", drafter.draw.choice(places[:4])),
     }
 
 
@@ -209,7 +214,7 @@ def draft_logarithm(drafter: Drafter) -> Arguments:
     base: Any = drafter.draw.choice((2, 10, 5))
     return {
         "value": draft_number_value(drafter),
-        "base": said_value("number", base),
+        "base": verbatim_value("number", base),
         "precision": drafter.fresh("precision"),
     }
 
@@ -229,8 +234,8 @@ def unit_conversion_draft(pairs: tuple[tuple[str, str], ...]) -> Draft:
         unit_in, unit_out = drafter.draw.choice(fitting)
         return {
             "value": value,
-            "unit_in": said_value("unit", unit_in),
-            "unit_out": said_value("unit", unit_out),
+            "unit_in": verbatim_value("unit", unit_in),
+            "unit_out": verbatim_value("unit", unit_out),
         }
 
     return draft
@@ -251,7 +256,7 @@ DRAFTS: dict[str, Draft] = {
     "setCruiseControl": draft_cruise_control,
     "adjustClimateControl": draft_climate_control,
     "estimate_distance": draft_distance,
-    "get_zipcode_based_on_city": draft_zipcode,
+    "get_zipcode_based_on_city": draft_zipcode_lookup,
     "estimate_drive_feasibility_by_mileage": draft_drive_feasibility,
     "set_navigation": draft_navigation,
     **dict.fromkeys(

@@ -13,8 +13,8 @@ from fctncalling.lab.forge.multi_turn.arguments.drafter import (
     Draft,
     Drafter,
     inferred_value,
-    said_value,
     value_from_fact,
+    verbatim_value,
 )
 from fctncalling.lab.forge.multi_turn.worlds import inventory
 from fctncalling.lab.forge.plan import Value
@@ -25,7 +25,7 @@ def draft_text_value(drafter: Drafter, make: Callable[[Any], str]) -> Value:
     shown = [f for f in drafter.knowledge.results("text")[-1:] if _short(f.value)]
     if shown and drafter.draw.random() < 0.2 * drafter.dials.result:
         return value_from_fact(shown[0], "result")
-    return said_value("text", make(drafter.draw))
+    return verbatim_value("text", make(drafter.draw))
 
 
 def _short(text: Any) -> bool:
@@ -45,7 +45,7 @@ def _receiver(drafter: Drafter) -> Value:
         return known
     users = drafter.state["MessageAPI"]["user_map"]
     others = [u for u in users.values() if u != me]
-    return said_value("user_id", drafter.draw.choice(others))
+    return verbatim_value("user_id", drafter.draw.choice(others))
 
 
 def draft_delete_message(drafter: Drafter) -> Arguments:
@@ -53,12 +53,12 @@ def draft_delete_message(drafter: Drafter) -> Arguments:
     known = drafter.known("user_id")
     if known is not None and known.value in receivers:
         return {"receiver_id": known}
-    return {"receiver_id": said_value("user_id", drafter.draw.choice(receivers or [""]))}
+    return {"receiver_id": verbatim_value("user_id", drafter.draw.choice(receivers or [""]))}
 
 
 def draft_message_login(drafter: Drafter) -> Arguments:
     return {
-        "user_id": said_value(
+        "user_id": verbatim_value(
             "user_id", next(iter(drafter.state["MessageAPI"]["user_map"].values()))
         )
     }
@@ -82,7 +82,7 @@ def _keyword(drafter: Drafter, texts: list[str]) -> Value:
     words = [word.strip(".!?,") for text in texts for word in text.split() if len(word) > 5]
     if not words:
         raise LookupError("keyword")
-    return said_value("keyword", drafter.draw.choice(words))
+    return verbatim_value("keyword", drafter.draw.choice(words))
 
 
 def draft_post_tweet(drafter: Drafter) -> Arguments:
@@ -94,12 +94,12 @@ def draft_post_tweet(drafter: Drafter) -> Arguments:
         if draw.random() < 0.2 * drafter.dials.inferred:
             arguments["tags"] = inferred_value("hashtag", tags, "hashtag", topics, "topic")
         else:
-            arguments["tags"] = said_value("hashtag", tags)
+            arguments["tags"] = verbatim_value("hashtag", tags)
     if draw.random() < 0.3:
         names = [inventory.draw_account(draw) for _ in range(draw.choice((1, 1, 2)))]
         mentions = [f"@{name}" for name in names]
         if draw.random() < 0.5:
-            arguments["mentions"] = said_value("mention", mentions)
+            arguments["mentions"] = verbatim_value("mention", mentions)
         else:
             arguments["mentions"] = inferred_value("mention", mentions, "mention", names, "account")
     return arguments
@@ -109,42 +109,44 @@ def draft_mention(drafter: Drafter) -> Arguments:
     names = [inventory.draw_account(drafter.draw) for _ in range(drafter.draw.choice((1, 1, 2)))]
     return {
         "tweet_id": drafter.value("tweet_id"),
-        "mentioned_usernames": said_value("account", names),
+        "mentioned_usernames": verbatim_value("account", names),
     }
 
 
 def draft_comment(drafter: Drafter) -> Arguments:
     opening = drafter.draw.choice(("Great news", "Well done", "Good to know"))
-    text = said_value("text", f"{opening}! {inventory.draw_sentence(drafter.draw)}")
+    text = verbatim_value("text", f"{opening}! {inventory.draw_sentence(drafter.draw)}")
     return {"tweet_id": drafter.value("tweet_id"), "comment_content": text}
 
 
 def draft_authenticate_twitter(drafter: Drafter) -> Arguments:
     posts = drafter.state["TwitterAPI"]
     return {
-        "username": said_value("username", posts["username"]),
-        "password": said_value("password", posts["password"]),
+        "username": verbatim_value("username", posts["username"]),
+        "password": verbatim_value("password", posts["password"]),
     }
 
 
 def draft_twitter_account(drafter: Drafter) -> Arguments:
     if drafter.draw.random() < 0.5:
-        return {"username": said_value("account", drafter.state["TwitterAPI"]["username"])}
+        return {"username": verbatim_value("account", drafter.state["TwitterAPI"]["username"])}
     return {"username": drafter.value("account")}
 
 
 def draft_follow_user(drafter: Drafter) -> Arguments:
-    return {"username_to_follow": said_value("account", inventory.draw_account(drafter.draw))}
+    return {"username_to_follow": verbatim_value("account", inventory.draw_account(drafter.draw))}
 
 
 def draft_unfollow_user(drafter: Drafter) -> Arguments:
     following = drafter.state["TwitterAPI"]["following_list"]
-    return {"username_to_unfollow": said_value("account", drafter.draw.choice(following or [""]))}
+    return {
+        "username_to_unfollow": verbatim_value("account", drafter.draw.choice(following or [""]))
+    }
 
 
 def draft_create_ticket(drafter: Drafter) -> Arguments:
     draw = drafter.draw
-    arguments = {"title": said_value("title", inventory.draw_title(draw))}
+    arguments = {"title": verbatim_value("title", inventory.draw_title(draw))}
     if draw.random() < 0.85:
         arguments["description"] = draft_text_value(drafter, inventory.draw_complaint)
     if draw.random() < 0.75:
@@ -152,7 +154,7 @@ def draft_create_ticket(drafter: Drafter) -> Arguments:
         arguments["priority"] = (
             inferred_value("priority", 5, "highest_priority", "highest", "priority_word")
             if priority == 5 and draw.random() < 0.6
-            else said_value("priority", priority)
+            else verbatim_value("priority", priority)
         )
     return arguments
 
@@ -162,7 +164,7 @@ def draft_resolve_ticket(drafter: Drafter) -> Arguments:
     text = known if known and drafter.draw.random() < 0.35 else None
     return {
         "ticket_id": drafter.value("ticket_id"),
-        "resolution": text or said_value("text", inventory.draw_resolution(drafter.draw)),
+        "resolution": text or verbatim_value("text", inventory.draw_resolution(drafter.draw)),
     }
 
 
@@ -180,12 +182,14 @@ def draft_edit_ticket(drafter: Drafter) -> Arguments:
     }
     return {
         "ticket_id": drafter.value("ticket_id"),
-        "updates": said_value("ticket_updates", {name: values[name]}),
+        "updates": verbatim_value("ticket_updates", {name: values[name]}),
     }
 
 
 def draft_user_tickets(drafter: Drafter) -> Arguments:
-    return {} if drafter.draw.random() < 0.6 else {"status": said_value("ticket_status", "Open")}
+    return (
+        {} if drafter.draw.random() < 0.6 else {"status": verbatim_value("ticket_status", "Open")}
+    )
 
 
 DRAFTS: dict[str, Draft] = {

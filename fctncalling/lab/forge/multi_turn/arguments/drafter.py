@@ -102,7 +102,7 @@ class Drafter:
 
     def fresh(self, kind: str) -> Value:
         """Return a value that this turn's words say for the first time."""
-        return said_value(kind, _FRESH[kind](self.draw))
+        return verbatim_value(kind, _FRESH[kind](self.draw))
 
     def known(self, kind: str) -> Value | None:
         """Return a value met before, none where nothing of the kind was."""
@@ -155,10 +155,10 @@ class Drafter:
             if kind == "symbol" and value in inventory.COMPANY_OF_SYMBOL:
                 company = inventory.COMPANY_OF_SYMBOL[value]
                 return inferred_value(kind, value, "symbol_of_company", company, "company")
-        return said_value(kind, value)
+        return verbatim_value(kind, value)
 
 
-def said_value(kind: str, value: Any) -> Value:
+def verbatim_value(kind: str, value: Any) -> Value:
     """Return a value that this turn's words say as it is."""
     return Value(kind, value, "said_now", said=value, said_kind=kind)
 
@@ -186,7 +186,7 @@ def looked_up_value(kind: str, value: Any, state: inventory.State) -> Value:
 def value_from_fact(fact: Fact, provenance: str) -> Value:
     """Return a known fact as an argument."""
     if provenance == "said_now":
-        return fact.origin or said_value(fact.kind, fact.value)
+        return fact.origin or verbatim_value(fact.kind, fact.value)
     return Value(fact.kind, fact.value, provenance, source=source_of(fact))  # type: ignore[arg-type]
 
 

@@ -10,8 +10,8 @@ from fctncalling.lab.forge.multi_turn.arguments.drafter import (
     Draft,
     Drafter,
     inferred_value,
-    said_value,
     verb_implied_value,
+    verbatim_value,
 )
 from fctncalling.lab.forge.multi_turn.worlds import inventory
 from fctncalling.lab.forge.plan import Value
@@ -30,13 +30,13 @@ def draft_grep(drafter: Drafter) -> Arguments:
     words = [word.strip(".!?,") for word in content.split() if len(word) > 4]
     if not words:
         raise LookupError("pattern")
-    return {"file_name": name, "pattern": said_value("pattern", drafter.draw.choice(words))}
+    return {"file_name": name, "pattern": verbatim_value("pattern", drafter.draw.choice(words))}
 
 
 def draft_tail(drafter: Drafter) -> Arguments:
     name, content = _file(drafter)
     most = max(1, len(content.splitlines()) - 1)
-    return {"file_name": name, "lines": said_value("line_count", drafter.draw.randint(1, most))}
+    return {"file_name": name, "lines": verbatim_value("line_count", drafter.draw.randint(1, most))}
 
 
 def draft_wc(drafter: Drafter) -> Arguments:
@@ -58,7 +58,7 @@ def draft_find(drafter: Drafter) -> Arguments:
         raise LookupError("name_part")
     part = drafter.draw.choice(names + below).split(".")[0].split("_")[0]
     path = verb_implied_value("folder_path", ".")
-    return {"path": path, "name": said_value("name_part", part or ".")}
+    return {"path": path, "name": verbatim_value("name_part", part or ".")}
 
 
 def draft_ls(drafter: Drafter) -> Arguments:
@@ -88,7 +88,7 @@ def draft_move_or_copy(drafter: Drafter) -> Arguments:
     new_name = f"{new}.{ending}" if stem and dot else new
     if new_name in {*inventory.files(drafter.state), *places}:
         raise LookupError("destination")
-    return {"source": source, "destination": said_value("destination", new_name)}
+    return {"source": source, "destination": verbatim_value("destination", new_name)}
 
 
 def draft_diff(drafter: Drafter) -> Arguments:

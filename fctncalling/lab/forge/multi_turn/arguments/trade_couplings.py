@@ -7,10 +7,10 @@ from fctncalling.lab.forge.multi_turn.arguments.drafter import (
     Draft,
     Drafter,
     inferred_value,
-    said_value,
     spoken_date,
     value_from_fact,
     verb_implied_value,
+    verbatim_value,
 )
 from fctncalling.lab.forge.multi_turn.worlds import inventory, make_world
 from fctncalling.lab.forge.plan import Source, Value
@@ -24,7 +24,7 @@ def draft_place_order(drafter: Drafter) -> Arguments:
     price = (
         value_from_fact(shown[-1], "result")
         if shown and (shown[-1].turn == drafter.turn or draw.random() < 0.88)
-        else said_value("price", round(stock["price"] * draw.uniform(0.9, 1.1)) * 1.0)
+        else verbatim_value("price", round(stock["price"] * draw.uniform(0.9, 1.1)) * 1.0)
     )
     order_type = draw.choice(("Buy", "Buy", "Buy", "Sell"))
     return {
@@ -63,7 +63,7 @@ def draft_add_stock(drafter: Drafter) -> Arguments:
     return {"stock": drafter.value("symbol", drafter.state["TradingBot"]["watch_list"])}
 
 
-def draft_stock_list_value(drafter: Drafter) -> Value:
+def draft_symbol_list_value(drafter: Drafter) -> Value:
     """Return a list of symbols: what a result listed last, or some that the words name."""
     facts = drafter.knowledge.results("symbol")
     listed = [f for f in facts if f.path and isinstance(f.path[-1], int)]
@@ -75,21 +75,21 @@ def draft_stock_list_value(drafter: Drafter) -> Value:
     if drafter.draw.random() < 0.6:
         raise LookupError("symbol")
     traded = inventory.nameable_values("symbol", drafter.state)
-    return said_value("symbol", drafter.draw.sample(traded, drafter.draw.randint(2, 4)))
+    return verbatim_value("symbol", drafter.draw.sample(traded, drafter.draw.randint(2, 4)))
 
 
 def draft_filter_stocks(drafter: Drafter) -> Arguments:
     low = drafter.draw.randrange(10, 200, 10)
     high = low + drafter.draw.randrange(100, 900, 50)
     return {
-        "stocks": draft_stock_list_value(drafter),
-        "min_price": said_value("price", float(low)),
-        "max_price": said_value("price", float(high)),
+        "stocks": draft_symbol_list_value(drafter),
+        "min_price": verbatim_value("price", float(low)),
+        "max_price": verbatim_value("price", float(high)),
     }
 
 
 def draft_notify_price_change(drafter: Drafter) -> Arguments:
-    return {"stocks": draft_stock_list_value(drafter), "threshold": drafter.fresh("percent")}
+    return {"stocks": draft_symbol_list_value(drafter), "threshold": drafter.fresh("percent")}
 
 
 def draft_no_arguments(drafter: Drafter) -> Arguments:
@@ -138,7 +138,7 @@ def draft_access_token_value(drafter: Drafter) -> Value:
     now = [f for f in facts if f.turn == drafter.turn]
     if facts and not now and drafter.draw.random() < 0.7 + 0.3 * drafter.dials.said_before:
         return value_from_fact(facts[0], "said_before")
-    return said_value("access_token", current)
+    return verbatim_value("access_token", current)
 
 
 def draft_book_flight(drafter: Drafter) -> Arguments:
@@ -165,7 +165,7 @@ def draft_purchase_insurance(drafter: Drafter) -> Arguments:
     return {
         "access_token": draft_access_token_value(drafter),
         "insurance_type": drafter.fresh("insurance_type"),
-        "insurance_cost": said_value("amount", float(drafter.draw.randint(4, 60) * 10)),
+        "insurance_cost": verbatim_value("amount", float(drafter.draw.randint(4, 60) * 10)),
         "booking_id": drafter.value("booking_id"),
         "card_id": drafter.value("card_id"),
     }
@@ -192,7 +192,7 @@ def draft_exchange_rate(drafter: Drafter) -> Arguments:
         if name and drafter.draw.random() < 0.6 * drafter.dials.inferred * 2:
             kinds.append(inferred_value("currency", each, "currency_code", name, "currency_name"))
         else:
-            kinds.append(said_value("currency", each))
+            kinds.append(verbatim_value("currency", each))
     return {
         "base_currency": kinds[0],
         "target_currency": kinds[1],
@@ -203,15 +203,15 @@ def draft_exchange_rate(drafter: Drafter) -> Arguments:
 def draft_contact_support(drafter: Drafter) -> Arguments:
     return {
         "booking_id": drafter.value("booking_id"),
-        "message": said_value("text", inventory.draw_inquiry(drafter.draw)),
+        "message": verbatim_value("text", inventory.draw_inquiry(drafter.draw)),
     }
 
 
 def draft_verify_traveler(drafter: Drafter) -> Arguments:
     travel = drafter.state["TravelAPI"]
     return {
-        "first_name": said_value("first_name", travel["user_first_name"]),
-        "last_name": said_value("last_name", travel["user_last_name"]),
+        "first_name": verbatim_value("first_name", travel["user_first_name"]),
+        "last_name": verbatim_value("last_name", travel["user_last_name"]),
         "date_of_birth": _birth_date(drafter),
         "passport_number": drafter.fresh("passport_number"),
     }
@@ -231,8 +231,8 @@ def draft_authenticate_travel(drafter: Drafter) -> Arguments:
     kinds = ("client_id", "client_secret", "refresh_token", "grant_type")
     return {
         **{kind: drafter.fresh(kind) for kind in kinds},
-        "user_first_name": said_value("first_name", travel["user_first_name"]),
-        "user_last_name": said_value("last_name", travel["user_last_name"]),
+        "user_first_name": verbatim_value("first_name", travel["user_first_name"]),
+        "user_last_name": verbatim_value("last_name", travel["user_last_name"]),
     }
 
 
@@ -243,7 +243,7 @@ def draft_register_card(drafter: Drafter) -> Arguments:
         "access_token": draft_access_token_value(drafter),
         "card_number": drafter.fresh("card_number"),
         "expiration_date": drafter.fresh("expiry_date"),
-        "cardholder_name": said_value("person_name", owner),
+        "cardholder_name": verbatim_value("person_name", owner),
         "card_verification_number": drafter.fresh("card_verification_number"),
     }
 
