@@ -21,7 +21,7 @@ from fctncalling.algorithms.episodes import (
     truncated_action_flags,
 )
 from fctncalling.algorithms.policy.actor_critic import CriticRows
-from fctncalling.algorithms.policy.shared_prefixes import PrefixSharingPlanner, PrefixTree
+from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing, PrefixTree
 
 
 class Batch(NamedTuple):
@@ -136,9 +136,7 @@ class Experience(NamedTuple):
     lengths: list[int]  # tokens of each row that training passes over
     tokens: ActedTokens
     starts: Tensor  # (rows + 1,) the first acted token of each row, and N at the end
-    sharing: PrefixSharingPlanner | None = (
-        None  # where passes share prefixes; None: rows are padded
-    )
+    sharing: PrefixSharing | None = None  # where passes share prefixes; None: rows are padded
     roles_apart: bool = False  # a pass holds rows of one role: each has weights of its own
     joint_rows: Sequence[RowArrays] | None = None  # of the rows, for a central critic
     progress: Tensor | None = None  # (N, F) before each token, where the critic reads it

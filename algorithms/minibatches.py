@@ -17,7 +17,7 @@ from fctncalling.algorithms.distributed.process_group import ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord, RowArrays
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.progress_features import token_progress_features
-from fctncalling.algorithms.policy.shared_prefixes import PrefixSharingPlanner
+from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing
 
 MAX_PADDING_SHARE = 0.08  # padding among the tokens that one optimiser step passes over
 
@@ -116,7 +116,7 @@ def _joint_rows(episodes: Sequence[EpisodeRecord]) -> list[RowArrays] | None:
 
 
 def share_prefixes(
-    experience: Experience, sharing: PrefixSharingPlanner | str, config: TrainConfig
+    experience: Experience, sharing: PrefixSharing | str, config: TrainConfig
 ) -> Experience:
     """Share prefixes: return the experience with passes over trees where that pays.
 

@@ -30,7 +30,7 @@ from fctncalling.algorithms.policy.lora import CRITIC, Adapters
 from fctncalling.algorithms.policy.precision import refuse_half_precision
 from fctncalling.algorithms.policy.progress_features import NUM_PROGRESS_FEATURES
 from fctncalling.algorithms.policy.shared_prefixes import (
-    PrefixSharingPlanner,
+    PrefixSharing,
     PrefixTree,
     prefix_sharing_of,
     runs_by_segment,
@@ -395,7 +395,7 @@ class ActorCritic(nn.Module):
         return policy
 
     @functools.cached_property
-    def prefix_sharing(self) -> PrefixSharingPlanner | str:
+    def prefix_sharing(self) -> PrefixSharing | str:
         """Prefix sharing of this policy's passes, or why they cannot; ask before sharding."""
         return prefix_sharing_of(self.model, self.model.get_decoder())
 

@@ -26,7 +26,7 @@ from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.minibatches import microbatches
 from fctncalling.algorithms.nan_guard import check_finite
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.policy.shared_prefixes import PrefixSharingPlanner, PrefixTree
+from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing, PrefixTree
 from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import common_prefix_with_previous
 
 KEY_BLOCK = 64  # tokens of a prompt that are compared as one
@@ -211,7 +211,7 @@ def trainable_rows(records: Sequence[EpisodeRecord]) -> list[TokenRecord]:
 def make_batches(
     rows: list[TokenRecord],
     config: SupervisedConfig,
-    sharing: PrefixSharingPlanner | None,
+    sharing: PrefixSharing | None,
     device: torch.device,
 ) -> Iterator[Batch]:
     """Make the batches of an optimiser step's rows: trees where sharing pays, else padded."""

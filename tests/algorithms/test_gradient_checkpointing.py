@@ -22,7 +22,7 @@ from fctncalling.algorithms.policy.gradient_checkpointing import (
     ATTENTION_KERNELS,
     MemoryMappedCopies,
 )
-from fctncalling.algorithms.policy.shared_prefixes import PrefixSharingPlanner
+from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing
 from fctncalling.algorithms.ppo import ALGORITHMS, accumulate_gradients, make_optimisers, update
 from fctncalling.algorithms.targets import compute_targets
 from fctncalling.training.load_policy import configure_policy
@@ -95,7 +95,7 @@ def gradient(policy: ActorCritic, config: TrainConfig, *, shares: bool) -> list[
     """Return the gradients of one step, in the order of the policy's weights."""
     experience = build_experience(some_episodes(tiny_policy(), 8), CPU)
     if shares:
-        assert isinstance(policy.prefix_sharing, PrefixSharingPlanner)
+        assert isinstance(policy.prefix_sharing, PrefixSharing)
         experience = experience._replace(
             sharing=policy.prefix_sharing._replace(layer_flops=10**9)  # every token is shared
         )

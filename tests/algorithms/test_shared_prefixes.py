@@ -25,7 +25,7 @@ from fctncalling.algorithms.minibatches import plan_minibatches, share_prefixes
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.precision import set_compute_dtype
 from fctncalling.algorithms.policy.shared_prefixes import (
-    PrefixSharingPlanner,
+    PrefixSharing,
     prefix_sharing,
     prefix_sharing_of,
     tree_attention,
@@ -92,7 +92,7 @@ def test_each_query_attends_to_the_tokens_of_its_row_before_it_once(
 def test_microbatches_hold_every_row_once_and_keep_their_budget(
     rows: list[Ids], max_tokens: int, num_parts: int
 ) -> None:
-    sharing = PrefixSharingPlanner(layer_flops=10**9, pair_flops=1, by_segment=True, max_row=None)
+    sharing = PrefixSharing(layer_flops=10**9, pair_flops=1, by_segment=True, max_row=None)
     groups = sharing.microbatches(rows, max_tokens=max_tokens, num_parts=num_parts)
     assert sorted(itertools.chain.from_iterable(groups)) == list(range(len(rows)))
     for group in groups:
@@ -259,7 +259,7 @@ def learned(
     """Return old and reference log-probabilities, values, returns, and the gradient of a step."""
     experience = build_experience(episodes, CPU)
     if shares:
-        assert isinstance(policy.prefix_sharing, PrefixSharingPlanner)
+        assert isinstance(policy.prefix_sharing, PrefixSharing)
         cheap = policy.prefix_sharing._replace(layer_flops=10**9)  # so that every token is shared
         experience = experience._replace(sharing=cheap)
     generator = torch.Generator().manual_seed(0)
@@ -315,7 +315,7 @@ def test_each_algorithm_learns_from_a_tree_what_it_learns_from_rows(
 def test_each_family_of_models_learns_from_a_tree_what_it_learns_from_rows(kind: str) -> None:
     model = model_of(kind)
     sharing = prefix_sharing_of(model, model.get_decoder())
-    assert isinstance(sharing, PrefixSharingPlanner)
+    assert isinstance(sharing, PrefixSharing)
     assert sharing.by_segment is (kind in BY_SEGMENT)
     check_equal("TPPO", kind, "none")
 
@@ -338,10 +338,10 @@ def test_a_model_that_takes_no_mask_over_a_tree_says_so_and_learns_from_rows(kin
     assert share_prefixes(experience, told, settings()).sharing is None
 
 
-def real_size(**changes: Any) -> PrefixSharingPlanner:
+def real_size(**changes: Any) -> PrefixSharing:
     """Return how a model of 135 million parameters shares prefixes."""
     sizes = {"layer_flops": 7_000_000, "pair_flops": 2304, "by_segment": True, "max_row": None}
-    return PrefixSharingPlanner(**{**sizes, **changes})
+    return PrefixSharing(**{**sizes, **changes})
 
 
 def test_prefixes_are_shared_where_that_is_cheaper_and_no_window_hides_a_token() -> None:
@@ -408,7 +408,7 @@ def test_an_update_shares_by_default_reproduces_itself_and_never_builds_a_tree_w
     again, same = updated(config)
     assert again == metrics
     assert torch.equal(weights, same)
-    monkeypatch.setattr(PrefixSharingPlanner, "build_tree", None)
+    monkeypatch.setattr(PrefixSharing, "build_tree", None)
     apart, _ = updated(settings(num_mini_batch=2, ppo_epoch=2, kl_coef=0.1, share_prefixes=False))
     assert "perf/shared_token_share" not in apart
     with pytest.raises(TypeError):

@@ -17,7 +17,7 @@ from fctncalling.algorithms.losses import binned_value_loss
 from fctncalling.algorithms.minibatches import add_forward_inputs
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.algorithms.policy.shared_prefixes import PrefixSharingPlanner
+from fctncalling.algorithms.policy.shared_prefixes import PrefixSharing
 from fctncalling.algorithms.rollout.roles import add_critic_rows
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.training.training_run import TrainingRun
@@ -36,7 +36,7 @@ def test_layers_are_those_of_the_models_own_forward(kind: str, shares: bool, own
     records = some_episodes(tiny_policy(), 3)
     experience = build_experience(records, CPU)
     if shares:
-        assert isinstance(policy.prefix_sharing, PrefixSharingPlanner)
+        assert isinstance(policy.prefix_sharing, PrefixSharing)
         experience = experience._replace(sharing=policy.prefix_sharing)
     batch, _ = experience.batch(range(len(records)))
     plain = ActorCritic(policy.model, critic_head="linear").eval()

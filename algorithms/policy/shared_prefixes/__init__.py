@@ -1,7 +1,7 @@
 """Prefix sharing in training: tokens that rows begin with alike are computed once."""
 
 from fctncalling.algorithms.policy.shared_prefixes.prefix_sharing import (
-    PrefixSharingPlanner,
+    PrefixSharing,
     prefix_sharing_of,
 )
 from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import PrefixTree
@@ -11,7 +11,7 @@ from fctncalling.algorithms.policy.shared_prefixes.tree_states import (
 )
 
 __all__ = [
-    "PrefixSharingPlanner",
+    "PrefixSharing",
     "PrefixTree",
     "prefix_sharing_of",
     "runs_by_segment",

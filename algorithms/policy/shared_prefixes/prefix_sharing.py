@@ -22,7 +22,7 @@ CALL_FLOPS = 4e6  # an attention call of a layer takes as long as so many operat
 MIN_ROOT_SHARE = 0.5  # a mask over a whole tree costs its square: rows with less in common stay out
 
 
-class PrefixSharingPlanner(NamedTuple):
+class PrefixSharing(NamedTuple):
     """Prefix sharing of a model's passes: what they cost, and whether a tree pays."""
 
     layer_flops: int  # of the linear layers for a token, in each layer
@@ -105,7 +105,7 @@ class PrefixSharingPlanner(NamedTuple):
         return tokens + (pairs * self.pair_flops + calls * CALL_FLOPS) / self.layer_flops
 
 
-def prefix_sharing_of(model: Any, decoder: Any) -> PrefixSharingPlanner | str:
+def prefix_sharing_of(model: Any, decoder: Any) -> PrefixSharing | str:
     """Return the prefix sharing of a model's passes, or the reason why they cannot share."""
     layers = getattr(decoder, "layers", None) or getattr(decoder, "h", None)
     config = getattr(model, "config", None)
@@ -114,7 +114,7 @@ def prefix_sharing_of(model: Any, decoder: Any) -> PrefixSharingPlanner | str:
         return f"{type(model).__name__} takes no attention mask over a tree of rows"
     blocks = [decoder] if layers is None else list(layers)
     weights = sum(weight.numel() for block in blocks for weight in block.parameters())
-    return PrefixSharingPlanner(
+    return PrefixSharing(
         layer_flops=max(1, 2 * weights // len(blocks)),
         pair_flops=4 * int(getattr(config, "hidden_size", 1)),
         by_segment=by_segment,

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.policy.shared_prefixes import (
-    PrefixSharingPlanner,
+    PrefixSharing,
     PrefixTree,
     prefix_sharing_of,
     tree_states_at,
@@ -68,7 +68,7 @@ def _learn(
     model: nn.Module,
     rows: list[TokenRecord],
     config: SupervisedConfig,
-    sharing: PrefixSharingPlanner | None,
+    sharing: PrefixSharing | None,
 ) -> dict[str, float]:
     """Set the parameters' gradients to the clipped gradient of one batch.
 
@@ -93,7 +93,7 @@ def _learn(
     }
 
 
-def _prefix_sharing(model: nn.Module) -> PrefixSharingPlanner | None:
+def _prefix_sharing(model: nn.Module) -> PrefixSharing | None:
     """Return how passes of a model share prefixes; None where they cannot."""
     language_model: Any = model
     if not (hasattr(model, "get_decoder") and hasattr(model, "get_output_embeddings")):
