@@ -10,10 +10,4 @@ from fctncalling.algorithms.policy.shared_prefixes.tree_states import (
     tree_states_at,
 )
 
-__all__ = [
-    "PrefixSharing",
-    "PrefixTree",
-    "prefix_sharing_of",
-    "runs_by_segment",
-    "tree_states_at",
-]
+__all__ = ["PrefixSharing", "PrefixTree", "prefix_sharing_of", "runs_by_segment", "tree_states_at"]
