@@ -14,9 +14,6 @@ bootstrap value.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -29,8 +26,6 @@ from fctncalling.algorithms.algorithm import (
     returns_to_go,
 )
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.episodes import EpisodeRecord
-from fctncalling.algorithms.reward_shaping import shape_rewards
 
 EPSILON = 1e-6  # a spread of outcomes below it is rounding
 
@@ -66,41 +61,6 @@ def grpo_log_ratio(token_log_ratios: Tensor, groups: TokenGroups, config: TrainC
     if config.sequence_ratio:
         return broadcast_span_mean(token_log_ratios, groups.row)
     return token_log_ratios
-
-
-def groups_with_signal(
-    episodes: Sequence[EpisodeRecord], config: TrainConfig
-) -> list[EpisodeRecord]:
-    """Return the groups with a learning signal: those whose outcomes differ (DAPO).
-
-    GRPO's are those that `grpo_estimate` compares: equal ones give advantages of 0. The others' are
-    not discounted: else success after two steps and after three would differ by (1 - gamma), and a
-    group that always succeeds would seem to have something to tell.
-    """
-    discount = config.discount if config.algorithm_name == "GRPO" else 1.0
-    valid = [episode for episode in episodes if not episode.invalid and episode.rows]
-    compared: dict[tuple[Hashable, int], list[float]] = {}
-    for episode in shape_rewards(valid, config):
-        outcomes = _outcomes(episode, discount)
-        for number, outcome in enumerate(
-            outcomes if config.group_credit == "step" else outcomes[:1]
-        ):
-            compared.setdefault((episode.group_key, number), []).append(outcome)
-    differing = {
-        group_key for (group_key, _), outcomes in compared.items() if np.std(outcomes) > EPSILON
-    }
-    return [episode for episode in valid if episode.group_key in differing]
-
-
-def _outcomes(episode: EpisodeRecord, discount: float) -> list[float]:
-    """Return the discounted reward to go from each action of an episode."""
-    outcomes, later = list[float](), 0.0
-    for row in reversed(episode.rows):
-        for reward, ends in zip(reversed(row.rewards), reversed(row.ends_action), strict=True):
-            if ends:
-                later = reward + discount * later
-                outcomes.append(later)
-    return outcomes[::-1]
 
 
 def _group_mean(values: Tensor, peers: Tensor, samples: Tensor) -> Tensor:

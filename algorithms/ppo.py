@@ -25,6 +25,7 @@ from fctncalling.algorithms.distributed.process_group import (
 )
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.grpo import GRPO
+from fctncalling.algorithms.learning_signal import shape_rewards
 from fctncalling.algorithms.metrics import (
     LossTerms,
     Metrics,
@@ -39,7 +40,6 @@ from fctncalling.algorithms.nan_guard import (
     check_finite,
 )
 from fctncalling.algorithms.policy.actor_critic import ActorCritic, TokenOutputs
-from fctncalling.algorithms.reward_shaping import shape_rewards
 from fctncalling.algorithms.targets import Targets, compute_targets, loss_divisor
 from fctncalling.algorithms.tppo import NTPO, POAD, TPPO
 

@@ -14,12 +14,15 @@ from fctncalling.algorithms.batch import Experience, Minibatch
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from fctncalling.algorithms.group_baseline import GROUP_BASELINES
-from fctncalling.algorithms.learning_signal import pooled_return_std, whiten_by_spread
+from fctncalling.algorithms.learning_signal import (
+    pooled_return_std,
+    subtract_kl_penalties,
+    whiten_by_spread,
+)
 from fctncalling.algorithms.minibatches import bootstrap_values
 from fctncalling.algorithms.nan_guard import check_finite
 from fctncalling.algorithms.policy.actor_critic import ActorCritic, TokenOutputs
 from fctncalling.algorithms.policy.precision import uses_importance_weights
-from fctncalling.algorithms.reward_shaping import subtract_kl_penalties
 
 
 class Targets(NamedTuple):

@@ -16,7 +16,7 @@ from fctncalling.algorithms.generation.engine import GenerationEngine
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout.collect import collect
-from fctncalling.algorithms.rollout.thread_pool import ThreadEnvPool
+from fctncalling.algorithms.rollout.env_pool import ThreadEnvPool
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.envs.function_calling import FunctionCallingEnv
 

@@ -24,11 +24,6 @@ CONVERSATIONS = "memory_prereq_conversation"
 """Folder of the conversations that fill the memory, one file for each scenario."""
 
 
-def is_memory_prerequisite(task: Task) -> bool:
-    """Whether a task is a memory prerequisite: it fills a memory before the questions, unjudged."""
-    return task.category.startswith("memory") and task.category.endswith("_prereq")
-
-
 @dataclass(frozen=True)
 class AgenticVariant:
     """Variant of an agentic task file: a category, its files, and how its entries become tasks."""

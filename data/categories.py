@@ -150,11 +150,3 @@ def category_kind(category: str) -> str:
 def category_language(category: str) -> str:
     """Return the language of a category's arguments: python, java or javascript."""
     return next((language for language in ("javascript", "java") if language in category), "python")
-
-
-def executes_calls(category: str) -> bool:
-    """Whether a category executes calls, over as many steps as it takes.
-
-    Their results are shown to the agent. Raises UnsupportedCategory.
-    """
-    return category_kind(category) in ("multi_turn", "agentic")

@@ -80,8 +80,16 @@ class Task:
 
     @property
     def executes_calls(self) -> bool:
-        """Whether the task executes calls. Raises UnsupportedCategory."""
-        return categories.executes_calls(self.category)
+        """Whether the task executes calls, over as many steps as it takes, and is shown results.
+
+        Raises UnsupportedCategory.
+        """
+        return self.kind in ("multi_turn", "agentic")
+
+    @property
+    def is_memory_prerequisite(self) -> bool:
+        """Whether the task is a memory prerequisite: unjudged, it fills a memory for questions."""
+        return self.category.startswith("memory") and self.category.endswith("_prereq")
 
     @property
     def is_multi_turn(self) -> bool:

@@ -1,10 +1,10 @@
-"""Text that is not safe to pass on: lone surrogates, marks that a template would read."""
+"""Text that is not safe to pass on: lone surrogates, a template's marks, too much of it."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 REPLACEMENT = "\ufffd"
@@ -52,6 +52,70 @@ WORD_JOINER = "\u2060"
 """No tag and no special token contains it, and no line breaks at it: the text reads the same."""
 
 
+TAGS = tuple(
+    "<tool_call> </tool_call> <tool_response> </tool_response> <think> </think> [TOOL_CALLS] "
+    "<|python_tag|> <|python_start|> <|python_end|> <functions> </functions> <TOOLCALL> "
+    "</TOOLCALL> <request> <call> <response> <submit> <PYTHON> </PYTHON> <PYTHON-OUTPUT> "
+    "</PYTHON-OUTPUT>".split()
+)
+"""What handlers and policies read as the beginning or the end of something: never so when a tool
+has written it.
+"""
+
+
 def break_marker(mark: str) -> str:
     """Break a marker, of two characters or more, so that nothing takes it for one."""
     return mark[0] + WORD_JOINER + mark[1:]
+
+
+def neutralise_marks(text: str, marks: Iterable[str]) -> str:
+    """Neutralise marks (an environment's tag, a template's special token) in a tool's text.
+
+    An invisible character is put behind the first character of each, until none is left. Cut
+    afterwards, never before.
+    """
+    marks = [mark for mark in marks if mark]
+    if any(len(mark) < 2 for mark in marks):
+        raise ValueError("a mark of one character cannot be neutralised")
+    for mark in marks:
+        while mark in text:  # again where marks overlap
+            text = text.replace(mark, break_marker(mark))
+    return text
+
+
+def cut_text(text: str, max_bytes: int) -> tuple[str, int]:
+    """Cut a text to at most `max_bytes` bytes; return its longest prefix and the bytes cut."""
+    if len(text) * 4 <= max_bytes:
+        return text, 0
+    encoded = text.encode("utf-8", "surrogatepass")
+    if len(encoded) <= max_bytes:
+        return text, 0
+    end = max_bytes
+    # never split a character: step back over continuation bytes
+    while end > 0 and encoded[end] & 0xC0 == 0x80:
+        end -= 1
+    return encoded[:end].decode("utf-8", "surrogatepass"), len(encoded) - end
+
+
+def truncate_text(
+    text: str, max_characters: int, *, keep_end: bool = False, certain: bool = False
+) -> str:
+    """Truncate a text to max_characters, with a marker where it was cut.
+
+    `certain` marks it although what is left would fit.
+    """
+    if len(text) <= max_characters and not certain:
+        return text
+    marker = f"(output truncated to {max_characters} characters)"
+    marker = f"{marker} ...\n" if keep_end else f"\n... {marker}"
+    room = max_characters - len(marker)
+    if room <= 0:
+        return text[-max_characters:] if keep_end and max_characters else text[:max_characters]
+    return marker + text[-room:] if keep_end else text[:room] + marker
+
+
+def truncate_together(texts: Sequence[str], max_characters: int) -> list[str]:
+    """Truncate texts together to a joint budget of characters: over it, each has an equal share."""
+    if sum(map(len, texts)) <= max_characters:
+        return list(texts)
+    return [truncate_text(text, max_characters // len(texts)) for text in texts]

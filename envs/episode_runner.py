@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from fctncalling.data.agentic_tasks import is_memory_prerequisite
 from fctncalling.data.types import Message, StepRecord, Task
+from fctncalling.data.unsafe_text import truncate_together
 from fctncalling.envs.episode.parsing import (
     ParsedMessage,
     add_corrections,
@@ -19,13 +19,11 @@ from fctncalling.envs.episode.state import EpisodeState, reraise_as_infrastructu
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers import Handler
 from fctncalling.envs.handlers.registry import resolve_handler
-from fctncalling.envs.judging.episode_judge import EpisodeJudge, bounded_memo
+from fctncalling.envs.judging.judge import EpisodeJudge, bounded_memo
 from fctncalling.envs.judging.strict import strict_verdict
 from fctncalling.envs.prompting import prompts
-from fctncalling.envs.prompting.prompts import PROMPT_STYLES
-from fctncalling.envs.prompting.task_prompt import TaskPrompt
+from fctncalling.envs.prompting.prompts import PROMPT_STYLES, TaskPrompt
 from fctncalling.envs.rewards import Reward
-from fctncalling.envs.tools.box.output_text import truncate_together
 from fctncalling.envs.user_tools import UserTools
 from fctncalling.envs.users.rule_user import RuleUser
 from fctncalling.envs.users.user_names import User, make_user
@@ -161,7 +159,7 @@ class EpisodeRunner:
         return step
 
     def _final_info(self, state: EpisodeState) -> dict[str, Any]:
-        if is_memory_prerequisite(state.task):
+        if state.task.is_memory_prerequisite:
             # what a question's `snapshot` is: the notes its conversations left behind
             return {"verdict": None, "snapshot": copy.deepcopy(dict(state.turns[-1].states))}
         final = {"verdict": state.verdict, "ground_truth": copy.deepcopy(state.task.ground_truth)}

@@ -11,7 +11,7 @@ import gymnasium
 from gymnasium.error import ResetNeeded
 
 from fctncalling.data.types import Episode, Message, Task
-from fctncalling.data.unsafe_text import encodable_text, encodable_value, join_surrogates
+from fctncalling.data.unsafe_text import cut_text, encodable_text, encodable_value, join_surrogates
 from fctncalling.envs.episode.state import EpisodeState
 from fctncalling.envs.episode.transcript import check_render_mode, transcript
 from fctncalling.envs.episode_runner import EpisodeRunner
@@ -20,7 +20,7 @@ from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.handlers.registry import resolve_handler
 from fctncalling.envs.prompting import prompts
 from fctncalling.envs.rewards import STRICT_REWARDS, UserReward, get_reward, is_user_reward
-from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText, cut_text
+from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText
 from fctncalling.envs.task_set import TaskSet, make_task_set
 from fctncalling.envs.tools.bfcl.long_context import LongContextError
 from fctncalling.envs.tools.local_corpus import CorpusError

@@ -31,6 +31,8 @@ from gymnasium.vector.utils.shared_memory import (
 )
 from gymnasium.wrappers.utils import create_zero_array
 
+from fctncalling.data.unsafe_text import cut_text
+
 OBSERVATION_BYTES = 512 * 1024
 """Bytes of UTF-8 one observation may take, and hence of shared memory per environment (the longest
 official single-turn prompt takes 37 kB, the longest multi-turn one about 100 kB).
@@ -108,20 +110,6 @@ class UnicodeText(Space[str]):
         return hash((UnicodeText, self.max_bytes))
 
 
-def cut_text(text: str, max_bytes: int) -> tuple[str, int]:
-    """Cut a text to at most `max_bytes` bytes; return its longest prefix and the bytes cut."""
-    if len(text) * 4 <= max_bytes:
-        return text, 0
-    encoded = text.encode(*_CODEC)
-    if len(encoded) <= max_bytes:
-        return text, 0
-    end = max_bytes
-    # never split a character: step back over continuation bytes
-    while end > 0 and encoded[end] & 0xC0 == 0x80:
-        end -= 1
-    return encoded[:end].decode(*_CODEC), len(encoded) - end
-
-
 class SharedMemoryTexts(Sequence[str]):
     """Shared texts of all environments, a live view of shared memory; a deep copy is a tuple."""
 
@@ -180,7 +168,7 @@ def _write_shared_text(space: UnicodeText, index: int, value: str, shared_memory
     if len(encoded) > bound:
         raise ValueError(
             f"a text of {len(encoded)} bytes does not fit the {bound} bytes of {space}: cut it "
-            "first (fctncalling.envs.spaces.cut_text), or raise max_bytes."
+            "first (fctncalling.data.unsafe_text.cut_text), or raise max_bytes."
         )
     memory = memoryview(shared_memory.get_obj()).cast("B")
     start = index * (bound + _LENGTH_BYTES)

@@ -11,13 +11,13 @@ import gymnasium
 from gymnasium.error import ResetNeeded
 
 from fctncalling.data.types import Call, Message, Task, Verdict
-from fctncalling.data.unsafe_text import encodable_text, encodable_value, join_surrogates
+from fctncalling.data.unsafe_text import cut_text, encodable_text, encodable_value, join_surrogates
 from fctncalling.envs.episode.parsing import ParsedMessage, parse_message
 from fctncalling.envs.episode.transcript import check_render_mode, transcript
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.handlers.registry import resolve_handler
-from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText, cut_text
+from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText
 from fctncalling.envs.teams import Team, TeamRole, load_team
 from fctncalling.envs.teams.parcels import parcel_tasks
 from fctncalling.envs.teams.role_prompts import (

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from fctncalling.algorithms.generation.block_tree import States
+from fctncalling.algorithms.generation.kv_cache import States
 from fctncalling.algorithms.generation.transformers_cache import (
     RaggedCache,
     attention_mask,

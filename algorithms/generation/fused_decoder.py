@@ -28,9 +28,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fctncalling.algorithms.generation.block_tree import States
 from fctncalling.algorithms.generation.fused_linear import FusedLinear
-from fctncalling.algorithms.generation.kv_cache import KVCache, PackedTokens
+from fctncalling.algorithms.generation.kv_cache import KVCache, PackedTokens, States
 from fctncalling.algorithms.generation.prefix_cache import SharedPrefixKVCache, append_states
 from fctncalling.algorithms.policy.precision import compute_dtypes, without_autocast
 

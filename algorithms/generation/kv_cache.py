@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fctncalling.algorithms.generation.transformers_cache import next_capacity
+States = tuple[Tensor, ...]
+"""Keys and values of n tokens in all layers: tensors (..., n, head size)."""
 
 
 class PrefixGroups(NamedTuple):
@@ -350,3 +351,11 @@ class KVCache:
 def round_up_columns(columns: int) -> int:
     """Round up columns, their number, to whole cache lines."""
     return -(-columns // 16) * 16
+
+
+def next_capacity(capacity: int, width: int) -> int:
+    """Return the next capacity of a buffer for `width` tokens.
+
+    It grows by a fourth, so little is unused.
+    """
+    return max(width, capacity + max(32, capacity // 4))

@@ -16,14 +16,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fctncalling.algorithms.generation.block_tree import States
 from fctncalling.algorithms.generation.kv_cache import (
     KVCache,
     PackedTokens,
     PrefixGroups,
+    States,
+    next_capacity,
     round_up_columns,
 )
-from fctncalling.algorithms.generation.transformers_cache import next_capacity
 
 
 def cached_states(cache: KVCache, row: int, start: int, end: int) -> States:

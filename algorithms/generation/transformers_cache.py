@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache
 
-from fctncalling.algorithms.generation.block_tree import States
+from fctncalling.algorithms.generation.kv_cache import States, next_capacity
 
 
 class NewTokenPositions(NamedTuple):
@@ -132,14 +132,6 @@ class RaggedCache(Cache):
                 new[:, :, : self._capacity] = old[:, :, : self._capacity]
                 buffers[i] = new
         self._capacity = capacity
-
-
-def next_capacity(capacity: int, width: int) -> int:
-    """Return the next capacity of a buffer for `width` tokens.
-
-    It grows by a fourth, so little is unused.
-    """
-    return max(width, capacity + max(32, capacity // 4))
 
 
 def attention_mask(

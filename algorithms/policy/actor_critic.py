@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
-from fctncalling.algorithms.policy.critic_files import load_critic, save_critic
 from fctncalling.algorithms.policy.gradient_checkpointing import (
     HeapTrimmingRunner,
     LayerOutputRecorder,
@@ -41,7 +40,12 @@ from fctncalling.algorithms.policy.sparse_forward import (
     supports_sparse_forward,
     token_logprobs_and_entropies,
 )
-from fctncalling.algorithms.policy.value_head import find_value_head_file, make_value_head
+from fctncalling.algorithms.policy.value_head import (
+    find_value_head_file,
+    load_critic,
+    make_value_head,
+    save_critic,
+)
 
 
 def decoder_states_at(
@@ -366,8 +370,7 @@ class ActorCritic(nn.Module):
     def load_critic(self, folder: str | Path) -> None:
         """Load the critic of a saved policy: value head, critic model and critic adapter.
 
-        As far as this one has them. ValueError where the folder has none, or one of another kind or
-        shape.
+        As far as this one has them. ValueError where it is missing, or of another kind or shape.
         """
         load_critic(Path(folder), self.value_head, self.critic_model, self.adapters)
 

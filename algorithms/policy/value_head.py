@@ -1,4 +1,4 @@
-"""The critic's value head, one for all or one for each role of a team."""
+"""The critic's value head, one for all or one for each role of a team, and its files."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from fctncalling.algorithms.config import SettingError
+from fctncalling.algorithms.policy.lora import CRITIC, Adapters
 
 VALUE_HEAD_FILE = "value_head.safetensors"
+CRITIC_MODEL_FILE = "critic_model.safetensors"
 EXPORTED_VALUE_HEAD = f"value_head/{VALUE_HEAD_FILE}"
 """Where an exported model has it: servers take every .safetensors beside config.json for weights.
 """
@@ -137,3 +139,42 @@ def make_value_head(
 def _key(role: str) -> str:
     """Return the key of a role's head: torch reserves some names for its own attributes."""
     return f"role_{role}"
+
+
+def save_critic(folder: Path, value_head: ValueHead, critic_model: nn.Module | None) -> None:
+    """Save the critic in a folder: its value head, and its own model if it has one."""
+    _save_weights(value_head, folder / VALUE_HEAD_FILE)
+    if critic_model is not None:
+        _save_weights(critic_model, folder / CRITIC_MODEL_FILE)
+
+
+def load_critic(
+    folder: Path,
+    value_head: ValueHead,
+    critic_model: nn.Module | None,
+    adapters: Adapters | None,
+) -> None:
+    """Load a critic that was saved: value head, model and adapter, where this has them.
+
+    ValueError where the folder has none, or one of another kind or shape.
+    """
+    head_file, model_file = find_value_head_file(folder), folder / CRITIC_MODEL_FILE
+    if head_file is None:
+        raise ValueError(f"{folder} holds no critic ({VALUE_HEAD_FILE} is missing)")
+    if critic_model is not None:
+        if not model_file.exists():
+            raise ValueError(
+                f"{folder} holds no critic with a model of its own ({CRITIC_MODEL_FILE} is missing)"
+            )
+        from safetensors.torch import load_file
+
+        critic_model.load_state_dict(load_file(model_file))
+    if adapters is not None and CRITIC in adapters.names:
+        adapters.load(folder, [CRITIC])
+    value_head.load(head_file)
+
+
+def _save_weights(module: nn.Module, path: Path) -> None:
+    from safetensors.torch import save_file
+
+    save_file({name: weight.contiguous() for name, weight in module.state_dict().items()}, path)

@@ -1,8 +1,10 @@
-"""Environment pool interface: asynchronous reset and step."""
+"""Environment pools: asynchronous reset and step, inline or in threads, with deadlines."""
 
 from __future__ import annotations
 
 import logging
+import math
+import queue
 import random
 import threading
 import time
@@ -12,6 +14,7 @@ from typing import Any, NamedTuple
 
 import gymnasium
 
+from fctncalling.algorithms.config import TrainConfig
 from fctncalling.data.timing import time_calls
 
 logger = logging.getLogger(__name__)
@@ -172,3 +175,172 @@ def close_quietly(env: TextEnv) -> None:
         env.close()
     except Exception as error:
         logger.warning("closing a failed environment raised %s: %s", type(error).__name__, error)
+
+
+Inbox = queue.SimpleQueue[tuple[int, EnvResponse]]  # (ticket of the request, response)
+CLOSING_S = 5.0  # to wait for environments to close
+PATIENCE_S = 0.25  # the longest that environments wait for a slow one before order is given up
+# Patience is counted in ticks, not by the clock: a starved process has few of them, as have its
+# threads.
+_TICK_S = 0.01
+_LONGEST_WAIT_S = 3600.0  # of one queue.get
+
+
+class _PendingRequest(NamedTuple):
+    """A request and when it counts as failed."""
+
+    ticket: int
+    until: float  # time.monotonic() at which it counts as failed
+    within_s: float
+
+
+class EnvThread:
+    """Thread of one env, in which all its methods are called.
+
+    Some libraries bind objects to the thread that made them. A daemon thread: one that hangs must
+    not keep the program from ending.
+    """
+
+    def __init__(self, slot: int, env: TextEnv, inbox: Inbox) -> None:
+        self._slot = slot
+        self._env = env
+        self._inbox = inbox
+        self._requests: queue.SimpleQueue[tuple[int, EnvRequest] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, daemon=True, name=f"environment {slot}")
+        self._thread.start()
+
+    def send(self, ticket: int, request: EnvRequest) -> None:
+        """Send a request to the environment's queue."""
+        self._requests.put((ticket, request))
+
+    def request_close(self) -> None:
+        """Request the close of the environment after its pending request; do not wait."""
+        self._requests.put(None)
+
+    def join(self, timeout_s: float) -> None:
+        """Join: wait until the environment is closed."""
+        self._thread.join(timeout_s)
+
+    def _work(self) -> None:
+        while (item := self._requests.get()) is not None:
+            ticket, request = item
+            self._inbox.put((ticket, call_env(self._slot, self._env, request)))
+        close_quietly(self._env)
+
+
+class ThreadEnvPool(EnvPool):
+    """Thread pool of envs, a thread for each.
+
+    They come in slot order until the others have waited for a slow environment for `patience_s`;
+    from then on they come as they arrive.
+    """
+
+    def __init__(self, make_env: MakeEnv, num_slots: int) -> None:
+        self._make_env = make_env
+        self._ticket = 0
+        self._pending: dict[int, _PendingRequest] = {}
+        self._inbox: Inbox = queue.SimpleQueue()
+        envs = [make_env() for _ in range(num_slots)]
+        self.patience_s = math.inf if have_in_process_tools(envs) else PATIENCE_S
+        self._threads = [EnvThread(slot, env, self._inbox) for slot, env in enumerate(envs)]
+
+    def __len__(self) -> int:
+        """Return the number of slots."""
+        return len(self._threads)
+
+    @property
+    def num_arrived(self) -> int:
+        """Approximate number of responses that have arrived."""
+        return self._inbox.qsize()
+
+    def start(self) -> None:
+        """Start anew: drop all pending requests, whose late responses are ignored."""
+        self._pending.clear()
+
+    def send(self, slot: int, request: EnvRequest, within_s: float) -> None:
+        """Send a request to a slot."""
+        self._ticket += 1
+        self._pending[slot] = _PendingRequest(self._ticket, time.monotonic() + within_s, within_s)
+        self._threads[slot].send(self._ticket, request)
+
+    @time_calls("wait")
+    def recv(self, *, wait: bool) -> list[EnvResponse]:
+        """Receive (recv) responses and failures, sorted by slot."""
+        found: list[EnvResponse] = []
+        patience_s = self.patience_s
+        while True:
+            while not self._inbox.empty():
+                self._take(found, 0.0)
+            self._fail_overdue(found)
+            if not self._pending or not (self.in_order or (wait and not found)):
+                return sorted(found, key=lambda answer: answer.slot)
+            left_s = min(out.until for out in self._pending.values()) - time.monotonic()
+            piece_s = _TICK_S if self.in_order and patience_s < math.inf else _LONGEST_WAIT_S
+            if not self._take(found, min(max(0.0, left_s), piece_s)) and self.in_order:
+                patience_s -= piece_s
+                if patience_s <= 0:
+                    self._stop_waiting()
+
+    def replace(self, slot: int) -> None:
+        """Replace a failed environment by a new one; a hanging thread is abandoned."""
+        self._threads[slot].request_close()
+        self._threads[slot] = EnvThread(slot, self._make_env(), self._inbox)
+
+    def close(self) -> None:
+        """Close every environment, and wait up to CLOSING_S for all."""
+        for thread in self._threads:
+            thread.request_close()
+        for thread in self._threads:
+            thread.join(CLOSING_S / max(1, len(self._threads)))
+
+    def _stop_waiting(self) -> None:
+        """Stop waiting for slow environments: responses are no longer in slot order."""
+        self.in_order = False
+        logger.info(
+            "environment %d keeps the others waiting: from now on they go on without the slow "
+            "ones (--wait_for_tools always keeps their order, so that a seed repeats the run)",
+            min(self._pending),
+        )
+
+    def _take(self, found: list[EnvResponse], timeout_s: float) -> bool:
+        """Take one response from the inbox; return whether one came in time."""
+        try:
+            ticket, answer = self._inbox.get(timeout=timeout_s)
+        except queue.Empty:
+            return False
+        out = self._pending.get(answer.slot)
+        if out is not None and out.ticket == ticket:
+            del self._pending[answer.slot]
+            found.append(answer)
+        return True
+
+    def _fail_overdue(self, found: list[EnvResponse]) -> None:
+        """Fail requests past their deadline."""
+        now = time.monotonic()
+        for slot, out in [(slot, out) for slot, out in self._pending.items() if now >= out.until]:
+            del self._pending[slot]
+            late = NoResponseError(
+                f"no answer in the {out.within_s:.3g} s that its episode had left of "
+                "--tool_deadline_s"
+            )
+            found.append(EnvResponse(slot, (), late, out.within_s))
+
+
+def make_env_pool(config: TrainConfig, make_env: MakeEnv, share: int = 1) -> EnvPool:
+    """Make the env pool of one of `share` rollout processes."""
+    envs = ThreadEnvPool(make_env, num_parallel_episodes(config, share))
+    envs.in_order = config.wait_for_tools != "never"
+    if config.wait_for_tools == "always":
+        envs.patience_s = math.inf
+    return envs
+
+
+def num_parallel_episodes(config: TrainConfig, share: int = 1) -> int:
+    """Return the number of episodes that run in parallel.
+
+    --n_rollout_threads, or as many as --max_cache_tokens holds at full length.
+    """
+    requested = -(-config.n_rollout_threads // share)
+    if config.max_cache_tokens is None:
+        return requested
+    return min(requested, max(1, config.max_cache_tokens // config.max_episode_tokens))

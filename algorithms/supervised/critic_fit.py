@@ -22,10 +22,10 @@ from torch.nn.utils import clip_grad_norm_
 from fctncalling.algorithms.advantages import explained_variance
 from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.critic_metrics import explained_variance_by_turn, token_turns
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord
-from fctncalling.algorithms.metrics import Metrics
+from fctncalling.algorithms.learning_signal import shape_rewards
+from fctncalling.algorithms.metrics import Metrics, explained_variance_by_turn, token_turns
 from fctncalling.algorithms.minibatches import (
     add_forward_inputs,
     bootstrap_values,
@@ -34,7 +34,6 @@ from fctncalling.algorithms.minibatches import (
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.value_head import ValueHead
 from fctncalling.algorithms.ppo import ALGORITHMS, adamw, value_losses
-from fctncalling.algorithms.reward_shaping import shape_rewards
 from fctncalling.algorithms.targets import estimate_advantages
 
 MOST_EPOCHS, PATIENCE = 200, 10

@@ -30,7 +30,7 @@ from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.algorithms.rollout.collect import collect
-from fctncalling.algorithms.rollout.thread_pool import ThreadEnvPool
+from fctncalling.algorithms.rollout.env_pool import ThreadEnvPool
 from fctncalling.data.bfcl import embedded_path
 
 ROLLOUT, WHOLE = 2.0, 1.6

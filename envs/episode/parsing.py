@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from fctncalling.data.types import Call, FunctionDoc, StepRecord
 from fctncalling.envs.handlers import DecodeError, Handler
-from fctncalling.envs.prompting.task_prompt import JSON_TYPES
+from fctncalling.envs.prompting.prompts import JSON_TYPES
 
 
 class ParsedMessage(NamedTuple):

@@ -22,8 +22,11 @@ from typing import Any
 from fctncalling.data.timing import time_calls
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.python_source.evaluator import Evaluator, resolve_allowed_builtin
-from fctncalling.envs.python_source.parse import parse_expression_cached
-from fctncalling.envs.python_source.plain_calls import PlainCall, parse_plain_call
+from fctncalling.envs.python_source.parse import (
+    PlainCall,
+    parse_expression_cached,
+    parse_plain_call,
+)
 from fctncalling.envs.python_source.render import (
     CHARS_PER_WEIGHT,
     MAX_WEIGHT,
@@ -34,7 +37,7 @@ from fctncalling.envs.python_source.render import (
 )
 from fctncalling.envs.tools import tool_class
 from fctncalling.envs.tools.bfcl.long_context import JsonCachedList
-from fctncalling.envs.tools.snapshot import snapshot
+from fctncalling.envs.tools.tool_state import snapshot
 
 MAX_RESULT_WEIGHT = 200_000
 """Of one result: some two million characters, before anything is written out."""

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from fctncalling.data.types import Call
-from fctncalling.envs.python_source.plain_calls import PlainCall
+from fctncalling.envs.python_source.parse import PlainCall
 from fctncalling.envs.python_source.render import MAX_NESTED, render_call
 
 MAX_TEXT_CHARS = 65_536

@@ -30,7 +30,7 @@ from fctncalling.envs.handlers.python_calls import (
 )
 
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
-_OPENING = re.compile(r'\s*+(?:```(?:json)?\s*+)?+\[?+\s*+\{(?:\s*+"((?:[^"\\]|\\.)*+)"\s*+:)?')
+OPENING = re.compile(r'\s*+(?:```(?:json)?\s*+)?+\[?+\s*+\{(?:\s*+"((?:[^"\\]|\\.)*+)"\s*+:)?')
 _CALL_KEYS = ("name", "arguments", "parameters", "type", "id")
 _TOOL_CALL_KEYS = ("id", "type", "function", "index")
 _FUNCTION_OBJECT = re.compile(r'"function"\s*:\s*\{')
@@ -43,17 +43,12 @@ def call_to_json(call: Call, key: str) -> dict[str, Any]:
     return {"name": call.name, key: dict(call.arguments)}
 
 
-def begins_with_objects(text: str) -> bool:
-    """Whether a text begins with a JSON object, or a list of them, possibly behind a fence."""
-    return _OPENING.match(text) is not None
-
-
 def first_key(text: str) -> str | None:
     """Return the first key of the JSON object that opens a text, else None.
 
     It tells the formats apart.
     """
-    opening = _OPENING.match(text)
+    opening = OPENING.match(text)
     return opening[1] if opening else None
 
 

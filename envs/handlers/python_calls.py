@@ -24,8 +24,12 @@ from fctncalling.envs.handlers.handler import (
     require_shallow_nesting,
 )
 from fctncalling.envs.python_source.evaluator import Evaluator
-from fctncalling.envs.python_source.parse import SourceTooLarge, parse_expression
-from fctncalling.envs.python_source.plain_calls import parse_plain_calls, plain_calls_or_none
+from fctncalling.envs.python_source.parse import (
+    SourceTooLarge,
+    parse_expression,
+    parse_plain_calls,
+    plain_calls_or_none,
+)
 from fctncalling.envs.python_source.render import python_literal
 
 _FENCE = "`\n "

@@ -20,12 +20,12 @@ from fctncalling.envs.handlers.inline import (
     TrlRequestCalls,
 )
 from fctncalling.envs.handlers.json_calls import (
+    OPENING,
     HermesCalls,
     JsonCalls,
     LlamaJsonCalls,
     LlamaPythonicCalls,
     OpenAIMessages,
-    begins_with_objects,
 )
 from fctncalling.envs.handlers.lenient import PREFIX, LenientCalls
 from fctncalling.envs.handlers.mistral_calls import MistralCalls
@@ -114,7 +114,7 @@ def detect_handler(text: str) -> Handler:
     """Detect the handler of a text's format, by its keys or by the first mark in it."""
     if not isinstance(text, str) or len(text) > MAX_TEXT_CHARS:  # none reads it
         return PROMPTING
-    if begins_with_objects(text):  # whatever marks stand behind, they stand in strings
+    if OPENING.match(text):  # whatever marks stand behind, they stand in strings
         return next((each for each in HANDLERS_BY_KEYS if each.recognises(text)), PROMPTING)
     mark = _MARK.search(text)
     if mark is None or text[: mark.start()].lstrip("`\n ").startswith("["):

@@ -17,9 +17,9 @@ from fctncalling.checkers.multi_turn import LiveTurnResults, Turn
 from fctncalling.data.types import Task, TurnResults
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers.execution import ToolSession
-from fctncalling.envs.python_source.plain_calls import PlainCall
+from fctncalling.envs.python_source.parse import PlainCall
 from fctncalling.envs.tools import AGENTIC_TOOLS, TOOL_CLASSES
-from fctncalling.envs.tools.snapshot import snapshot
+from fctncalling.envs.tools.tool_state import snapshot
 
 ExtraTools = Mapping[str, "type | str"]
 States = dict[str, dict[str, Any]]

@@ -17,7 +17,6 @@ from fctncalling.checkers import check
 from fctncalling.checkers.python_values import Fault, prepare_python_argument
 from fctncalling.checkers.strict_answer import strict_answer_fault
 from fctncalling.checkers.strict_values import strict_calls_fault
-from fctncalling.data.agentic_tasks import is_memory_prerequisite
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import Call, FunctionDoc, StepRecord, Task, Verdict
 from fctncalling.envs.handlers.json_calls import HermesCalls
@@ -157,7 +156,7 @@ def strict_verdict(task: Task, steps: Sequence[StepRecord], official: Verdict) -
       answer that is
       mentioned, but not given (`fctncalling.checkers.strict_answer`).
     """
-    if not official.valid or is_memory_prerequisite(task):
+    if not official.valid or task.is_memory_prerequisite:
         return official
     fault = _unread_calls(task, steps) or _first_of_turns(task, steps) or _answer_fault(task, steps)
     return official if fault is None else Verdict(False, 0.0, *fault, official.per_turn)

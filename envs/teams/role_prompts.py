@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from fctncalling.data.types import Message, Task, Verdict
 from fctncalling.envs.handlers import Handler
 from fctncalling.envs.handlers.registry import resolve_handler
-from fctncalling.envs.judging.episode_judge import bounded_memo
+from fctncalling.envs.judging.judge import bounded_memo
 from fctncalling.envs.prompting import prompts
-from fctncalling.envs.prompting.task_prompt import TaskPrompt
+from fctncalling.envs.prompting.prompts import TaskPrompt
 from fctncalling.envs.teams.team import Team, TeamRole
 
 YOUR_TURN: Message = {"role": "user", "content": "Your turn."}

@@ -15,13 +15,13 @@ from fctncalling.checkers.math.answer import check_answer, extract_final_answer
 from fctncalling.checkers.math.restating import restates_question
 from fctncalling.checkers.math.symbolic import SymbolicComparer
 from fctncalling.data.types import Call, Message, Verdict
-from fctncalling.data.unsafe_text import encodable_text, encodable_value, join_surrogates
+from fctncalling.data.unsafe_text import cut_text, encodable_text, encodable_value, join_surrogates
 from fctncalling.envs.episode.state import reraise_as_infrastructure
 from fctncalling.envs.episode.transcript import check_render_mode, transcript
 from fctncalling.envs.errors import InfrastructureError, import_extra
 from fctncalling.envs.handlers import TEXT_HANDLERS
 from fctncalling.envs.handlers.inline import InlineCalls, PausedMessage
-from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText, cut_text
+from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText
 from fctncalling.envs.task_set import requested_task_id
 from fctncalling.envs.tool_text.math_tasks import CalculatorTasks, MathTasks
 from fctncalling.envs.tool_text.tasks import QuestionTask, TaskList, TextTasks, load_text_tasks

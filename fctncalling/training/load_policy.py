@@ -246,9 +246,8 @@ def _load_critic_from(policy: ActorCritic, config: TrainConfig, folder: Path) ->
 
 def critic_kind(folder: Path) -> str | None:
     """Return the kind of critic (--critic) that a checkpoint has; None if it has none."""
-    from fctncalling.algorithms.policy.critic_files import CRITIC_MODEL_FILE
     from fctncalling.algorithms.policy.lora import CRITIC
-    from fctncalling.algorithms.policy.value_head import find_value_head_file
+    from fctncalling.algorithms.policy.value_head import CRITIC_MODEL_FILE, find_value_head_file
 
     if (folder / CRITIC_MODEL_FILE).is_file():
         return "full"

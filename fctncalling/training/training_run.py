@@ -16,15 +16,17 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.fsdp import full_state_dict, load_full_state_dict
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord
-from fctncalling.algorithms.grpo import groups_with_signal
 from fctncalling.algorithms.learning_rate import learning_rates, set_learning_rates
-from fctncalling.algorithms.learning_signal import no_signal_warning
+from fctncalling.algorithms.learning_signal import (
+    groups_with_signal,
+    learnable_episodes,
+    no_signal_warning,
+)
 from fctncalling.algorithms.metrics import Metrics
 from fctncalling.algorithms.nan_guard import check_weights
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import TokenDiagnostics, make_optimisers, update
-from fctncalling.algorithms.reward_shaping import learnable_episodes
 from fctncalling.algorithms.rollout.collect import SeedStream, derive_seed
 from fctncalling.algorithms.rollout.roles import add_critic_rows, split_by_role
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler

@@ -33,7 +33,7 @@ from fctncalling.algorithms.algorithm import (
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.config.running_settings import ALGORITHM_NAMES
 from fctncalling.algorithms.episodes import EpisodeRecord
-from fctncalling.algorithms.grpo import groups_with_signal
+from fctncalling.algorithms.learning_signal import groups_with_signal
 from fctncalling.algorithms.ppo import ALGORITHMS, make_optimisers, update
 
 torch.set_num_threads(1)

@@ -15,8 +15,8 @@ from test_generation_engine import assert_greedy, model_of
 from tiny_models import tiny_model, uncached_logprobs
 
 from fctncalling.algorithms.generation import slot_prefixes
-from fctncalling.algorithms.generation.block_tree import BLOCK, BlockTree
 from fctncalling.algorithms.generation.engine import GenerationEngine, Request
+from fctncalling.algorithms.generation.slot_prefixes import BLOCK, BlockTree
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 
 KINDS = ["qwen2", "qwen3", "llama", "gpt2"]

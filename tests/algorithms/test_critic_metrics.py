@@ -12,12 +12,12 @@ from token_worlds import episode, settings
 from torch import Tensor
 
 from fctncalling.algorithms.batch import Experience, build_experience
-from fctncalling.algorithms.critic_metrics import (
+from fctncalling.algorithms.episodes import EpisodeRecord, action_turns
+from fctncalling.algorithms.metrics import (
     MONTE_CARLO,
     critic_metrics,
     monte_carlo_returns,
 )
-from fctncalling.algorithms.episodes import EpisodeRecord, action_turns
 from fctncalling.algorithms.policy.value_head import ValueHead
 from fctncalling.algorithms.supervised.critic_fit import CriticSamples, fit_critic
 from fctncalling.algorithms.targets import Targets

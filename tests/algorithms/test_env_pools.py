@@ -18,10 +18,9 @@ from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine, ScriptedEngine
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.algorithms.rollout import env_pool, thread_pool
+from fctncalling.algorithms.rollout import env_pool
 from fctncalling.algorithms.rollout.collect import collect
-from fctncalling.algorithms.rollout.env_pool import EnvPool
-from fctncalling.algorithms.rollout.thread_pool import ThreadEnvPool, num_parallel_episodes
+from fctncalling.algorithms.rollout.env_pool import EnvPool, ThreadEnvPool, num_parallel_episodes
 
 TASKS = [f"t{i}" for i in range(12)]
 TEMPLATE = ChatTemplate(tiny_tokenizer())
@@ -58,6 +57,8 @@ class Clock:
     def monotonic(self) -> float:
         return self.now
 
+    perf_counter = monotonic  # of the seconds that calls take
+
     def jump(self) -> None:
         self.now += 1000.0
 
@@ -65,8 +66,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     stopped = Clock()
-    monkeypatch.setattr(thread_pool, "time", stopped)
-    monkeypatch.setattr(thread_pool, "_LONGEST_WAIT_S", 0.05)  # after which the clock is read again
+    monkeypatch.setattr(env_pool, "time", stopped)
+    monkeypatch.setattr(env_pool, "_LONGEST_WAIT_S", 0.05)  # after which the clock is read again
     return stopped
 
 
@@ -163,7 +164,7 @@ def test_an_interrupt_in_an_environments_thread_ends_the_rollout_and_leaves_noth
     with pytest.raises(KeyboardInterrupt):
         played(envs)
     envs = threads(TwoStepEnv, 4)
-    envs.send(1, thread_pool.EnvRequest("t9", 0), 60.0)  # of a rollout that was given up
+    envs.send(1, env_pool.EnvRequest("t9", 0), 60.0)  # of a rollout that was given up
     assert rows(played(envs)) == rows(played([TwoStepEnv() for _ in range(4)]))
 
 

@@ -23,8 +23,8 @@ from token_worlds import (
 
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine import GenerationEngine
-from fctncalling.algorithms.grpo import groups_with_signal
 from fctncalling.algorithms.learning_signal import (
+    groups_with_signal,
     no_signal_warning,
     pooled_return_std,
     whiten_by_spread,

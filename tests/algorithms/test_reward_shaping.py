@@ -11,12 +11,12 @@ import torch
 from token_worlds import episode, gradient, settings, some_episodes, targets_of, tiny_policy
 
 from fctncalling.algorithms.episodes import EpisodeRecord
-from fctncalling.algorithms.ppo import make_optimisers, update
-from fctncalling.algorithms.reward_shaping import (
+from fctncalling.algorithms.learning_signal import (
     learnable_episodes,
     overlong_penalty,
     shape_rewards,
 )
+from fctncalling.algorithms.ppo import make_optimisers, update
 
 torch.set_num_threads(1)
 

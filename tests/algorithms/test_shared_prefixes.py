@@ -31,8 +31,8 @@ from fctncalling.algorithms.policy.shared_prefixes import (
     tree_attention,
     tree_states_at,
 )
+from fctncalling.algorithms.policy.shared_prefixes.prefix_sharing import runs_by_segment
 from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import Ids, build_tree
-from fctncalling.algorithms.policy.shared_prefixes.tree_states import runs_by_segment
 from fctncalling.algorithms.policy.sparse_forward import supports_sparse_forward
 from fctncalling.algorithms.ppo import (
     ALGORITHMS,

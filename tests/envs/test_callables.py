@@ -16,7 +16,7 @@ import pytest
 from sample_tools import SmolTool, die, fail, flood, hang, leave, process_id, shout, spin, weather
 
 from fctncalling.data.types import Call, Task
-from fctncalling.data.unsafe_text import WORD_JOINER
+from fctncalling.data.unsafe_text import WORD_JOINER, neutralise_marks
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers.execution import ToolSession
@@ -26,7 +26,6 @@ from fctncalling.envs.tools.box.callables import (
     parse_docstring,
     type_schema,
 )
-from fctncalling.envs.tools.box.output_text import neutralise_marks
 from fctncalling.envs.tools.box.tool_process import result_text
 from fctncalling.envs.tools.box.toolbox import ToolBox, calculator_tool, python_tool
 from fctncalling.envs.tools.python_executor import PythonExecutor

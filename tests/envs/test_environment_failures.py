@@ -14,7 +14,7 @@ from players import DONE, Replay, Shop, shop_env, shop_task, simple_task, user
 from fctncalling.data.types import Task
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.envs.judging import episode_judge
+from fctncalling.envs.judging import judge
 from fctncalling.envs.tool_text.env import ToolTextEnv
 from fctncalling.envs.tools.box.callables import as_tool
 from fctncalling.envs.tools.python_executor import PythonExecutor, SandboxUnavailable
@@ -33,7 +33,7 @@ def test_failed_infrastructure_is_told_and_never_scored(
             ["look()"], initial_config={"Shop": {"broken": True}}, task_id="multi_turn_base_7"
         )
     if stage == "checker":
-        monkeypatch.setattr(episode_judge, "judge_turns", broken)
+        monkeypatch.setattr(judge, "judge_turns", broken)
     env = shop_env(task, user=broken if stage == "user" else None, reward="progress")
     played = Replay(env, ["[burn()]" if stage == "call" else "[look()]", DONE])
     observation, reward, terminated, truncated, info = played.steps[-1]

@@ -19,7 +19,7 @@ from fctncalling.data.types import Call, FunctionDoc, StepRecord, Task
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.prompting import prompts
 from fctncalling.envs.prompting.compact import compact_docs
-from fctncalling.envs.prompting.task_prompt import (
+from fctncalling.envs.prompting.prompts import (
     JSON_TYPES,
     TaskPrompt,
     to_json_schema,

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from fctncalling.data.unsafe_text import truncate_text
 from fctncalling.envs.tools.python_executor import PythonExecutor, SandboxUnavailable, ToolResult
 from fctncalling.envs.tools.python_executor.config import SEED_MODULES
 from fctncalling.envs.tools.python_executor.confinement import LAYERS
@@ -29,7 +30,7 @@ from fctncalling.envs.tools.python_executor.preload import (
     function_level_imports,
 )
 from fctncalling.envs.tools.python_executor.probe import SelfTestReport
-from fctncalling.envs.tools.python_executor.result import BoundedOutput, truncate_text
+from fctncalling.envs.tools.python_executor.result import BoundedOutput
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the zygote is Linux's")
 

@@ -23,7 +23,8 @@ from gymnasium.vector.utils import (
     write_to_shared_memory,
 )
 
-from fctncalling.envs.spaces import UnicodeText, cut_text
+from fctncalling.data.unsafe_text import cut_text
+from fctncalling.envs.spaces import UnicodeText
 
 HARD_TEXTS = [
     "",

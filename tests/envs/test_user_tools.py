@@ -16,9 +16,9 @@ from players import DONE, Replay, Shop, shop_task, simple_task
 from sample_tools import SmolTool, die, fail, flood, hang, shout
 
 from fctncalling.data.types import Task
+from fctncalling.data.unsafe_text import TAGS
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.tools.box.callables import ToolDefinitionError, as_tool
-from fctncalling.envs.tools.box.output_text import TAGS
 from fctncalling.envs.tools.box.toolbox import (
     MAX_MESSAGE_OUTPUT,
     ToolBox,

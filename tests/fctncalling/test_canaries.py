@@ -15,7 +15,7 @@ from players import SHOP_DOCS, doc, shop_env, shop_task, simple_task, user
 import evaluate_fctncalling
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs.judging.oracle import oracle_calls, parse_call_string
-from fctncalling.envs.prompting.task_prompt import to_openai_tool
+from fctncalling.envs.prompting.prompts import to_openai_tool
 from fctncalling.evaluation.scripted_policies import PolicyInput, noop, oracle, placeholder_value
 from fctncalling.lab.canaries.canary_policies import (
     HistoryBlind,

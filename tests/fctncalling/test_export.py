@@ -12,7 +12,7 @@ import torch
 
 from evaluate_fctncalling import main
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.policy.critic_files import save_critic
+from fctncalling.algorithms.policy.value_head import save_critic
 from fctncalling.algorithms.run.checkpoint import STATE_FILE
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.lab.export import command as export

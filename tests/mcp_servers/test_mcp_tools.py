@@ -22,11 +22,11 @@ from mcp_fakes import ADD, ECHO, FakeConnection, FakeMcp
 from players import DONE, Shop, shop_task
 
 from fctncalling.data.types import Call, Task
+from fctncalling.data.unsafe_text import TAGS
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.judging.judge import judge
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
-from fctncalling.envs.tools.box.output_text import TAGS
 from fctncalling.envs.tools.box.toolbox import ToolBox
 from fctncalling.lab.mcp_client import McpServer, connection, mcp_server
 from fctncalling.lab.mcp_client.address import McpAddress

@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 from fctncalling.envs.handlers.execution import ToolSession
-from fctncalling.envs.python_source.plain_calls import PlainCall
+from fctncalling.envs.python_source.parse import PlainCall
 from fctncalling.lab.forge.multi_turn.kinds import PARAMETER_KINDS
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Source, Value
 

@@ -1,22 +1,51 @@
-"""Prefix sharing of one model: which rows pass together, and whether that pays."""
+"""Prefix sharing of one model: which rows pass together, whether that pays, and their states.
+
+Two ways lead to the hidden states of rows from one pass over their prefix tree. A model of
+`sparse_forward`'s families is read segment by segment, and its last layer at the requested
+positions only. Any other transformers model reads each tree of the forest as one sequence through
+its own forward, with a 4-D attention mask and position ids; whether it takes those,
+`accepts_tree_masks` tries out.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+import torch
+from torch import Tensor
+
+from fctncalling.algorithms.policy.gradient_checkpointing import (
+    LayerRunner,
+    run_without_checkpointing,
+    use_layer_runner,
+)
+from fctncalling.algorithms.policy.precision import compute_dtype_context, half_precision_dtype
 from fctncalling.algorithms.policy.shared_prefixes.prefix_tree import (
     Ids,
     PrefixTree,
     build_tree,
     common_prefix_with_previous,
 )
-from fctncalling.algorithms.policy.shared_prefixes.tree_attention import BLOCK
-from fctncalling.algorithms.policy.shared_prefixes.tree_states import (
-    accepts_tree_masks,
-    runs_by_segment,
+from fctncalling.algorithms.policy.shared_prefixes.tree_attention import (
+    BLOCK,
+    AttentionPart,
+    attention_parts,
+    is_tree_attention_available,
+    tree_attention,
+)
+from fctncalling.algorithms.policy.sparse_forward import (
+    keys_and_values,
+    layer_output,
+    rotated_queries,
+    supports_sparse_forward,
 )
 
+TRIAL_ROWS = ((1, 2, 3, 4, 5, 6), (1, 2, 3, 4, 7), (1, 2, 8, 9, 1, 5, 2), (6, 5, 4))
+TOLERANCES = {torch.float64: 1e-6, torch.float32: 1e-3}  # of hidden states; else HALF_TOLERANCE
+HALF_TOLERANCE = 0.05
+KeysAndValues = tuple[Tensor, Tensor]
 MAX_COST = 0.9  # of the cost of separate rows; nearer to it the estimate could be wrong
 CALL_FLOPS = 4e6  # an attention call of a layer takes as long as so many operations of a product
 MIN_ROOT_SHARE = 0.5  # a mask over a whole tree costs its square: rows with less in common stay out
@@ -129,3 +158,169 @@ def _window(config: Any) -> int | None:
         return None
     sizes = [getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size")]
     return min((int(size) for size in sizes if size), default=None)
+
+
+def tree_states_at(
+    model: Any,
+    decoder: Any,
+    tree: PrefixTree,
+    rows: Tensor,  # (N,)
+    columns: Tensor,  # (N,)
+    run: LayerRunner = run_without_checkpointing,
+) -> Tensor:
+    """Return tree states at N positions, hidden states of a prefix tree's rows, (N, H).
+
+    After the final norm; `run` calls its layers.
+    """
+    if runs_by_segment(model, decoder):
+        return _segment_states_at(decoder, tree, rows, columns, run)
+    with use_layer_runner(decoder, run):
+        return _masked_states_at(decoder, tree, rows, columns)
+
+
+def runs_by_segment(model: Any, decoder: Any) -> bool:
+    """Whether a tree's forward pass runs by segment, without a mask."""
+    # Autocast's hook, which `_layer` enters itself.
+    own_hooks = int(half_precision_dtype(decoder) is not None)
+    return is_tree_attention_available() and supports_sparse_forward(
+        model, decoder, known_hooks=own_hooks
+    )
+
+
+def accepts_tree_masks(decoder: Any) -> bool:
+    """Whether a decoder accepts tree masks for attention in its own forward, by a trial."""
+    was_training = decoder.training
+    decoder.eval()
+    try:
+        with torch.no_grad():
+            return _passes_trial(decoder)
+    except (TypeError, ValueError, RuntimeError, LookupError, AttributeError, NotImplementedError):
+        return False  # its forward knows no such mask
+    finally:
+        decoder.train(was_training)
+
+
+def _passes_trial(decoder: Any) -> bool:
+    tree = build_tree([np.asarray(row, dtype=np.int64) for row in TRIAL_ROWS])
+    device = next(decoder.parameters()).device
+    for number, row in enumerate(TRIAL_ROWS):
+        ids = torch.tensor([row], device=device)
+        positions = torch.arange(len(row), device=device).unsqueeze(0)
+        expected = decoder(input_ids=ids, position_ids=positions, use_cache=False)
+        wanted = expected.last_hidden_state[0]
+        at = (torch.full((len(row),), number, device=device), positions[0])
+        found = _masked_states_at(decoder, tree.to(device), *at)
+        tolerance = TOLERANCES.get(wanted.dtype, HALF_TOLERANCE) * float(wanted.abs().max())
+        if not torch.allclose(found, wanted, rtol=0.0, atol=tolerance):
+            return False
+    return True
+
+
+def _segment_states_at(
+    decoder: Any, tree: PrefixTree, rows: Tensor, columns: Tensor, run: LayerRunner
+) -> Tensor:
+    fixed = tree.fixed
+    selected, index = torch.unique(tree.row_index[rows, columns], return_inverse=True)
+    hidden = decoder.embed_tokens(tree.ids[fixed:])  # (U - fixed, H)
+    cos, sin = _angles(decoder, hidden, tree.positions[fixed:])
+    learned = range(fixed, len(tree.ids)) if fixed else None
+    parts = attention_parts(tree, learned, dtype=hidden.dtype)
+    half = half_precision_dtype(decoder)
+    *below, last = decoder.layers
+    *known_below, known = _fixed_keys_and_values(decoder, tree)
+    for layer, before in zip(below, known_below, strict=True):
+        hidden = run(_layer, layer, hidden, cos, sin, parts, half, before)
+    parts = attention_parts(tree, selected.tolist(), dtype=hidden.dtype)
+    at = selected - fixed
+    with compute_dtype_context(half, hidden.device):
+        states = last.input_layernorm(hidden)
+        queries = rotated_queries(last, states[at], cos[at], sin[at])
+        keys, values = _behind(known, keys_and_values(last, states, cos, sin))
+        attended = tree_attention(queries, keys, values, parts)
+        outputs: Tensor = decoder.norm(layer_output(last, hidden[at], attended))
+    return outputs[index]
+
+
+def _angles(decoder: Any, hidden: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+    """Return cosines and sines of the positions' angles, both (U, 1, head size)."""
+    cos, sin = decoder.rotary_emb(hidden, positions.unsqueeze(0))
+    return cos[0].unsqueeze(1), sin[0].unsqueeze(1)
+
+
+@torch.no_grad()
+def _fixed_keys_and_values(decoder: Any, tree: PrefixTree) -> list[KeysAndValues | None]:
+    """Return of each layer the keys and values of the tree's fixed tokens; None without any."""
+    if not tree.fixed:
+        return [None] * len(decoder.layers)
+    root = build_tree([tree.ids[: tree.fixed].cpu().numpy()]).to(tree.ids.device)
+    hidden = decoder.embed_tokens(root.ids)
+    cos, sin = _angles(decoder, hidden, root.positions)
+    parts, half = attention_parts(root, dtype=hidden.dtype), half_precision_dtype(decoder)
+    found: list[KeysAndValues | None] = []
+    for layer in decoder.layers:
+        with compute_dtype_context(half, hidden.device):
+            states = layer.input_layernorm(hidden)
+            known = keys_and_values(layer, states, cos, sin)
+            attended = tree_attention(rotated_queries(layer, states, cos, sin), *known, parts)
+            hidden = layer_output(layer, hidden, attended)
+        found.append(known)
+    return found
+
+
+def _behind(known: KeysAndValues | None, found: KeysAndValues) -> KeysAndValues:
+    """Return keys and values behind those of the tokens before them, in fp32 where those are."""
+    if known is None:
+        return found
+    keys, values = (
+        torch.cat([one.to(two.dtype), two]) for one, two in zip(known, found, strict=True)
+    )
+    return keys, values
+
+
+def _layer(
+    layer: Any,
+    hidden: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    parts: Sequence[AttentionPart],
+    half: torch.dtype | None,  # of the linear layers' products; attention is in fp32
+    known: KeysAndValues | None,  # of the tokens before
+) -> Tensor:
+    """Return the layer's output (U, H) from its input (U, H)."""
+    with compute_dtype_context(half, hidden.device):
+        states = layer.input_layernorm(hidden)
+        keys, values = _behind(known, keys_and_values(layer, states, cos, sin))
+        attended = tree_attention(rotated_queries(layer, states, cos, sin), keys, values, parts)
+        return layer_output(layer, hidden, attended)
+
+
+def _masked_states_at(decoder: Any, tree: PrefixTree, rows: Tensor, columns: Tensor) -> Tensor:
+    device = tree.ids.device
+    bounds = torch.tensor(tree.tree_spans(), device=device)  # (R, 2)
+    token = bounds[:, :1] + torch.arange(int((bounds[:, 1] - bounds[:, 0]).max()), device=device)
+    inside = token < bounds[:, 1:]  # (R, M)
+    token = token.where(inside, bounds[:, 1:] - 1)
+    ends = tree.subtree_ends().to(device)[token]
+    attended = (token[:, None, :] <= token[:, :, None]) & (token[:, :, None] < ends[:, None, :])
+    attended &= inside[:, None, :]  # padding repeats a tree's last token, and attends to the tree
+    outputs = decoder(
+        input_ids=tree.ids[token],
+        attention_mask=_as_mask(decoder, attended.unsqueeze(1)),
+        position_ids=tree.positions[token],
+        use_cache=False,
+    )
+    states: Tensor = outputs.last_hidden_state[inside]  # (U, H), trees end to end
+    return states[tree.row_index[rows, columns]]
+
+
+def _as_mask(decoder: Any, attended: Tensor) -> Tensor:
+    """Return which tokens are attended to, (R, 1, M, M), as the decoder's attention takes it.
+
+    Bool for SDPA, else a bias.
+    """
+    if getattr(decoder.config, "_attn_implementation", None) == "sdpa":
+        return attended
+    dtype = next(decoder.parameters()).dtype
+    return torch.zeros(attended.shape, dtype=dtype, device=attended.device).masked_fill(
+        ~attended, torch.finfo(dtype).min
+    )

@@ -12,7 +12,7 @@ from typing import Any, cast
 from fctncalling.envs.tools import load_bfcl_table
 from fctncalling.envs.tools.bfcl.directory_tree import Directory, File
 from fctncalling.envs.tools.bfcl.long_context import long_context_table
-from fctncalling.envs.tools.snapshot import snapshot
+from fctncalling.envs.tools.tool_state import snapshot
 
 MAX_FOUND = 100_000
 """Entries `find` visits at most: shared directories can unfold to exponentially many paths."""

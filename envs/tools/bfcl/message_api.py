@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fctncalling.envs.tools import load_bfcl_table
-from fctncalling.envs.tools.bfcl.random_stream import RandomStream
-from fctncalling.envs.tools.snapshot import snapshot
+from fctncalling.envs.tools.tool_state import RandomStream, snapshot
 
 _TABLE = load_bfcl_table("message_api")
 _NO_USER = "No user is currently logged in."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fctncalling.envs.tools import load_bfcl_table
-from fctncalling.envs.tools.snapshot import snapshot
+from fctncalling.envs.tools.tool_state import snapshot
 
 Result = dict[str, Any]
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from fctncalling.envs.tools import load_bfcl_table
 from fctncalling.envs.tools.bfcl.long_context import long_context_table
-from fctncalling.envs.tools.bfcl.random_stream import RandomStream
-from fctncalling.envs.tools.snapshot import snapshot
+from fctncalling.envs.tools.tool_state import RandomStream, snapshot
 
 Result = dict[str, Any]
 

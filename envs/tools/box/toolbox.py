@@ -17,10 +17,10 @@ import cloudpickle  # type: ignore[import-untyped]  # comes with gymnasium
 
 from fctncalling.data.timing import time_calls
 from fctncalling.data.types import Call, FunctionDoc
+from fctncalling.data.unsafe_text import TAGS, neutralise_marks, truncate_text, truncate_together
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.tools.box.calculator import DESCRIPTION, calculate
 from fctncalling.envs.tools.box.callables import Tool, ToolDefinitionError, as_tool
-from fctncalling.envs.tools.box.output_text import TAGS, neutralise_marks, truncate_together
 from fctncalling.envs.tools.box.tool_process import (
     ToolProcess,
     ToolProcessError,
@@ -34,7 +34,6 @@ from fctncalling.envs.tools.box.tool_server import (
     start_mcp_server,
 )
 from fctncalling.envs.tools.python_executor import PythonExecutor, SandboxUnavailable
-from fctncalling.envs.tools.python_executor.result import truncate_text
 
 
 class ToolProcessPool:

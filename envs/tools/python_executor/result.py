@@ -6,6 +6,8 @@ import signal
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from fctncalling.data.unsafe_text import truncate_text
+
 Status = Literal[
     "ok", "error", "timeout", "memory", "output_limit", "killed", "denied", "setup_error"
 ]
@@ -97,23 +99,6 @@ class BoundedOutput:
 
 def _lines(*parts: str) -> str:
     return "\n".join(part.rstrip("\n") for part in parts if part.rstrip("\n"))
-
-
-def truncate_text(
-    text: str, max_characters: int, *, keep_end: bool = False, certain: bool = False
-) -> str:
-    """Truncate a text to max_characters, with a marker where it was cut.
-
-    `certain` marks it although what is left would fit.
-    """
-    if len(text) <= max_characters and not certain:
-        return text
-    marker = f"(output truncated to {max_characters} characters)"
-    marker = f"{marker} ...\n" if keep_end else f"\n... {marker}"
-    room = max_characters - len(marker)
-    if room <= 0:
-        return text[-max_characters:] if keep_end and max_characters else text[:max_characters]
-    return marker + text[-room:] if keep_end else text[:room] + marker
 
 
 def ends_in_memory_error(stderr: str) -> bool:

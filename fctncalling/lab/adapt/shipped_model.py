@@ -11,8 +11,7 @@ from typing import Any
 
 from fctncalling.data.types import FunctionDoc
 from fctncalling.envs.handlers.registry import get_handler
-from fctncalling.envs.prompting.prompts import system_prompt
-from fctncalling.envs.prompting.task_prompt import to_openai_tool
+from fctncalling.envs.prompting.prompts import system_prompt, to_openai_tool
 from fctncalling.lab.adapt.adapt_settings import AdaptSettings
 from fctncalling.lab.adapt.base_model import BaseModel
 from fctncalling.lab.adapt.report import AdaptReport, summary

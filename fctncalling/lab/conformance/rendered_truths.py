@@ -11,7 +11,7 @@ from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.cli.shared.task_finder import iter_category_tasks
 from fctncalling.data.categories import AST, RELEVANCE
 from fctncalling.data.types import Call, Task
-from fctncalling.envs.prompting.task_prompt import to_openai_tool
+from fctncalling.envs.prompting.prompts import to_openai_tool
 from fctncalling.lab.conformance.drafts import right_answer_draft
 
 WRITTEN = (*(name for name in AST if "java" not in name), *RELEVANCE)

@@ -12,7 +12,7 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout.collect import collect
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.envs.prompting.task_prompt import JSON_TYPES
+from fctncalling.envs.prompting.prompts import JSON_TYPES
 from fctncalling.evaluation.agents.agent import ScriptedPlayer
 from fctncalling.evaluation.scripted_policies import DONE, oracle
 from fctncalling.lab.doctor.finding import HealthCheck, fault, note, sound, unchecked

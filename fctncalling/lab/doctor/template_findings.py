@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.data.types import FunctionDoc, Message
-from fctncalling.envs.prompting.task_prompt import to_openai_tool
+from fctncalling.envs.prompting.prompts import to_openai_tool
 from fctncalling.lab.doctor.finding import HealthCheck, fault, note, sound
 
 ANSWER = "fctnprobe Answer 1"

@@ -17,7 +17,7 @@ from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine_api import Engine, RolloutError
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout.collect import episode_seeds
-from fctncalling.algorithms.rollout.thread_pool import num_parallel_episodes
+from fctncalling.algorithms.rollout.env_pool import num_parallel_episodes
 from fctncalling.data.categories import WITHOUT_ANSWER
 from fctncalling.data.types import Task
 from fctncalling.envs.errors import InfrastructureError

@@ -12,10 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fctncalling.data.types import FunctionDoc
-from fctncalling.data.unsafe_text import encodable_text
+from fctncalling.data.unsafe_text import TAGS, encodable_text, neutralise_marks, truncate_text
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
-from fctncalling.envs.tools.box.output_text import TAGS, neutralise_marks
-from fctncalling.envs.tools.python_executor.result import truncate_text
 
 MAX_TOOLS = 512
 MAX_DESCRIPTION, MAX_NAME, MAX_ENUM, MAX_DEPTH = 4_000, 64, 100, 6

@@ -12,7 +12,7 @@ import numpy as np
 
 from fctncalling.data.types import Task
 from fctncalling.envs.handlers import get_handler
-from fctncalling.envs.prompting.task_prompt import TaskPrompt
+from fctncalling.envs.prompting.prompts import TaskPrompt
 from fctncalling.lab.viewer.consistency import ConsistencyInput, consistency_findings
 from fctncalling.lab.viewer.episode_entry import (
     episode_entry,

@@ -8,7 +8,7 @@ from typing import Any
 from fctncalling.checkers.multi_turn import state_differences, turn_fault
 from fctncalling.data.types import Task
 from fctncalling.envs.judging.ground_truth import ExtraTools, iter_ground_truth, replay_turns
-from fctncalling.envs.tools.snapshot import snapshot
+from fctncalling.envs.tools.tool_state import snapshot
 
 Record = dict[str, Any]
 _SHOWN = 400  # characters of a value

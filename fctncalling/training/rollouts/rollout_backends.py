@@ -19,8 +19,8 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.policy.precision import pass_autocast
 from fctncalling.algorithms.policy.weight_sync import Weights
 from fctncalling.algorithms.rollout.collect import collect
+from fctncalling.algorithms.rollout.env_pool import make_env_pool
 from fctncalling.algorithms.rollout.running_episode import TextEnv
-from fctncalling.algorithms.rollout.thread_pool import make_env_pool
 from fctncalling.algorithms.run.interruption import Interruption
 
 OnEpisode = Callable[[EpisodeRecord], None]

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from fctncalling.checkers.multi_turn import state_differences
 from fctncalling.data.types import TurnResults
 from fctncalling.envs.handlers.execution import ToolSession
-from fctncalling.envs.python_source.plain_calls import PlainCall
+from fctncalling.envs.python_source.parse import PlainCall
 from fctncalling.lab.forge.multi_turn.entries import plain_call
 from fctncalling.lab.forge.multi_turn.kinds import PARAMETER_KINDS
 from fctncalling.lab.forge.multi_turn.moves import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fctncalling.envs.python_source.plain_calls import PlainCall
+from fctncalling.envs.python_source.parse import PlainCall
 from fctncalling.envs.python_source.render import render_call
 from fctncalling.lab.forge.plan import Plan, PlannedCall
 

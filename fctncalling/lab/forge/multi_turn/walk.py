@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fctncalling.envs.handlers.execution import ToolSession
-from fctncalling.envs.python_source.plain_calls import PlainCall
+from fctncalling.envs.python_source.parse import PlainCall
 from fctncalling.lab.forge.multi_turn.arguments import (
     ARGUMENT_DRAFTS,
     Drafter,
