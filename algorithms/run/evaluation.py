@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fctncalling.algorithms.episodes import EpisodeRecord
-from fctncalling.algorithms.run.episode_metrics import (
+from fctncalling.algorithms.episodes import (
     CLARIFY,
+    EpisodeRecord,
     mean_return_without_verdict,
     question_rate,
     question_rates_by_category,

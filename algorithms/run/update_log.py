@@ -14,11 +14,10 @@ from statistics import fmean
 from typing import Any
 
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.episodes import EpisodeRecord
+from fctncalling.algorithms.episodes import PARSE_ERRORS, EpisodeRecord
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import TokenDiagnostics
 from fctncalling.algorithms.run.alarms import Alarm, find_alarms, new_alarms
-from fctncalling.algorithms.run.episode_metrics import PARSE_ERRORS
 from fctncalling.algorithms.run.logs import RunLog
 from fctncalling.algorithms.run.token_log import TokenLog, TokenTexts, exclusion_reasons
 from fctncalling.data.unsafe_text import json_text

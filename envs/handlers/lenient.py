@@ -17,12 +17,6 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers.bfcl_formats.json_and_tagged import (
-    CLOSE_TAG,
-    OPEN_TAG,
-    JsonReturn,
-    ReturnFormat,
-)
 from fctncalling.envs.handlers.call_format import NativeToolCallFormat, to_json
 from fctncalling.envs.handlers.handler import (
     DecodedAction,
@@ -33,6 +27,12 @@ from fctncalling.envs.handlers.handler import (
 )
 from fctncalling.envs.handlers.json_calls import HermesCalls, JsonCalls, LlamaJsonCalls
 from fctncalling.envs.handlers.mistral_calls import MistralCalls
+from fctncalling.envs.handlers.return_formats import (
+    CLOSE_TAG,
+    OPEN_TAG,
+    JsonReturn,
+    ReturnFormat,
+)
 
 
 def json_span(text: str) -> str:

@@ -8,9 +8,6 @@ from itertools import chain
 
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import Call, Task
-from fctncalling.envs.handlers.bfcl_fc_calls import BfclFunctionCalls
-from fctncalling.envs.handlers.bfcl_formats.json_and_tagged import JsonReturn, TaggedPythonReturn
-from fctncalling.envs.handlers.bfcl_formats.xml import ConciseXml, VerboseXml
 from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS, DecodedAction, Handler
 from fctncalling.envs.handlers.inline import (
     InlineCalls,
@@ -19,8 +16,11 @@ from fctncalling.envs.handlers.inline import (
     PythonXmlBlocks,
     TrlRequestCalls,
 )
+from fctncalling.envs.handlers.java_calls import JavaCalls
+from fctncalling.envs.handlers.javascript_calls import JavaScriptCalls
 from fctncalling.envs.handlers.json_calls import (
     OPENING,
+    BfclFunctionCalls,
     HermesCalls,
     JsonCalls,
     LlamaJsonCalls,
@@ -30,8 +30,12 @@ from fctncalling.envs.handlers.json_calls import (
 from fctncalling.envs.handlers.lenient import PREFIX, LenientCalls
 from fctncalling.envs.handlers.mistral_calls import MistralCalls
 from fctncalling.envs.handlers.python_calls import PythonCalls
-from fctncalling.envs.handlers.source.java_calls import JavaCalls
-from fctncalling.envs.handlers.source.javascript_calls import JavaScriptCalls
+from fctncalling.envs.handlers.return_formats import (
+    ConciseXml,
+    JsonReturn,
+    TaggedPythonReturn,
+    VerboseXml,
+)
 
 # Handlers of format sensitivity's prompt configurations.
 

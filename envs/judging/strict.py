@@ -15,8 +15,7 @@ from typing import Any
 
 from fctncalling.checkers import check
 from fctncalling.checkers.python_values import Fault, prepare_python_argument
-from fctncalling.checkers.strict_answer import strict_answer_fault
-from fctncalling.checkers.strict_values import strict_calls_fault
+from fctncalling.checkers.strict_checker import strict_answer_fault, strict_calls_fault
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import Call, FunctionDoc, StepRecord, Task, Verdict
 from fctncalling.envs.handlers.json_calls import HermesCalls
@@ -154,7 +153,7 @@ def strict_verdict(task: Task, steps: Sequence[StepRecord], official: Verdict) -
       missing or unknown, do not fit their docs, or say too little of the question;
     - `answer_outside_field`, `changed_number`, `answer_denied`, `answer_among_others`: an agentic
       answer that is
-      mentioned, but not given (`fctncalling.checkers.strict_answer`).
+      mentioned, but not given (`fctncalling.checkers.strict_checker`).
     """
     if not official.valid or task.is_memory_prerequisite:
         return official

@@ -11,8 +11,7 @@ from typing import Any
 import gymnasium
 from gymnasium.error import ResetNeeded
 
-from fctncalling.checkers.math.answer import check_answer, extract_final_answer
-from fctncalling.checkers.math.restating import restates_question
+from fctncalling.checkers.math.answer import check_answer, extract_final_answer, restates_question
 from fctncalling.checkers.math.symbolic import SymbolicComparer
 from fctncalling.data.types import Call, Message, Verdict
 from fctncalling.data.unsafe_text import cut_text, encodable_text, encodable_value, join_surrogates

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fctncalling.data.types import Message
-from fctncalling.envs.users.endpoint_completion import EndpointChatModel
-from fctncalling.envs.users.language_model_user import LanguageModelUser
+from fctncalling.envs.users.language_model_user import EndpointChatModel, LanguageModelUser
 from fctncalling.envs.users.rule_user import MIXED, REGISTERS, RuleUser
 
 

@@ -1,10 +1,20 @@
-"""Prepare a TrainingRun: tasks, environments, policy, rollout backend and log."""
+"""Prepare a TrainingRun: start checks, tasks, environments, policy, rollout backend and log.
+
+The checks come before anything is loaded or written: missing packages, files and folders.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from fctncalling.algorithms.config import TrainConfig
+import fctncalling
+from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.distributed.process_group import (
     ProcessGroup,
     init_process_group,
@@ -14,7 +24,7 @@ from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
-from fctncalling.algorithms.run.logs import results_folder
+from fctncalling.algorithms.run.logs import NoLog, RunExistsError, RunLog, results_folder
 from fctncalling.algorithms.supervised import SupervisedLearner
 from fctncalling.laboratory import import_laboratory_module
 from fctncalling.training.announce import announce
@@ -23,17 +33,22 @@ from fctncalling.training.load_policy import load_policy
 from fctncalling.training.resume import checkpoint_to_resume, supervised_stage_is_ahead
 from fctncalling.training.rollouts.choose_rollout import check_rollout, choose_rollout
 from fctncalling.training.run_config import RunConfig
-from fctncalling.training.run_log import open_log
-from fctncalling.training.start_checks import (
-    check_central_critic,
-    check_prompt_style,
-    check_start,
-    check_template,
-)
 from fctncalling.training.supervised_stage import progress_text
 from fctncalling.training.task_setup import TaskSetup, make_task_setup
 from fctncalling.training.teams import team_roles
 from fctncalling.training.training_run import TrainingRun
+
+if TYPE_CHECKING:
+    import torch
+from typing import TYPE_CHECKING
+
+from fctncalling.algorithms.run.logs import check_wandb
+from fctncalling.model_folder import is_gguf, missing_model_message
+from fctncalling.training.load_policy import ModelError, critic_kind
+
+if TYPE_CHECKING:
+    from fctncalling.algorithms.policy.actor_critic import ActorCritic
+    from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
 
 def prepare_run(
@@ -122,3 +137,187 @@ def _start_processes(config: TrainConfig, run_config: RunConfig) -> ProcessGroup
     processes = init_process_group(config.device, fsdp=config.fsdp)
     announce(*filter(None, (f"Training in {processes}.", launch_warning(processes))))
     return processes
+
+
+def open_log(
+    config: TrainConfig, run_config: RunConfig, folder: Path, processes: ProcessGroup
+) -> RunLog:
+    """Open the log of a run; of several processes only the first writes it."""
+    if not processes.is_first:
+        return NoLog(folder)
+    described = {**dataclasses.asdict(config), **dataclasses.asdict(run_config)}
+    described |= run_description(config, processes)
+    resume = config.resume is not None
+    try:
+        return RunLog(
+            folder,
+            described,
+            resume=resume,
+            tensorboard=run_config.tensorboard,
+            wandb=run_config.wandb,
+        )
+    except RunExistsError:
+        raise
+    except OSError as error:
+        raise SettingError(
+            f"--results_dir {config.results_dir}: cannot be written to ({error})"
+        ) from error
+
+
+def run_description(config: TrainConfig, processes: ProcessGroup) -> dict[str, Any]:
+    """Return the description of a run in config.json, besides the settings.
+
+    --config FILE passes over it.
+    """
+    return {
+        "command": shlex.join(sys.argv),
+        "machine": machine_info(),
+        "num_processes": processes.count,
+        "resolved": resolved_settings(config, processes.device),
+        "versions": library_versions(),
+    }
+
+
+def library_versions() -> dict[str, str]:
+    """Return the library versions: of this package, Python and what is used."""
+    import platform
+    from importlib.metadata import version
+
+    names = ("torch", "transformers", "tokenizers", "numpy", "gymnasium")
+    found = {"fctncalling": fctncalling.__version__, "commit": _commit()}
+    found |= {"python": platform.python_version(), **{name: version(name) for name in names}}
+    return {name: value for name, value in found.items() if value}
+
+
+def _commit() -> str:
+    """Return the git commit of a clone, "-dirty" behind it where files were changed.
+
+    "" where this package is no clone, or there is no git.
+    """
+    root = Path(fctncalling.__file__).resolve().parents[1]
+    if not (root / ".git").exists():  # else a repository that the package is installed in answers
+        return ""
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40"]
+    try:
+        done = subprocess.run(
+            [*command, "--exclude=*"], capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
+
+
+def machine_info() -> dict[str, Any]:
+    """Return information on the machine: operating system, cores and GPUs."""
+    import platform
+
+    import torch
+
+    devices = [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())]
+    cores = os.cpu_count()
+    return {"system": platform.platform(), "cores": cores, "torch_devices": devices}
+
+
+def resolved_settings(config: TrainConfig, device: torch.device) -> dict[str, Any]:
+    """Return the resolved settings: what "auto" and none became."""
+    from fctncalling.algorithms.policy.precision import compute_dtype, weights_dtype
+
+    names = {
+        "base_dtype": weights_dtype(config, device),
+        "compute_dtype": compute_dtype(config, device),
+    }
+    types = {name: str(dtype).removeprefix("torch.") for name, dtype in names.items()}
+    return {"device": str(device), "gamma": config.discount, **types}
+
+
+def check_start(config: TrainConfig, run_config: RunConfig) -> None:
+    """Check at the start what settings would end the run later; SettingError, ModelError."""
+    check_wandb(run_config.wandb)
+    _check_results_dir(Path(config.results_dir))
+    if config.model_name_or_path is not None:
+        check_model(config.model_name_or_path)
+    for flag, path in (
+        ("chat_template", run_config.chat_template),
+        ("prompt_path", run_config.prompt_path),
+        ("tool_config_path", run_config.tool_config_path),
+    ):
+        if path is not None and not Path(path).is_file():
+            raise SettingError(f"--{flag} {path}: cannot be read (there is no such file)")
+    critic = config.init_critic_from
+    if critic is not None and critic_kind(Path(critic)) is None:
+        raise SettingError(
+            f"--init_critic_from: {critic} holds no critic; give a folder such as "
+            "RUN/checkpoints/last"
+        )
+
+
+def check_model(name: str) -> None:
+    """Check the model: that transformers can load it; ModelError.
+
+    GGUF files are checked as they are converted.
+    """
+    if is_gguf(name) and not Path(name).expanduser().is_dir():
+        return
+    if missing := missing_model_message(name):
+        raise ModelError(f"--model_name_or_path {name}: the model cannot be loaded: {missing}")
+
+
+def check_prompt_style(style: str, template: ChatTemplate) -> None:
+    """Check the prompt style: that the chat template shows tools in it; SettingError."""
+    if style != "bfcl" and template.takes_tools:
+        raise SettingError(
+            f"--prompt_style {style}: this model's chat template writes tools in its own form; "
+            "leave it out, or give --chat_template FILE that takes no tools"
+        )
+
+
+def check_central_critic(
+    config: TrainConfig, policy: ActorCritic, template: ChatTemplate, num_roles: int
+) -> None:
+    """Check that a central critic can read rows of its own; SettingError."""
+    if not config.critic_has_own_rows:
+        return
+    flag = "--critic_sees truth" if config.critic_sees == "truth" else "--team_critic central"
+    num_roles = max(num_roles, 1)
+    if not template.append_only:
+        raise SettingError(
+            f"{flag}: this model's chat template rewrites its history, so that no one conversation "
+            "can be read in order of time; give --chat_template FILE that does not"
+        )
+    longest = (num_roles + 1) * config.max_episode_tokens  # each role's row, and the state
+    positions = getattr(policy.model.config, "max_position_embeddings", None)
+    if positions is not None and positions < longest:
+        raise SettingError(
+            f"{flag}: reads up to {longest} tokens, {num_roles + 1} times "
+            f"--max_episode_tokens, the model {positions} at most; lower --max_episode_tokens"
+        )
+
+
+def check_template(template: ChatTemplate) -> None:
+    """Check that chat template and tokenizer do not spoil training; SettingError.
+
+    Takes some 0.1 s.
+    """
+    for each in import_laboratory_module("doctor.template_findings").chat_template_findings(
+        template
+    ):
+        if each.is_fault:
+            raise SettingError(
+                f"{each.line}. This would spoil training (fctncalling doctor tells "
+                "more); --no_doctor trains all the same"
+            )
+
+
+def _check_results_dir(folder: Path) -> None:
+    """Raise SettingError if nothing can be written below a folder, which need not exist yet."""
+    existing = folder.absolute()
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        raise SettingError(
+            f"--results_dir {folder}: cannot be written to ({existing} is no folder)"
+        )
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise SettingError(
+            f"--results_dir {folder}: cannot be written to (no permission in {existing})"
+        )

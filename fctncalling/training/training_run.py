@@ -15,8 +15,7 @@ import torch
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.fsdp import full_state_dict, load_full_state_dict
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
-from fctncalling.algorithms.episodes import EpisodeRecord
-from fctncalling.algorithms.learning_rate import learning_rates, set_learning_rates
+from fctncalling.algorithms.episodes import EpisodeRecord, episode_metrics
 from fctncalling.algorithms.learning_signal import (
     groups_with_signal,
     learnable_episodes,
@@ -26,12 +25,17 @@ from fctncalling.algorithms.metrics import Metrics
 from fctncalling.algorithms.nan_guard import check_weights
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.algorithms.ppo import TokenDiagnostics, make_optimisers, update
+from fctncalling.algorithms.ppo import (
+    TokenDiagnostics,
+    learning_rates,
+    make_optimisers,
+    set_learning_rates,
+    update,
+)
 from fctncalling.algorithms.rollout.collect import SeedStream, derive_seed
 from fctncalling.algorithms.rollout.roles import add_critic_rows, split_by_role
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.algorithms.run.checkpoint import load_state, save_checkpoint
-from fctncalling.algorithms.run.episode_metrics import episode_metrics
 from fctncalling.algorithms.run.evaluation import Evaluation
 from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.algorithms.run.logs import RunLog

@@ -9,9 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fctncalling.envs.handlers import DecodeError, get_handler, python_calls
+from fctncalling.envs.handlers import (
+    DecodeError,
+    get_handler,
+    java_calls,
+    javascript_calls,
+    python_calls,
+    source_calls,
+)
 from fctncalling.envs.handlers.handler import Handler
-from fctncalling.envs.handlers.source import java_calls, javascript_calls, source_calls
 
 QUICK = {
     "python": (python_calls, "parse_plain_calls"),

@@ -13,11 +13,15 @@ import pytest
 from transformers import AutoTokenizer
 
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.episodes import (
+    EpisodeRecord,
+    TokenRecord,
+    episode_metrics,
+    success_metrics,
+)
 from fctncalling.algorithms.generation.engine_api import ScriptedEngine
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout.collect import collect
-from fctncalling.algorithms.run.episode_metrics import episode_metrics, success_metrics
 from fctncalling.algorithms.run.logs import (
     RunExistsError,
     RunLog,

@@ -13,11 +13,12 @@ from token_worlds import settings, some_episodes, tiny_policy
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.fsdp import full_state_dict, load_full_state_dict
-from fctncalling.algorithms.learning_rate import (
+from fctncalling.algorithms.ppo import (
     learning_rates,
+    make_optimisers,
     set_learning_rates,
+    update,
 )
-from fctncalling.algorithms.ppo import make_optimisers, update
 
 torch.set_num_threads(1)
 

@@ -27,8 +27,7 @@ from fctncalling.checkers.python_values import Fault, PreparedArgument
 from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.episode.parsing import parse_message
 from fctncalling.envs.errors import MissingExtra
-from fctncalling.envs.handlers import DecodeError, get_handler
-from fctncalling.envs.handlers.source import java_calls, source_calls
+from fctncalling.envs.handlers import DecodeError, get_handler, java_calls, source_calls
 from fctncalling.envs.judging.judge import judge
 
 JAVA = get_handler("java_calls")

@@ -28,8 +28,7 @@ from fctncalling.checkers.javascript_values import JAVASCRIPT_ARGUMENTS, parse_j
 from fctncalling.checkers.python_values import Fault, PreparedArgument
 from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.errors import MissingExtra
-from fctncalling.envs.handlers import DecodeError, get_handler
-from fctncalling.envs.handlers.source import javascript_calls, source_calls
+from fctncalling.envs.handlers import DecodeError, get_handler, javascript_calls, source_calls
 from fctncalling.envs.judging.judge import judge
 
 JAVASCRIPT = get_handler("javascript_calls")

@@ -17,10 +17,10 @@ from fctncalling.checkers.math.answer import (
     extract_final_answer,
     numeric_equal,
     parse_number_literal,
+    restates_question,
     symbolic_equal,
 )
 from fctncalling.checkers.math.expression import ExpressionError, parse
-from fctncalling.checkers.math.restating import restates_question
 from fctncalling.checkers.math.symbolic import SymbolicComparer
 
 

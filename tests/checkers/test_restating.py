@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fctncalling.checkers.math.answer import exact_number
+from fctncalling.checkers.math.answer import exact_number, restates_question
 from fctncalling.checkers.math.expression import Tree
-from fctncalling.checkers.math.restating import restates_question
 
 SUM = "What is 12 * 37?"
 SIMPLIFY = "Simplify $(x+1)^2 - x^2$."

@@ -24,7 +24,7 @@ from fctncalling.cli.train import main as train
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.training.demonstrations import play_ground_truths
-from fctncalling.training.start_checks import check_template
+from fctncalling.training.prepare_run import check_template
 
 pytestmark = [pytest.mark.prove, needs_smollm2]
 QUESTIONS = (

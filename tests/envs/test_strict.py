@@ -11,7 +11,7 @@ import pytest
 from players import DONE, Replay, doc, shop_env, shop_task, simple_task, user
 
 from fctncalling.checkers.agentic import answer_fault
-from fctncalling.cli.score.extra_metrics import steps_of_messages
+from fctncalling.cli.score.score_files import steps_of_messages
 from fctncalling.cli.shared.jsonl_records import read_records
 from fctncalling.cli.shared.task_finder import TaskIndex
 from fctncalling.data.types import StepRecord, Task, Verdict

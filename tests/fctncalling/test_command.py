@@ -20,8 +20,8 @@ from fctncalling.cli.train import build_parser, command_to_resume, parse_setting
 from fctncalling.cli.train import main as train
 from fctncalling.cli.train_flags import CONFIG_SETTINGS, deprecated_flag_notes
 from fctncalling.training.announce import shell_command
+from fctncalling.training.prepare_run import open_log
 from fctncalling.training.run_config import RunConfig
-from fctncalling.training.run_log import open_log
 
 
 def test_without_a_command_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

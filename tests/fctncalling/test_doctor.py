@@ -25,7 +25,7 @@ from fctncalling.lab.doctor import HealthCheck, exit_code, logprob_findings, ser
 from fctncalling.lab.doctor.command import issue_markdown, terminal_text
 from fctncalling.lab.doctor.examine import ExaminationSettings, examine
 from fctncalling.lab.doctor.template_findings import template_findings
-from fctncalling.training.start_checks import check_template
+from fctncalling.training.prepare_run import check_template
 
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 

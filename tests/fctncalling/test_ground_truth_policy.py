@@ -21,7 +21,7 @@ from fctncalling.envs.judging.strict import strict_verdict
 from fctncalling.evaluation.agents.agent import ScriptedPlayer
 from fctncalling.evaluation.episode_log import play_episode
 from fctncalling.evaluation.scripted_policies import DONE, PolicyInput
-from fctncalling.training.ground_truth_policy import GroundTruthPolicy, prerequisite_lookup
+from fctncalling.training.demonstrations import GroundTruthPolicy, prerequisite_lookup
 
 
 @pytest.fixture(scope="module")

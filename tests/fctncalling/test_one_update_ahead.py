@@ -84,7 +84,7 @@ class RayHere:
 def _registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     gymnasium.register("Odd-v0", entry_point=lambda **_: OddEnv())
     monkeypatch.setattr(
-        "fctncalling.training.rollouts.ray.ray_rollout.connect_ray", lambda *_: (RayHere(), False)
+        "fctncalling.training.rollouts.ray_rollout.connect_ray", lambda *_: (RayHere(), False)
     )
     yield
     del gymnasium.registry["Odd-v0"]

@@ -19,7 +19,7 @@ from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.cli.train import main
 from fctncalling.training.load_policy import load_policy
-from fctncalling.training.rollouts.ray.ray_rollout import RAY_TIMEOUTS
+from fctncalling.training.rollouts.ray_rollout import RAY_TIMEOUTS
 from fctncalling.training.rollouts.rollout_backends import LocalRollout, RolloutRound
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_setup import make_task_setup
@@ -81,7 +81,7 @@ def played_here_and_there(
     """Return a round's episodes as this process plays it, as workers do of whom `harm` befell one,
     and their pool.
     """
-    from fctncalling.training.rollouts.ray.ray_rollout import RayRollout
+    from fctncalling.training.rollouts.ray_rollout import RayRollout
 
     config = TrainConfig(n_rollout_threads=32, episodes_per_update=num_episodes, device="cpu")
     run_config = RunConfig(num_rollout_workers=2)

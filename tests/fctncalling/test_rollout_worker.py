@@ -15,9 +15,9 @@ from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.policy.weight_sync import load_policy_state, policy_state
 from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.training.load_policy import load_policy
-from fctncalling.training.rollouts.ray.ray_rollout import connect_ray
-from fctncalling.training.rollouts.ray.worker_pool import RolloutWorker
+from fctncalling.training.rollouts.ray_rollout import connect_ray
 from fctncalling.training.rollouts.rollout_backends import LocalRollout, RolloutRound
+from fctncalling.training.rollouts.worker_pool import RolloutWorker
 from fctncalling.training.run_config import RunConfig
 
 
@@ -90,8 +90,6 @@ def test_a_cluster_that_cannot_be_joined_is_told_with_ray_s_token_authentication
         raise ConnectionError("ray client connection timeout")
 
     ray = SimpleNamespace(is_initialized=lambda: False, init=refuse)
-    monkeypatch.setattr(
-        "fctncalling.training.rollouts.ray.ray_rollout.import_extra", lambda *_: ray
-    )
+    monkeypatch.setattr("fctncalling.training.rollouts.ray_rollout.import_extra", lambda *_: ray)
     with pytest.raises(SettingError, match=r"connection timeout.*RAY_AUTH_MODE=token"):
         connect_ray("10.0.0.1:6379", 1)

@@ -18,8 +18,7 @@ import pytest
 from conftest import VerdictCounter
 
 from evaluate_fctncalling import main
-from fctncalling.cli.score.extra_metrics import ExtraMetrics
-from fctncalling.cli.score.score_files import Latencies
+from fctncalling.cli.score.score_files import ExtraMetrics, Latencies
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs.judging.judge import judge

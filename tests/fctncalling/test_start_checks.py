@@ -19,8 +19,8 @@ from fctncalling.evaluation.agents.local_model import require_model_folder
 from fctncalling.lab.doctor.examine import ExaminationSettings, examine
 from fctncalling.training.counters import Counters
 from fctncalling.training.load_policy import ModelError
+from fctncalling.training.prepare_run import check_start
 from fctncalling.training.run_config import RunConfig
-from fctncalling.training.start_checks import check_start
 
 HOLDER = (
     "import sys\nfrom pathlib import Path\nfrom fctncalling.algorithms.run.run_lock import "

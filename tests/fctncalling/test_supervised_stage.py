@@ -22,8 +22,7 @@ from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.evaluation.scripted_policies import PolicyInput
-from fctncalling.training.demonstrations import play_ground_truths
-from fctncalling.training.ground_truth_policy import GroundTruthPolicy
+from fctncalling.training.demonstrations import GroundTruthPolicy, play_ground_truths
 
 FLAGS = {
     "num_updates": 1,

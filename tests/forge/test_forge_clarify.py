@@ -48,7 +48,7 @@ from fctncalling.lab.forge.single_turn.frames import ParameterFrame
 from fctncalling.lab.forge.single_turn.made_functions import MadeParameter
 from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue, ValueKind
 from fctncalling.lab.lint.lint_rules import lint_task
-from fctncalling.training.ground_truth_policy import GroundTruthPolicy
+from fctncalling.training.demonstrations import GroundTruthPolicy
 
 NUM_TASKS = 100
 

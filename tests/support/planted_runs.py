@@ -15,11 +15,10 @@ from typing import Any
 import torch
 
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord, episode_metrics
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.ppo import TokenDiagnostics, make_optimisers, update
-from fctncalling.algorithms.run.episode_metrics import episode_metrics
 from fctncalling.algorithms.run.logs import RunLog
 from fctncalling.algorithms.run.token_log import TokenLog, TokenTexts, exclusion_reasons
 from fctncalling.data.bfcl import embedded_path

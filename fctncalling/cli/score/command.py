@@ -35,7 +35,6 @@ from fctncalling.checkers.leaderboard import (
     version_3_scores,
     version_4_scores,
 )
-from fctncalling.cli.score.extra_metrics import ExtraMetrics
 from fctncalling.cli.score.results import (
     CategoryAnswers,
     official_results,
@@ -45,6 +44,7 @@ from fctncalling.cli.score.results import (
 )
 from fctncalling.cli.score.score_files import (
     NOT_SHOWN,
+    ExtraMetrics,
     ModelScores,
     ScoreFile,
     failure_entry,

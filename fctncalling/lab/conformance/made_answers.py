@@ -18,7 +18,7 @@ from fctncalling.data.types import Task, Verdict
 from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.handlers import DecodeError
 from fctncalling.envs.handlers.registry import handler_for
-from fctncalling.envs.handlers.source.source_calls import require_grammar
+from fctncalling.envs.handlers.source_calls import require_grammar
 from fctncalling.envs.judging.judge import judge
 from fctncalling.lab.conformance.argument_mutations import ARGUMENT_MUTATIONS
 from fctncalling.lab.conformance.call_mutations import (

@@ -21,7 +21,6 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fctncalling.cli.score.extra_metrics import steps_of_messages
 from fctncalling.cli.score.results import (
     GROUPS,
     CategoryAnswers,
@@ -30,6 +29,7 @@ from fctncalling.cli.score.results import (
     read_response,
     v4_entry_id,
 )
+from fctncalling.cli.score.score_files import steps_of_messages
 from fctncalling.cli.shared.jsonl_records import (
     InputError,
     SourceRecord,

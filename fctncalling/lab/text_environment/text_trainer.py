@@ -11,9 +11,8 @@ from torch import Tensor
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
-from fctncalling.algorithms.learning_rate import learning_rates, set_learning_rates
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.ppo import make_optimisers, update
+from fctncalling.algorithms.ppo import learning_rates, make_optimisers, set_learning_rates, update
 from fctncalling.training.counters import Counters
 
 Ids = Tensor | Sequence[int]

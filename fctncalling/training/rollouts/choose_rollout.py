@@ -68,7 +68,7 @@ def choose_rollout(
     source: what plays in place of environments.
     """
     if run_config.num_rollout_workers:
-        from fctncalling.training.rollouts.ray.ray_rollout import RayRollout
+        from fctncalling.training.rollouts.ray_rollout import RayRollout
 
         return RayRollout(config, run_config, policy, processes)
     if config.rollout_engine == "vllm":

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fctncalling.envs.handlers.handler import DecodeError
-from fctncalling.envs.handlers.source.source_calls import (
+from fctncalling.envs.handlers.source_calls import (
     SourceCalls,
     encode_source,
     parse_argument_list,

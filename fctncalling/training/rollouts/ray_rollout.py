@@ -16,13 +16,13 @@ from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.weight_sync import Weights, policy_state
 from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.envs.errors import MissingExtra, import_extra
-from fctncalling.training.rollouts.ray.worker_pool import Job, RolloutWorker, WorkerLost, WorkerPool
 from fctncalling.training.rollouts.rollout_backends import (
     OnEpisode,
     RolloutResult,
     RolloutRound,
     interleave_episodes,
 )
+from fctncalling.training.rollouts.worker_pool import Job, RolloutWorker, WorkerLost, WorkerPool
 from fctncalling.training.run_config import RunConfig
 
 PATHS = (

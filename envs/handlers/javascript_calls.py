@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fctncalling.checkers.javascript_values import is_quoted
 from fctncalling.envs.handlers.handler import DecodeError
-from fctncalling.envs.handlers.source.source_calls import (
+from fctncalling.envs.handlers.source_calls import (
     SourceCalls,
     encode_source,
     missing_tokens,

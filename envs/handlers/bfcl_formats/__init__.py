@@ -1,1 +1,0 @@
-"""Handlers of BFCL's format-sensitivity return formats."""

@@ -1,1 +1,0 @@
-"""Handlers of Java and JavaScript calls."""

@@ -1,1 +1,0 @@
-"""Rollout on Ray workers."""
