@@ -19,11 +19,11 @@ from fctncalling.envs import judge, oracle_calls
 from fctncalling.envs.handlers.registry import get_handler
 from fctncalling.lab.own_api.api import OwnApi
 from fctncalling.lab.own_api.kinds import argument_kinds
-from fctncalling.lab.own_api.specifications import load_api
-from fctncalling.lab.own_api.words.act_table import act_table, acts_of_function
+from fctncalling.lab.own_api.load import load_api
+from fctncalling.lab.own_api.words.clauses import ordered_parameter_pairs, said_span
+from fctncalling.lab.own_api.words.frames import act_table, acts_of_function
 from fctncalling.lab.own_api.words.function_words import FunctionWords
-from fctncalling.lab.own_api.words.moments import ORDINALS, spoken_date, spoken_time
-from fctncalling.lab.own_api.words.spans import ordered_parameter_pairs, said_span
+from fctncalling.lab.own_api.words.spoken_values import ORDINALS, spoken_date, spoken_time
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "your_api"
 SHARED = Path(os.environ.get("FCTNCALLING_SHARED", "../shared")) / "apis"

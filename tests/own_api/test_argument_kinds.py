@@ -17,7 +17,7 @@ from fctncalling.lab.own_api.api import OwnApi, SpecificationError
 from fctncalling.lab.own_api.kinds import ArgumentKind, argument_kinds
 from fctncalling.lab.own_api.kinds.evidence import infer_argument_kind
 from fctncalling.lab.own_api.kinds.find import guessed_kind_notes
-from fctncalling.lab.own_api.specifications.tool_list import api_of_tool_list
+from fctncalling.lab.own_api.load import api_of_tool_list
 
 
 def api_of(properties: dict[str, Any], required: list[str] | None = None) -> OwnApi:

@@ -16,8 +16,7 @@ from fctncalling.lab.mcp_client.mcp_server import McpServer
 from fctncalling.lab.mcp_client.tool_docs import ListedTool
 from fctncalling.lab.own_api.api import OwnApi, SpecificationError
 from fctncalling.lab.own_api.kinds import argument_kinds
-from fctncalling.lab.own_api.specifications import load_api
-from fctncalling.lab.own_api.specifications.mcp_tools import api_of_mcp_server
+from fctncalling.lab.own_api.load import api_of_mcp_server, load_api
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
@@ -134,14 +133,13 @@ def test_no_operation_id_makes_names_of_method_and_path(tmp_path: Path) -> None:
     api = loaded(tmp_path, document({"/pets/{pet-id}/visits": {"get": get}}))
     assert [each.name for each in api.functions] == ["get_pets_pet_id_visits"]
     assert api.functions[0].parameters["required"] == ["pet_id"]  # told by the path alone
-    assert api.original_parameters == {("get_pets_pet_id_visits", "pet_id"): "pet-id"}
+    assert any("parameter 'pet-id' is called pet_id" in note for note in api.notes)
 
 
 def test_same_name_twice_is_told_apart(tmp_path: Path) -> None:
     api = loaded(tmp_path, document({"/a": {"get": operation()}, "/b": {"get": operation()}}))
     assert [each.name for each in api.functions] == ["act", "act_2"]
-    assert api.original_names == {"act_2": "act"}
-    assert any("GET /b" in note and "twice" in note for note in api.notes)
+    assert "GET /b: 'act' is there twice: called act_2" in api.notes
 
 
 def test_three_hundred_operations(tmp_path: Path) -> None:
@@ -171,8 +169,8 @@ def test_names_in_other_scripts_become_callable(tmp_path: Path) -> None:
     ]
     api = loaded(tmp_path, tools)
     assert [each.name for each in api.functions] == ["function_1", "Groe_andern", "function_3"]
-    assert api.original_names["function_1"] == "予約する"
-    assert api.original_parameters["function_1", "argument_1"] == "日付"
+    assert any("'予約する' is no name for a call: called function_1" in note for note in api.notes)
+    assert any("parameter '日付' is called argument_1" in note for note in api.notes)
 
 
 def test_names_that_are_words_of_python(tmp_path: Path) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import keyword
+import re
+import unicodedata
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from fctncalling.data.types import FunctionDoc
+from fctncalling.data.unsafe_text import encodable_text
 
 
 class SpecificationError(ValueError):
@@ -21,29 +25,186 @@ class OwnApi:
     """An API: its functions with BFCL's types, all names unique and such as a call can bear.
 
     What BFCL's form of a parameter cannot say (patterns, examples, alternatives) is in `schemas`:
-    JSON Schema without references, by function and parameter. `original_names` maps a function to
-    the specification's name for it where that differs, `original_parameters` likewise.
+    JSON Schema without references, by function and parameter.
     """
 
     name: str
     functions: tuple[FunctionDoc, ...]
     source: str  # the SPEC text
     tool_class: str | None = None  # "module:Class" of a Python class
-    mcp: str | None = None  # a server's command or address
     scenarios: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[str, ...] = ()  # what was guessed or left out, for the user
     schemas: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
-    original_names: Mapping[str, str] = field(default_factory=dict)
-    original_parameters: Mapping[tuple[str, str], str] = field(default_factory=dict)
-
-    @property
-    def executes(self) -> bool:
-        """Whether its functions can be executed."""
-        return self.tool_class is not None or self.mcp is not None
 
     def function(self, name: str) -> FunctionDoc:
         """Return the function of a name; KeyError where there is none."""
-        for each in self.functions:
-            if each.name == name:
-                return each
-        raise KeyError(name)
+        return {each.name: each for each in self.functions}[name]
+
+
+MAX_NAME = 64
+_CALLABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
+
+
+def callable_name(name: str, taken: Collection[str], otherwise: str) -> str:
+    """Return a name such as a call can bear, not among those taken.
+
+    The name itself where it is one; else its letters of the Latin alphabet with underscores
+    between; `otherwise` where it has none.
+    """
+    found = name if is_callable_name(name) else _latin(name) or otherwise
+    if keyword.iskeyword(found):
+        found += "_"
+    return free_name(found[:MAX_NAME], taken)
+
+
+def is_callable_name(name: str) -> bool:
+    """Return whether a call in Python's form can bear a name."""
+    sound = bool(_CALLABLE.fullmatch(name)) and len(name) <= MAX_NAME
+    return sound and not any(map(keyword.iskeyword, name.split(".")))
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """Return a name with a number behind it where it is taken."""
+    found, number = name, 2
+    while found in taken:
+        found, number = f"{name}_{number}", number + 1
+    return found
+
+
+def _latin(name: str) -> str:
+    """Return a name in the letters A to Z: accents fall, other scripts are left out."""
+    letters = [each for each in name if each.isalpha()]
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    if 2 * sum(each.isalpha() for each in plain) < len(letters):
+        return ""
+    word = re.sub(r"[^A-Za-z0-9]+", "_", plain).strip("_")
+    return f"_{word}" if word[:1].isdigit() else word
+
+
+MAX_DESCRIPTION = 2_000
+TYPES = {"object": "dict", "number": "float"}
+_KEPT = ("enum", "default", "format", "minimum", "maximum")
+MAX_ENUM = 200
+
+
+def function_doc(
+    name: str, description: str, properties: Mapping[str, Mapping[str, Any]], required: list[str]
+) -> FunctionDoc:
+    """Return a function's doc from the plain schemas of its parameters."""
+    parameters = {
+        "type": "dict",
+        "properties": {each: parameter_doc(schema) for each, schema in properties.items()},
+        "required": [each for each in properties if each in required],
+    }
+    return FunctionDoc(name, shorten_description(description), parameters)
+
+
+def parameter_doc(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a plain schema as BFCL writes parameters."""
+    kind = schema.get("type", "any")
+    result: dict[str, Any] = {
+        "type": TYPES.get(kind, kind),
+        "description": shorten_description(_described(schema)),
+    }
+    result |= {key: schema[key] for key in _KEPT if key in schema}
+    if len(result.get("enum", ())) > MAX_ENUM:
+        del result["enum"]
+    if "properties" in schema:
+        result["properties"] = {
+            name: _without_empty_description(parameter_doc(each))
+            for name, each in schema["properties"].items()
+        }
+        if schema.get("required"):
+            result["required"] = list(schema["required"])
+    if "items" in schema:
+        result["items"] = _without_empty_description(parameter_doc(schema["items"]))
+    return result
+
+
+def _without_empty_description(doc: dict[str, Any]) -> dict[str, Any]:
+    return doc if doc["description"] else {key: doc[key] for key in doc if key != "description"}
+
+
+def shorten_description(text: str) -> str:
+    """Return a description on one line, cut where it is long."""
+    line = " ".join(encodable_text(text[: 4 * MAX_DESCRIPTION]).split())
+    return line if len(line) <= MAX_DESCRIPTION else f"{line[: MAX_DESCRIPTION - 4]} ..."
+
+
+def _described(schema: Mapping[str, Any]) -> str:
+    text = schema.get("description") or ""
+    alternatives = schema.get("oneOf", ())
+    if not alternatives:
+        return text
+    told = "; or ".join(
+        f"{shorten_description(each.get('description', '')).rstrip('.')} "
+        f"(keys {', '.join(each['properties'])})".strip()
+        for each in alternatives
+    )
+    return f"{text} One of: {told}.".strip()
+
+
+MAX_FUNCTIONS = 1_000
+MAX_NOTES = 200
+
+
+@dataclass
+class CollectedFunctions:
+    """Functions of one specification."""
+
+    spec: str
+    functions: dict[str, FunctionDoc] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    schemas: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+
+    def add(
+        self,
+        name: str,
+        description: str,
+        properties: Mapping[str, Mapping[str, Any]],
+        required: list[str],
+        where: str,
+        *,
+        otherwise: str = "",
+    ) -> None:
+        """Add a function under a name that a call can bear; SpecificationError for too many."""
+        if len(self.functions) >= MAX_FUNCTIONS:
+            cure = "give those that a model is to call"
+            raise SpecificationError(f"{self.spec}: more than {MAX_FUNCTIONS} functions: {cure}")
+        otherwise = otherwise or f"function_{len(self.functions) + 1}"
+        own = callable_name(name, self.functions, otherwise)
+        if own != name:
+            why = "is there twice" if name in self.functions else "is no name for a call"
+            self.notes.append(f"{where}: {name!r:.60} {why}: called {own}")
+        if not description.strip():
+            self.notes.append(f"{where}: has no description: {own} is all that is known of it")
+        kept = self._parameters(properties, where)
+        needed = [each for each, old in kept.items() if old in required]
+        for missing in [each for each in required if each not in properties]:
+            self.notes.append(f"{where}: {missing!r:.40} is demanded but not described: left out")
+        schemas = {each: properties[old] for each, old in kept.items()}
+        for parameter, schema in schemas.items():
+            self.schemas[own, parameter] = schema
+            if schema.get("type", "any") == "any":
+                self.notes.append(f"{where}: {parameter}: any value is taken")
+        self.functions[own] = function_doc(own, description, schemas, needed)
+
+    def _parameters(self, properties: Mapping[str, Any], where: str) -> dict[str, str]:
+        """Return the parameters by names that a call can bear -> their own."""
+        kept: dict[str, str] = {}
+        for old in properties:
+            new = callable_name(old, kept, f"argument_{len(kept) + 1}")
+            kept[new] = old
+            if new != old:
+                self.notes.append(f"{where}: parameter {old!r:.60} is called {new}")
+        return kept
+
+    def api(self, name: str, **more: Any) -> OwnApi:
+        """Return the API; SpecificationError where it has no function."""
+        if not self.functions:
+            raise SpecificationError(f"{self.spec}: describes no function")
+        notes = list(dict.fromkeys(self.notes))
+        if len(notes) > MAX_NOTES:
+            notes = [*notes[:MAX_NOTES], f"{len(notes) - MAX_NOTES} further notes"]
+        functions = tuple(self.functions.values())
+        return OwnApi(name, functions, self.spec, notes=tuple(notes), schemas=self.schemas, **more)

@@ -9,9 +9,10 @@ from typing import Any
 
 from fctncalling.lab.own_api.api import OwnApi
 from fctncalling.lab.own_api.kinds import ArgumentKind
-from fctncalling.lab.own_api.words.act_table import Act, acts_of_function
 from fctncalling.lab.own_api.words.frames import (
+    Act,
     RequestFrame,
+    acts_of_function,
     frames_of_function,
     split_held_out_frames,
     without_shared_frames,

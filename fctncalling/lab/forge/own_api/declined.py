@@ -10,12 +10,11 @@ from typing import NamedTuple
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
 from fctncalling.lab.forge.own_api.askable_api import AskableApi
 from fctncalling.lab.forge.own_api.drawn_call import RequestDraft, draw_call, draw_frame
-from fctncalling.lab.own_api.words.act_table import Act, act_table
 from fctncalling.lab.own_api.words.clauses import spoken_value_with_noun
-from fctncalling.lab.own_api.words.frames import RequestFrame, act_families
+from fctncalling.lab.own_api.words.frames import Act, RequestFrame, act_families, act_table
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.request_text import SaidCall, request_text, said_call
-from fctncalling.lab.own_api.words.word_tables import split_phrases, word_table
+from fctncalling.lab.own_api.words.vocabulary import split_phrases, word_table
 
 _NEVER = r"(?!)"
 _TOO_WIDE = frozenset({"look", "change", "tell"})  # families that a near miss may be served by

@@ -15,11 +15,10 @@ from fctncalling.lab.forge.forged_entry import NoTaskDrawn
 from fctncalling.lab.forge.own_api.askable_api import AskableApi
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.argument_kind import is_same_value
+from fctncalling.lab.own_api.words.clauses import CHANGES, ordered_parameter_pairs
 from fctncalling.lab.own_api.words.frames import RequestFrame
 from fctncalling.lab.own_api.words.function_words import FunctionWords
-from fctncalling.lab.own_api.words.nouns import singular, spaced_words
-from fctncalling.lab.own_api.words.spans import ordered_parameter_pairs
-from fctncalling.lab.own_api.words.unsaid import CHANGES
+from fctncalling.lab.own_api.words.vocabulary import singular, spaced_words
 
 
 @dataclass(frozen=True)

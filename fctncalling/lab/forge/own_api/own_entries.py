@@ -27,7 +27,7 @@ from fctncalling.lab.forge.own_api.own_single_turn import (
 )
 from fctncalling.lab.forge.single_turn.entries import difficulty
 from fctncalling.lab.forge.single_turn.proof import proof_fault
-from fctncalling.lab.own_api.words.nouns import spaced_words
+from fctncalling.lab.own_api.words.vocabulary import spaced_words
 
 Maker = Callable[[AskableApi, Random, str], RequestDraft]
 OWN_CATEGORIES: dict[str, float] = {

@@ -24,9 +24,8 @@ from fctncalling.lab.forge.own_api.paraphrases import Paraphraser
 from fctncalling.lab.own_api.api import OwnApi
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.kinds.find import guessed_kind_notes
-from fctncalling.lab.own_api.specifications import load_api
-from fctncalling.lab.own_api.words.frames import RequestFrame
-from fctncalling.lab.own_api.words.phrase_files import read_phrases, write_phrases
+from fctncalling.lab.own_api.load import load_api
+from fctncalling.lab.own_api.words.frames import read_phrases, write_phrases
 
 
 def coverage_page(api: AskableApi, ledger: Path) -> str:
@@ -304,6 +303,3 @@ def _line(report: Mapping[str, object]) -> str:
         f"{report['tasks']} tasks in {report['output']}; coverage: {report['coverage']}; "
         f"drafts thrown away: {told}"
     )
-
-
-__all__ = ["RequestFrame", "add_own_arguments", "categories_to_make", "run_own"]

@@ -22,12 +22,10 @@ from fctncalling.lab.forge.own_api.drawn_call import DrawnCall, RequestDraft, dr
 from fctncalling.lab.forge.own_api.own_single_turn import call_with_arguments, with_back_reference
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.argument_kind import is_same_value
-from fctncalling.lab.own_api.kinds.pattern_text import shape_pattern
 from fctncalling.lab.own_api.words.frames import RequestFrame
-from fctncalling.lab.own_api.words.nouns import singular, spaced_words
 from fctncalling.lab.own_api.words.request_text import request_text, said_call
 from fctncalling.lab.own_api.words.spoken_values import spoken_value
-from fctncalling.lab.own_api.words.word_tables import register_table_phrases
+from fctncalling.lab.own_api.words.vocabulary import register_table_phrases, singular, spaced_words
 
 DONE = "Done."
 FROM_RESULT_SHARE = 0.6  # of later turns that speak of what the result before tells
@@ -379,11 +377,9 @@ def _things(name: str, kind: ArgumentKind, told: Any) -> list[Any]:
     """
     if kind.type == "integer" and not isinstance(told, str):
         return list(dict.fromkeys(_numbered(told, spaced_words(name).split(" ")[0])))
-    pattern = kind.pattern or (shape_pattern(str(kind.examples[0])) if kind.examples else None)
-    if kind.kind != "identifier" or not pattern:
+    if kind.kind != "identifier" or not kind.loose_pattern:
         return []
-    loose = re.sub(r"(\\d)+", r"\\d+", pattern.strip("^$"))
-    shape = rf"(?<!\w)(?:{loose})(?![\w-])"
+    shape = rf"(?<!\w)(?:{kind.loose_pattern.strip('^$')})(?![\w-])"
     return list(dict.fromkeys(found[0] for found in re.finditer(shape, str(told))))
 
 

@@ -1,15 +1,25 @@
-"""ArgumentKind: how the values of one parameter are drawn, and which others are as right."""
+"""Kinds of values: how those of a parameter are drawn, and which others are as right."""
 
 from __future__ import annotations
 
+import datetime
+import json
 import random
-from collections.abc import Mapping
+import re
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
 from itertools import islice, permutations, product
 from typing import Any, Final
 
-from fctncalling.lab.own_api.kinds.draw_value import draw_scalar
+from fctncalling.lab.own_api.kinds.pattern_text import shape_pattern, text_of_pattern, text_of_shape
 
+DIGITS = 4  # of a number that nothing is known of but that it is one
+ROUND_MINUTES = (0, 0, 15, 30, 30, 45)
+MAKERS_SHARE = 0.3  # of searches that may be for a maker's name
+EARLY_DAY_SHARE = 0.2  # of dates that are moved to days of one digit, which go wrong the most
 LONGEST_IN_ANY_ORDER = 5  # items: 120 orders
 MOST_SPELLINGS = 120
 
@@ -73,6 +83,12 @@ class ArgumentKind:
             return any(each.can_be_asked for each in self.alternatives)
         return self.kind != "unknown"
 
+    @property
+    def loose_pattern(self) -> str:
+        """The pattern of its values in any length, for R-9 and R-17 number one sort of thing."""
+        pattern = self.pattern or (shape_pattern(str(self.examples[0])) if self.examples else "")
+        return re.sub(r"(\\d)+", r"\\d+", pattern)
+
     def draw(self, rng: random.Random) -> Any:
         """Return a value of it; ValueError for one that no request can name."""
         if not self.can_be_asked:
@@ -105,10 +121,16 @@ class ArgumentKind:
         A list is right in any order unless its order matters; an object is a mapping of its keys to
         their accepted values; what equals the documented default may be left out ("").
         """
-        found = self._accepted_forms(value)
-        if not self.required and self.default is not MISSING and is_same_value(value, self.default):
-            found = [*found, ""]
-        return found
+        return [*self._accepted_forms(value), *self._left_out(value)]
+
+    def _left_out(self, value: Any) -> list[str]:
+        """Return [""] for the documented default, which may be left out, and [] for others."""
+        is_default = self._has_usual_value and is_same_value(value, self.default)
+        return [""] if is_default else []
+
+    @property
+    def _has_usual_value(self) -> bool:
+        return not self.required and self.default is not MISSING
 
     def accepted_unsaid(self) -> list[Any]:
         """Return what is accepted of a parameter that a request does not mention."""
@@ -117,21 +139,14 @@ class ArgumentKind:
     def spellings(self, value: Any) -> list[Any]:
         """Return a value in all forms that mean the same, each written out."""
         if isinstance(value, list) and self.item is not None:
-            orders = (
-                permutations(value)
-                if not self.ordered and len(value) <= LONGEST_IN_ANY_ORDER
-                else [tuple(value)]
-            )
+            orders = permutations(value) if self._in_any_order(value) else [tuple(value)]
             found: list[Any] = []
             for order in orders:
                 for items in product(*(self.item.spellings(each) for each in order)):
                     if len(found) < MOST_SPELLINGS and list(items) not in found:
                         found.append(list(items))
             return found
-        if not self._is_object(value):
-            return [value]
-        fields_of: Any = value
-        return self._object_spellings(fields_of)
+        return self._object_spellings(value) if self._is_object(value) else [value]
 
     def _object_spellings(self, value: Mapping[str, Any]) -> list[Any]:
         """Return an object in all forms, written out, as BFCL compares those within others."""
@@ -140,8 +155,7 @@ class ArgumentKind:
         for name, kind in keys.items():
             if name in value:
                 choices[name] = kind.spellings(value[name])
-            may_be_left_out = not kind.required and kind.default is not MISSING
-            if may_be_left_out and (name not in value or is_same_value(value[name], kind.default)):
+            if kind._has_usual_value and (name not in value or kind._left_out(value[name])):
                 choices[name] = [*choices.get(name, [kind.default]), MISSING]
         every = (dict(zip(choices, each, strict=True)) for each in product(*choices.values()))
         forms = ({n: v for n, v in each.items() if v is not MISSING} for each in every)
@@ -153,25 +167,26 @@ class ArgumentKind:
         item = self.item
         if isinstance(value, list) and item and value and all(map(item._is_object, value)):
             each_form = [item._accepted_objects(each)[0] for each in value]
-            any_order = not self.ordered and len(value) <= LONGEST_IN_ANY_ORDER
-            return [list(each) for each in permutations(each_form)] if any_order else [each_form]
+            if self._in_any_order(value):
+                return [list(each) for each in permutations(each_form)]
+            return [each_form]
         return self.spellings(value)
 
     def _accepted_objects(self, value: Mapping[str, Any]) -> list[Any]:
         keys = self._keys_of(value)
-        said = {name: keys[name]._accepted_within(each) for name, each in value.items()}
+        said = {
+            name: [*keys[name].spellings(each), *keys[name]._left_out(each)]
+            for name, each in value.items()
+        }
         unsaid = {
             name: each.accepted_unsaid()
             for name, each in keys.items()
-            if name not in value and not each.required and each.default is not MISSING
+            if name not in value and each._has_usual_value
         }
         return [{**said, **unsaid}]
 
-    def _accepted_within(self, value: Any) -> list[Any]:
-        """Return what is accepted of a key of an object: what may be left out is a "" of it."""
-        may_be_left_out = not self.required and self.default is not MISSING
-        end = [""] if may_be_left_out and is_same_value(value, self.default) else []
-        return [*self.spellings(value), *end]
+    def _in_any_order(self, value: Sequence[Any]) -> bool:
+        return not self.ordered and len(value) <= LONGEST_IN_ANY_ORDER
 
     def _is_object(self, value: Any) -> bool:
         return isinstance(value, dict) and bool(self._keys_of(value))
@@ -184,8 +199,126 @@ class ArgumentKind:
         return self.properties if value.keys() <= self.properties.keys() else {}
 
 
+KindTable = dict[tuple[str, str], ArgumentKind]
+"""(Function, parameter) -> kind of its values."""
+
+
 def is_same_value(one: Any, other: Any) -> bool:
     """Return whether two values are the same to a caller: True is not 1, 2 is 2.0."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     return bool(one == other)
+
+
+@cache
+def value_pools() -> dict[str, list[str]]:
+    """Return the tables of names, places and texts."""
+    text = files("fctncalling.lab.own_api.kinds").joinpath("pools.json").read_text(encoding="utf-8")
+    found: dict[str, list[str]] = json.loads(text)
+    return found
+
+
+def draw_scalar(kind: ArgumentKind, rng: random.Random) -> Any:
+    """Return a value of a kind that is no array and no object."""
+    if kind.values:
+        return rng.choice(kind.values)
+    if kind.kind in ("integer", "number", "quantity_with_unit"):
+        return _number(kind, rng)
+    if kind.kind == "boolean":
+        return not kind.default if isinstance(kind.default, bool) else rng.random() < 0.6
+    if kind.kind in ("date", "time", "datetime", "month", "year"):
+        text = _moment(rng, kind.kind).strftime(kind.format)
+        return int(text) if kind.type == "integer" else text
+    if kind.kind == "identifier":
+        return _identifier(kind, rng)
+    if kind.known and rng.random() < 0.5:
+        return rng.choice(kind.known)
+    if kind.kind == "phone" and kind.pattern is not None:
+        phone = _phone(rng)
+        sound = re.fullmatch(kind.pattern, phone)
+        return phone if sound else text_of_pattern(kind.pattern, rng) or phone
+    return _text(kind, rng)
+
+
+def _number(kind: ArgumentKind, rng: random.Random) -> int | float:
+    low = kind.minimum if kind.minimum is not None else min(1, kind.maximum or 1)
+    high = kind.maximum if kind.maximum is not None else max(low * 4, low + 50)
+    if kind.type == "integer":
+        first, last = int(-(-low // 1)), int(high // 1)
+        near = last if last - first > 5000 else min(last, first + 20)
+        return rng.randint(first, near if rng.random() < 0.6 else last) if first < last else first
+    step = 0.05 if high - low < 2 else rng.choice((0.5, 1.0))
+    first, last = int(-(-low // step)), int(high // step)
+    if first >= last:
+        return float(low)
+    near = min(last, first + 60) if rng.random() < 0.7 else last
+    return round(step * rng.randint(first or (1 if last else 0), max(first, near)), 2)
+
+
+def _moment(rng: random.Random, kind: str) -> datetime.datetime:
+    day = datetime.datetime(2026, 1, 1) + datetime.timedelta(days=rng.randrange(1095))
+    if rng.random() < EARLY_DAY_SHARE:
+        day = day.replace(day=rng.randint(1, 9))
+    minute = rng.choice(ROUND_MINUTES) if rng.random() < 0.9 else rng.randrange(60)
+    return day.replace(hour=rng.randint(7, 20), minute=minute)
+
+
+def _identifier(kind: ArgumentKind, rng: random.Random) -> Any:
+    if kind.known and rng.random() < 0.5:
+        return rng.choice(kind.known)
+    if kind.format == "uuid":
+        return str(uuid.UUID(int=rng.getrandbits(128), version=4))
+    if kind.type in ("integer", "float"):
+        low, high = kind.minimum or 1, kind.maximum or 10**DIGITS
+        return rng.randint(int(low), int(high))
+    if kind.pattern is not None and (found := text_of_pattern(kind.pattern, rng)):
+        return found
+    if kind.examples:
+        return text_of_shape(str(rng.choice(kind.examples)), rng)
+    letters = "".join(rng.choice("ABCDEFGHKLMNPRSTUVWX") for _ in range(rng.randint(1, 3)))
+    return f"{letters}{rng.choice(('-', '', '-'))}{rng.randint(100, 9999)}"
+
+
+def _text(kind: ArgumentKind, rng: random.Random) -> str:
+    tables = value_pools()
+    if kind.kind == "person_name":
+        first, last = rng.choice(tables["first"]), rng.choice(tables["last"])
+        whole = f"{first} {last}"
+        if re.search(r"\bpart of (?:it|(?:the |a |his |her )?name)\b", kind.description.lower()):
+            return rng.choice((whole, whole, last, last, first))
+        return {"first": first, "last": last}.get(kind.topic, whole)
+    if kind.kind == "email":
+        who = f"{rng.choice(tables['first'])}.{rng.choice(tables['last'])}"
+        return f"{_plain(who)}@{_plain(rng.choice(tables['word']))}.example"
+    if kind.kind == "phone":
+        return _phone(rng)
+    if kind.kind == "url":
+        return f"https://{_plain(rng.choice(tables['word']))}.example/{rng.choice(tables['word'])}"
+    if kind.kind == "place":
+        topic = kind.topic if kind.topic in tables else "city"
+        place = rng.choice(tables[topic])
+        return f"{place} {rng.randint(1, 140)}" if topic == "street" else place
+    if kind.topic == "query" and may_name_creator(kind) and rng.random() < MAKERS_SHARE:
+        return rng.choice(tables["last"])
+    if kind.topic == "proper":
+        return str(rng.choice(kind.examples + tuple(tables["word"]))).capitalize()
+    if len(kind.examples) > 2:
+        return str(rng.choice(kind.examples))
+    if kind.topic in tables:
+        return rng.choice(tables[kind.topic])
+    return f"{rng.choice(tables['adjective'])} {rng.choice(tables['word'])}"
+
+
+def may_name_creator(kind: ArgumentKind) -> bool:
+    """Return whether words that are looked for may be the name of who made the thing."""
+    makers = r"\b(?:author|artist|writer|composer|singer|band|director|painter)"
+    return bool(re.search(makers, kind.description.lower()))
+
+
+def _phone(rng: random.Random) -> str:
+    country = rng.choice((31, 33, 39, 44, 46, 49))
+    return f"+{country}{rng.randint(1, 9)}{rng.randrange(10**8, 10**9)}"
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^a-z0-9.]", "", text.lower())

@@ -10,12 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from fctncalling.lab.own_api.api import TYPES
 from fctncalling.lab.own_api.kinds.argument_kind import MISSING, ArgumentKind
-from fctncalling.lab.own_api.kinds.description_clues import DescriptionClues, description_clues
+from fctncalling.lab.own_api.kinds.clues import (
+    DescriptionClues,
+    description_clues,
+    infer_kind_from_words,
+    name_words,
+)
 from fctncalling.lab.own_api.kinds.pattern_text import is_python_regex
-from fctncalling.lab.own_api.kinds.words_of_name import infer_kind_from_words, name_words
 
-_BFCL = {"object": "dict", "number": "float"}
 _FORMATS: dict[str, tuple[str, str]] = {
     "date": ("date", "%Y-%m-%d"),
     "date-time": ("datetime", "%Y-%m-%dT%H:%M:%S"),
@@ -54,7 +58,7 @@ def infer_argument_kind(name: str, schema: Mapping[str, Any], *, required: bool)
     json_type = str(schema.get("type", "any"))
     base = ArgumentKind(
         "unknown",
-        _BFCL.get(json_type, json_type),
+        TYPES.get(json_type, json_type),
         default=schema.get("default", MISSING),
         required=required,
         description=str(schema.get("description") or schema.get("title") or ""),

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from fctncalling.lab.own_api.api import OwnApi
-from fctncalling.lab.own_api.kinds.argument_kind import ArgumentKind
+from fctncalling.lab.own_api.api import OwnApi, SpecificationError
+from fctncalling.lab.own_api.kinds.argument_kind import ArgumentKind, KindTable
+from fctncalling.lab.own_api.kinds.clues import name_words
 from fctncalling.lab.own_api.kinds.evidence import infer_argument_kind
-from fctncalling.lab.own_api.kinds.overrides import override_kinds
-from fctncalling.lab.own_api.kinds.scenario_values import with_scenario_values
-from fctncalling.lab.own_api.kinds.words_of_name import name_words
 
 
-def argument_kinds(
-    api: OwnApi, overrides: Path | None = None
-) -> dict[tuple[str, str], ArgumentKind]:
+def argument_kinds(api: OwnApi, overrides: Path | None = None) -> KindTable:
     """Return the kind of each (function, parameter); SpecificationError for a wrong --kinds."""
-    found: dict[tuple[str, str], ArgumentKind] = {}
+    found: KindTable = {}
     for function in api.functions:
         needed = function.parameters.get("required", ())
         for name, doc in function.parameters.get("properties", {}).items():
@@ -29,29 +29,24 @@ def argument_kinds(
     return found if overrides is None else override_kinds(found, overrides)
 
 
-def _shared(kinds: dict[tuple[str, str], ArgumentKind]) -> dict[tuple[str, str], ArgumentKind]:
+def _shared(kinds: KindTable) -> KindTable:
     """Return kinds where a guessed one is that of the same parameter of another function."""
     sure = {
         (name, kind.type): kind
         for (_, name), kind in reversed(kinds.items())
         if not kind.guessed and kind.kind not in ("boolean", "array", "object", "one_of", "unknown")
     }
-    return {
-        key: replace(
-            sure[key[1], kind.type],
-            default=kind.default,
-            required=kind.required,
-            description=kind.description,
-        )
-        if kind.guessed and (key[1], kind.type) in sure
-        else kind
-        for key, kind in kinds.items()
-    }
+    found = dict(kinds)
+    for key, kind in kinds.items():
+        if kind.guessed and (like := sure.get((key[1], kind.type))):
+            own = {name: getattr(kind, name) for name in ("default", "required", "description")}
+            found[key] = replace(like, **own)
+    return found
 
 
 def _of_one_noun(
-    kinds: dict[tuple[str, str], ArgumentKind],
-) -> dict[tuple[str, str], ArgumentKind]:
+    kinds: KindTable,
+) -> KindTable:
     """Return kinds where a guessed text is numbered as the thing of its noun is: bed, to_bed."""
     known = {
         _noun(name): kind
@@ -66,18 +61,10 @@ def _of_one_noun(
             return kind if item is kind.item else replace(kind, item=item, guessed=False)
         if like is None or not kind.guessed or kind.kind not in ("free_text", "identifier"):
             return kind
-        shape = (like.pattern, like.format, like.examples)
-        pattern, form, examples = shape
-        return replace(
-            kind,
-            kind="identifier",
-            topic="",
-            guessed=False,
-            pattern=pattern,
-            format=form,
-            examples=examples,
-            evidence=like.evidence,
-        )
+        shape = {
+            each: getattr(like, each) for each in ("pattern", "format", "examples", "evidence")
+        }
+        return replace(kind, kind="identifier", topic="", guessed=False, **shape)
 
     return {key: numbered(key[1], kind) for key, kind in kinds.items()}
 
@@ -95,7 +82,7 @@ def _searched(kind: ArgumentKind, function: str) -> ArgumentKind:
     return replace(kind, topic="query") if searches and is_message else kind
 
 
-def guessed_kind_notes(kinds: dict[tuple[str, str], ArgumentKind]) -> list[str]:
+def guessed_kind_notes(kinds: KindTable) -> list[str]:
     """Return a line for each kind that the name alone says."""
     return [
         f"{function}: {parameter}: {_told(kind)}: guessed from its name; --kinds FILE corrects it"
@@ -106,3 +93,110 @@ def guessed_kind_notes(kinds: dict[tuple[str, str], ArgumentKind]) -> list[str]:
 
 def _told(kind: ArgumentKind) -> str:
     return f"{kind.kind} ({kind.topic})" if kind.topic else kind.kind
+
+
+KINDS = tuple(
+    "enum integer number quantity_with_unit boolean date time datetime month year email phone "
+    "identifier person_name place free_text url unknown".split()
+)
+_FIELDS = tuple(
+    "kind values minimum maximum pattern format examples topic unit ordered min_items "
+    "max_items".split()
+)
+_LISTS = ("values", "examples")
+
+
+def override_kinds(kinds: KindTable, path: Path) -> KindTable:
+    """Return kinds with those of a file in place; SpecificationError where one is not sound.
+
+    `"*"` in place of a function means every function that has the parameter.
+    """
+    found = dict(kinds)
+    for function, parameters in _read(path).items():
+        if not isinstance(parameters, dict):
+            raise SpecificationError(f"--kinds {path}: {function}: expected an object")
+        for parameter, given in parameters.items():
+            places = [key for key in kinds if key[1] == parameter and function in ("*", key[0])]
+            where = f"--kinds {path}: {function}.{parameter}"
+            if not places:
+                raise SpecificationError(f"{where}: there is no such parameter")
+            for place in places:
+                found[place] = _changed(found[place], given, where)
+    return found
+
+
+def _changed(kind: ArgumentKind, given: Any, where: str) -> ArgumentKind:
+    changes: Any = {"kind": given} if isinstance(given, str) else given
+    if not isinstance(changes, dict) or not changes.keys() <= set(_FIELDS):
+        raise SpecificationError(
+            f"{where}: expected a kind, or an object of {', '.join(_FIELDS)}, found {given!r:.60}"
+        )
+    if changes.get("kind", kind.kind) not in (*KINDS, kind.kind):
+        raise SpecificationError(
+            f"{where}: kind {changes['kind']!r:.40}: expected one of {', '.join(KINDS)}"
+        )
+    changes = {key: tuple(each) if key in _LISTS else each for key, each in changes.items()}
+    if "values" in changes:
+        changes.setdefault("kind", "enum")
+    form = {"date": "%Y-%m-%d", "time": "%H:%M", "datetime": "%Y-%m-%dT%H:%M:%S", "year": "%Y"}
+    if (new := changes.get("kind")) in form and "format" not in changes:
+        changes["format"] = form[new]
+    return replace(kind, **changes, guessed=False, evidence="FILE")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    except (OSError, ValueError) as error:
+        raise SpecificationError(f"--kinds {path}: cannot be read: {error}") from None
+    if not isinstance(found, dict):
+        raise SpecificationError(f"--kinds {path}: expected an object of functions")
+    return found
+
+
+MOST_KNOWN = 200
+_WITH_KNOWN = {"identifier", "person_name", "place", "free_text"}
+
+
+def with_scenario_values(kinds: KindTable, scenarios: Sequence[Mapping[str, Any]]) -> KindTable:
+    """Return kinds with the values of scenarios that a parameter can take.
+
+    Of an identifier those of its shape, wherever they stand; of names and texts those of a field
+    of the parameter's own name.
+    """
+    fields: dict[str, list[str]] = {}
+    texts: list[str] = []
+    for each in scenarios:
+        for name, text in _texts(each, ""):
+            texts.append(text)
+            fields.setdefault(name, []).append(text)
+    unique = list(dict.fromkeys(texts))
+    return {key: _with_known(key[1], kind, fields, unique) for key, kind in kinds.items()}
+
+
+def _with_known(
+    name: str, kind: ArgumentKind, fields: Mapping[str, Sequence[str]], texts: Sequence[str]
+) -> ArgumentKind:
+    if kind.kind not in _WITH_KNOWN or not texts:
+        return kind
+    if kind.kind == "identifier":
+        shape = kind.loose_pattern
+        found = [each for each in texts if shape and re.fullmatch(shape, each)]
+    else:
+        found = list(dict.fromkeys(fields.get(name, ())))
+    return replace(kind, known=tuple(found[:MOST_KNOWN])) if found else kind
+
+
+def _texts(value: Any, field: str) -> Iterator[tuple[str, str]]:
+    """Yield (field, text) of all texts, keys of a mapping as fields of its name's singular."""
+    if isinstance(value, str):
+        yield field, value
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            if field and isinstance(each, Mapping):
+                yield field, str(key)
+            yield from _texts(each, str(key))
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each, field)

@@ -49,26 +49,28 @@ def text_of_shape(example: str, rng: random.Random) -> str:
 
     Letters at the front stay: they say what is numbered ("B-104", "HN48213377").
     """
+    front, rest = _front_and_rest(example)
+    return front + "".join(_like(each, rng) for each in rest)
+
+
+def _front_and_rest(example: str) -> tuple[str, str]:
     letters = re.match(r"[^\W\d_]*", example)
     kept = letters.end() if letters and re.search(r"\d", example) else 0
-    return example[:kept] + "".join(_like(each, rng) for each in example[kept:])
+    return example[:kept], example[kept:]
 
 
 def shape_pattern(example: str) -> str:
     """Return the pattern of texts shaped like an example, as `text_of_shape` makes them."""
-    letters = re.match(r"[^\W\d_]*", example)
-    kept = letters.end() if letters and re.search(r"\d", example) else 0
-    rest = "".join(
-        r"\d"
-        if each.isdigit()
-        else "[A-Z]"
-        if each.isupper()
-        else "[a-z]"
-        if each.islower()
-        else re.escape(each)
-        for each in example[kept:]
-    )
-    return re.escape(example[:kept]) + rest
+    front, rest = _front_and_rest(example)
+    return re.escape(front) + "".join(map(_letter_pattern, rest))
+
+
+def _letter_pattern(letter: str) -> str:
+    if letter.isdigit():
+        return r"\d"
+    if letter.isupper():
+        return "[A-Z]"
+    return "[a-z]" if letter.islower() else re.escape(letter)
 
 
 def _like(letter: str, rng: random.Random) -> str:

@@ -2,21 +2,71 @@
 
 from __future__ import annotations
 
+import datetime
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from random import Random
 from typing import Any, NamedTuple
 
-from fctncalling.lab.own_api.kinds import ArgumentKind
-from fctncalling.lab.own_api.kinds.draw_value import may_name_creator, value_pools
-from fctncalling.lab.own_api.words.function_words import FunctionWords
-from fctncalling.lab.own_api.words.moments import ordinal
-from fctncalling.lab.own_api.words.nouns import PREPOSITIONS, singular, spaced_words
-from fctncalling.lab.own_api.words.spoken_values import enum_value_clauses, spoken_value
-from fctncalling.lab.own_api.words.unsaid import with_optional_name
-from fctncalling.lab.own_api.words.word_tables import split_phrases, word_table
+from fctncalling.lab.own_api.kinds import MISSING, ArgumentKind
+from fctncalling.lab.own_api.kinds.argument_kind import may_name_creator, value_pools
+from fctncalling.lab.own_api.words.function_words import PEOPLE, FunctionWords
+from fctncalling.lab.own_api.words.spoken_values import (
+    enum_value_clauses,
+    ordinal,
+    parse_moment,
+    spoken_value,
+)
+from fctncalling.lab.own_api.words.vocabulary import (
+    PREPOSITIONS,
+    register_table_phrases,
+    singular,
+    spaced_words,
+    split_phrases,
+    word_table,
+)
+
+CHANGES = frozenset("move update change edit set modify patch adjust reschedule amend".split())
+USUAL_SHARE, UNCHANGED_SHARE, NAMED_SHARE = 0.1, 0.2, 0.07
+_NAMING_KINDS = frozenset({"free_text", "person_name"})
+
+
+def unsaid_remark(words: FunctionWords, said: Collection[str], rng: Random) -> str:
+    """Return a clause about an optional value that goes unsaid; "" for none."""
+    unsaid = [n for n, k in words.kinds.items() if not k.required and n not in said]
+    table = register_table_phrases("unsaid")
+    if words.verb in CHANGES:
+        if unsaid and rng.random() < UNCHANGED_SHARE:
+            return rng.choice(table["unchanged"]).replace("{l}", words.label(rng.choice(unsaid)))
+        return ""
+    usual = [n for n in unsaid if _has_usual_value(words, n)]
+    if usual and rng.random() < USUAL_SHARE:
+        return rng.choice(table["usual"]).replace("{l}", words.label(rng.choice(usual)))
+    return ""
+
+
+def _has_usual_value(words: FunctionWords, name: str) -> bool:
+    kind = words.kinds[name]
+    listed = {str(value).lower() for value in kind.values}
+    return kind.default is not MISSING and kind.kind != "boolean" and not listed & {"usual"}
+
+
+def with_optional_name(words: FunctionWords, noun: str, text: str, rng: Random) -> str:
+    """Return a number now and then with the name of what it numbers: "The Copper Moon (B-204)".
+
+    Where a parameter takes a name, none is put beside the number.
+    """
+    if rng.random() >= NAMED_SHARE or any(k.kind in _NAMING_KINDS for k in words.kinds.values()):
+        return text
+    table = value_pools()
+    if set(noun.split()) & PEOPLE:
+        name = f"{rng.choice(table['first'])} {rng.choice(table['last'])}"
+    else:
+        name = rng.choice(table[rng.choice(("work", "title", "organisation"))])
+    return rng.choice((f"{name} ({text})", f"{text} ({name})", f"{name} (number {text})"))
+
 
 LABELLED = ("{l} {v}", "{l}: {v}", "with {l} {v}", "{l} is {v}")
 _SORT_OF = re.compile(r"(?:sort|kind|type|class|size) of (?:the |an? )?([a-z]+)\b")
@@ -252,3 +302,82 @@ def _clause_forms(clause: str, value: bool) -> list[str]:
         if verb in clause:
             return [clause.replace(verb, without, 1)]
     return []
+
+
+_PAIRS = (
+    ("start", "end"),
+    ("begin", "end"),
+    ("from", "to"),
+    ("from", "until"),
+    ("since", "until"),
+    ("after", "before"),
+    ("check in", "check out"),
+    ("checkin", "checkout"),
+    ("min", "max"),
+    ("first", "last"),
+    ("open", "close"),
+    ("opens", "closes"),
+    ("pickup", "return"),
+)
+_WITH_ORDER = frozenset("date time datetime integer number quantity_with_unit year".split())
+_OF_PLACES = frozenset("identifier place".split())
+_PART_OF_DAY = (" in the morning", " in the afternoon", " in the evening", " am", " pm", "am", "pm")
+SAID_TOGETHER_SHARE = 0.6
+
+
+def ordered_parameter_pairs(words: FunctionWords) -> list[tuple[str, str]]:
+    """Return pairs of parameters of which one is before the other."""
+    return [
+        pair for pair in span_parameter_pairs(words) if words.kinds[pair[0]].kind in _WITH_ORDER
+    ]
+
+
+def span_parameter_pairs(words: FunctionWords) -> list[tuple[str, str]]:
+    """Return pairs of parameters that are the two ends of something: of time, of a way."""
+    found: list[tuple[str, str]] = []
+    for name, kind in words.kinds.items():
+        for other, its in words.kinds.items():
+            if name == other or kind.kind != its.kind or kind.kind not in _WITH_ORDER | _OF_PLACES:
+                continue
+            one, two = f" {spaced_words(name)} ", f" {spaced_words(other)} "
+            for first, second in _PAIRS:
+                if f" {first} " in one and one.replace(f" {first} ", f" {second} ") == two:
+                    found.append((name, other))
+    return found
+
+
+def month_spanned_by_dates(first: Any, last: Any, form: str) -> datetime.date | None:
+    """Return the first day of the month that two dates span; None where they span no month."""
+    begin, end = parse_moment(str(first), form), parse_moment(str(last), form)
+    if begin is None or end is None or begin.day != 1 or begin >= end:
+        return None
+    following = end + datetime.timedelta(days=1)
+    one_month = following.day == 1 and (end.year, end.month) == (begin.year, begin.month)
+    return begin.date() if one_month else None
+
+
+def said_span(
+    words: FunctionWords, pair: tuple[str, str], arguments: Mapping[str, Any], rng: Random
+) -> SaidValue:
+    """Return one way to say both ends at once: "from 9 to half past ten in the morning"."""
+    kind, first, last = words.kinds[pair[0]], arguments[pair[0]], arguments[pair[1]]
+    if kind.kind == "date" and (month := month_spanned_by_dates(first, last, kind.format)):
+        told = ("in {m}", "in {m}", "of {m}", "from all of {m}", "in the course of {m}")
+        return SaidValue(rng.choice(told).replace("{m}", f"{month:%B %Y}"), False)
+    one, two = spoken_value(kind, first, rng), spoken_value(words.kinds[pair[1]], last, rng)
+    if kind.kind == "time":
+        one, two = _once_told(one, two)
+    forms = ["from {a} to {b}", "from {a} to {b}"]
+    if kind.kind in _WITH_ORDER:
+        forms += ["from {a} until {b}", "between {a} and {b}", "from {a} till {b}", "{a} to {b}"]
+    if re.search(r"\bnew\b", kind.description.lower()):
+        forms = ["to {a} until {b}", "so that it is from {a} to {b}", "from {a} to {b} instead"]
+    return SaidValue(rng.choice(forms).replace("{a}", one).replace("{b}", two), False)
+
+
+def _once_told(one: str, two: str) -> tuple[str, str]:
+    """Return two clock times of which the second tells the part of the day for both."""
+    for part in _PART_OF_DAY:
+        if one.endswith(part) and two.endswith(part) and one != two:
+            return one.removesuffix(part), two
+    return one, two

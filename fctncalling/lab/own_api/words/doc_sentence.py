@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from fctncalling.lab.own_api.words.nouns import (
+from fctncalling.lab.own_api.words.vocabulary import (
     PREPOSITIONS,
     base_verb,
-    plural,
     singular,
     spaced_words,
+    split_phrases,
+    word_table,
 )
-from fctncalling.lab.own_api.words.word_tables import split_phrases, word_table
 
 _FRONT = re.compile(
     r"^(?:(?:this|the) (?:tool|function|endpoint|method|operation|api)(?: (?:is used|can be used|"
@@ -32,39 +32,11 @@ _AMOUNT = re.compile(
     r"([a-z ]+?) (\{\w+\}|(?:an?|the) [a-z]+) (still |already )?(has|owes|needs|gets|does) ?(.*)$"
 )
 _AUXILIARY = "is|are|was|were|would|will|can|could|should|may|might|must|has|have"
-_VERBS_OF_QUESTIONS = [
-    "owes",
-    "has",
-    "costs",
-    "needs",
-    "takes",
-    "makes",
-    "goes",
-    "leaves",
-    "opens",
-    "closes",
-    "gets",
-    "gives",
-    "says",
-    "knows",
-    "works",
-    "pays",
-    "does",
-    "holds",
-    "keeps",
-    "starts",
-    "ends",
-    "runs",
-    "comes",
-    "stands",
-    "weighs",
-    "means",
-    "lives",
-    "wants",
-    "uses",
-    "contains",
-    "offers",
-]
+_VERBS_OF_QUESTIONS = (
+    "owes has costs needs takes makes goes leaves opens closes gets gives says knows "
+    "works pays does holds keeps starts ends runs comes stands weighs means lives wants "
+    "uses contains offers".split()
+)
 _MARKUP = re.compile(r"```.*?(?:```|\Z)|<[^<>]{1,200}>|^\s*[|#].*$", re.DOTALL | re.MULTILINE)
 EXPLAINED = re.compile(r" that (?:was|is|are|were|has|have) | by (?:their|its|his|words)\b")
 """Where a sentence goes on to explain what nobody would ask for."""
@@ -248,27 +220,8 @@ def _is_compound(after: str) -> bool:
 
 
 _HEADS = frozenset(
-    [
-        "card",
-        "account",
-        "number",
-        "code",
-        "id",
-        "list",
-        "name",
-        "address",
-        "price",
-        "status",
-        "history",
-        "locker",
-        "type",
-        "date",
-        "time",
-        "order",
-        "booking",
-        "room",
-        "details",
-    ]
+    "card account number code id list name address price status history locker type date time "
+    "order booking room details".split()
 )
 
 
@@ -356,34 +309,8 @@ def _noun_phrases(rest: str) -> Iterator[str]:
 
 
 _NO_OBJECT = frozenset(
-    [
-        "nobody",
-        "off",
-        "elsewhere",
-        "away",
-        "anybody",
-        "when",
-        "where",
-        "what",
-        "how",
-        "who",
-        "which",
-        "whether",
-        "if",
-        "somebody",
-        "someone",
-        "everything",
-        "it",
-        "them",
-        "me",
-        "people",
-        "let",
-        "back",
-        "up",
-        "out",
-        "longer",
-        "everyone",
-    ]
+    "nobody off elsewhere away anybody when where what how who which whether if somebody someone "
+    "everything it them me people let back up out longer everyone".split()
 )
 
 
@@ -398,14 +325,3 @@ def _until_preposition(words: list[str]) -> list[str]:
 
 def _lower(text: str) -> str:
     return text if re.match(r"[A-Z]{2}", text) else text[:1].lower() + text[1:]
-
-
-__all__ = [
-    "direct_question",
-    "first_sentence",
-    "imperative",
-    "object_noun",
-    "plural",
-    "sentence_and_short_form",
-    "with_parameter_slots",
-]

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
 
-from fctncalling.lab.own_api.words.act_table import MOODS, Act, acts_of_function, default_acts
+from fctncalling.lab.own_api.api import OwnApi, SpecificationError
+from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.words.doc_sentence import (
     EXPLAINED,
     direct_question,
@@ -16,6 +22,143 @@ from fctncalling.lab.own_api.words.doc_sentence import (
     with_parameter_slots,
 )
 from fctncalling.lab.own_api.words.function_words import FunctionWords
+from fctncalling.lab.own_api.words.vocabulary import split_phrases, word_table
+
+MOODS = ("do", "want", "say", "ask")
+IN_NAME = 4.0
+AT_THE_FRONT = 3.0  # of the first sentence
+IN_SENTENCE = 1.5
+ABOUT = 1.5
+LEAST = 3.0
+NEAR_BEST = 1.6  # below the best score, where an act still belongs to a function
+_ENDING = frozenset(
+    "cancel delete remove stop end close drop unsubscribe disable deactivate archive revoke "
+    "reject block clear withdraw terminate uninstall unassign".split()
+)
+_LOOKING = frozenset(
+    "list find search show read count track view fetch lookup browse describe retrieve".split()
+)
+_MAKING = frozenset("book create add make order register reserve schedule rent enrol lend".split())
+_TELLING = frozenset(
+    "enter note log record credit report submit save send inform notify warn join jot file".split()
+)
+_SORTS = {"end": _ENDING, "look": _LOOKING, "make": _MAKING, "record": _TELLING}
+
+
+@dataclass(frozen=True)
+class Act:
+    """Kind of act that a function does (cancel, list, book), with the phrases that ask for it."""
+
+    name: str
+    match: re.Pattern[str]
+    about: re.Pattern[str] | None
+    without: re.Pattern[str] | None
+    needs: str  # what the function has to have: owner, thing, nothing, ...
+    family: str
+    phrases: Mapping[str, tuple[str, ...]]
+
+    def score(self, words: FunctionWords) -> float:
+        """Return how well it fits a function; 0 where it does not."""
+        if self.without and self.without.search(words.told):
+            return 0.0
+        if self.about and not self.about.search(words.all_words):
+            return 0.0
+        if not _has(words, self.needs) or not _may_be(words, self.family):
+            return 0.0
+        sentence = words.sentence.lower()
+        if self.match.search(words.name_words):
+            found = IN_NAME
+        elif (at := self.match.search(sentence)) and at.start() == 0:
+            found = AT_THE_FRONT
+        else:
+            found = IN_SENTENCE if at else 0.0
+        return found + (ABOUT if found and self.about else 0.0)
+
+
+def _may_be(words: FunctionWords, family: str) -> bool:
+    """Return whether a function's verb allows a family: to cancel a repair is not to repair."""
+    verb = verb_sort(words)
+    if verb == "end":
+        return family in ("end", "return", "change")
+    if verb == "look":
+        return family in ("look", "measure")
+    return verb not in ("make", "record") or family not in ("end", "look")
+
+
+def verb_sort(words: FunctionWords) -> str:
+    """Return the sort of a function's verb: end, look, make, record, or "" for others.
+
+    The description's verb comes first: the name `book_details` begins with none.
+    """
+    for verb in (words.verb, words.name_words.split(" ")[0]):
+        for sort, verbs in _SORTS.items():
+            if verb in verbs:
+                return sort
+        if verb == "tell":
+            return ""
+    return ""
+
+
+def _has(words: FunctionWords, needs: str) -> bool:
+    primary = words.primary
+    kind = words.kinds[primary] if primary else None
+    if needs == "nothing":
+        return primary is None
+    if needs == "person_name":
+        return kind is not None and kind.kind == "person_name"
+    if needs == "no_person":
+        return kind is None or kind.kind != "person_name"
+    if needs == "owner":
+        nouns = words.nouns(primary)[:1] if primary else ()
+        return (
+            primary is not None and words.is_person(primary) and words.noun_of_sentence not in nouns
+        )
+    if needs == "no_fault":
+        return words.fault is None
+    if needs == "thing":
+        return primary is not None and kind is not None and kind.kind != "person_name"
+    return True
+
+
+@cache
+def act_table() -> tuple[Act, ...]:
+    """Return all acts of the table."""
+    return tuple(
+        Act(
+            name,
+            _pattern(row["match"]),
+            _pattern(row["about"]) if "about" in row else None,
+            _pattern(row["not"]) if "not" in row else None,
+            row.get("with", ""),
+            row["family"],
+            {mood: split_phrases(row[mood]) for mood in MOODS if mood in row},
+        )
+        for name, row in word_table("acts").items()
+    )
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(rf"\b(?:{text})(?:e?s|e?d|ing)?\b", re.IGNORECASE)
+
+
+def acts_of_function(words: FunctionWords) -> list[Act]:
+    """Return the acts that a function is, the best first; the plainest of its sort for none."""
+    scored = [(act.score(words), act) for act in act_table()]
+    best = max((score for score, _ in scored), default=0.0)
+    floor = max(LEAST, best - NEAR_BEST)
+    found = [(score, act) for score, act in scored if score >= floor]
+    ordered = [act for _, act in sorted(found, key=lambda pair: -pair[0])]
+    return ordered or default_acts(words)
+
+
+def default_acts(words: FunctionWords) -> list[Act]:
+    """Return the default act of a function's verb sort: cancel, look at, list, create."""
+    if words.primary is None:
+        names = {"look": "list_things", "make": "create"}
+    else:
+        names = {"end": "cancel", "look": "details", "make": "create"}
+    return [act for act in act_table() if act.name == names.get(verb_sort(words))]
+
 
 SLOT = re.compile(r"\{(\w+)\}")
 FEW_FRAMES = 10  # of its own acts, below which a function gets those of the plainest one too
@@ -162,3 +305,67 @@ def split_held_out_frames(
 def act_families(acts: Sequence[Act]) -> frozenset[str]:
     """Return the families of acts."""
     return frozenset(each.family for each in acts)
+
+
+_HEAD = """\
+# Phrases for the functions of an API. {parameter} is where a value of it stands; parameters that a
+# phrase leaves out are said behind it. do = orders ("cancel {id}"), want = what follows "I'd like
+# to", say = statements, ask = questions without their mark.
+"""
+
+
+def write_phrases(path: Path, frames: Mapping[str, Sequence[RequestFrame]]) -> None:
+    """Write the frames of each function, a table a function."""
+    lines = [_HEAD]
+    for function, each in frames.items():
+        lines.append(f"[{json.dumps(function)}]" if "." in function else f"[{function}]")
+        for mood in MOODS:
+            texts = [frame.text for frame in each if frame.mood == mood]
+            if texts:
+                items = "".join(f"  {json.dumps(text, ensure_ascii=False)},\n" for text in texts)
+                lines.append(f"{mood} = [\n{items}]")
+        lines.append("")
+    try:
+        path.write_text("\n".join(lines), encoding="utf-8")
+    except OSError as error:
+        raise SpecificationError(f"--write_phrases {path}: {error.strerror}") from None
+
+
+def read_phrases(
+    path: Path, api: OwnApi, kinds: Mapping[tuple[str, str], ArgumentKind]
+) -> dict[str, list[RequestFrame]]:
+    """Return the user's own frames by function; SpecificationError names what does not fit."""
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SpecificationError(f"--phrases {path}: cannot be read: {error}") from None
+    names = {doc.name for doc in api.functions}
+    frames: dict[str, list[RequestFrame]] = {}
+    for function, table in found.items():
+        where = f"--phrases {path}: {function}"
+        if function not in names:
+            raise SpecificationError(f"{where}: there is no such function")
+        parameters = {parameter for name, parameter in kinds if name == function}
+        frames[function] = [
+            frame for mood, text in _texts(table, where) for frame in [_frame(function, mood, text)]
+        ]
+        for frame in frames[function]:
+            for slot in frame.parameters:
+                if slot not in parameters:
+                    raise SpecificationError(f"{where}: {frame.text!r:.60}: no parameter {slot}")
+    return frames
+
+
+def _texts(table: Any, where: str) -> list[tuple[str, str]]:
+    if not isinstance(table, dict) or not table.keys() <= set(MOODS):
+        raise SpecificationError(f"{where}: expected lists named {', '.join(MOODS)}")
+    pairs = []
+    for mood, texts in table.items():
+        if not isinstance(texts, list) or not all(isinstance(t, str) and t.strip() for t in texts):
+            raise SpecificationError(f"{where}.{mood}: expected a list of phrases")
+        pairs += [(mood, text.strip().rstrip("?")) for text in texts]
+    return pairs
+
+
+def _frame(function: str, mood: str, text: str) -> RequestFrame:
+    return RequestFrame(function, mood, text, "file")

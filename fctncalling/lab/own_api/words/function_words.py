@@ -15,7 +15,7 @@ from fctncalling.lab.own_api.words.doc_sentence import (
     imperative,
     object_noun,
 )
-from fctncalling.lab.own_api.words.nouns import (
+from fctncalling.lab.own_api.words.vocabulary import (
     PREPOSITIONS,
     plural,
     singular,
@@ -24,75 +24,16 @@ from fctncalling.lab.own_api.words.nouns import (
 )
 
 PEOPLE = frozenset(
-    [
-        "reader",
-        "user",
-        "customer",
-        "client",
-        "member",
-        "guest",
-        "patient",
-        "passenger",
-        "employee",
-        "person",
-        "student",
-        "owner",
-        "tenant",
-        "contact",
-        "colleague",
-        "driver",
-        "player",
-        "teacher",
-        "doctor",
-        "volunteer",
-        "author",
-        "recipient",
-        "receiver",
-        "sender",
-        "assignee",
-        "participant",
-        "attendee",
-        "borrower",
-        "host",
-        "organizer",
-        "organiser",
-        "worker",
-        "visitor",
-        "friend",
-        "name",
-        "people",
-        "invitee",
-        "buyer",
-        "seller",
-        "agent",
-        "staff",
-        "adopter",
-    ]
+    "reader user customer client member guest patient passenger employee person student owner "
+    "tenant contact colleague driver player teacher doctor volunteer author recipient receiver "
+    "sender assignee participant attendee borrower host organizer organiser worker visitor friend "
+    "name people invitee buyer seller agent staff adopter".split()
 )
 _ID_ENDS = frozenset("id ids number no uuid identifier key ref nr num".split())
 _OTHER_ENDS = frozenset("code name slug".split())
 _UNITS = frozenset(
-    [
-        "kg",
-        "g",
-        "km",
-        "m",
-        "cm",
-        "mm",
-        "eur",
-        "usd",
-        "gbp",
-        "euros",
-        "dollars",
-        "minutes",
-        "hours",
-        "days",
-        "percent",
-        "pct",
-        "celsius",
-        "seconds",
-        "ms",
-    ]
+    "kg g km m cm mm eur usd gbp euros dollars minutes hours days percent pct celsius "
+    "seconds ms".split()
 )
 _NAMED = re.compile(
     r"(?:number|id|identifier|code|name|uuid|key|title) of (?:the |a |an |your |this )?"

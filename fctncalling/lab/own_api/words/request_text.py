@@ -9,15 +9,19 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from fctncalling.lab.own_api.words.act_table import MOODS, act_table
-from fctncalling.lab.own_api.words.clauses import SaidValue, spoken_value_with_noun, verbatim_value
-from fctncalling.lab.own_api.words.frames import SLOT, RequestFrame
+from fctncalling.lab.own_api.words.clauses import (
+    SAID_TOGETHER_SHARE,
+    SaidValue,
+    said_span,
+    span_parameter_pairs,
+    spoken_value_with_noun,
+    unsaid_remark,
+    verbatim_value,
+)
+from fctncalling.lab.own_api.words.frames import MOODS, RequestFrame, act_table
 from fctncalling.lab.own_api.words.function_words import FunctionWords
-from fctncalling.lab.own_api.words.nouns import correct_articles
-from fctncalling.lab.own_api.words.spans import SAID_TOGETHER_SHARE, said_span, span_parameter_pairs
 from fctncalling.lab.own_api.words.spoken_values import join_with_and, spoken_value
-from fctncalling.lab.own_api.words.unsaid import unsaid_remark
-from fctncalling.lab.own_api.words.word_tables import register_table_phrases
+from fctncalling.lab.own_api.words.vocabulary import correct_articles, register_table_phrases
 
 REGISTERS = ("plain", "plain", "polite", "terse", "chatty")
 BECAUSE_SHARE = 0.08
@@ -253,14 +257,3 @@ def _own_words() -> frozenset[str]:
     for mood in MOODS:
         texts += [form for forms in register_table_phrases(mood).values() for form in forms]
     return frozenset(re.findall(r"[a-z']+", " ".join(texts).lower())) - {"i", "i'd", "i'm", "i've"}
-
-
-__all__ = [
-    "SLOT",
-    "ParallelValues",
-    "SaidCall",
-    "pluralize_slot",
-    "polish_text",
-    "request_text",
-    "said_call",
-]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from functools import cache
+from importlib.resources import files
+from typing import Any
 
 _IRREGULAR = {"person": "people", "child": "children", "man": "men", "woman": "women"}
 _SINGULAR = {plural: singular for singular, plural in _IRREGULAR.items()}
@@ -19,59 +22,9 @@ _BASES = {
 }
 _WITH_ES = ("sses", "shes", "ches", "xes", "zzes", "oes")
 PREPOSITIONS = frozenset(
-    [
-        "of",
-        "for",
-        "to",
-        "from",
-        "in",
-        "on",
-        "at",
-        "by",
-        "with",
-        "without",
-        "about",
-        "into",
-        "onto",
-        "under",
-        "over",
-        "near",
-        "around",
-        "between",
-        "after",
-        "before",
-        "until",
-        "since",
-        "via",
-        "per",
-        "as",
-        "that",
-        "which",
-        "who",
-        "whose",
-        "where",
-        "when",
-        "while",
-        "if",
-        "than",
-        "is",
-        "are",
-        "was",
-        "were",
-        "has",
-        "have",
-        "had",
-        "can",
-        "could",
-        "would",
-        "will",
-        "must",
-        "may",
-        "and",
-        "or",
-        "but",
-        "not",
-    ]
+    "of for to from in on at by with without about into onto under over near around between after "
+    "before until since via per as that which who whose where when while if than is are was were "
+    "has have had can could would will must may and or but not".split()
 )
 
 
@@ -146,3 +99,22 @@ def correct_articles(text: str) -> str:
 
 def _article(found: re.Match[str]) -> str:
     return f"{found[1]}{'n' if _VOWEL.match(found[2]) else ''} "
+
+
+@cache
+def word_table(name: str) -> dict[str, Any]:
+    """Return a table of this folder."""
+    return tomllib.loads(
+        files("fctncalling.lab.own_api.words").joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    )
+
+
+def split_phrases(text: str) -> tuple[str, ...]:
+    """Return the phrases of a row, which "|" parts."""
+    return tuple(each.strip() for each in text.split("|") if each.strip())
+
+
+@cache
+def register_table_phrases(mood: str) -> dict[str, tuple[str, ...]]:
+    """Return the wrappings of a mood by register, or the frame of a request by its places."""
+    return {name: split_phrases(row) for name, row in word_table("registers")[mood].items()}

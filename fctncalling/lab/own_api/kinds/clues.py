@@ -1,9 +1,82 @@
-"""Clues of a description: closed lists, bounds, examples, forms, units."""
+"""Clues to the kind of a value: the words of a name, and what a description says."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+
+class InferredKind(NamedTuple):
+    """Kind that words mean, with its topic."""
+
+    kind: str
+    topic: str = ""
+
+
+_DATES = (
+    r"date|day|birthday|dob|since|until|deadline|due|arrival|departure|expiry|check in|check out"
+)
+_TIMES = r"time|hour|start|end|begin|opening|closing"
+_COUNTS = r"id|number|no|code"
+
+
+def infer_kind_from_words(name: str, description: str) -> tuple[InferredKind | None, bool]:
+    """Return the kind that words mean, and whether the name alone says so.
+
+    The head noun counts: the name's last words first, then the description's first clause; "name"
+    alone is a person's where that clause speaks of one.
+    """
+    words = name_words(name)
+    head = re.split(r"[.,;:(]", description.lower())[0]
+    of_name = _moment(words) or _in_table(words, last=True)
+    if words.endswith("name") and of_name is None:
+        of_head = _in_table(f"{words} {head}")
+        named = of_head if of_head and of_head.kind in ("person_name", "free_text") else None
+        return named or InferredKind("free_text", "title"), not head
+    if of_name is not None:
+        return of_name, not _says(head, of_name, words)
+    of_head = _moment(head) or _in_table(head)
+    return of_head, False
+
+
+def name_words(name: str) -> str:
+    """Return a name's words, in lower case: "contactEmail", "contact_email" -> "contact email"."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
+    return re.sub(r"[^A-Za-z0-9]+", " ", spaced).strip().lower()
+
+
+@cache
+def _words_of_kinds() -> list[list[str]]:
+    table = files("fctncalling.lab.own_api.kinds").joinpath("words_of_kinds.toml")
+    rows: list[list[str]] = tomllib.loads(table.read_text(encoding="utf-8"))["rows"]
+    return rows
+
+
+def _in_table(words: str, *, last: bool = False) -> InferredKind | None:
+    end = "$" if last else r"\b"
+    for meant, pattern in _words_of_kinds():
+        if re.search(rf"\b(?:{pattern}){end}", words):
+            return InferredKind(*meant.split())
+    return _in_table(words) if last and " " in words else None
+
+
+def _moment(words: str) -> InferredKind | None:
+    if re.search(r"\b(?:datetime|timestamp|moment|date time|(?:[a-z]+ed|when) at)$", words):
+        return InferredKind("datetime")
+    if re.search(rf"\b(?:{_DATES})$", words) or re.search(r"\bdate\b", words):
+        return InferredKind("date")
+    return InferredKind("time") if re.search(rf"\b(?:{_TIMES})$", words) else None
+
+
+def _says(head: str, meant: InferredKind, words: str) -> bool:
+    """Return whether a description says the same as the name."""
+    found = _moment(head) or _in_table(head)
+    return (found is not None and found.kind == meant.kind) or (words in head and bool(head))
+
 
 UNITS = {
     "kg": r"kilograms?|kilos?|kg",

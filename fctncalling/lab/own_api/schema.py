@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fctncalling.lab.own_api.api import SpecificationError
-from fctncalling.lab.own_api.specifications.references import ReferenceResolver
+from fctncalling.lab.own_api.document import ReferenceResolver
 
 MAX_DEPTH = 8
 MAX_NODES = 20_000  # of one parameter or body: references shared many times over unfold
@@ -27,19 +27,9 @@ _TYPES = {
     "tuple": "array",
 }
 _JSON_TYPES = {"object", "number", "integer", "string", "boolean", "array"}
-_KEPT = (
-    "description",
-    "title",
-    "enum",
-    "default",
-    "format",
-    "pattern",
-    "examples",
-    "minLength",
-    "maxLength",
-    "minItems",
-    "maxItems",
-    "uniqueItems",
+_KEPT = tuple(
+    "description title enum default format pattern examples minLength maxLength minItems maxItems "
+    "uniqueItems".split()
 )
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 
@@ -90,8 +80,7 @@ class SchemaReader:
                 for name, each in properties.items()
                 if not (isinstance(each, Mapping) and each.get("readOnly") is True)
             }
-            needed = schema.get("required")
-            needed = needed if isinstance(needed, list) else []
+            needed = as_list(schema.get("required"))
             result["required"] = [name for name in result["properties"] if name in needed]
         if kind == "array":
             items = schema.get("items", schema.get("prefixItems"))
@@ -124,9 +113,8 @@ class SchemaReader:
             found = {**result, "enum": values}
             return {**found, "type": kinds.pop()} if len(kinds) == 1 else found
         if all("properties" in each for each in choices):
-            whole = [
-                _joined(each, {k: result[k] for k in _OBJECT if k in result}) for each in choices
-            ]
+            shared = {key: result[key] for key in _OBJECT if key in result}
+            whole = [_joined(each, shared) for each in choices]
             return {**result, **_union(whole), "oneOf": whole}
         if "properties" in result:  # alternatives that only demand: anyOf: [{required: [a]}, ...]
             return result
@@ -151,9 +139,8 @@ class SchemaReader:
         for part in parts:
             found, reference = self.references.followed(part, where)
             if isinstance(found, Mapping) and (not reference or reference not in above):
-                merged = _joined(
-                    merged, self._merged(found, where, (*above, reference)), keep_order=True
-                )
+                inner = self._merged(found, where, (*above, reference))
+                merged = _joined(merged, inner, keep_order=True)
             elif reference:
                 self.notes.append(f"{where}: {reference} holds itself: left out")
         return _joined(merged, own, keep_order=True)
@@ -164,12 +151,9 @@ class SchemaReader:
         for flag, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
             if schema.get(flag) is True and bound in found:
                 found[flag] = found.pop(bound)
-        low = max(
-            (found[key] for key in ("minimum", "exclusiveMinimum") if key in found), default=None
-        )
-        high = min(
-            (found[key] for key in ("maximum", "exclusiveMaximum") if key in found), default=None
-        )
+        lows = [found[key] for key in ("minimum", "exclusiveMinimum") if key in found]
+        highs = [found[key] for key in ("maximum", "exclusiveMaximum") if key in found]
+        low, high = max(lows, default=None), min(highs, default=None)
         if low is not None and high is not None and low > high:
             self.notes.append(f"{where}: bounds {low} to {high} leave no value: not kept to")
             return {}
@@ -183,15 +167,13 @@ class SchemaReader:
         if "const" in schema:
             result["enum"] = [schema["const"]]
         if "enum" in result:
-            values = result["enum"] if isinstance(result["enum"], list) else []
-            values = [each for each in values if each is not None and each != ""]
-            result["enum"] = list(values)
+            values = [each for each in as_list(result["enum"]) if each is not None and each != ""]
+            result["enum"] = values
             if not values:
                 del result["enum"]
         examples = result.pop("examples", None)
         examples = list(examples.values()) if isinstance(examples, Mapping) else examples
-        examples = examples if isinstance(examples, list) else []
-        examples = [each["value"] if _is_example(each) else each for each in examples]
+        examples = [each["value"] if _is_example(each) else each for each in as_list(examples)]
         if "example" in schema:
             examples = [schema["example"], *examples]
         if examples:
@@ -220,9 +202,8 @@ class SchemaReader:
         self, where: str, why: str, schema: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
         self.notes.append(f"{where}: {why}: left open")
-        kept = {} if schema is None or "description" not in schema else dict(schema)
-        description = kept.get("description", "")
-        return {"type": "object", "description": description} if description else {"type": "object"}
+        description = (schema or {}).get("description")
+        return {"type": "object"} | ({"description": description} if description else {})
 
 
 _OBJECT = ("properties", "required")
@@ -252,7 +233,7 @@ def _joined(
     if "properties" in one and "properties" in over:
         first, second = (one, over) if keep_order else (over, one)
         joined["properties"] = {**first["properties"], **second["properties"]}
-    required = [*_list(one.get("required")), *_list(over.get("required"))]
+    required = [*as_list(one.get("required")), *as_list(over.get("required"))]
     if required:
         joined["required"] = list(dict.fromkeys(required))
     return joined
@@ -270,11 +251,14 @@ def _union(choices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             if old is not each and "enum" in old and "enum" in each:
                 each = {**old, "enum": list(dict.fromkeys([*old["enum"], *each["enum"]]))}
             properties[name] = each if name not in properties or "enum" in each else old
-    needed = [name for name in properties if all(name in _list(c.get("required")) for c in choices)]
+    needed = [
+        name for name in properties if all(name in as_list(c.get("required")) for c in choices)
+    ]
     return {"type": "object", "properties": properties, "required": needed}
 
 
-def _list(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
+    """Return a list as it is, and an empty one for what is none."""
     return value if isinstance(value, list) else []
 
 
@@ -292,14 +276,5 @@ def _is_number(value: Any) -> bool:
 
 def _is_example(value: Any) -> bool:
     """Whether an example is OpenAPI's object around the value."""
-    return (
-        isinstance(value, Mapping)
-        and "value" in value
-        and value.keys()
-        <= {
-            "value",
-            "summary",
-            "description",
-            "externalValue",
-        }
-    )
+    keys = {"value", "summary", "description", "externalValue"}
+    return isinstance(value, Mapping) and "value" in value and value.keys() <= keys

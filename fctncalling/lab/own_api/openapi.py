@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fctncalling.lab.own_api.api import OwnApi, SpecificationError
-from fctncalling.lab.own_api.specifications.collect import CollectedFunctions
-from fctncalling.lab.own_api.specifications.references import ReferenceResolver
-from fctncalling.lab.own_api.specifications.schema import SchemaReader
+from fctncalling.lab.own_api.api import CollectedFunctions, OwnApi, SpecificationError
+from fctncalling.lab.own_api.document import ReferenceResolver
+from fctncalling.lab.own_api.schema import SchemaReader
 
 METHODS = ("get", "put", "post", "delete", "patch")
 LEFT_OUT = ("head", "options", "trace")
@@ -156,10 +155,8 @@ class _Operations:
             if isinstance(text := parameter.get("description"), str):
                 schema["description"] = text
             examples = parameter.get("examples")
-            values = list(examples.values()) if isinstance(examples, Mapping) else []
-            values = [
-                each["value"] for each in values if isinstance(each, dict) and "value" in each
-            ]
+            told = examples.values() if isinstance(examples, Mapping) else ()
+            values = [each["value"] for each in told if isinstance(each, dict) and "value" in each]
             values = [parameter["example"], *values] if "example" in parameter else values
             if values:
                 schema["examples"] = [*values, *schema.get("examples", ())]
@@ -190,12 +187,6 @@ def _content_schema(content: Any) -> Any:
     """Return the schema of the JSON form of a body, else of a form's, else of the first."""
     if not isinstance(content, Mapping):
         return None
-    kinds = sorted(
-        content,
-        key=lambda name: (
-            "json" not in str(name),
-            "form" not in str(name),
-        ),
-    )
+    kinds = sorted(content, key=lambda name: ("json" not in str(name), "form" not in str(name)))
     chosen = content[kinds[0]] if kinds else None
     return chosen.get("schema") if isinstance(chosen, Mapping) else None
