@@ -29,24 +29,22 @@ from fctncalling.evaluation.scripted_policies import DONE, placeholder_value
 from fctncalling.lab.canaries.canary_policies import canary_policies
 from fctncalling.lab.canaries.command import play_canaries
 from fctncalling.lab.forge import command as forge_command
-from fctncalling.lab.forge.clarify import clarify_entry
-from fctncalling.lab.forge.clarify.twin_tasks import (
-    Twins,
-    twins_naming_two_values,
-    twins_without_value,
-)
-from fctncalling.lab.forge.clarify.withheld_values import (
-    TOLD,
-    UNEVEN,
-    guess_chance,
-    revealed_candidate_fault,
-    withheld_fault,
-)
+from fctncalling.lab.forge.clarify_entries import clarify_entry
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
-from fctncalling.lab.forge.report.discriminator import discriminate
+from fctncalling.lab.forge.report.category_report import discriminate
 from fctncalling.lab.forge.single_turn.frames import ParameterFrame
 from fctncalling.lab.forge.single_turn.made_functions import MadeParameter
 from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue, ValueKind
+from fctncalling.lab.forge.twin_tasks import (
+    TOLD,
+    UNEVEN,
+    Twins,
+    guess_chance,
+    revealed_candidate_fault,
+    twins_naming_two_values,
+    twins_without_value,
+    withheld_fault,
+)
 from fctncalling.lab.lint.lint_rules import lint_task
 from fctncalling.training.demonstrations import GroundTruthPolicy
 

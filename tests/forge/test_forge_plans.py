@@ -17,27 +17,24 @@ from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.judging.judge import judge
-from fctncalling.lab.forge.multi_turn import (
-    CATEGORIES,
-    HISTORY_DIALS,
-    multi_turn_plan,
-    planner,
-    task_entry,
-)
+from fctncalling.lab.forge.multi_turn import CATEGORIES, HISTORY_DIALS, multi_turn_plan, planner
 from fctncalling.lab.forge.multi_turn.criticality import undetected_wrong_calls
 from fctncalling.lab.forge.multi_turn.dials import CRITICAL_DIALS
-from fctncalling.lab.forge.multi_turn.entries import call_text, plain_call
-from fctncalling.lab.forge.multi_turn.fidelity import (
-    call_dependencies,
-    kl_divergence,
-    measure_fidelity,
-)
 from fctncalling.lab.forge.multi_turn.knowledge import is_failed_result
 from fctncalling.lab.forge.multi_turn.make_plans import difficulty
 from fctncalling.lab.forge.multi_turn.moves import TABLE, function_moves
 from fctncalling.lab.forge.multi_turn.proof import AMBIGUOUS, Proof, is_still_shown, prove
 from fctncalling.lab.forge.multi_turn_entry import multi_turn_entry
-from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
+from fctncalling.lab.forge.plan import (
+    Plan,
+    PlannedCall,
+    PlannedTurn,
+    Value,
+    call_text,
+    plain_call,
+    task_entry,
+)
+from fctncalling.lab.forge.report.measures import call_dependencies, kl_divergence, measure_fidelity
 
 OFFICIAL = Path(os.environ.get("FCTNCALLING_SHARED", "../shared")) / "bfcl/data"
 SUM = {name: Value("number", value, "said_now", said=value) for name, value in (("a", 2), ("b", 3))}

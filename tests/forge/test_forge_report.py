@@ -14,8 +14,12 @@ import pytest
 from evaluate_fctncalling import main
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import FunctionDoc, Task
-from fctncalling.lab.forge.report.category_report import bars, measure_discrimination
-from fctncalling.lab.forge.report.discriminator import auc, discriminate
+from fctncalling.lab.forge.report.category_report import (
+    auc,
+    bars,
+    discriminate,
+    measure_discrimination,
+)
 from fctncalling.lab.forge.report.diversity import (
     SentenceRecurrence,
     argument_entropy,
@@ -24,7 +28,7 @@ from fctncalling.lab.forge.report.diversity import (
     masked_sentences,
     self_bleu,
 )
-from fctncalling.lab.forge.single_turn.measures import measure_single_turn
+from fctncalling.lab.forge.report.measures import measure_single_turn
 
 
 def test_distinct_is_the_share_of_ngrams_that_are_distinct() -> None:

@@ -7,15 +7,15 @@ import re
 
 import pytest
 
-from fctncalling.lab.forge.clarify.twin_tasks import (
+from fctncalling.lab.forge.forged_entry import NoTaskDrawn
+from fctncalling.lab.forge.report.category_report import discriminate, ngrams
+from fctncalling.lab.forge.report.diversity import word_tokens
+from fctncalling.lab.forge.twin_tasks import (
     HesitationPair,
     Twins,
     second_thoughts,
     twins_naming_two_values,
 )
-from fctncalling.lab.forge.forged_entry import NoTaskDrawn
-from fctncalling.lab.forge.report.discriminator import discriminate, ngrams
-from fctncalling.lab.forge.report.diversity import word_tokens
 
 TERMS = (word_tokens, ngrams)
 

@@ -17,21 +17,7 @@ from fctncalling.data.validation import is_function_doc, is_task
 from fctncalling.envs.judging.judge import judge
 from fctncalling.evaluation.accepted_answers import accepted_answer_texts
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
-from fctncalling.lab.forge.single_turn import CATEGORIES, single_turn_entry
-from fctncalling.lab.forge.single_turn.category_profiles import PROFILES, related_noun_groups
-from fctncalling.lab.forge.single_turn.frames import code_domains, domains
-from fctncalling.lab.forge.single_turn.made_calls import (
-    MadeArgument,
-    MadeCall,
-    make_call,
-    numbers_implied_by_clauses,
-)
-from fctncalling.lab.forge.single_turn.made_functions import (
-    MadeFunction,
-    MadeParameter,
-    make_function,
-)
-from fctncalling.lab.forge.single_turn.measures import (
+from fctncalling.lab.forge.report.measures import (
     OVERLAPPING,
     content_words,
     is_implied_number,
@@ -39,8 +25,23 @@ from fctncalling.lab.forge.single_turn.measures import (
     question_without_values,
     word_overlap,
 )
-from fctncalling.lab.forge.single_turn.proof import proof_fault
-from fctncalling.lab.forge.single_turn.requests import request_for_call, use_an_before_vowels
+from fctncalling.lab.forge.single_turn import CATEGORIES, single_turn_entry
+from fctncalling.lab.forge.single_turn.category_profiles import PROFILES, related_noun_groups
+from fctncalling.lab.forge.single_turn.entries import proof_fault
+from fctncalling.lab.forge.single_turn.frames import code_domains, domains
+from fctncalling.lab.forge.single_turn.made_calls import (
+    MadeArgument,
+    MadeCall,
+    make_call,
+    numbers_implied_by_clauses,
+    request_for_call,
+    use_an_before_vowels,
+)
+from fctncalling.lab.forge.single_turn.made_functions import (
+    MadeFunction,
+    MadeParameter,
+    make_function,
+)
 from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue, ValueKind, draw_value
 
 

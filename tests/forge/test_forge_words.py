@@ -14,12 +14,12 @@ from forge_random_requests import functions, random_requests, request_of
 from forge_sample_plans import sample_plans
 
 from fctncalling.data.function_docs import DOC_FILES
-from fctncalling.lab.forge.multi_turn.kinds import PARAMETER_KINDS
 from fctncalling.lab.forge.multi_turn.make_plans import (
     with_unoffered_class_request,
     without_function,
     without_value,
 )
+from fctncalling.lab.forge.multi_turn.moves import PARAMETER_KINDS
 from fctncalling.lab.forge.multi_turn.planner import make_plan
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
 from fctncalling.lab.forge.words import faults_of, user_texts
@@ -28,12 +28,13 @@ from fctncalling.lab.forge.words.grammar import (
     Choice,
     FrameSlot,
     Sequence,
+    frames,
     gerund,
+    patterns,
     sentence,
 )
 from fctncalling.lab.forge.words.literals import date_text, mark_literal, parsed_date
 from fctncalling.lab.forge.words.sentences import Persona, repeats_words, with_aim
-from fctncalling.lab.forge.words.tables import frames, patterns
 from fctncalling.lab.forge.words.turn_check import text_mentions
 
 REQUEST_FORMS = SENTENCE_MOODS[:6]

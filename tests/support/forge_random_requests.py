@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from fctncalling.lab.forge.multi_turn.kinds import PARAMETER_KINDS
+from fctncalling.lab.forge.multi_turn.moves import PARAMETER_KINDS
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Provenance, Source, Value
 
 DOORS = ("driver", "passenger", "rear_left", "rear_right")

@@ -8,7 +8,7 @@ from typing import Any
 
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.python_source.parse import PlainCall
-from fctncalling.lab.forge.multi_turn.kinds import PARAMETER_KINDS
+from fctncalling.lab.forge.multi_turn.moves import PARAMETER_KINDS
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Source, Value
 
 DOORS = ("driver", "passenger", "rear_left", "rear_right")

@@ -11,23 +11,23 @@ from collections import Counter, defaultdict
 from contextlib import suppress
 from typing import Any
 
+from fctncalling.lab.forge.multi_turn import inventory
 from fctncalling.lab.forge.multi_turn.dials import Dials
-from fctncalling.lab.forge.multi_turn.kinds import PARAMETER_KINDS
 from fctncalling.lab.forge.multi_turn.knowledge import (
     is_failed_result,
     leaves_with_paths,
-    parse_result,
     pattern,
 )
+from fctncalling.lab.forge.multi_turn.make_world import make_world
 from fctncalling.lab.forge.multi_turn.moves import (
+    PARAMETER_KINDS,
     TABLE,
     FunctionMoves,
     refusal_signature,
     result_shape,
 )
 from fctncalling.lab.forge.multi_turn.walk import DeadEnd, NoArgumentsFound, Walk
-from fctncalling.lab.forge.multi_turn.worlds import inventory
-from fctncalling.lab.forge.multi_turn.worlds.make_world import make_world
+from fctncalling.lab.forge.plan import parse_result
 
 WORLDS = 36
 _PASSES = 3
@@ -52,6 +52,21 @@ def learn(seed: int = 0, num_worlds: int = WORLDS) -> dict[str, dict[str, Any]]:
                 probe.visit(index)
             learned.update({name: probe.learned(name) for name in names})
     return learned
+
+
+def mark(walk: Walk) -> tuple[Any, ...]:
+    """Return what `rewind` needs to come back to this moment of a walk."""
+    turns, facts = [list(turn) for turn in walk.turns], list(walk.knowledge.facts)
+    return walk.session.get_state(), turns, facts, set(walk._seen)
+
+
+def rewind(walk: Walk, to: tuple[Any, ...]) -> None:
+    """Undo everything since a mark, which may be used again."""
+    state, turns, facts, seen = to
+    walk.session.set_state(state)
+    walk.turns[:] = [list(turn) for turn in turns]
+    walk.knowledge.facts[:] = facts
+    walk._seen = set(seen)
 
 
 class _Probe:
@@ -79,19 +94,19 @@ class _Probe:
             for _ in range(index % 4):
                 walk.request(draw.choice(self.names), _ROOM)
         for name in self.names:
-            start = walk.mark()
+            start = mark(walk)
             before = self._reads(walk)
             text = self._call(walk, name)
             if text is not None and not is_failed_result(text):
                 self._compare(walk, name, before)
-            walk.rewind(start)
+            rewind(walk, start)
             if text is not None and is_failed_result(text) and refusal_signature(text):
                 self._cure(walk, name, text)
-            walk.rewind(start)
+            rewind(walk, start)
 
     def _reads(self, walk: Walk) -> dict[str, tuple[Any, str]]:
         """Return what reads show now, those that show something else each time left out."""
-        shown, start = {}, walk.mark()
+        shown, start = {}, mark(walk)
         for name in self.names:
             with suppress(NoArgumentsFound):
                 if self._known.changes_state(name):
@@ -101,7 +116,7 @@ class _Probe:
                 if not is_failed_result(text) and text == walk.execute(name, arguments):
                     shown[name] = arguments, text
                 else:
-                    walk.rewind(start)  # no read, or one that was refused half-way
+                    rewind(walk, start)  # no read, or one that was refused half-way
         return shown
 
     def _compare(self, walk: Walk, name: str, before: dict[str, tuple[Any, str]]) -> None:
@@ -141,36 +156,36 @@ class _Probe:
         """
         if any(self._succeeds(walk, name) for _ in range(_REDRAWS)):
             return
-        start, calls = walk.mark(), len(walk.turns[-1])
+        start, calls = mark(walk), len(walk.turns[-1])
         helped = dict[str, int]()  # what helps -> calls that it took
         for other in self.names:
             made = other != name and walk._attempt(other, "needed_step", _ROOM - 1)
             if made and self._helped(walk, name, refusal_signature(refusal)):
                 helped[other] = len(walk.turns[-1]) - calls
-            walk.rewind(start)
+            rewind(walk, start)
         fewest = min(helped.values(), default=0)
         self.cured[name, refusal_signature(refusal)].update(
             o for o, n in helped.items() if n == fewest
         )
 
     def _helped(self, walk: Walk, name: str, refusal: str) -> bool:
-        after = walk.mark()
+        after = mark(walk)
         text = self._call(walk, name)
-        walk.rewind(after)
+        rewind(walk, after)
         if text is None or refusal_signature(text) == refusal:
             return False
         return not is_failed_result(text) or self._succeeds(walk, name, cured=True)
 
     def _succeeds(self, walk: Walk, name: str, *, cured: bool = False) -> bool:
         """Whether a call of freshly drafted arguments succeeds; the state is put back."""
-        start = walk.mark()
+        start = mark(walk)
         try:
             if cured:
                 return walk._attempt(name, "asked", _ROOM)
             text = self._call(walk, name)
             return text is not None and not is_failed_result(text)
         finally:
-            walk.rewind(start)
+            rewind(walk, start)
 
     def learned(self, name: str) -> dict[str, Any]:
         """Return one function's entry of the table."""

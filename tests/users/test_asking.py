@@ -13,7 +13,7 @@ from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs.users import RuleUser
 from fctncalling.envs.users.rule_user import REGISTERS
-from fctncalling.lab.forge.clarify import clarify_entry
+from fctncalling.lab.forge.clarify_entries import clarify_entry
 
 NATURAL = (
     "Which {name}?",

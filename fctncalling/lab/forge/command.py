@@ -29,15 +29,16 @@ from fctncalling.cli.shared.tool_flags import MISSING
 from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import official_data_folder, user_data_folder
 from fctncalling.envs.tools.bfcl.long_context import LongContextError, long_context_path
-from fctncalling.lab.forge.forge_files import ForgeFiles, OutputConflict
 from fctncalling.lab.forge.forge_run import (
     BFCL_CATEGORIES,
     DIALS,
     FORGED_CATEGORIES,
     LONG_CONTEXT,
     ForgeFailure,
+    ForgeFiles,
     ForgeRun,
     ForgeSettings,
+    OutputConflict,
 )
 from fctncalling.lab.forge.multi_turn import CATEGORIES as MULTI_TURN
 from fctncalling.lab.forge.multi_turn.dials import CLASS_WEIGHTS, class_combination_weights
@@ -48,31 +49,29 @@ from fctncalling.lab.own_api.api import SpecificationError
 
 REFUSALS = (InputError, OutputConflict, SpecificationError, TaskError, ForgeFailure, OSError)
 
+NO_OFFICIAL_FILES = (
+    "no official files are here, so no task is compared with theirs (import-bfcl gets them); the "
+    "ledger says so"
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's arguments."""
-    parser.add_argument(
-        "--num_tasks", type=int, default=1000, metavar="N", help="tasks to make; default: 1000"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("--num_tasks", type=int, default=1000, metavar="N", help="tasks to make; default: 1000")
+    names = ", ".join(FORGED_CATEGORIES)
+    add(
         "--category",
         nargs="+",
         choices=list(FORGED_CATEGORIES),
         metavar="NAME",
-        help=f"categories to make: {', '.join(FORGED_CATEGORIES)}; default: all but "
-        "clarify, by their shares",
+        help=f"categories to make: {names}; default: all but clarify, by their shares",
     )
-    parser.add_argument(
-        "--seed",
-        type=int,
-        default=1,
-        metavar="N",
-        help="another seed makes other tasks; default: 1",
-    )
-    parser.add_argument(
-        "--output", type=Path, required=True, metavar="FILE", help="file (or folder) to write"
-    )
-    parser.add_argument(
+    seed = "another seed makes other tasks; default: 1"
+    add("--seed", type=int, default=1, metavar="N", help=seed)
+    output = "file (or folder) to write"
+    add("--output", type=Path, required=True, metavar="FILE", help=output)
+    add(
         "--dials",
         choices=("official", *DIALS),
         default="official",
@@ -80,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "alone is rarely enough; critical: plans of 6 to 16 actions whose mistakes show late; "
         "default: official",
     )
-    parser.add_argument(
+    add(
         "--apis",
         nargs="+",
         choices=sorted({name for names in CLASS_WEIGHTS for name in names}),
@@ -88,29 +87,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="classes of BFCL that multi-turn tasks may involve, such as TradingBot; default: all",
     )
-    _add_output_arguments(parser)
+    layout = "file: one file of JSON Lines; bfcl: a folder as BFCL ships it; default: file"
+    add("--layout", choices=("file", "bfcl"), default="file", help=layout)
+    official = "official files that no task may resemble; default: where import-bfcl put them"
+    add("--official_dir", type=Path, metavar="DIR", help=official)
+    report = "write FILE.report.html too: figures of the tasks beside those of the official ones"
+    add("--report", action="store_true", help=report)
+    add("--json", action="store_true", help="print JSON instead of text")
     add_own_arguments(parser)
-
-
-def _add_output_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--layout",
-        choices=("file", "bfcl"),
-        default="file",
-        help="file: one file of JSON Lines; bfcl: a folder as BFCL ships it; default: file",
-    )
-    parser.add_argument(
-        "--official_dir",
-        type=Path,
-        metavar="DIR",
-        help="official files that no task may resemble; default: where import-bfcl put them",
-    )
-    parser.add_argument(
-        "--report",
-        action="store_true",
-        help="write FILE.report.html too: figures of the tasks beside those of the official ones",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -136,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
             guard.files or None,
             tuple(sorted(args.apis)),
         )
-        files = ForgeFiles(args.output, settings)
+        files = ForgeFiles(args.output, settings.record())
         text = _forge(files, settings, guard)
         report: dict[str, object] = {"output": str(args.output), **files.summary()}
         if args.report:
@@ -181,11 +165,7 @@ def _forge(files: ForgeFiles, settings: ForgeSettings, guard: OfficialGuard) -> 
         return f"{files.output}: is there already, forged with the same flags"
     with files:
         if not guard.files:
-            print(
-                "no official files are here, so no task is compared with theirs (import-bfcl gets "
-                "them); the ledger says so",
-                file=sys.stderr,
-            )
+            print(NO_OFFICIAL_FILES, file=sys.stderr)
         made = ForgeRun(settings, guard).tasks()
         for entry, line in with_progress_bar(made, "forging", "task", settings.num_tasks):
             files.write(entry, line)
@@ -214,9 +194,8 @@ def _guard(folder: Path | None) -> OfficialGuard:
     if folder is not None:
         guard = OfficialGuard.of_folder(folder)
         if not guard.files:
-            raise InputError(
-                f"--official_dir {folder}: expected files named BFCL_*.json, found none"
-            )
+            expected = "expected files named BFCL_*.json, found none"
+            raise InputError(f"--official_dir {folder}: {expected}")
         return guard
     for usual in (official_data_folder(), user_data_folder()):
         if usual.is_dir() and (guard := OfficialGuard.of_folder(usual)).files:

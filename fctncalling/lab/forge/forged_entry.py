@@ -6,6 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from fctncalling.data.types import FunctionDoc, Task
+from fctncalling.envs.users.rule_user import RuleUser
+
 
 class ForgedEntry(NamedTuple):
     """An entry as `load_tasks` reads it, its ground truth and function docs inside."""
@@ -27,6 +30,40 @@ def user_texts(question: Any) -> Iterator[str]:
         for message in turn:
             if message["role"] == "user":
                 yield message["content"]
+
+
+def atoms(value: Any) -> Iterator[Any]:
+    """Yield what stands in the lists and dicts of a value, at any depth."""
+    if isinstance(value, dict | list | tuple):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from atoms(each)
+    else:
+        yield value
+
+
+def entry_task(entry: Mapping[str, Any]) -> Task:
+    """Return an entry as the task that it is read as."""
+    return Task(
+        entry["id"],
+        entry["id"].rpartition("_")[0],
+        entry["question"],
+        functions=[
+            FunctionDoc(doc["name"], doc["description"], doc["parameters"])
+            for doc in entry.get("function", ())
+            if isinstance(doc, dict)
+        ],
+        ground_truth=entry.get("ground_truth"),
+        initial_config=entry.get("initial_config", {}),
+        involved_classes=entry.get("involved_classes", ()),
+        extra={key: entry[key] for key in ("user_knows", "missing_parameters") if key in entry},
+    )
+
+
+def user_answer(task: Task, question: str, register: str) -> str:
+    """Return what the rule-based user answers to a question."""
+    about = {"task_id": task.id, "category": task.category, "turn": 0, "task": task}
+    conversation = [*task.question[0], {"role": "assistant", "content": question}]
+    return RuleUser(register)(conversation, about) or ""
 
 
 class NoTaskDrawn(Exception):

@@ -11,11 +11,11 @@ from fctncalling.data.bfcl import embedded_path
 from fctncalling.data.errors import Location
 from fctncalling.data.function_docs import FunctionDocs
 from fctncalling.lab.forge.forged_entry import ForgedEntry
-from fctncalling.lab.forge.multi_turn import HISTORY_DIALS, Dials, multi_turn_plan, task_entry
+from fctncalling.lab.forge.multi_turn import HISTORY_DIALS, Dials, multi_turn_plan
 from fctncalling.lab.forge.multi_turn.criticality import Criticality, count_undetected_wrong_calls
 from fctncalling.lab.forge.multi_turn.dials import CRITICAL_DIALS
-from fctncalling.lab.forge.multi_turn.fidelity import occurs
-from fctncalling.lab.forge.plan import Plan
+from fctncalling.lab.forge.plan import Plan, task_entry
+from fctncalling.lab.forge.report.measures import occurs
 from fctncalling.lab.forge.words import CannotSay, user_texts
 
 AMBIGUOUS = "is ambiguous: other calls lead to the same end"
@@ -68,7 +68,7 @@ def adds_mentions_to_tweet_without_any(plan: Plan) -> bool:
     config = plan.initial_config.get("TwitterAPI", {})
     number = config.get("tweet_counter", 0)
     bare = set[Any]()
-    for call in (call for turn in plan.turns for call in turn.calls):
+    for call in plan.calls:
         if call.function == "post_tweet":
             if "mentions" not in call.arguments:
                 bare.add(number)
@@ -123,12 +123,11 @@ def _provenance(
     plan: Plan, unsaid_plans: int, measured: Criticality | None = None
 ) -> dict[str, Any]:
     """Return where the arguments come from, and which steps the words do not mention."""
-    calls = [call for turn in plan.turns for call in turn.calls]
-    sources = Counter(value.provenance for call in calls for value in call.arguments.values())
+    sources = Counter(value.provenance for value in plan.values)
     return {
         "plan": plan.seed,
         "plans_without_words": unsaid_plans,
         "arguments": dict(sorted(sources.items())),
-        "needed_steps": sum(call.purpose == "needed_step" for call in calls),
+        "needed_steps": sum(call.purpose == "needed_step" for call in plan.calls),
         **({} if measured is None else {"criticality": measured.record()}),
     }

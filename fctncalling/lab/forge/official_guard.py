@@ -29,12 +29,12 @@ def digest(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
-def word_ngrams(texts: Iterable[str], length: int = NGRAM) -> Iterator[str]:
+def word_ngrams(texts: Iterable[str]) -> Iterator[str]:
     """Yield the runs of words of each text, lower case and without punctuation."""
     for text in texts:
         words = _WORD.findall(text.lower())
-        for start in range(len(words) - length + 1):
-            yield " ".join(words[start : start + length])
+        for start in range(len(words) - NGRAM + 1):
+            yield " ".join(words[start : start + NGRAM])
 
 
 def expected_calls_text(task: Task) -> str | None:

@@ -7,9 +7,15 @@ words know what they must say, what they may leave to be looked up and what they
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ast
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from fctncalling.envs.handlers.execution import ToolSession
+from fctncalling.envs.python_source.parse import PlainCall
+from fctncalling.envs.python_source.render import render_call
 
 Provenance = Literal["said_now", "said_before", "result", "state", "inferred", "flag"]
 """Where an argument's value can be read.
@@ -65,7 +71,7 @@ class Value:
     """One argument's value, its kind and where it comes from.
 
     `kind` names what it is to a person: "file_name", "city", "airport", "amount" (see
-    `fctncalling.lab.forge.multi_turn.kinds`), the element's kind for a list ("door" for a list of
+    `fctncalling.lab.forge.multi_turn.moves`), the element's kind for a list ("door" for a list of
     doors).
     """
 
@@ -76,6 +82,11 @@ class Value:
     said_kind: str = ""  # the kind of `said`: "city", "liters", "spoken_date", ...
     rule: str = ""  # for inferred: airport_of_city, gallons_of_liters, iso_date, hashtag, ...
     source: Source | None = None  # for said_before, result, state
+
+    @property
+    def path(self) -> tuple[str | int, ...]:
+        """Keys down to it in a result or in the initial state; none where it comes from neither."""
+        return self.source.path if self.source is not None else ()
 
 
 @dataclass(frozen=True)
@@ -116,6 +127,84 @@ class Plan:
     seed: str = ""  # "seed/category/index": makes this very plan again
 
     @property
+    def calls(self) -> list[PlannedCall]:
+        """All calls of the truth, in their order."""
+        return [call for turn in self.turns for call in turn.calls]
+
+    @property
+    def values(self) -> list[Value]:
+        """All arguments of these calls."""
+        return [value for call in self.calls for value in call.arguments.values()]
+
+    @property
     def long_context(self) -> bool:
         """Whether the tools are loaded with BFCL's long-context tables."""
         return self.variant in ("long_context", "composite")
+
+
+def task_entry(plan: Plan, texts: Sequence[str], task_id: str) -> dict[str, Any]:
+    """Return a plan's entry.
+
+    `texts` has one text a turn; that of a turn in which only a function returns is not read.
+
+    The entry has no function docs: those of `involved_classes` are added by whoever has them.
+    """
+    entry: dict[str, Any] = {
+        "id": task_id,
+        "question": [
+            [] if turn.role == "function_returns" else [{"role": "user", "content": text}]
+            for turn, text in zip(plan.turns, texts, strict=True)
+        ],
+        "initial_config": dict(plan.initial_config),
+        "path": [
+            f"{call.class_name}.{call.function}"
+            for turn in plan.turns
+            for call in turn.calls
+            if call.purpose == "asked"
+        ],
+        "involved_classes": list(plan.involved_classes),
+    }
+    if plan.excluded_functions:
+        entry["excluded_function"] = list(plan.excluded_functions)
+    if plan.missed_functions:
+        entry["missed_function"] = {
+            str(turn): list(names) for turn, names in plan.missed_functions.items()
+        }
+    entry["ground_truth"] = [[call_text(call) for call in turn.calls] for turn in plan.turns]
+    return entry
+
+
+def parse_result(text: str) -> Any:
+    """Return a result text as data; what is none stays a text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        pass
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def open_session(plan: Plan) -> ToolSession:
+    """Return the tools of a plan in their initial state."""
+    return ToolSession(plan.involved_classes, plan.initial_config, long_context=plan.long_context)
+
+
+def call_text(call: PlannedCall) -> str:
+    """Return a planned call as a truth writes it."""
+    return render_call(call.function, {name: each.value for name, each in call.arguments.items()})
+
+
+def plain_call(call: PlannedCall) -> PlainCall:
+    """Return a planned call as the tools take it, its lists and dicts its own."""
+    return PlainCall(
+        call.function, (), {key: copy_argument(v.value) for key, v in call.arguments.items()}
+    )
+
+
+def copy_argument(value: Any) -> Any:
+    """Return an argument that the tools may keep: lists and dicts are theirs to change."""
+    if isinstance(value, list):
+        return [copy_argument(each) for each in value]
+    return dict(value) if isinstance(value, dict) else value

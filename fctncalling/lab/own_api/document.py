@@ -1,4 +1,4 @@
-"""Documents of a specification: JSON, JSON Lines and YAML, with what YAML would change kept."""
+"""Documents of a specification: JSON, JSON Lines and YAML, and the references in them."""
 
 from __future__ import annotations
 

@@ -15,11 +15,7 @@ from fctncalling.envs.tools.box.callables import ToolDefinitionError, as_tool
 from fctncalling.envs.tools.box.tool_server import is_mcp_address
 from fctncalling.lab.mcp_client import McpServer
 from fctncalling.lab.own_api.api import CollectedFunctions, OwnApi, SpecificationError
-from fctncalling.lab.own_api.document import (
-    SUFFIXES,
-    ReferenceResolver,
-    read_document,
-)
+from fctncalling.lab.own_api.document import SUFFIXES, ReferenceResolver, read_document
 from fctncalling.lab.own_api.openapi import api_of_openapi_document
 from fctncalling.lab.own_api.schema import SchemaReader, as_list
 

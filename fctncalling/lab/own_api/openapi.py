@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,35 +40,20 @@ def api_of_openapi_document(
         )
     reader = _Operations(document, spec, path)
     collected = CollectedFunctions(spec)
-    for each in reader.operations():
-        _add(collected, reader, *each)
+    for method, route, operation, shared in reader.operations():
+        where = f"{method.upper()} {route}"
+        given = operation.get("operationId")
+        otherwise = _name_of(method, route)
+        name = given if isinstance(given, str) and given.strip() else otherwise
+        if name is not given:
+            collected.notes.append(f"{where}: has no operationId: called {name}")
+        arguments = list(reader.arguments(operation, shared, route, where))
+        schemas = {each.name: each.schema for each in arguments}
+        required = [each.name for each in arguments if each.required]
+        collected.add(name, _description(operation), schemas, required, where, otherwise=otherwise)
     title = document.get("info", {}).get("title") if isinstance(document.get("info"), dict) else ""
     collected.notes.extend(reader.schemas.notes)
     return collected.api(str(title or (path.stem if path else spec)))
-
-
-def _add(
-    collected: CollectedFunctions,
-    reader: _Operations,
-    method: str,
-    path: str,
-    operation: Mapping[str, Any],
-    shared: Any,
-) -> None:
-    where = f"{method.upper()} {path}"
-    given = operation.get("operationId")
-    name = given if isinstance(given, str) and given.strip() else _name_of(method, path)
-    if name is not given:
-        collected.notes.append(f"{where}: has no operationId: called {name}")
-    arguments = list(reader.arguments(operation, shared, path, where))
-    collected.add(
-        name,
-        _description(operation),
-        {each.name: each.schema for each in arguments},
-        [each.name for each in arguments if each.required],
-        where,
-        otherwise=_name_of(method, path),
-    )
 
 
 def _name_of(method: str, path: str) -> str:
@@ -129,13 +114,13 @@ class _Operations:
         for each in found.values():
             name = each.name if each.name not in taken else f"{each.where}_{each.name}"
             taken.add(name)
-            yield OperationArgument(name, each.schema, each.required, each.where)
+            yield replace(each, name=name)
         for each in self._body(operation.get("requestBody"), where):
             name = each.name if each.name not in taken else f"body_{each.name}"
             if name != each.name:
                 self.schemas.notes.append(f"{where}: {each.name} is twice: the body's is {name}")
             taken.add(name)
-            yield OperationArgument(name, each.schema, each.required, each.where)
+            yield replace(each, name=name)
 
     def _parameters(self, listed: Any, where: str) -> Iterator[OperationArgument]:
         for given in listed if isinstance(listed, list) else ():

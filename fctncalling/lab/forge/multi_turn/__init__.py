@@ -1,7 +1,6 @@
 """Plans of multi-turn tasks: worlds, moves, walks, proofs, variants."""
 
 from fctncalling.lab.forge.multi_turn.dials import HISTORY_DIALS, Dials
-from fctncalling.lab.forge.multi_turn.entries import task_entry
 from fctncalling.lab.forge.multi_turn.make_plans import CATEGORIES, multi_turn_plan
 
-__all__ = ["CATEGORIES", "HISTORY_DIALS", "Dials", "multi_turn_plan", "task_entry"]
+__all__ = ["CATEGORIES", "HISTORY_DIALS", "Dials", "multi_turn_plan"]

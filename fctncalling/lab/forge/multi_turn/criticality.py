@@ -14,15 +14,13 @@ from typing import Any, NamedTuple
 
 from fctncalling.checkers.multi_turn import LiveTurnResults, turn_fault
 from fctncalling.data.types import TurnResults
-from fctncalling.envs.handlers.execution import ToolSession
-from fctncalling.lab.forge.multi_turn.entries import plain_call
 from fctncalling.lab.forge.multi_turn.knowledge import is_failed_result
-from fctncalling.lab.forge.plan import Plan, PlannedCall
+from fctncalling.lab.forge.multi_turn.proof import Place, call_places, replay
+from fctncalling.lab.forge.plan import Plan, PlannedCall, open_session, plain_call
 
 NUM_ACTIONS = (6, 16)  # one call an action, and one to end each turn
 LEAST = 0.3  # share of a critical plan's actions that have a trap
 MOST_TRIED = 4  # other values a call
-Place = tuple[int, int]  # turn, call
 
 
 class Criticality(NamedTuple):
@@ -64,9 +62,8 @@ def count_undetected_wrong_calls(plan: Plan) -> Criticality:
 
 def undetected_wrong_calls(plan: Plan) -> list[UndetectedWrongCall]:
     """Return the first undetected wrong call of each call of a proven plan that has one."""
-    truth = list(_records(plan))
-    places = [(t, c) for t, turn in enumerate(plan.turns) for c in range(len(turn.calls))]
-    found = (_first_trap(plan, place, truth) for place in places)
+    truth = replay(plan)
+    found = (_first_trap(plan, place, truth) for place in call_places(plan))
     return [trap for trap in found if trap is not None]
 
 
@@ -94,10 +91,9 @@ def _other_calls(plan: Plan, place: Place) -> Iterator[PlannedCall]:
 def _values(plan: Plan, kind: str) -> list[Any]:
     """Return the values of a kind in the task, each once."""
     found: list[Any] = []
-    for call in (call for turn in plan.turns for call in turn.calls):
-        for value in call.arguments.values():
-            if value.kind == kind and value.value not in found:
-                found.append(value.value)
+    for value in plan.values:
+        if value.kind == kind and value.value not in found:
+            found.append(value.value)
     return found
 
 
@@ -108,9 +104,7 @@ def _refusals_of_lost(
 
     A refusal of the wrong call itself counts as well.
     """
-    session = ToolSession(
-        plan.involved_classes, plan.initial_config, long_context=plan.long_context
-    )
+    session = open_session(plan)
     lost, refused, seen = False, set[int](), Counter[str]()
     for t, turn in enumerate(plan.turns):
         calls = [wrong if (t, c) == place else call for c, call in enumerate(turn.calls)]
@@ -122,12 +116,3 @@ def _refusals_of_lost(
             turn_fault(LiveTurnResults(results, session.live_state()), truth[t], seen)
         )
     return refused if lost else None
-
-
-def _records(plan: Plan) -> Iterator[TurnResults]:
-    session = ToolSession(
-        plan.involved_classes, plan.initial_config, long_context=plan.long_context
-    )
-    for turn in plan.turns:
-        results = tuple(session.execute(plain_call(call)) for call in turn.calls)
-        yield TurnResults(results, session.public_state())

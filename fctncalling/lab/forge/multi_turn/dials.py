@@ -77,24 +77,16 @@ def class_combination_weights(apis: Sequence[str]) -> dict[tuple[str, ...], floa
     return {names: weight for names, weight in CLASS_WEIGHTS.items() if set(names) <= set(apis)}
 
 
-ANCHORS: dict[str, tuple[tuple[str, int, float], ...]] = {
-    "VehicleControlAPI": (
-        ("startEngine", 3, 0.95),
-        ("estimate_distance", 3, 0.33),
-        ("fillFuelTank", 1, 0.7),
-    ),
-    "TravelAPI": (("book_flight", 1, 0.6), ("get_flight_cost", 1, 0.25)),
-    "TradingBot": (("place_order", 2, 0.34),),
-    "GorillaFileSystem": (("touch", 2, 0.3),),
-    "TicketAPI": (("create_ticket", 1, 0.3),),
-    "TwitterAPI": (("post_tweet", 1, 0.3),),
-}
+ANCHORS: dict[str, list[tuple[str, int, float]]] = _WEIGHTS["anchors"]
 """Class -> what most of its tasks are about: function, calls it takes, chance."""
 
 ANCHOR_ROOM = {name: room for each in ANCHORS.values() for name, room, _ in each}
 
 FOLLOW_UPS: dict[str, dict[str, float]] = _WEIGHTS["follow_ups"]
 """Function -> what is often asked for next, and how much it is preferred."""
+
+SUPPLIED: dict[str, tuple[str, str, int, float]] = _WEIGHTS["supplied"]
+"""Function -> what may be looked up for it, where, how often, at least with this chance."""
 
 FUNCTION_WEIGHTS: dict[str, float] = _WEIGHTS["functions"]
 """Function -> weight among its class's; 1 where not listed."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -93,18 +91,6 @@ def leaves_with_paths(
             yield from leaves_with_paths(item, (*path, index))
     else:
         yield path, value
-
-
-def parse_result(text: str) -> Any:
-    """Return a result text as data; what is none stays a text."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        pass
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
 
 
 _REFUSALS = (

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import inspect
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
 from fctncalling.envs.tools import tool_class
 from fctncalling.lab.forge.multi_turn.dials import Dials, class_combination_weights
+from fctncalling.lab.forge.multi_turn.make_world import make_world
 from fctncalling.lab.forge.multi_turn.moves import CLASS_OF
 from fctncalling.lab.forge.multi_turn.planner import make_plan
 from fctncalling.lab.forge.multi_turn.proof import prove, with_long_context_results
-from fctncalling.lab.forge.multi_turn.worlds.make_world import make_world
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Source, Value
 
 BLANK_KINDS = frozenset(
@@ -48,10 +48,9 @@ def without_function(plan: Plan, draw: random.Random) -> Plan | None:
     request = PlannedTurn((), "request_without_function", turn.requested)
     calls = tuple(_said_earlier(call, number, ()) for call in _moved(turn, number).calls)
     back = PlannedTurn(calls, "function_returns", calls)
-    turns = _inserted(plan, number, (request, back))
-    missed = {(t + 1 if t > number else t): names for t, names in plan.missed_functions.items()}
-    missed[number + 1] = (function,)
-    return replace(plan, turns=turns, variant="miss_func", missed_functions=missed)
+    longer = _inserted(plan, number, (request, back))
+    missed = {**longer.missed_functions, number + 1: (function,)}
+    return replace(longer, variant="miss_func", missed_functions=missed)
 
 
 def without_value(plan: Plan, draw: random.Random) -> Plan | None:
@@ -77,9 +76,7 @@ def without_value(plan: Plan, draw: random.Random) -> Plan | None:
         for index, call in enumerate(_moved(turn, number).calls)
     )
     answer = PlannedTurn(calls, "missing_value", calls, blank)
-    missed = {(t + 1 if t > number else t): names for t, names in plan.missed_functions.items()}
-    turns = _inserted(plan, number, (request, answer))
-    return replace(plan, turns=turns, variant="miss_param", missed_functions=missed)
+    return replace(_inserted(plan, number, (request, answer)), variant="miss_param")
 
 
 def with_unoffered_class_request(plan: Plan, foreign: PlannedCall, draw: random.Random) -> Plan:
@@ -87,9 +84,7 @@ def with_unoffered_class_request(plan: Plan, foreign: PlannedCall, draw: random.
     number = draw.randint(0, len(plan.turns))
     turn = PlannedTurn((), "request_out_of_scope", (foreign,))
     before = plan.turns[:number]
-    after = tuple(
-        _shifted(each, lambda source: _later(source, number)) for each in plan.turns[number:]
-    )
+    after = tuple(_moved(each, number) for each in plan.turns[number:])
     return replace(plan, turns=(*before, turn, *after), variant="irrelevance")
 
 
@@ -126,12 +121,12 @@ def _said_earlier(call: PlannedCall, turn: int, but: tuple[str, ...]) -> Planned
     return replace(call, arguments=arguments)
 
 
-def _inserted(plan: Plan, number: int, two: tuple[PlannedTurn, ...]) -> tuple[PlannedTurn, ...]:
-    """Return the turns with two in place of one: its words first, its calls a turn later."""
-    after = tuple(
-        _shifted(turn, lambda source: _later(source, number)) for turn in plan.turns[number + 1 :]
-    )
-    return (*plan.turns[:number], *two, *after)
+def _inserted(plan: Plan, number: int, two: tuple[PlannedTurn, ...]) -> Plan:
+    """Return the plan with two turns in place of one: its words first, its calls a turn later."""
+    missed = {(t + 1 if t > number else t): names for t, names in plan.missed_functions.items()}
+    after = tuple(_moved(turn, number) for turn in plan.turns[number + 1 :])
+    turns = (*plan.turns[:number], *two, *after)
+    return replace(plan, turns=turns, missed_functions=missed)
 
 
 def _later(source: Source, number: int) -> Source:
@@ -141,22 +136,18 @@ def _later(source: Source, number: int) -> Source:
 
 
 def _moved(turn: PlannedTurn, number: int) -> PlannedTurn:
-    """Return a turn whose calls are made one turn later."""
-    return _shifted(turn, lambda source: _later(source, number))
-
-
-def _shifted(turn: PlannedTurn, shift: Callable[[Source], Source]) -> PlannedTurn:
-    calls = tuple(_shifted_call(call, shift) for call in turn.calls)
-    requested = tuple(_shifted_call(call, shift) for call in turn.requested)
+    """Return a turn whose calls are made after a turn was put in behind the words of `number`."""
+    calls = tuple(_moved_call(call, number) for call in turn.calls)
+    requested = tuple(_moved_call(call, number) for call in turn.requested)
     return replace(turn, calls=calls, requested=requested)
 
 
-def _shifted_call(call: PlannedCall, shift: Callable[[Source], Source]) -> PlannedCall:
+def _moved_call(call: PlannedCall, number: int) -> PlannedCall:
     arguments = {
-        name: replace(value, source=shift(value.source)) if value.source else value
+        name: replace(value, source=_later(value.source, number)) if value.source else value
         for name, value in call.arguments.items()
     }
-    depends = [shift(Source(turn, index)) for turn, index in call.depends_on]
+    depends = [_later(Source(turn, index), number) for turn, index in call.depends_on]
     places = tuple((source.turn, source.call) for source in depends)
     return replace(call, arguments=arguments, depends_on=places)
 
@@ -256,15 +247,13 @@ def difficulty(plan: Plan) -> float:
     Calls, unsaid steps, values from elsewhere than this turn's words, and what is held back, in
     equal parts but for the last.
     """
-    calls = [call for turn in plan.turns for call in turn.calls]
-    values = [value for call in calls for value in call.arguments.values()]
-    elsewhere = [
-        v for v in values if v.provenance in ("said_before", "result", "state", "inferred")
-    ]
+    calls = plan.calls
+    unread = ("said_before", "result", "state", "inferred")
+    elsewhere = sum(value.provenance in unread for value in plan.values)
     parts: Sequence[float] = (
         min(1.0, (len(calls) - 1) / 11),
         min(1.0, sum(call.purpose == "needed_step" for call in calls) / 4),
-        len(elsewhere) / max(1, len(values)),
+        elsewhere / max(1, len(plan.values)),
         min(1.0, sum(len(call.depends_on) for call in calls) / 6),
     )
     harder = 0.0 if plan.variant == "base" else 0.15

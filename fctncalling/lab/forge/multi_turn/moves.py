@@ -1,7 +1,7 @@
 """Moves of BFCL's functions: what cures their refusals, what kinds their results hold.
 
 `moves.json` is what `tests/support/probed_moves.py` learns from our own tools; measures (any
-number would do, so probing cannot tell them apart) are named here by hand.
+number would do, so probing cannot tell them apart) are named by hand in `measures.json`.
 """
 
 from __future__ import annotations
@@ -13,42 +13,23 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from fctncalling.lab.forge.multi_turn.kinds import PARAMETER_KINDS
-from fctncalling.lab.forge.multi_turn.knowledge import parse_result
-from fctncalling.lab.forge.multi_turn.worlds.inventory import REFERENCE_KINDS
+from fctncalling.lab.forge.multi_turn.inventory import REFERENCE_KINDS
+from fctncalling.lab.forge.plan import parse_result
+
+PARAMETER_KINDS: dict[str, dict[str, dict[str, str]]] = json.loads(
+    Path(__file__).with_name("kinds.json").read_text(encoding="utf-8")
+)
+"""Class -> function -> parameter -> kind of its values, as a person would name it.
+
+A kind is narrower than a type: a price and a number of shares are both numbers, but no user says
+one for the other. A list has its elements' kind.
+"""
+
 
 TABLE = Path(__file__).with_name("moves.json")
-_MEASURES: dict[str, dict[str, str]] = {
-    "get_stock_info": {"price": "price", "MA(5)": "number", "MA(20)": "number"},
-    "get_order_details": {"price": "price", "amount": "share_count"},
-    "get_account_info": {"balance": "amount"},
-    "wc": {"count": "count"},
-    "displayCarStatus": {"fuelLevel": "gallons", "batteryVoltage": "number"},
-    "fillFuelTank": {"fuelLevel": "gallons"},
-    "check_tire_pressure": {
-        f"{side}TirePressure": "pressure"
-        for side in ("frontLeft", "frontRight", "rearLeft", "rearRight")
-    },
-    "liter_to_gallon": {"gallon": "gallon"},
-    "gallon_to_liter": {"liter": "liters"},
-    "estimate_distance": {"distance": "kilometers"},
-    "get_outside_temperature_from_google": {"outsideTemperature": "temperature"},
-    "compute_exchange_rate": {"exchanged_value": "exchanged"},
-    "get_flight_cost": {"travel_cost_list.*": "amount"},
-    "get_credit_card_balance": {"card_balance": "amount"},
-    "retrieve_invoice": {"invoice.travel_cost": "amount"},
-    "find_nearest_tire_shop": {"shopLocation": "place"},
-    "cat": {"file_content": "text"},
-    "tail": {"last_lines": "text"},
-    "sort": {"sorted_content": "text"},
-    "grep": {"matching_lines.*": "text"},
-    "get_tweet": {"content": "text"},
-    "get_ticket": {"description": "text"},
-    "search_messages": {"results.*.message": "text"},
-    "notify_price_change": {"notification": "text"},
-    "contact_customer_support": {},
-    **{name: {"result": "number"} for name in PARAMETER_KINDS["MathAPI"]},
-}
+_MEASURES: dict[str, dict[str, str]] = json.loads(
+    Path(__file__).with_name("measures.json").read_text(encoding="utf-8")
+) | {name: {"result": "number"} for name in PARAMETER_KINDS["MathAPI"]}
 _UNIT_DECIDERS: dict[str, tuple[str, str, dict[str, str]]] = {
     "compute_exchange_rate": ("target_currency", "exchanged_value", {"USD": "exchanged"}),
     "imperial_si_conversion": ("unit_out", "result", {"miles": "miles", "km": "kilometers"}),
@@ -85,14 +66,12 @@ class FunctionMoves:
 
     def shapes(self, function: str) -> list[str]:
         """Return the shapes of a function's results."""
-        found: list[str] = self._learned.get(function, {}).get("shapes", [])
-        return found
+        return list(self._learned.get(function, {}).get("shapes", ()))
 
     def cures(self, function: str, refusal: str) -> list[str]:
         """Return the functions that a refused call may succeed after, the likeliest first."""
-        entry = self._learned.get(function, {})
-        found: list[str] = entry.get("cures", {}).get(refusal_signature(refusal), [])
-        return found
+        cures = self._learned.get(function, {}).get("cures", {})
+        return list(cures.get(refusal_signature(refusal), ()))
 
     def changes_state(self, function: str) -> bool:
         """Whether a call of the function may change what is compared."""
@@ -106,8 +85,7 @@ class FunctionMoves:
 
     def reads_affected_by(self, function: str) -> list[str]:
         """Return the reads whose results a call of the function may change."""
-        found: list[str] = self._learned.get(function, {}).get("seen_by", [])
-        return found
+        return list(self._learned.get(function, {}).get("seen_by", ()))
 
 
 def refusal_signature(refusal: str) -> str:

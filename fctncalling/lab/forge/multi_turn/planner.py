@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from fctncalling.envs.tools.bfcl.directory_tree import File
-from fctncalling.lab.forge.multi_turn.arguments import inferred_value, verbatim_value
+from fctncalling.lab.forge.multi_turn import inventory
 from fctncalling.lab.forge.multi_turn.dials import ANCHOR_ROOM, ANCHORS, CLASS_WEIGHTS, Dials
+from fctncalling.lab.forge.multi_turn.drafter import inferred_value, verbatim_value
 from fctncalling.lab.forge.multi_turn.knowledge import is_failed_result
+from fctncalling.lab.forge.multi_turn.make_world import make_world
 from fctncalling.lab.forge.multi_turn.proof import AMBIGUOUS, prove
 from fctncalling.lab.forge.multi_turn.walk import DeadEnd, Walk
-from fctncalling.lab.forge.multi_turn.worlds import inventory
-from fctncalling.lab.forge.multi_turn.worlds.make_world import make_world
 from fctncalling.lab.forge.plan import Plan, PlannedTurn, Purpose, Value
 
 CLEAR_FOLDER_CALLS = 4
@@ -186,9 +186,7 @@ def _history(plan: Plan) -> int:
     """
     return sum(
         value.provenance in ("said_before", "result") and value.kind != "access_token"
-        for turn in plan.turns
-        for call in turn.calls
-        for value in call.arguments.values()
+        for value in plan.values
     )
 
 

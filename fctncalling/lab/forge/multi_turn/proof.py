@@ -6,22 +6,202 @@ The judge is the project's own multi-turn checker.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Any
+from itertools import islice, pairwise, product
+from typing import Any, NamedTuple
 
-from fctncalling.checkers.multi_turn import LiveTurnResults, turn_fault
+from fctncalling.checkers.multi_turn import LiveTurnResults, state_differences, turn_fault
 from fctncalling.data.types import TurnResults
 from fctncalling.envs.handlers.execution import ToolSession
-from fctncalling.lab.forge.multi_turn.another_way import alternative_calls
-from fctncalling.lab.forge.multi_turn.entries import plain_call
-from fctncalling.lab.forge.multi_turn.knowledge import (
-    is_failed_result,
-    leaves_with_paths,
-    parse_result,
+from fctncalling.envs.python_source.parse import PlainCall
+from fctncalling.lab.forge.multi_turn.knowledge import is_failed_result, leaves_with_paths
+from fctncalling.lab.forge.multi_turn.moves import (
+    CLASS_OF,
+    PARAMETER_KINDS,
+    function_moves,
+    result_shape,
 )
-from fctncalling.lab.forge.plan import Plan, PlannedTurn, Value
+from fctncalling.lab.forge.plan import (
+    Plan,
+    PlannedCall,
+    PlannedTurn,
+    Value,
+    open_session,
+    parse_result,
+    plain_call,
+)
+
+MOST_CALLS = 3  # neighbours that one call may stand for
+MOST_ARGUMENTS = 12  # choices of arguments tried for a function
+_ALIKE = {
+    "file_name": "entry", "entry_name": "entry", "new_file": "entry", "folder": "entry",
+    "new_folder": "entry", "destination": "entry", "exchanged": "number", "percent": "number",
+    "price": "number", "amount": "number", "count": "number", "precision": "number",
+    "ticket_updates": "text", "title": "text",
+}  # fmt: skip
+"""Kinds of which one may stand where the other does."""
+_SWITCHES: dict[str, tuple[Any, ...]] = {
+    "switch": (True, False),
+    "headlight_mode": ("on", "off", "auto"),
+    "brake_mode": ("engage", "release"),
+    "ignition_mode": ("START", "STOP"),
+    "order_type": ("Buy", "Sell"),
+}
+"""Kinds that a verb decides: any of their values could be meant."""
+
+
+class AlternativeCall(NamedTuple):
+    """A call that does what `length` calls of a turn from `start` on do."""
+
+    turn: int
+    start: int
+    length: int
+    call: PlainCall
+
+
+def alternative_calls(plan: Plan, truth: Sequence[TurnResults]) -> Iterator[AlternativeCall]:
+    """Yield other ways to the end of each turn; `truth` is what the plan leaves behind.
+
+    Other calls that a judge could not tell from the truth's, or that leave the same state behind in
+    fewer calls. The search is bounded: one call of another function in place of one to three
+    neighbouring calls of a turn, with the values of those calls, all of them and no others: the
+    words say no others, and say none in vain. The tools and the checker's own comparison decide.
+    """
+    session = open_session(plan)
+    seen = Counter[str]()
+    for number, turn in enumerate(plan.turns):
+        before = Counter(seen)
+        seen.update(truth[number].results)
+        for start, call in enumerate(turn.calls):
+            needed = Counter(truth[number].results)
+            needed.subtract(truth[number].results[:start])
+            needed.subtract(before)
+            for length, candidates in _windows(plan.involved_classes, turn, start, before):
+                calls = turn.calls[start:]
+                for made in _equivalent_calls(
+                    session, candidates, calls[:length], calls[length:], +needed, truth[number]
+                ):
+                    yield AlternativeCall(number, start, length, made)
+            session.execute(plain_call(call))
+
+
+def _windows(
+    classes: Sequence[str], turn: PlannedTurn, start: int, before: Mapping[str, int]
+) -> Iterator[tuple[int, list[PlainCall]]]:
+    """Yield (length, calls that could stand for so many calls from `start` on)."""
+    for length in range(1, min(MOST_CALLS, len(turn.calls) - start) + 1):
+        calls = turn.calls[start : start + length]
+        if length > 1 and not _may_shrink(calls, before):
+            continue
+        candidates = [
+            made
+            for owner in classes
+            for function in PARAMETER_KINDS[owner]
+            if _may_stand_for(function, calls)
+            for made in islice(_calls(function, calls), MOST_ARGUMENTS)
+        ]
+        if candidates:
+            yield length, candidates
+
+
+def _may_shrink(calls: Sequence[PlannedCall], before: Mapping[str, int]) -> bool:
+    """Whether fewer calls could do.
+
+    Of calls that only change the state nobody needs the results, and a result that was seen before
+    need not be seen again.
+    """
+    return _all_change_state(calls) or any(call.result in before for call in calls)
+
+
+def _all_change_state(calls: Sequence[PlannedCall]) -> bool:
+    return all(function_moves().changes_state(call.function) for call in calls)
+
+
+def _may_stand_for(function: str, calls: Sequence[PlannedCall]) -> bool:
+    known = function_moves()
+    if any(call.function == function for call in calls):
+        return False
+    if len(calls) > 1:
+        owners = {call.class_name for call in calls}
+        return known.changes_state(function) and owners == {CLASS_OF[function]}
+    same_effect = known.changes_state(function) == known.changes_state(calls[0].function)
+    return same_effect and result_shape(calls[0].result) in known.shapes(function)
+
+
+def _calls(function: str, calls: Sequence[PlannedCall]) -> Iterator[PlainCall]:
+    """Yield calls of a function made of the values of others."""
+    given = [
+        (_ALIKE.get(value.kind, value.kind), value.value)
+        for call in calls
+        for value in call.arguments.values()
+    ]
+    kinds = PARAMETER_KINDS[CLASS_OF[function]][function]
+    wanted = {
+        repr(atom) for kind, value in given if kind not in _SWITCHES for atom in _atoms(value)
+    }
+    options = [_options(name, kind, given) for name, kind in kinds.items()]
+    for values in product(*options):
+        named = dict(zip(kinds, values, strict=True))
+        taken = [
+            repr(atom)
+            for name, value in named.items()
+            if kinds[name] not in _SWITCHES
+            for atom in _atoms(value)
+        ]
+        if len(taken) == len(wanted) and wanted.issubset(taken):
+            yield PlainCall(function, (), named)
+
+
+def _atoms(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _options(name: str, kind: str, given: Sequence[tuple[str, Any]]) -> list[Any]:
+    """Return the values that a parameter could have, each once."""
+    if kind in _SWITCHES:
+        return list(_SWITCHES[kind])
+    wanted = _ALIKE.get(kind, kind)
+    same = [value for each, value in given if each == wanted or _is_number(wanted, value)]
+    if name == "numbers":
+        atoms = [atom for each in same for atom in _atoms(each)]
+        same = [atoms] if len(atoms) > 1 else []
+    elif wanted == "number":
+        same = [atom for each in same for atom in _atoms(each)]
+    return list({repr(value): value for value in same}.values())
+
+
+def _is_number(kind: str, value: Any) -> bool:
+    return kind == "number" and type(value) in (int, float)
+
+
+def _equivalent_calls(
+    session: ToolSession,
+    candidates: Sequence[PlainCall],
+    replaced: Sequence[PlannedCall],
+    rest: Sequence[PlannedCall],
+    needed: Counter[str],
+    truth: TurnResults,
+) -> Iterator[PlainCall]:
+    """Yield the candidates in place of some calls after which the turn ends as it should."""
+    here, dirty = session.get_state(), False
+    for call in candidates:
+        if dirty:
+            session.set_state(here)
+        text = session.execute(call)
+        dirty = function_moves().changes_state(call.name)
+        if len(replaced) == 1 and text != replaced[0].result:
+            continue
+        dirty = True
+        results = [text, *(session.execute(plain_call(each)) for each in rest)]
+        if state_differences(session.live_state(), truth.states):
+            continue
+        # Of calls that only change the state, nobody needs the results.
+        same_rest = results[1:] == [each.result for each in rest]
+        if (same_rest and _all_change_state(replaced)) or not needed - Counter(results):
+            yield call
+    session.set_state(here)
+
 
 AMBIGUOUS = "another way leads to the same end"
 _MOST_EXCLUDED = 2
@@ -43,12 +223,12 @@ def prove(plan: Plan) -> Proof:
     A truth must replay to the results it was planned with and without a refusal; a plan without one
     of its calls, or without two neighbours, must not pass.
     """
-    truth = _replay(plan, frozenset())
+    truth = replay(plan)
     for turn, record in zip(plan.turns, truth, strict=True):
         for call, text in zip(turn.calls, record.results, strict=True):
             if is_failed_result(text) or text != call.result:
                 return Proof(f"{call.function} replays to {text}", plan)
-    places = [(t, c) for t, turn in enumerate(plan.turns) for c in range(len(turn.calls))]
+    places = call_places(plan)
     edges: dict[Place, list[Place]] = {place: [] for place in places}
     for place in places:
         passes, results = _attempt(plan, frozenset({place}), truth)
@@ -69,19 +249,21 @@ def prove(plan: Plan) -> Proof:
     )
 
 
+def call_places(plan: Plan) -> list[Place]:
+    """Return the place of each call."""
+    return [(t, c) for t, turn in enumerate(plan.turns) for c in range(len(turn.calls))]
+
+
 def _useless_steps(plan: Plan, edges: dict[Place, list[Place]]) -> list[Place]:
     """Return the steps that no words ask for and that no later call needs."""
     needed = {place for places in edges.values() for place in places}
-    for turn in plan.turns:
-        for call in turn.calls:
-            for value in call.arguments.values():
-                if value.provenance == "result" and value.source is not None:
-                    needed.add((value.source.turn, value.source.call))
+    for value in plan.values:
+        if value.provenance == "result" and value.source is not None:
+            needed.add((value.source.turn, value.source.call))
     return [
         (t, c)
-        for t, turn in enumerate(plan.turns)
-        for c, call in enumerate(turn.calls)
-        if call.purpose == "needed_step" and (t, c) not in needed
+        for t, c in call_places(plan)
+        if plan.turns[t].calls[c].purpose == "needed_step" and (t, c) not in needed
     ]
 
 
@@ -93,7 +275,7 @@ def _excluded(plan: Plan, truth: Sequence[TurnResults]) -> tuple[str, ...] | Non
     A function that the plan needs and that could stand for another call is offered: the checker
     takes either.
     """
-    used = {call.function for turn in plan.turns for call in turn.calls}
+    used = {call.function for call in plan.calls}
     found: set[str] = set()
     for way in alternative_calls(plan, truth):
         if way.call.name not in used:
@@ -115,36 +297,32 @@ def _with_edges(turns: Sequence[PlannedTurn], edges: dict[Any, Any]) -> tuple[Pl
     return tuple(found)
 
 
-def _replay(plan: Plan, without: Dropped) -> list[TurnResults]:
+def replay(plan: Plan, without: Dropped = frozenset()) -> list[TurnResults]:
     """Return what each turn leaves behind where some calls are not made."""
-    session = ToolSession(
-        plan.involved_classes, plan.initial_config, long_context=plan.long_context
-    )
+    session = open_session(plan)
     records = []
     for t, turn in enumerate(plan.turns):
-        results = tuple(
-            session.execute(plain_call(call))
-            for c, call in enumerate(turn.calls)
-            if (t, c) not in without
-        )
+        results = _executed(session, t, turn, without)
         records.append(TurnResults(results, session.public_state()))
     return records
+
+
+def _executed(
+    session: ToolSession, number: int, turn: PlannedTurn, without: Dropped
+) -> tuple[str, ...]:
+    """Return the results of a turn's calls but for some."""
+    kept = [call for c, call in enumerate(turn.calls) if (number, c) not in without]
+    return tuple(session.execute(plain_call(call)) for call in kept)
 
 
 def _attempt(
     plan: Plan, without: Dropped, truth: Sequence[TurnResults]
 ) -> tuple[bool, list[Sequence[str]]]:
     """Return whether the checker passes a plan without some calls, and its results by turn."""
-    session = ToolSession(
-        plan.involved_classes, plan.initial_config, long_context=plan.long_context
-    )
+    session = open_session(plan)
     passes, seen, results = True, Counter[str](), list[Sequence[str]]()
     for t, turn in enumerate(plan.turns):
-        made = tuple(
-            session.execute(plain_call(call))
-            for c, call in enumerate(turn.calls)
-            if (t, c) not in without
-        )
+        made = _executed(session, t, turn, without)
         results.append(made)
         seen.update(made)
         # The live states are compared before the next turn changes them, and never copied.
@@ -164,7 +342,7 @@ def with_long_context_results(plan: Plan) -> Plan | None:
     longer = replace(plan, variant="long_context")
     shown: dict[tuple[int, int], str] = {}
     turns = []
-    for t, (turn, record) in enumerate(zip(plan.turns, _replay(longer, frozenset()), strict=True)):
+    for t, (turn, record) in enumerate(zip(plan.turns, replay(longer), strict=True)):
         shown.update({(t, c): text for c, text in enumerate(record.results)})
         calls = tuple(
             replace(call, result=text)
@@ -184,17 +362,13 @@ def is_still_shown(value: Value, shown: Mapping[tuple[int, int], str]) -> bool:
     key: Any = None
     for key in value.source.path:
         if key == "*":
-            return all(each in leaf_values(found) for each in value.value)
+            shown_now = [each for _, each in leaves_with_paths(found)]
+            return all(each in shown_now for each in value.value)
         try:
             found = found[key]
         except (LookupError, TypeError):
             return False
     return bool(found == value.value or key == value.value)
-
-
-def leaf_values(data: Any) -> list[Any]:
-    """Return every atom of a result."""
-    return [value for _, value in leaves_with_paths(data)]
 
 
 def _changed(

@@ -9,25 +9,31 @@ from typing import Any
 
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.python_source.parse import PlainCall
-from fctncalling.lab.forge.multi_turn.arguments import (
-    ARGUMENT_DRAFTS,
-    Drafter,
-    newest_shown_numbers,
+from fctncalling.lab.forge.multi_turn import (
+    car_couplings,
+    desk_couplings,
+    inventory,
+    trade_couplings,
 )
-from fctncalling.lab.forge.multi_turn.dials import FOLLOW_UPS, FUNCTION_WEIGHTS, Dials
-from fctncalling.lab.forge.multi_turn.entries import copy_argument
-from fctncalling.lab.forge.multi_turn.kinds import PARAMETER_KINDS
+from fctncalling.lab.forge.multi_turn.car_couplings import newest_shown_numbers
+from fctncalling.lab.forge.multi_turn.dials import FOLLOW_UPS, FUNCTION_WEIGHTS, SUPPLIED, Dials
+from fctncalling.lab.forge.multi_turn.drafter import Drafter
 from fctncalling.lab.forge.multi_turn.knowledge import (
     Fact,
     Knowledge,
     is_empty_result,
     is_failed_result,
-    parse_result,
 )
-from fctncalling.lab.forge.multi_turn.moves import CLASS_OF, FunctionMoves, function_moves
-from fctncalling.lab.forge.multi_turn.worlds import inventory
-from fctncalling.lab.forge.plan import PlannedCall, Purpose, Value
+from fctncalling.lab.forge.multi_turn.moves import (
+    CLASS_OF,
+    PARAMETER_KINDS,
+    FunctionMoves,
+    function_moves,
+)
+from fctncalling.lab.forge.plan import PlannedCall, Purpose, Value, copy_argument, parse_result
 
+ARGUMENT_DRAFTS = {**desk_couplings.DRAFTS, **trade_couplings.DRAFTS, **car_couplings.DRAFTS}
+"""Function -> draft of all its arguments; of any other function each is drafted by its kind."""
 LOGINS = {
     "authenticate_twitter": ("TwitterAPI", "authenticated"),
     "ticket_login": ("TicketAPI", "current_user"),
@@ -35,16 +41,6 @@ LOGINS = {
     "trading_login": ("TradingBot", "authenticated"),
 }
 """Login -> its class, and the attribute that tells whether somebody is logged in."""
-SUPPLIED = {
-    "estimate_distance": ("zipcode", "get_zipcode_based_on_city", 2, 0.97),
-    "fillFuelTank": ("gallon", "liter_to_gallon", 1, 0.0),
-    "place_order": ("price", "get_stock_info", 1, 0.9),
-    "send_message": ("user_id", "get_user_id", 1, 0.0),
-    "book_flight": ("airport", "get_nearest_airport_by_city", 2, 0.0),
-    "get_flight_cost": ("airport", "get_nearest_airport_by_city", 2, 0.0),
-    "set_budget_limit": ("exchanged", "compute_exchange_rate", 1, 0.0),
-}
-"""Function -> what may be looked up for it, where, how often, at least with this chance."""
 ROOMY = {"startEngine": (3, 12.0), "estimate_distance": (3, 9.0), "fillFuelTank": (2, 1.5),
           "place_order": (2, 2.0)}  # fmt: skip
 """Function -> calls it takes with its steps, how much it is preferred where there is room."""
@@ -107,19 +103,6 @@ class Walk:
     def start_turn(self) -> None:
         """Begin another user turn."""
         self.turns.append([])
-
-    def mark(self) -> tuple[Any, ...]:
-        """Return what `rewind` needs to come back to this moment."""
-        turns, facts = [list(turn) for turn in self.turns], list(self.knowledge.facts)
-        return self.session.get_state(), turns, facts, set(self._seen)
-
-    def rewind(self, mark: tuple[Any, ...]) -> None:
-        """Undo everything since a mark, which may be used again."""
-        state, turns, facts, seen = mark
-        self.session.set_state(state)
-        self.turns[:] = [list(turn) for turn in turns]
-        self.knowledge.facts[:] = facts
-        self._seen = set(seen)
 
     @property
     def drafter(self) -> Drafter:
@@ -273,7 +256,8 @@ class Walk:
         """
         wanted = ROOMY.get(function)
         fit = 1.0 if wanted is None else wanted[1] if room >= wanted[0] else 0.1
-        if function in SETTINGS and function in self._made_so_far():
+        made = {call.function for turn in self.turns for call in turn}
+        if function in SETTINGS & made:
             fit *= 0.15
         kinds = set(PARAMETER_KINDS[CLASS_OF[function]][function].values())
         known = {fact.kind for fact in self.knowledge.facts}
@@ -284,9 +268,6 @@ class Walk:
         ):
             fit *= 0.1
         return fit
-
-    def _made_so_far(self) -> set[str]:
-        return {call.function for turn in self.turns for call in turn}
 
     def _relevance(self, owner: str) -> dict[str, float]:
         """Return how much functions have to do with what came up last.

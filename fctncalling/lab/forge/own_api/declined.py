@@ -8,8 +8,7 @@ from random import Random
 from typing import NamedTuple
 
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
-from fctncalling.lab.forge.own_api.askable_api import AskableApi
-from fctncalling.lab.forge.own_api.drawn_call import RequestDraft, draw_call, draw_frame
+from fctncalling.lab.forge.own_api.drawn_call import AskableApi, RequestDraft, draw_call, draw_frame
 from fctncalling.lab.own_api.words.clauses import spoken_value_with_noun
 from fctncalling.lab.own_api.words.frames import Act, RequestFrame, act_families, act_table
 from fctncalling.lab.own_api.words.function_words import FunctionWords
@@ -66,26 +65,24 @@ def _rows_unserved(api: AskableApi, part: str) -> list[OutOfScopeRequests]:
     return rows
 
 
+_OPENINGS = (
+    *("", "", "", "Hello, ", "Hi! ", "Excuse me: "),
+    *("By the way, ", "One more thing: ", "So, "),
+)
+_ENDINGS = (
+    *("", "", "", "", " Thanks!", " Please.", " Thank you."),
+    *(" It is urgent.", " Any idea?"),
+)
+
+
 def _dressed(request: str, rng: Random) -> str:
     """Return a whole request with or without a greeting, so that no two need be the same."""
-    front = (
-        "",
-        "",
-        "",
-        "Hello, ",
-        "Hi! ",
-        "Excuse me: ",
-        "By the way, ",
-        "One more thing: ",
-        "So, ",
-    )
-    end = ("", "", "", "", " Thanks!", " Please.", " Thank you.", " It is urgent.", " Any idea?")
-    opening = rng.choice(front)
+    opening = rng.choice(_OPENINGS)
     text = f"{opening}{request}"
     if opening.endswith((", ", ": ")) and re.match(r"(?!I\b|[A-Z]{2})[A-Z][a-z]+ ", request):
         text = f"{opening}{request[:1].lower()}{request[1:]}"
     if text.endswith((".", "?", "!")):
-        text += rng.choice(end)
+        text += rng.choice(_ENDINGS)
     if rng.random() < 0.15:
         text = text[:1].lower() + text[1:].rstrip(".")
     return text

@@ -1,23 +1,38 @@
-"""Entries of an own API's tasks, proven; drafts that prove nothing are thrown away and counted."""
+"""Entries of an own API's tasks, drawn or from the user's own logs, and proven.
+
+Drafts that prove nothing are thrown away and counted.
+"""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
 from fctncalling.checkers import check
 from fctncalling.checkers.clarify import GUESSED, NEEDLESS_QUESTION, ClarifyRecord
-from fctncalling.data.types import Call, FunctionDoc, Task
+from fctncalling.cli.shared.jsonl_records import InputError
+from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers.registry import get_handler
-from fctncalling.envs.users.rule_user import RuleUser
 from fctncalling.evaluation.scripted_policies import ONE_CALL_A_STEP
-from fctncalling.lab.forge.forged_entry import ForgedEntry, NoTaskDrawn, SingleTurnTask
-from fctncalling.lab.forge.own_api.askable_api import AskableApi
+from fctncalling.lab.forge.forged_entry import (
+    ForgedEntry,
+    NoTaskDrawn,
+    SingleTurnTask,
+    entry_task,
+    user_answer,
+)
 from fctncalling.lab.forge.own_api.declined import out_of_scope_draft
-from fctncalling.lab.forge.own_api.drawn_call import RequestDraft
+from fctncalling.lab.forge.own_api.drawn_call import (
+    AskableApi,
+    DrawnCall,
+    RequestDraft,
+    accepted_arguments,
+)
 from fctncalling.lab.forge.own_api.own_multi_turn import multi_turn_draft, multi_turn_fault
 from fctncalling.lab.forge.own_api.own_single_turn import (
     functions_weighted_by_askable_values,
@@ -25,8 +40,7 @@ from fctncalling.lab.forge.own_api.own_single_turn import (
     several_calls_draft,
     single_call_draft,
 )
-from fctncalling.lab.forge.single_turn.entries import difficulty
-from fctncalling.lab.forge.single_turn.proof import proof_fault
+from fctncalling.lab.forge.single_turn.entries import difficulty, proof_fault
 from fctncalling.lab.own_api.words.vocabulary import spaced_words
 
 Maker = Callable[[AskableApi, Random, str], RequestDraft]
@@ -104,23 +118,6 @@ def draft_entry(api: AskableApi, draft: RequestDraft, category: str, index: int)
     return entry
 
 
-def entry_task(entry: Mapping[str, Any]) -> Task:
-    """Return an entry as the task that it is read as."""
-    return Task(
-        entry["id"],
-        entry["id"].rpartition("_")[0],
-        entry["question"],
-        functions=[
-            FunctionDoc(doc["name"], doc["description"], doc["parameters"])
-            for doc in entry.get("function", ())
-        ],
-        ground_truth=entry.get("ground_truth"),
-        initial_config=entry.get("initial_config", {}),
-        involved_classes=entry.get("involved_classes", ()),
-        extra={key: entry[key] for key in ("user_knows", "missing_parameters") if key in entry},
-    )
-
-
 def draft_fault(entry: dict[str, Any], draft: RequestDraft) -> str | None:
     """Return why a task is not proven; None where it is: see `proof_fault`."""
     task = entry_task(entry)
@@ -166,9 +163,7 @@ def _plain_fault(task: Task, draft: RequestDraft) -> str | None:
 def _answers(task: Task, draft: RequestDraft, record: list[dict[str, dict[str, Any]]]) -> bool:
     """Return whether the user says the value when asked for it."""
     question = f"Could you please tell me the {spaced_words(draft.missing)}?"
-    about = {"task_id": task.id, "category": task.category, "turn": 0, "task": task}
-    conversation = [*task.question[0], {"role": "assistant", "content": question}]
-    answer = RuleUser("plain")(conversation, about) or ""
+    answer = user_answer(task, question, "plain")
     return check(task, ClarifyRecord(record, 1, [answer])).valid
 
 
@@ -189,3 +184,79 @@ def _provenance(draft: RequestDraft) -> dict[str, Any]:
         if value := getattr(draft, name):
             told[name] = value
     return told
+
+
+def logged_tasks(path: Path, api: AskableApi) -> tuple[list[dict[str, Any]], Counter[str]]:
+    """Return a task for each conversation that begins with a request and calls; what was left out.
+
+    Lines hold {"messages": [...]} or the messages alone, in OpenAI's form.
+    """
+    tasks: list[dict[str, Any]] = []
+    left_out, seen = Counter[str](), set[str]()
+    for messages in _conversations(path):
+        request = _request(messages)
+        if request is None:
+            left_out["no user message that is answered by calls"] += 1
+            continue
+        text, calls = request
+        try:
+            draft = RequestDraft(text, [_drawn(api, call) for call in calls])
+        except _Unusable as error:
+            left_out[str(error)] += 1
+            continue
+        category = "multiple" if len(calls) == 1 else "parallel_multiple"
+        entry = draft_entry(api, draft, category, len(tasks))
+        fault = "is there twice" if text in seen else draft_fault(entry, draft)
+        if fault:
+            left_out[fault] += 1
+            continue
+        seen.add(text)
+        tasks.append(entry)
+    return tasks, left_out
+
+
+class _Unusable(Exception):
+    """A logged call that the API does not know."""
+
+
+def _conversations(path: Path) -> Iterator[Sequence[Mapping[str, Any]]]:
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                record = json.loads(line)
+                messages = record["messages"] if isinstance(record, dict) else record
+                if not all(isinstance(each, dict) for each in messages):
+                    raise TypeError
+            except (ValueError, KeyError, TypeError):
+                raise InputError(
+                    f'{path}:{number}: expected {{"messages": [...]}} in OpenAI\'s form'
+                ) from None
+            yield messages
+
+
+def _request(messages: Sequence[Mapping[str, Any]]) -> tuple[str, list[Mapping[str, Any]]] | None:
+    """Return the first request with the calls that answer it; None where there are none."""
+    talk = [each for each in messages if each.get("role") not in ("system", "developer")]
+    if len(talk) < 2 or talk[0].get("role") != "user" or talk[1].get("role") != "assistant":
+        return None
+    text, calls = talk[0].get("content"), talk[1].get("tool_calls") or []
+    functions = [each.get("function", each) for each in calls if isinstance(each, dict)]
+    return (text, functions) if isinstance(text, str) and text.strip() and functions else None
+
+
+def _drawn(api: AskableApi, call: Mapping[str, Any]) -> DrawnCall:
+    name, arguments = str(call.get("name")), call.get("arguments") or {}
+    words = api.words.get(name)
+    if words is None:
+        raise _Unusable(f"calls {name}, which the API does not have")
+    try:
+        given: dict[str, Any] = dict(
+            json.loads(arguments) if isinstance(arguments, str) else arguments
+        )
+    except (ValueError, TypeError):
+        raise _Unusable(f"calls {name} with arguments that are no JSON") from None
+    if foreign := [each for each in given if each not in words.kinds]:
+        raise _Unusable(f"gives {name} {foreign[0]}, which it does not take")
+    return DrawnCall(name, given, accepted_arguments(words, given))

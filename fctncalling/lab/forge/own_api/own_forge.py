@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
-from fctncalling.lab.forge.forge_files import ForgeFiles
-from fctncalling.lab.forge.forge_run import BaseForgeRun, ForgeFailure, apportion_tasks
+from fctncalling.lab.forge.forge_run import BaseForgeRun, ForgeFailure, ForgeFiles, apportion_tasks
 from fctncalling.lab.forge.forged_entry import ForgedEntry, NoTaskDrawn
-from fctncalling.lab.forge.own_api.askable_api import AskableApi, askable_api
-from fctncalling.lab.forge.own_api.logged_requests import logged_tasks
-from fctncalling.lab.forge.own_api.own_entries import OWN_CATEGORIES, own_entry
+from fctncalling.lab.forge.own_api.drawn_call import AskableApi, askable_api
+from fctncalling.lab.forge.own_api.own_entries import OWN_CATEGORIES, logged_tasks, own_entry
 from fctncalling.lab.forge.own_api.own_single_turn import can_be_missing
 from fctncalling.lab.forge.own_api.paraphrases import Paraphraser
 from fctncalling.lab.own_api.api import OwnApi
@@ -56,17 +54,14 @@ def coverage_page(api: AskableApi, ledger: Path) -> str:
                 f"{api.left_out.get(key, '')} |"
             )
     head = f"# {api.api.name}: what {sum(calls.values())} calls ask for\n"
-    notes = [*api.api.notes, *guessed_kind_notes(_kinds(api))]
+    notes = _notes(api)
     tail = ["", "## Notes", "", *(f"- {note}" for note in notes)] if notes else []
     return "\n".join([head, *rows, *tail, ""])
 
 
-def _kinds(api: AskableApi) -> dict[tuple[str, str], Any]:
-    return {
-        (name, parameter): kind
-        for name, words in api.words.items()
-        for parameter, kind in words.kinds.items()
-    }
+def _notes(api: AskableApi) -> list[str]:
+    kinds = {(name, p): k for name, words in api.words.items() for p, k in words.kinds.items()}
+    return [*api.api.notes, *guessed_kind_notes(kinds)]
 
 
 def _lines(ledger: Path) -> list[dict[str, Any]]:
@@ -119,7 +114,6 @@ class OwnForgeSettings:
     api: OwnApi
     files: tuple[tuple[str, Path | None], ...] = ()  # flag -> file
     held_out: bool = False
-    layout: str = "file"
     paraphrased: bool = False
 
     def counts(self) -> dict[str, int]:
@@ -222,7 +216,7 @@ def _made(
         askable.held_out,
         paraphrased=args.paraphrase is not None,
     )
-    files = ForgeFiles(output, settings)
+    files = ForgeFiles(output, settings.record())
     log = args.output.with_name(f"{args.output.name}.paraphrases.jsonl")
     paraphraser = args.paraphrase and Paraphraser(args.paraphrase, args.paraphrase_model, log)
     _write(files, settings, OwnForgeRun(settings, askable, paraphraser or None))
@@ -286,8 +280,7 @@ def _may_be_open(api: AskableApi, name: str) -> bool:
 
 
 def _told(api: AskableApi) -> list[str]:
-    kinds = {(name, p): k for name, w in api.words.items() for p, k in w.kinds.items()}
-    lines = [*api.api.notes, *guessed_kind_notes(kinds)]
+    lines = _notes(api)
     more = len(lines) - MOST_GUESSES_TOLD
     told = [f"note: {line}" for line in lines[:MOST_GUESSES_TOLD]]
     if more > 0:

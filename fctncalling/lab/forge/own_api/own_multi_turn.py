@@ -12,13 +12,18 @@ from dataclasses import replace
 from random import Random
 from typing import Any, NamedTuple
 
-from fctncalling.data.types import Call, FunctionDoc, Task
+from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.handlers.registry import get_handler
 from fctncalling.envs.judging.judge import judge
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
-from fctncalling.lab.forge.own_api.askable_api import AskableApi
-from fctncalling.lab.forge.own_api.drawn_call import DrawnCall, RequestDraft, draw_call, draw_frame
+from fctncalling.lab.forge.own_api.drawn_call import (
+    AskableApi,
+    DrawnCall,
+    RequestDraft,
+    draw_call,
+    draw_frame,
+)
 from fctncalling.lab.forge.own_api.own_single_turn import call_with_arguments, with_back_reference
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.argument_kind import is_same_value
@@ -290,7 +295,7 @@ def multi_turn_fault(api: AskableApi, draft: RequestDraft) -> str | None:
         "multi_turn_base_0",
         "multi_turn_base",
         [[{"role": "user", "content": text}] for text in draft.turns],
-        functions=[FunctionDoc(d["name"], d["description"], d["parameters"]) for d in api.docs],
+        functions=api.api.functions,
         ground_truth=draft.turn_calls,
         initial_config={name: draft.scenario},
         involved_classes=(name,),

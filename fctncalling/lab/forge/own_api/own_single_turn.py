@@ -10,8 +10,8 @@ from typing import Any
 
 from fctncalling.checkers.clarify import is_mentioned
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
-from fctncalling.lab.forge.own_api.askable_api import AskableApi
 from fctncalling.lab.forge.own_api.drawn_call import (
+    AskableApi,
     DrawnCall,
     RequestDraft,
     accepted_arguments,
@@ -90,18 +90,16 @@ def _several_things(api: AskableApi, rng: Random, function: str) -> RequestDraft
     if rng.random() < _LISTED_SHARE:
         text = text.replace(f"{{{primary}}}", _announced(words, len(things), rng))
         behind = f"{rng.choice((': ', ': ', ' - ', ', namely '))}{join_with_and(things, rng)}"
-    frame = RequestFrame(frame.function, frame.mood, text, frame.source)
-    given = {
-        name: value for name, value in first.arguments.items() if not behind or name != primary
-    }
-    if not behind:
+    frame = replace(frame, text=text)
+    given = dict(first.arguments)
+    if behind:
+        del given[primary]
+    else:
         given[primary] = ParallelValues(tuple(things))
     said = said_call(words, frame, given, rng)
     if behind:
-        return RequestDraft(
-            request_text([replace(said, phrase=f"{said.phrase}{behind}")], rng), calls, [frame]
-        )
-    if len(first.arguments) > 1 and rng.random() < 0.4:
+        said = replace(said, phrase=f"{said.phrase}{behind}")
+    elif len(first.arguments) > 1 and rng.random() < 0.4:
         each = rng.choice((", each of them", " each", ", both the same", " in each case"))
         each = each if len(things) == 2 else " each"
         said = replace(said, phrase=f"{said.phrase}{each}")
@@ -251,9 +249,7 @@ def with_back_reference(frame: RequestFrame, words: FunctionWords, rng: Random) 
     """Return a frame that says "that loan" for its thing."""
     noun = words.thing_nouns()[0] if words.thing_nouns() else words.noun
     text = rng.choice((f"the same {noun}", f"that {noun}", f"this very {noun}"))
-    return RequestFrame(
-        frame.function, frame.mood, frame.text.replace(f"{{{words.primary}}}", text), frame.source
-    )
+    return replace(frame, text=frame.text.replace(f"{{{words.primary}}}", text))
 
 
 def functions_weighted_by_askable_values(api: AskableApi) -> tuple[str, ...]:
@@ -286,9 +282,7 @@ def missing_value_draft(api: AskableApi, rng: Random, function: str) -> RequestD
         noun = words.thing_nouns()[0] if words.thing_nouns() else noun
         text = rng.choice((f"my {noun}", with_article(noun), f"one of the {plural(noun)}"))
         text = rng.choice((text, "somebody")) if person else text
-        frame = RequestFrame(
-            frame.function, frame.mood, frame.text.replace(f"{{{missing}}}", text), frame.source
-        )
+        frame = replace(frame, text=frame.text.replace(f"{{{missing}}}", text))
     else:
         frame = draw_frame(api, call, rng, without=missing)
     question = request_text([said_call(words, frame, said, rng)], rng)

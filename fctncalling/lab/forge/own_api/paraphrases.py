@@ -16,13 +16,9 @@ from fctncalling.data.types import Message
 from fctncalling.envs.handlers.registry import get_handler
 from fctncalling.envs.judging.judge import judge
 from fctncalling.envs.prompting.prompts import system_prompt
-from fctncalling.evaluation.agents.agent import (
-    AgentSetupError,
-    AgentUnavailable,
-    ContextOverflow,
-)
+from fctncalling.evaluation.agents.agent import AgentSetupError, AgentUnavailable, ContextOverflow
 from fctncalling.evaluation.agents.endpoint import EndpointAgent, EndpointSettings
-from fctncalling.lab.forge.own_api.own_entries import entry_task
+from fctncalling.lab.forge.forged_entry import entry_task
 
 REQUEST = (
     "Say this request in other words, as a person would. Keep all names, numbers, codes and dates "

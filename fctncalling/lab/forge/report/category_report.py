@@ -1,14 +1,19 @@
-"""Report of one category: forged tasks beside the official ones of the same category."""
+"""Report of one category: forged tasks beside official ones, and how far they are told apart."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from itertools import pairwise
+from typing import NamedTuple
 
-from fctncalling.data.types import Task
+import numpy as np
+from numpy.typing import NDArray
+
+from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.lab.forge.forged_entry import user_texts
-from fctncalling.lab.forge.report.discriminator import MIN_TEXTS, Discrimination, discriminate
 from fctncalling.lab.forge.report.diversity import (
     BLEU_TEXTS,
     SentenceRecurrence,
@@ -16,29 +21,152 @@ from fctncalling.lab.forge.report.diversity import (
     count_opening_word_pairs,
     distinct_ngram_share,
     self_bleu,
+    word_tokens,
 )
+
+Floats = NDArray[np.float64]
+MAX_TEXTS = 400  # of either side
+MIN_TEXTS = 4
+NUM_FOLDS = 5
+_LENGTHS = (2, 3, 4, 5)  # characters of an n-gram; words and pairs of words come beside them
+_NUM_FEATURES = 20_000
+_STRENGTH = 30.0  # variance of the weights, the inverse of the penalty on their squares
+_NUM_STEPS, _TOLERANCE = 30, 1e-6  # of Newton's method
+_CHUNK = 2000  # columns that stand in memory as numbers
+
+
+def ngrams(text: str) -> Iterator[str]:
+    """Yield n-grams of 2 to 5 characters, words and pairs of words."""
+    text = f" {' '.join(text.split())} "
+    for length in _LENGTHS:
+        yield from (text[start : start + length] for start in range(len(text) - length + 1))
+    found = word_tokens(text)
+    yield from (f" {word} " for word in found)
+    yield from (f" {first} {second} " for first, second in pairwise(found))
+
+
+Terms = Callable[[str], Iterable[str]]
+
+
+class Discrimination(NamedTuple):
+    """Results of a discriminator on texts it was not fitted on."""
+
+    auc: float  # 0.5: cannot tell; 1: always tells
+    forged_ngrams: list[str]  # that speak most for a forged text
+    official_ngrams: list[str]
+
+
+def discriminate(
+    forged: Sequence[str], official: Sequence[str], terms: Terms = ngrams
+) -> Discrimination:
+    """Fit on four fifths of the texts and judge the fifth, five times; the mean AUC.
+
+    Logistic regression on which terms occur (TF-IDF, rows of unit length), with as many texts of
+    either side. Raises ValueError for too few of a side.
+    """
+    count = min(len(forged), len(official), MAX_TEXTS)
+    if count < MIN_TEXTS:
+        raise ValueError(f"expected at least {MIN_TEXTS} texts of either side, got {count}")
+    rng = np.random.default_rng(0)
+    texts = [
+        *(forged[int(i)] for i in rng.permutation(len(forged))[:count]),
+        *(official[int(i)] for i in rng.permutation(len(official))[:count]),
+    ]
+    labels = np.repeat([1.0, 0.0], count)
+    features = _Features([set(terms(text)) for text in texts])
+    kernel = _STRENGTH * features.products()
+    fold = np.arange(2 * count) % count % min(NUM_FOLDS, count)
+    aucs = []
+    for held_out in (fold == number for number in range(fold.max() + 1)):
+        dual = _fit(kernel[np.ix_(~held_out, ~held_out)], labels[~held_out])
+        scores = kernel[np.ix_(held_out, ~held_out)] @ dual
+        aucs.append(auc(scores, labels[held_out]))
+    weights = features.weights(_fit(kernel, labels))
+    ranked = [features.vocabulary[int(i)] for i in np.argsort(-weights, kind="stable")]
+    return Discrimination(float(np.mean(aucs)), ranked[:20], ranked[-20:][::-1])
+
+
+def auc(scores: Floats, labels: Floats) -> float:
+    """Return the area under the ROC curve: how often a positive outranks a negative, ties half."""
+    positive, negative = scores[labels > 0.5], scores[labels <= 0.5]
+    ahead = (positive[:, None] > negative[None, :]).mean()
+    level = (positive[:, None] == negative[None, :]).mean()
+    return float(ahead + 0.5 * level)
+
+
+class _Features:
+    """Texts as rows of unit length, one column a term, and a column of ones."""
+
+    def __init__(self, texts: Sequence[set[str]]) -> None:
+        counts = Counter(term for terms in texts for term in terms)
+        ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_NUM_FEATURES]
+        self.vocabulary = [term for term, count in ranked if count > 1]
+        self._rarity = np.log(len(texts) / np.array([counts[each] for each in self.vocabulary])) + 1
+        column = {term: index for index, term in enumerate(self.vocabulary)}
+        self._columns = [
+            np.sort(np.array([column[each] for each in terms if each in column], dtype=np.int32))
+            for terms in texts
+        ]
+
+    def _chunks(self) -> Iterator[NDArray[np.float32]]:
+        """Yield the columns, some at a time."""
+        lengths = [np.linalg.norm(self._rarity[columns]) for columns in self._columns]
+        for start in range(0, len(self.vocabulary), _CHUNK):
+            stop = min(start + _CHUNK, len(self.vocabulary))
+            chunk = np.zeros((len(self._columns), stop - start), dtype=np.float32)
+            for row, columns in enumerate(self._columns):
+                here = columns[np.searchsorted(columns, start) : np.searchsorted(columns, stop)]
+                chunk[row, here - start] = self._rarity[here] / lengths[row]
+            yield chunk
+
+    def products(self) -> Floats:
+        """Return the inner products of all rows."""
+        found = np.ones((len(self._columns), len(self._columns)))
+        for chunk in self._chunks():
+            found += chunk @ chunk.T
+        return found
+
+    def weights(self, dual: Floats) -> Floats:
+        """Return the weight of each term: the sum of the rows, weighted."""
+        return np.concatenate([np.zeros(0), *(chunk.T @ dual for chunk in self._chunks())])
+
+
+def _fit(kernel: Floats, labels: Floats) -> Floats:
+    """Return the dual weights of a ridge logistic regression, by Newton's method.
+
+    The scores of the rows are kernel @ weights. The system that is solved has eigenvalues of at
+    least 1, however small the variances p (1 - p) are (Rasmussen and Williams, algorithm 3.1).
+    """
+    scores: Floats = np.zeros(len(labels))
+    dual: Floats = np.zeros(len(labels))
+    for _ in range(_NUM_STEPS):
+        chance = 1.0 / (1.0 + np.exp(-scores))
+        variance = chance * (1.0 - chance)
+        root = np.sqrt(variance)
+        target = variance * scores + labels - chance
+        system = np.eye(len(labels)) + root[:, None] * kernel * root[None, :]
+        dual = target - root * np.linalg.solve(system, root * (kernel @ target))
+        before, scores = scores, kernel @ dual
+        if np.abs(scores - before).max() < _TOLERANCE:
+            break
+    return dual
+
 
 FORGED_COLOR, OFFICIAL_COLOR = "#d9822b", "#3465a4"
 _LEFT, _BAR, _WIDTH, _LABEL = 150, 11, 460, 12
 
 
-def bars(
-    title: str, forged: Mapping[str, float], official: Mapping[str, float] | None, unit: str = "%"
-) -> str:
-    """Return a figure with two bars for each key, in the order of the keys of both.
-
-    Shares are in 0..1 where the unit is %, else values as they are.
-    """
-    keys: list[str] = [*(official or {}), *(key for key in forged if key not in (official or {}))]
-    scale = 100.0 if unit == "%" else 1.0
-    most = max([*forged.values(), *(official or {}).values(), 1e-9])
+def bars(title: str, forged: Mapping[str, float], official: Mapping[str, float]) -> str:
+    """Return a figure with bars of shares for each key, the official ones where there are some."""
+    keys = list({**official, **forged})
+    most = max([*forged.values(), *official.values(), 1e-9])
+    sides = [(official, OFFICIAL_COLOR)] if official else []
     rows, y = [], 26
     for key in keys:
         rows.append(_label(key, y + _BAR))
-        for side, color in ((official, OFFICIAL_COLOR), (forged, FORGED_COLOR)):
-            if side is not None:
-                rows.append(_bar(side.get(key, 0.0), most, scale, unit, color, y))
-                y += _BAR + 1
+        for side, color in (*sides, (forged, FORGED_COLOR)):
+            rows.append(_bar(side.get(key, 0.0), most, color, y))
+            y += _BAR + 1
         y += 5
     return (
         f'<svg viewBox="0 0 680 {y + 6}" width="680" height="{y + 6}" role="img" '
@@ -52,9 +180,9 @@ def _label(key: str, y: int) -> str:
     return f'<text x="{_LEFT - 8}" y="{y}" text-anchor="end">{escape(key[:24])}</text>'
 
 
-def _bar(value: float, most: float, scale: float, unit: str, color: str, y: int) -> str:
+def _bar(value: float, most: float, color: str, y: int) -> str:
     width = max(0.5, _WIDTH * value / most)
-    shown = f"{value * scale:.1f}{unit}" if unit else f"{value:.2f}"
+    shown = f"{100 * value:.1f}%"
     return (
         f'<rect x="{_LEFT}" y="{y}" width="{width:.1f}" height="{_BAR}" fill="{color}"/>'
         f'<text x="{_LEFT + width + 5:.1f}" y="{y + _BAR - 1}" font-size="10">{shown}</text>'
@@ -96,7 +224,7 @@ def category_report(
     official tasks of another origin: how far a discriminator tells them from the official ones.
     """
     rows, figures = measure(forged, official)
-    texts, official_texts = _texts(forged), _texts(official)
+    texts, official_texts = texts_of_tasks(forged), texts_of_tasks(official)
     rows = [*rows, *_diversity_rows(texts, official_texts), *_entropy_rows(forged, official)]
     rows += _recurrence_rows(recurrence, official)
     figures = [*figures, _opening_figure(texts, official_texts)]
@@ -119,7 +247,7 @@ def measure_discrimination(
     A text or doc that both sides have is left out; what has too few left is not judged.
     """
     found = {}
-    for name, of in (("texts", _texts), ("function docs", _doc_texts)):
+    for name, of in (("texts", texts_of_tasks), ("function docs", _doc_texts)):
         ours, theirs = dict.fromkeys(of(tasks)), dict.fromkeys(of(official))
         mine = [text for text in ours if text not in theirs]
         others = [text for text in theirs if text not in ours]
@@ -146,13 +274,6 @@ def category_section_html(report: ForgedCategoryReport) -> str:
         f"<table><tr><th>measure</th><th>forged</th><th>official</th></tr>{cells}</table>"
         f"<div>{''.join(report.figures)}</div>{told}"
     )
-
-
-def share_figure(
-    title: str, forged: Mapping[str, float], official: Mapping[str, float] | None
-) -> str:
-    """Return bars of shares, the official ones only where there are some."""
-    return bars(title, forged, official or None)
 
 
 def _diversity_rows(texts: Sequence[str], official: Sequence[str]) -> list[Row]:
@@ -215,14 +336,15 @@ def _opening_figure(texts: Sequence[str], official: Sequence[str]) -> str:
     """Return bars of the most frequent openings of forged texts: their share on either side."""
     ours, theirs = count_opening_word_pairs(texts), count_opening_word_pairs(official)
     shown = [opening for opening, _ in ours.most_common(8)]
-    return share_figure(
+    return bars(
         "most frequent first two words",
         {each: ours[each] / max(1, ours.total()) for each in shown},
-        {each: theirs[each] / theirs.total() for each in shown} if theirs else None,
+        {each: theirs[each] / theirs.total() for each in shown} if theirs else {},
     )
 
 
-def _texts(tasks: Sequence[Task]) -> list[str]:
+def texts_of_tasks(tasks: Sequence[Task]) -> list[str]:
+    """Return what the users of tasks say, message by message."""
     return [text for task in tasks for text in user_texts(task.question) if text]
 
 
@@ -231,21 +353,13 @@ def _doc_texts(tasks: Sequence[Task]) -> list[str]:
 
     None of multi-turn tasks: both sides have BFCL's functions.
     """
-    return [
-        " ".join(
-            (
-                doc.name,
-                doc.description,
-                *(
-                    f"{name} {schema.get('type', '')} {schema.get('description', '')}"
-                    for name, schema in doc.parameters.get("properties", {}).items()
-                ),
-            )
-        )
-        for task in tasks
-        if not task.is_multi_turn
-        for doc in task.functions
-    ]
+    docs = [doc for task in tasks if not task.is_multi_turn for doc in task.functions]
+    return [" ".join((doc.name, doc.description, *_parameter_texts(doc))) for doc in docs]
+
+
+def _parameter_texts(doc: FunctionDoc) -> Iterator[str]:
+    for name, schema in doc.parameters.get("properties", {}).items():
+        yield f"{name} {schema.get('type', '')} {schema.get('description', '')}"
 
 
 def _num_words(texts: Sequence[str]) -> int:

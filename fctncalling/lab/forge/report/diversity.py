@@ -11,7 +11,7 @@ from typing import Any
 
 from fctncalling.data.types import Task
 from fctncalling.envs.judging.oracle import oracle_calls
-from fctncalling.lab.forge.forged_entry import user_texts
+from fctncalling.lab.forge.forged_entry import atoms, user_texts
 from fctncalling.lab.forge.official_guard import digest
 
 _WORD = re.compile(r"\w+|[^\w\s]")
@@ -32,21 +32,20 @@ def distinct_ngram_share(texts: Sequence[str], length: int, num_words: int) -> f
     """
     ngrams: list[tuple[str, ...]] = []
     for text in texts:
-        words = word_tokens(text)
-        ngrams += zip(*(words[start:] for start in range(length)), strict=False)
+        ngrams += _ngrams(word_tokens(text), length)
         if len(ngrams) >= num_words:
             break
     ngrams = ngrams[:num_words]
     return len(set(ngrams)) / len(ngrams) if ngrams else 0.0
 
 
-def self_bleu(texts: Sequence[str], num_texts: int = BLEU_TEXTS, seed: int = 0) -> float:
+def self_bleu(texts: Sequence[str], num_texts: int = BLEU_TEXTS) -> float:
     """Return the mean BLEU of texts against the others (0 to 1): the lower, the more diverse.
 
     It grows with the number of texts, so corpora are compared at the same. Precisions are
     smoothed by adding one to numerator and denominator.
     """
-    sample = random.Random(seed).sample(list(texts), min(BLEU_TEXTS, num_texts, len(texts)))
+    sample = random.Random(0).sample(list(texts), min(BLEU_TEXTS, num_texts, len(texts)))
     counted = [
         [Counter(_ngrams(words, n)) for n in range(1, BLEU_ORDER + 1)]
         for words in map(word_tokens, sample)
@@ -126,7 +125,8 @@ def masked_sentences(task: Task) -> Iterator[str]:
     Values are the expected arguments, and beyond them what stands in quotes or brackets, what has
     a digit and names inside a sentence. Marks in a row are one: lists of any length are alike.
     """
-    values = {str(each).lower() for each in _atoms(_expected_values(task))} - {""}
+    said = [each for each in atoms(_expected_values(task)) if each is not None]
+    values = {str(each).lower() for each in said if not isinstance(each, bool)} - {""}
     ranked = sorted(values, key=lambda each: (-len(each), each))
     told = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, ranked))})(?!\w)", re.IGNORECASE)
     for text in user_texts(task.question):
@@ -152,15 +152,6 @@ def _expected_values(task: Task) -> Any:
         return [list(call.arguments.values()) for turn in oracle_calls(task) for call in turn]
     except ValueError:
         return []  # a few official truths cannot be written as calls
-
-
-def _atoms(value: Any) -> Iterator[Any]:
-    """Yield the strings and numbers in a value."""
-    if isinstance(value, dict | list | tuple):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _atoms(each)
-    elif not isinstance(value, bool) and value is not None:
-        yield value
 
 
 _KINDS: Mapping[type, str] = {

@@ -14,30 +14,30 @@ from fctncalling.data.bfcl import iter_tasks
 from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import atomic_write
 from fctncalling.data.types import Task
-from fctncalling.lab.forge.forged_entry import user_texts
-from fctncalling.lab.forge.multi_turn.fidelity import (
-    MultiTurnCounts,
-    kl_divergence,
-    measure_fidelity,
-)
 from fctncalling.lab.forge.official_guard import expected_calls_text
 from fctncalling.lab.forge.report.category_report import (
     FORGED_COLOR,
     OFFICIAL_COLOR,
     Figures,
     ForgedCategoryReport,
-    Measurer,
     Row,
+    bars,
     category_report,
     category_section_html,
-    share_figure,
+    texts_of_tasks,
 )
 from fctncalling.lab.forge.report.diversity import (
     SentenceRecurrence,
     count_opening_word_pairs,
     word_tokens,
 )
-from fctncalling.lab.forge.single_turn.measures import SingleTurnFigures, measure_single_turn
+from fctncalling.lab.forge.report.measures import (
+    MultiTurnCounts,
+    SingleTurnFigures,
+    kl_divergence,
+    measure_fidelity,
+    measure_single_turn,
+)
 
 TYPE_WORDS = 20000  # at which the growth of types is read
 MOST_BARS = 24  # of a figure, the most frequent official outcomes first
@@ -80,7 +80,7 @@ def _figure(
         {str(key): counts.get(key, 0) / max(1, total) for key in keys}
         for counts, total in zip((ours, theirs), sums, strict=True)
     ]
-    return share_figure(title, shares[0], shares[1] if theirs else {})
+    return bars(title, shares[0], shares[1] if theirs else {})
 
 
 def _joined(classes: Counter[tuple[str, ...]]) -> Counter[str]:
@@ -104,27 +104,15 @@ def _count_rows(ours: MultiTurnCounts, theirs: MultiTurnCounts) -> list[Row]:
     ]
     if has_official:
         both = sum(edge in ours.edges for edge in theirs.edges)
-        rows += [
-            ("official dependency edges found", str(both), str(len(theirs.edges))),
-            (
-                "KL divergence of turns (nats)",
-                f"{kl_divergence(ours.turns, theirs.turns):.3f}",
-                "0",
-            ),
-            (
-                "KL divergence of calls (nats)",
-                f"{kl_divergence(ours.calls, theirs.calls):.3f}",
-                "0",
-            ),
-        ]
+        rows.append(("official dependency edges found", str(both), str(len(theirs.edges))))
+        for name in ("turns", "calls"):
+            divergence = kl_divergence(getattr(ours, name), getattr(theirs, name))
+            rows.append((f"KL divergence of {name} (nats)", f"{divergence:.3f}", "0"))
     return rows
 
 
 def _word_rows(forged: Sequence[Task], official: Sequence[Task]) -> list[Row]:
-    ours, theirs = (
-        [text for task in tasks for text in user_texts(task.question) if text]
-        for tasks in (forged, official)
-    )
+    ours, theirs = texts_of_tasks(forged), texts_of_tasks(official)
     words = [sum(len(text.split()) for text in texts) for texts in (ours, theirs or ours)]
     count = min(TYPE_WORDS, *words)
     rows: dict[str, Callable[[Sequence[str]], str]] = {
@@ -159,12 +147,12 @@ def single_turn_comparison(forged: Sequence[Task], official: Sequence[Task]) -> 
     theirs = measure_single_turn(official) if official else None
     beside = theirs or SingleTurnFigures(0, {}, {}, {}, {}, {}, {})
     figures = [
-        share_figure("functions offered", ours.functions, beside.functions),
-        share_figure("parameters of a function", ours.parameters, beside.parameters),
-        share_figure("types of parameters", ours.types, beside.types),
+        bars("functions offered", ours.functions, beside.functions),
+        bars("parameters of a function", ours.parameters, beside.parameters),
+        bars("types of parameters", ours.types, beside.types),
     ]
     if any(int(number) > 1 for number in ours.calls):
-        figures.append(share_figure("calls expected", ours.calls, beside.calls))
+        figures.append(bars("calls expected", ours.calls, beside.calls))
     return _rows(ours, theirs), figures
 
 
@@ -204,7 +192,7 @@ def write_report(
             category,
             forged,
             _official(official_folder, category),
-            _measurer(category),
+            multi_turn_figures if category.startswith("multi_turn") else single_turn_comparison,
             {**recurrence.shares, recurrence.num_tasks: recurrence.share},
             _official(official_folder, f"live_{category.removesuffix('_python')}"),
         )
@@ -213,10 +201,6 @@ def write_report(
     text = _page(tasks.name, reports, ledger)
     with atomic_write(page) as part:
         part.write_text(text, encoding="utf-8")
-
-
-def _measurer(category: str) -> Measurer:
-    return multi_turn_figures if category.startswith("multi_turn") else single_turn_comparison
 
 
 def _by_category(path: Path) -> dict[str, tuple[list[Task], SentenceRecurrence]]:
@@ -275,9 +259,8 @@ def _told(ledger: Mapping[str, Any]) -> str:
     thrown = totals["thrown_away"]
     told = ", ".join(f"{count} that {escape(why)}" for why, count in thrown.items()) or "none"
     official = settings["official_files"]
-    guarded = (
-        f"compared with {len(official)} official files"
-        if official
-        else ("compared with no official file, as none was there")
+    number = (
+        f"{len(official)} official files" if official else "no official file, as none was there"
     )
+    guarded = f"compared with {number}"
     return f"{totals['tasks']} tasks of seed {settings['seed']}, {guarded}; thrown away: {told}."

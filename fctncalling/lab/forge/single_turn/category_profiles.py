@@ -1,21 +1,19 @@
 """Shapes of the single-turn categories: how many functions, parameters and calls a task has.
 
-The shares are those of BFCL's own categories, measured by `measures.py`.
+The shares are those of BFCL's own categories, measured by `report/measures.py`.
 """
 
 from __future__ import annotations
 
 import random
+import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 Shares = Mapping[int, float]
 """Number -> share of tasks (or of functions) that have so many."""
-
-_ONE: Shares = {1: 1.0}
-_PYTHON: Shares = {1: 0.02, 2: 0.25, 3: 0.578, 4: 0.122, 5: 0.025, 6: 0.005}
 
 
 @dataclass(frozen=True)
@@ -39,87 +37,16 @@ class CategoryProfile:
     required_share: float = 0.22  # of a frame's optional parameters that are required all the same
 
 
-_LIVE = CategoryProfile(
-    {1: 0.31, 2: 0.125, 3: 0.25, 4: 0.125, 5: 0.19},
-    {2: 0.12, 3: 0.2, 4: 0.38, 5: 0.22, 6: 0.08},
-    _ONE,
-    dotted_share=0.12,
-    question_share=0.75,
-    context_share=0.35,
-    float_share=0.1,
-    said_share=0.3,
-    compute_weight=0.5,
-    common_share=0.5,
-    optional_share=0.5,
-    required_share=0.02,
-)
+def _read_profiles() -> Iterator[tuple[str, CategoryProfile]]:
+    rows = tomllib.loads(Path(__file__).with_name("profiles.toml").read_text(encoding="utf-8"))
+    for name, row in rows.items():
+        whole = {**rows.get(row.pop("like", ""), {}), **row}
+        for counted in ("functions", "parameters", "calls"):
+            whole[counted] = {int(number): share for number, share in whole[counted].items()}
+        yield name, CategoryProfile(**whole)
 
-PROFILES: Mapping[str, CategoryProfile] = {
-    "simple_python": CategoryProfile(_ONE, _PYTHON, _ONE, 0.42, 0.22, 0.06, 0.07),
-    "multiple": CategoryProfile(
-        {2: 0.395, 3: 0.425, 4: 0.18},
-        {1: 0.058, 2: 0.305, 3: 0.497, 4: 0.111, 5: 0.023, 6: 0.006},
-        _ONE,
-        0.56,
-        0.39,
-        0.06,
-        0.52,
-        default_share=0.37,
-        enum_share=0.18,
-    ),
-    "parallel": CategoryProfile(
-        _ONE,
-        {1: 0.035, 2: 0.4, 3: 0.46, 4: 0.085, 5: 0.015, 6: 0.005},
-        {2: 0.545, 3: 0.26, 4: 0.18, 6: 0.005, 8: 0.01},
-        0.42,
-        0.76,
-        0.75,
-        0.07,
-        said_share=0.88,
-        closing_share=0.3,
-        compute_weight=6.0,
-        default_share=0.45,
-        enum_share=0.18,
-    ),
-    "parallel_multiple": CategoryProfile(
-        {2: 0.5, 3: 0.4, 4: 0.1},
-        {1: 0.108, 2: 0.335, 3: 0.437, 4: 0.094, 5: 0.023, 6: 0.003},
-        {2: 0.32, 3: 0.33, 4: 0.35},
-        0.6,
-        0.1,
-        0.95,
-        0.6,
-        said_share=0.88,
-        closing_share=0.85,
-        default_share=0.45,
-        enum_share=0.16,
-    ),
-    "irrelevance": CategoryProfile(
-        _ONE,
-        {1: 0.012, 2: 0.243, 3: 0.671, 4: 0.061, 5: 0.013},
-        {0: 1.0},
-        0.38,
-        0.78,
-        0.0,
-        1.0,
-        default_share=0.78,
-        enum_share=0.24,
-    ),
-    "live_simple": replace(
-        _LIVE,
-        functions=_ONE,
-        parameters={1: 0.17, 2: 0.4, 3: 0.24, 4: 0.06, 5: 0.05, 6: 0.05, 7: 0.03},
-        dotted_share=0.3,
-        question_share=0.6,
-        optional_share=0.8,
-    ),
-    "live_multiple": replace(
-        _LIVE,
-        functions={2: 0.21, 3: 0.29, 4: 0.17, 5: 0.2, 6: 0.08, 7: 0.05},
-        parameters={1: 0.07, 2: 0.2, 3: 0.22, 4: 0.25, 5: 0.14, 6: 0.09, 7: 0.03},
-    ),
-    "live_relevance": _LIVE,
-}
+
+PROFILES: Mapping[str, CategoryProfile] = dict(_read_profiles())
 
 
 def draw_number(shares: Shares, rng: random.Random) -> int:
@@ -146,16 +73,6 @@ def read_word_lists(table: str = "words") -> dict[str, tuple[str, ...]]:
         name, _, words = line.partition(":")
         lists[name.strip()] = tuple(word.strip() for word in words.split(";") if word.strip())
     return lists
-
-
-@cache
-def accepted_form_table() -> dict[str, tuple[str, ...]]:
-    """Return the table of forms: `list` or `list/word` -> forms, as `forms.txt` explains them."""
-    forms: dict[str, tuple[str, ...]] = {}
-    for _, line in table_lines("forms"):
-        name, _, listed = line.partition(":")
-        forms[name.strip()] = tuple(form.strip() for form in listed.split(";") if form.strip())
-    return forms
 
 
 @cache

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -13,9 +12,8 @@ from typing import Any
 from fctncalling.lab.forge.forged_entry import SingleTurnTask
 from fctncalling.lab.forge.single_turn.category_profiles import draw_number, read_word_lists
 from fctncalling.lab.forge.single_turn.frames import FunctionTemplate, ParameterFrame, code_domains
-from fctncalling.lab.forge.single_turn.made_calls import MadeArgument
-from fctncalling.lab.forge.single_turn.made_functions import MadeParameter
-from fctncalling.lab.forge.single_turn.requests import argument_clauses
+from fctncalling.lab.forge.single_turn.made_calls import MadeArgument, argument_clauses
+from fctncalling.lab.forge.single_turn.made_functions import MadeParameter, bfcl_doc
 from fctncalling.lab.forge.single_turn.value_kinds import (
     DrawnValue,
     ValueKind,
@@ -24,38 +22,6 @@ from fctncalling.lab.forge.single_turn.value_kinds import (
 )
 
 LANGUAGES = ("simple_java", "simple_javascript")
-_TYPES: Mapping[str, Mapping[str, tuple[str, str | None]]] = {
-    "simple_java": {
-        "object": ("any", None),
-        "string": ("String", None),
-        "int": ("integer", None),
-        "long": ("long", None),
-        "float": ("double", None),
-        "bool": ("boolean", None),
-        "array": ("ArrayList", "String"),
-        "ints": ("Array", "integer"),
-        "floats": ("Array", "double"),
-        "email": ("String", None),
-        "enum": ("String", None),
-    },
-    "simple_javascript": {
-        "object": ("any", None),
-        "string": ("String", None),
-        "int": ("integer", None),
-        "long": ("integer", None),
-        "whole": ("float", None),
-        "float": ("float", None),
-        "bool": ("Boolean", None),
-        "array": ("array", "String"),
-        "ints": ("array", "integer"),
-        "floats": ("array", "float"),
-        "email": ("String", None),
-        "enum": ("String", None),
-        "dict": ("dict", None),
-    },
-}
-"""Category -> kind -> documented type, and that of its items."""
-
 _PARAMETERS = {
     "simple_java": {1: 0.03, 2: 0.61, 3: 0.26, 4: 0.1},
     "simple_javascript": {1: 0.04, 2: 0.38, 3: 0.42, 4: 0.16},
@@ -98,6 +64,13 @@ def code_task(category: str, rng: random.Random) -> SingleTurnTask:
         [{name: {each.parameter.name: each.accepted for each in arguments}}],
         {"domain": domain, "frames": [frame.noun], "arguments": {"said": len(arguments)}},
     )
+
+
+@cache
+def _documented_types(category: str) -> dict[str, tuple[str, str | None]]:
+    """Return kind -> documented type, and that of its items."""
+    rows = (row.split() for row in read_word_lists("code_types")[category])
+    return {kind: (written, items[-1] if items else None) for kind, written, *items in rows}
 
 
 @cache
@@ -214,23 +187,14 @@ def _doc(
     text = f"{opening} {frame.phrases[0]} {frame.tail}."
     if rng.random() < REMARK_SHARES[category]:
         text += f" {_phrase('remark', rng)}"
-    return {
-        "name": name,
-        "description": text,
-        "parameters": {
-            "type": "dict",
-            "properties": {
-                each.parameter.name: _documented(each.parameter, category, rng)
-                for each in arguments
-            },
-            "required": [each.parameter.name for each in arguments if each.parameter.required],
-        },
-    }
+    parameters = [each.parameter for each in arguments]
+    properties = {each.name: _documented(each, category, rng) for each in parameters}
+    return bfcl_doc(name, text, properties, parameters)
 
 
 def _documented(parameter: MadeParameter, category: str, rng: random.Random) -> dict[str, Any]:
     kind: ValueKind = parameter.kind
-    bfcl_type, items = _TYPES[category][kind.name]
+    bfcl_type, items = _documented_types(category)[kind.name]
     text = parameter.frame.description
     group = _GROUPS.get(kind.name)
     if group and rng.random() < MEANT_SHARE:

@@ -192,7 +192,8 @@ def _domains_of(table: str) -> list[Domain]:
     for number, line in table_lines(table):
         place = f"{table}.txt line {number}"
         if line.startswith("-- "):
-            pool[-1] = _with_member(pool[-1], _parameter(line[1:], place))
+            member = _parameter(line[1:], place)
+            pool[-1] = replace(pool[-1], members=(*pool[-1].members, member))
         elif line.startswith("- "):
             pool.append(_parameter(line, place))
         elif line.startswith("domain "):
@@ -216,25 +217,17 @@ def _frames(head: str, domain: str, pool: tuple[ParameterFrame, ...]) -> list[Fu
     """Return the frames of a head line: one, or for `aspect=phrase, ...` one of each."""
     what, phrases, tail = (part.strip() for part in head.split("|"))
     mode, verbs, noun = what.split()
+    listed = tuple(phrase.strip() for phrase in phrases.split(" ; "))
+    frame = FunctionTemplate(mode, tuple(verbs.split("/")), noun, domain, listed, tail, pool)
     if "=" not in phrases:
-        listed = tuple(phrase.strip() for phrase in phrases.split(" ; "))
-        return [FunctionTemplate(mode, tuple(verbs.split("/")), noun, domain, listed, tail, pool)]
+        return [frame]
     whole, _, aspects = phrases.partition(" << ")
     frames = []
     for aspect in aspects.split(","):
         key, _, phrase = aspect.strip().partition("=")
-        listed = (whole.replace("*", phrase),)
-        named = noun.replace("*", key)
-        frames.append(
-            FunctionTemplate(
-                mode, tuple(verbs.split("/")), named, domain, listed, tail, pool, noun, key
-            )
-        )
+        named = replace(frame, noun=noun.replace("*", key), family=noun, aspect=key)
+        frames.append(replace(named, phrases=(whole.replace("*", phrase),)))
     return frames
-
-
-def _with_member(parameter: ParameterFrame, member: ParameterFrame) -> ParameterFrame:
-    return replace(parameter, members=(*parameter.members, member))
 
 
 def _parameter(line: str, place: str) -> ParameterFrame:

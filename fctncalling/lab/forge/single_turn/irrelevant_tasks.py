@@ -10,11 +10,18 @@ from dataclasses import replace
 from functools import cache
 
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn, SingleTurnTask
+from fctncalling.lab.forge.report.measures import content_words
 from fctncalling.lab.forge.single_turn.category_profiles import PROFILES, read_word_lists
 from fctncalling.lab.forge.single_turn.frames import Domain, FunctionTemplate, domains
-from fctncalling.lab.forge.single_turn.made_calls import MadeArgument, MadeCall, make_call
+from fctncalling.lab.forge.single_turn.made_calls import (
+    MadeArgument,
+    MadeCall,
+    is_plural,
+    make_call,
+    request_for_call,
+    use_an_before_vowels,
+)
 from fctncalling.lab.forge.single_turn.made_functions import MadeParameter, make_function
-from fctncalling.lab.forge.single_turn.measures import content_words
 from fctncalling.lab.forge.single_turn.python_tasks import (
     SAME_DOMAIN,
     distinct_frames,
@@ -22,11 +29,6 @@ from fctncalling.lab.forge.single_turn.python_tasks import (
     function_of_frame,
     may_serve_each_other,
     task_provenance,
-)
-from fctncalling.lab.forge.single_turn.requests import (
-    is_plural,
-    request_for_call,
-    use_an_before_vowels,
 )
 from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue
 

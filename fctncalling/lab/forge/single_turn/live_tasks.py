@@ -15,7 +15,12 @@ from fctncalling.lab.forge.single_turn.category_profiles import (
     read_word_lists,
 )
 from fctncalling.lab.forge.single_turn.frames import FunctionTemplate, domains
-from fctncalling.lab.forge.single_turn.made_calls import MadeCall, make_call
+from fctncalling.lab.forge.single_turn.made_calls import (
+    MadeCall,
+    make_call,
+    request_body,
+    request_for_call,
+)
 from fctncalling.lab.forge.single_turn.made_functions import (
     Doc,
     MadeFunction,
@@ -28,7 +33,6 @@ from fctncalling.lab.forge.single_turn.python_tasks import (
     task_provenance,
     with_context,
 )
-from fctncalling.lab.forge.single_turn.requests import request_body, request_for_call
 from fctncalling.lab.forge.single_turn.value_kinds import ValueKind, draw_value, enum_words
 
 LIVE = ("live_simple", "live_multiple", "live_relevance")
@@ -68,7 +72,8 @@ def live_function(
     made = make_function(frame, draw_number(profile.parameters, rng), profile, rng)
     group = _phrase("group", rng) if rng.random() < GROUPED_SHARE else ""
     taken = {each.name for each in made.parameters}
-    loose = [each for each in made.parameters if _may_be_grouped(each, frame)]
+    outside = [each for each in made.parameters if each.frame.name not in frame.slots]
+    loose = [each for each in outside if not each.frame.members]
     if len(loose) < 2 or group in taken:
         group = ""
     parameters = tuple(
@@ -76,20 +81,12 @@ def live_function(
             each,
             kind=each.frame.kind if each.kind.words == "free" else each.kind,  # in one format
             group=group if each in loose else "",
-            nullable=_is_nullable(each),
+            nullable=not each.required and each.default is None,
         )
         for each in made.parameters
     )
     name = _service_name(made, rng)
     return MadeFunction(frame, name, parameters, _documented(frame, name, parameters, rng))
-
-
-def _may_be_grouped(parameter: MadeParameter, frame: FunctionTemplate) -> bool:
-    return parameter.frame.name not in frame.slots and not parameter.frame.members
-
-
-def _is_nullable(parameter: MadeParameter) -> bool:
-    return not parameter.required and parameter.default is None
 
 
 def _service_name(function: MadeFunction, rng: random.Random) -> str:

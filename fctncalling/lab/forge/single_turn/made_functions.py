@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from keyword import iskeyword
 from typing import Any
 
-from fctncalling.lab.forge.single_turn.category_profiles import CategoryProfile
+from fctncalling.lab.forge.single_turn.category_profiles import CategoryProfile, read_word_lists
 from fctncalling.lab.forge.single_turn.frames import (
     FunctionTemplate,
     ParameterFrame,
@@ -23,47 +23,13 @@ FREE_FORMAT_SHARE = 0.45  # of dates and times whose doc asks for no format
 _FORMAT = re.compile(r" in (?:the|24-hour) format [A-Z:-]+")
 KIND_WEIGHTS = {"bool": 0.4, "dict": 6.0, "array": 5.0, "ints": 5.0}  # above 1: drawn sooner
 REMARK_SHARE = 0.22  # of functions whose description has a second sentence
-_DESCRIBED = {
-    "compute": ("Calculate", "Calculates", "Compute", "Determine", "Calculate", "Estimate"),
-    "look": ("Get", "Retrieve", "Fetch", "Look up", "Returns", "Retrieve"),
-    "find": ("Find", "Search for", "List", "Retrieve", "Find", "Look for"),
-}
-
-
-_MEANT = {
-    "int": (", as a whole number", ", which is a positive number", ", given as a number"),
-    "float": (", decimals are allowed", ", given as a number", ", exact or rounded"),
-    "string": (" as text", ", upper or lower case", ", as users write it", ", written out"),
-    "array": (" as a list", ", listed one by one", ", in any order"),
-}
-"""Kind -> what a description may say besides."""
-
 MEANT_SHARE = 0.5  # of the parameters' descriptions
 _MEANT_ALREADY = re.compile(r",| as | in the format |decimal|whole number")
 
 
-_REMARKS = {
-    "compute": (
-        "The result is returned as a number.",
-        "All values are expected in the units that are named below.",
-        "Suited to quick estimates as well as to exact results.",
-    ),
-    "look": (
-        "Returns the newest value that is known.",
-        "An empty result means that nothing is known.",
-        "The result is returned as text.",
-    ),
-    "find": (
-        "Results are returned as a list, the best ones first.",
-        "Filters that are not given are left out.",
-        "An empty list means that nothing fits.",
-    ),
-    "act": (
-        "Returns a confirmation with a reference number.",
-        "The result says whether it was done.",
-        "Fails where the request cannot be met.",
-    ),
-}
+def function_phrases(name: str) -> tuple[str, ...]:
+    """Return a list of the table of phrases; none of a mode or kind that has none of its own."""
+    return read_word_lists("function_phrases").get(name, ())
 
 
 @dataclass(frozen=True)
@@ -170,20 +136,23 @@ def document_function(
     rng: random.Random,
 ) -> Doc:
     """Return a function doc in BFCL's form, its wording drawn."""
-    verbs = _DESCRIBED.get(frame.mode) or tuple(verb.replace("_", " ") for verb in frame.verbs)
+    plain = tuple(verb.replace("_", " ") for verb in frame.verbs)
+    verbs = function_phrases(f"described_{frame.mode}") or plain
     verb = rng.choice(verbs)
     text = f"{verb[0].upper()}{verb[1:]} {frame.generic()} {frame.tail}".strip() + "."
     if rng.random() < REMARK_SHARE:
-        text += f" {rng.choice(_REMARKS[frame.mode])}"
-    return {
-        "name": name,
-        "description": text,
-        "parameters": {
-            "type": "dict",
-            "properties": {each.name: _documented(each, profile, rng) for each in parameters},
-            "required": [each.name for each in parameters if each.required],
-        },
-    }
+        text += f" {rng.choice(function_phrases(f'remark_{frame.mode}'))}"
+    properties = {each.name: _documented(each, profile, rng) for each in parameters}
+    return bfcl_doc(name, text, properties, parameters)
+
+
+def bfcl_doc(
+    name: str, text: str, properties: dict[str, Doc], parameters: Sequence[MadeParameter]
+) -> Doc:
+    """Return a function doc in BFCL's form."""
+    required = [each.name for each in parameters if each.required]
+    schema = {"type": "dict", "properties": properties, "required": required}
+    return {"name": name, "description": text, "parameters": schema}
 
 
 def _documented(parameter: MadeParameter, profile: CategoryProfile, rng: random.Random) -> Doc:
@@ -216,9 +185,10 @@ def _description(parameter: MadeParameter, lists_choices: bool, rng: random.Rand
     plain = f"{text[0].upper()}{text[1:]}"
     is_clause = text.startswith(("how ", "what "))
     text = plain if is_clause else rng.choice([f"The {text}", f"The {text}", plain])
-    meant = _MEANT.get(parameter.kind.name, ())
+    meant = function_phrases(f"meant_{parameter.kind.name}")
     if meant and rng.random() < MEANT_SHARE and not _MEANT_ALREADY.search(text):
-        text += rng.choice(meant)
+        added = rng.choice(meant)
+        text += added if added.startswith(",") else f" {added}"
     text += "."
     if lists_choices:
         words = ", ".join(repr(word) for word in enum_words(parameter.kind))

@@ -25,18 +25,17 @@ from fctncalling.lab.forge.single_turn.frames import (
 from fctncalling.lab.forge.single_turn.made_calls import (
     MadeArgument,
     MadeCall,
-    draw_parameter_value,
-    make_call,
-)
-from fctncalling.lab.forge.single_turn.made_functions import MadeFunction, make_function
-from fctncalling.lab.forge.single_turn.requests import (
     argument_clauses,
+    draw_parameter_value,
+    lower_first,
+    make_call,
     request_as_order,
     request_body,
     request_for_call,
     request_sentence,
     use_an_before_vowels,
 )
+from fctncalling.lab.forge.single_turn.made_functions import MadeFunction, make_function
 from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue, enumerate_words, word_list
 
 _NEXT = ("Also, ", "Then ", "After that, ", "Next, ", "In addition, ", "And ")
@@ -95,13 +94,13 @@ def separate_requests(calls: Sequence[MadeCall], question_share: float, rng: ran
         is_last = index == len(texts) - 1 and index > 1
         opening = rng.choice(_LAST if is_last else _NEXT) if rng.random() < 0.75 else ""
         opening = _COUNTED[index] if counted else opening if index else ""
-        said += f" {opening}{text if not opening or text.startswith('I') else _lower(text)}"
+        said += f" {opening}{text if not opening or text.startswith('I') else lower_first(text)}"
     return said.strip()
 
 
 def _one_sentence(calls: Sequence[MadeCall], question_share: float, rng: random.Random) -> str:
     """Return one sentence of orders: "Archive the file, then find ... and show me ..."."""
-    orders = [_lower(request_as_order(call, request_body(call, rng), rng)) for call in calls]
+    orders = [lower_first(request_as_order(call, request_body(call, rng), rng)) for call in calls]
     said = orders[0]
     for index, text in enumerate(orders[1:], 1):
         last = _LAST_JOINTS if index > 1 else _BOTH
@@ -180,10 +179,6 @@ def _with(call: MadeCall, varied: MadeArgument, value: DrawnValue) -> MadeCall:
         MadeArgument(each.parameter, value) if each is varied else each for each in call.arguments
     )
     return MadeCall(call.function, arguments)
-
-
-def _lower(text: str) -> str:
-    return text[0].lower() + text[1:]
 
 
 SAME_DOMAIN = 0.7  # of the functions offered besides the right one

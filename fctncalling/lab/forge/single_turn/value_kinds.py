@@ -8,7 +8,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from fctncalling.lab.forge.single_turn.category_profiles import accepted_form_table, read_word_lists
+from fctncalling.lab.forge.single_turn.category_profiles import read_word_lists
 from fctncalling.lab.forge.words.literals import MONTHS
 
 NUMBER_WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -121,14 +121,14 @@ def accepted_forms(name: str, word: str) -> list[str]:
         "vs": word.replace(" v. ", " vs "),
         "vs.": word.replace(" v. ", " vs. "),
     }
-    forms = accepted_form_table()
+    forms = read_word_lists("forms")
     listed = (*forms.get(name, ()), *forms.get(f"{name}/{word}", ()))
     return [_PART.sub(lambda found: parts.get(found[1], word), form) for form in listed]
 
 
-def enumerate_words(texts: list[str], last: str = "and") -> str:
+def enumerate_words(texts: list[str]) -> str:
     """Return an enumeration: `a, b and c`."""
-    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} {last} {texts[-1]}"
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
 
 
 def _listed_word(entry: str, name: str, rng: random.Random) -> DrawnValue:

@@ -15,12 +15,14 @@ from fctncalling.lab.forge.words.grammar import (
     Phrase,
     Sequence,
     expand_choices,
+    frames,
     guards_allow,
     parse,
+    patterns,
+    read_table,
 )
 from fctncalling.lab.forge.words.literals import strip_marks
 from fctncalling.lab.forge.words.noun_phrases import NounPhrases
-from fctncalling.lab.forge.words.tables import frames, patterns, read_table
 from fctncalling.lab.forge.words.turn_check import arguments_of, says_value
 from fctncalling.lab.forge.words.views import slot_text
 

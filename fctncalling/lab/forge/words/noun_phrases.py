@@ -1,16 +1,22 @@
-"""Noun phrases: one argument of a planned call in the words of a user."""
+"""Noun phrases: one argument of a planned call in the words of a user, named or pointed back at."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
 from fctncalling.lab.forge.plan import PlannedCall, Source, Value
-from fctncalling.lab.forge.words.discourse import ORDINALS, UNCOUNTED, Discourse, Mention
-from fctncalling.lab.forge.words.grammar import FrameSlot, Sequence
+from fctncalling.lab.forge.words.grammar import (
+    FrameSlot,
+    KindWords,
+    ResultWords,
+    Sequence,
+    kind_words,
+    result_words,
+)
 from fctncalling.lab.forge.words.literals import (
     date_text,
     list_text,
@@ -20,8 +26,108 @@ from fctncalling.lab.forge.words.literals import (
     parsed_date,
     quote_text,
 )
-from fctncalling.lab.forge.words.tables import KindWords, ResultWords, kind_words, result_words
 from fctncalling.lab.forge.words.turn_check import PlanFacts, place_in_result, result_key
+
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
+
+UNCOUNTED = frozenset(
+    "number precision amount price percent share_count line_count gallons liters miles meters "
+    "speed temperature fan_speed priority".split()
+)
+"""Kinds that are said again rather than pointed at: nobody counts the numbers in a message."""
+
+
+@dataclass(frozen=True)
+class Mention:
+    """One thing that the user named or a call returned."""
+
+    noun: str  # what it is called: "file", "order", "stocks"
+    value: Any
+    turn: int
+    made: str = ""  # the function that returned it; "" for one that the user named
+    shown: str = ""  # what it was called in the words, where that differs: a city for an airport
+    person: bool = False
+
+
+@dataclass
+class Discourse:
+    """Mentions in the order of the words."""
+
+    mentions: list[Mention] = field(default_factory=list)
+
+    def branch(self) -> Discourse:
+        """Return a copy to try a wording with."""
+        return Discourse(list(self.mentions))
+
+    def said_in(self, turn: int, value: Any) -> bool:
+        """Tell whether the user named a value in a turn."""
+        return any(
+            each.turn == turn and not each.made and _same(each.value, value)
+            for each in self.mentions
+        )
+
+    def shown_as(self, noun: str, value: Any) -> str:
+        """Return what a value was called when it was last mentioned, "" for its noun."""
+        found = [each for each in self.mentions if each.noun == noun and _same(each.value, value)]
+        return found[-1].shown if found else ""
+
+    def references(self, nouns: Iterable[str], value: Any, turn: int) -> list[str]:
+        """Return ways to point back at a value, the shortest first; empty where none is clear.
+
+        A pronoun needs the value to be the last thing mentioned, "that file" the last file; any
+        other is pointed at by its message ("the second file in my first message").
+        """
+        for noun in nouns:
+            same_noun = [each for each in self.mentions if each.noun == noun]
+            found = [each for each in same_noun if _same(each.value, value)]
+            if not found:
+                continue
+            last = found[-1]
+            rivals = {repr(each.value) for each in same_noun if each.turn >= last.turn}
+            if _same(same_noun[-1].value, value) and turn - last.turn <= 2:
+                return self._recent(last, turn)
+            return self._distant(found[0], turn, alone=len(rivals) == 1)
+        return []
+
+    def _recent(self, last: Mention, turn: int) -> list[str]:
+        noun = last.shown or last.noun
+        many = noun.endswith("s") and isinstance(last.value, list)
+        that, same = (f"those {noun}" if many else f"that {noun}"), f"the same {noun}"
+        ways = [that, that, f"this {noun}"] if last.made and not many else [that, that, same]
+        latest = self.mentions[-1]
+        if _same(latest.value, last.value) and latest.noun == last.noun and turn - last.turn <= 1:
+            pronoun = "them" if many or last.person else "it"
+            ways += [pronoun] * 4
+        return ways
+
+    def _distant(self, first: Mention, turn: int, *, alone: bool) -> list[str]:
+        """Return ways to point at something by its message, where need be by its place in it."""
+        noun, origin = first.shown or first.noun, first.turn
+        there: list[Any] = []
+        for each in self.mentions:  # a reader counts what is called the same
+            called = (each.shown or each.noun) == noun and each.turn == origin
+            if called and not any(_same(each.value, known) for known in there):
+                there.append(each.value)
+        place = next(index for index, known in enumerate(there) if _same(known, first.value))
+        which = noun if len(there) == 1 else f"{ORDINALS[min(place, 8)]} {noun}"
+        if origin == turn:
+            return [f"the {which} I just named", f"the {which} in this message"]
+        ways = [
+            f"the {which} from my {ORDINALS[min(origin, 8)]} {message}"
+            for message in ("message", "request")
+        ]
+        if origin == turn - 1:
+            ways += [f"the {which} from my last message", f"the {which} from my previous request"]
+        elif origin == 0:
+            ways += [f"the {which} from the beginning", f"the {which} I started with"]
+        if len(there) == 1 and alone:
+            ways += [f"the {noun} from before", f"the {noun} from earlier"]
+        return ways
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)
+
 
 _CAPITAL = re.compile(r"([A-Z]+)")
 
@@ -127,30 +233,26 @@ class NounPhrases:
     def phrase(self, value: Value) -> str | None:
         """Return a value as a noun phrase: named, or pointed at."""
         if (left_out := self.left_out(value)) is not None:
-            return self._drawn(kind_words(self.facts.kind_of(left_out)).vague)
+            return self._vague(left_out)
         spoken = self.spoken(value)
         if spoken is None:
             return self._quoting(value, self.reference(value))
         said, kind = spoken
-        countless = kind in UNCOUNTED
-        if (
-            not countless
-            and value.said is not None
-            and self.discourse.said_in(self.turn, value.value)
-        ):
+        is_again = value.said is not None and self.discourse.said_in(self.turn, value.value)
+        if is_again and kind not in UNCOUNTED:
             ways = self.discourse.references([self._noun(value)], value.value, self.turn)
             ways = [way for way in ways if self._fits(way)]
             if ways and self.draw.random() < 0.6:
                 return self._mentioned(value, self.draw.choice(ways))
         named = kind_words(kind)
         text = self._listed(said, named)
-        template = self._template(said, named)
+        template = "{}" if isinstance(said, list | tuple) else self.draw.choice(named.said)
         return self._mentioned(value, template.replace("{}", text))
 
     def bare(self, value: Value) -> str | None:
         """Return a value by itself, None where it may not be named."""
         if (left_out := self.left_out(value)) is not None:
-            return self._drawn(kind_words(self.facts.kind_of(left_out)).vague)
+            return self._vague(left_out)
         spoken = self.spoken(value)
         if spoken is None:
             return None
@@ -209,15 +311,13 @@ class NounPhrases:
         )
 
     def _state_ways(self, value: Value) -> tuple[str, ...]:
-        path = value.source.path if value.source is not None else ()
-        for key in path:
+        for key in value.path:
             if key in _STATE_PATHS:
                 return _STATE_PATHS[str(key)]
         return kind_words(self.facts.kind_of(value)).state
 
     def _result_words(self, value: Value, call: PlannedCall) -> ResultWords:
-        path = value.source.path if value.source is not None else ()
-        return result_words().get(result_key(call.function, path), _NO_WORDS)
+        return result_words().get(result_key(call.function, value.path), _NO_WORDS)
 
     def _shown_by(self, value: Value, call: PlannedCall) -> str | None:
         """Return "the price of that order", "the order I just placed", "the third of the files"."""
@@ -259,17 +359,18 @@ class NounPhrases:
         """Add what the call of this index returns to the discourse, if it is about one thing."""
         places = {self.turn, self.call_turn}  # its own turn's arguments know the first alone
         for value in (each for turn in places for each in self.facts.used_results(turn, index)):
-            path = value.source.path if value.source is not None else ()
-            words = result_words().get(result_key(function, path), _NO_WORDS)
+            words = result_words().get(result_key(function, value.path), _NO_WORDS)
             if words.main:
                 noun = self._noun(value)
                 person = kind_words(self.facts.kind_of(value)).person
                 said = Mention(noun, value.value, self.turn, function, words.main, person)
-                self.discourse.add(said)
+                self.discourse.mentions.append(said)
                 return
         main = _MAIN.get(function)
         if main is not None:
-            self.discourse.add(Mention(main, (function, self.turn, index), self.turn, function))
+            self.discourse.mentions.append(
+                Mention(main, (function, self.turn, index), self.turn, function)
+            )
 
     def _noun(self, value: Value) -> str:
         words = kind_words(self.facts.kind_of(value))
@@ -287,8 +388,10 @@ class NounPhrases:
         if isinstance(value.value, list) and value.said is not None:
             single = kind_words(self.facts.kind_of(value)).noun
             for item in value.value:
-                self.discourse.add(Mention(single, item, self.turn, person=person))
-        self.discourse.add(Mention(noun, value.value, self.turn, shown=shown, person=person))
+                self.discourse.mentions.append(Mention(single, item, self.turn, person=person))
+        self.discourse.mentions.append(
+            Mention(noun, value.value, self.turn, shown=shown, person=person)
+        )
         return text
 
     def _listed(self, said: Any, words: KindWords) -> str:
@@ -305,10 +408,6 @@ class NounPhrases:
         text = number_text(said) if isinstance(said, int | float) else str(said)
         return quote_text(text, self.mark) if words.quoted else mark_literal(text)
 
-    def _template(self, said: Any, words: KindWords) -> str:
-        if isinstance(said, list | tuple):
-            return "{}"
-        return self.draw.choice(words.said)
-
-    def _drawn(self, ways: tuple[str, ...]) -> str | None:
+    def _vague(self, value: Value) -> str | None:
+        ways = kind_words(self.facts.kind_of(value)).vague
         return self.draw.choice(ways) if ways else None

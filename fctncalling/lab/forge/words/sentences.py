@@ -15,8 +15,8 @@ from fctncalling.lab.forge.words.grammar import (
     carriers,
     expand_choices,
     gerund_phrase,
+    patterns,
 )
-from fctncalling.lab.forge.words.tables import patterns
 
 _FORMS = {"do": 5.0, "want": 2.0, "wish": 1.5, "know": 2.0, "ask": 2.0, "say": 2.0}
 _MANNERS = {
@@ -80,55 +80,43 @@ def _placed(text: str, setting: Setting) -> str:
 
 
 REGISTERS = ("curt", "plain", "polite")
-_MOODS = {
-    "do": {"curt": "do_curt", "plain": "do_plain", "polite": "do_polite"},
-    "want": {"curt": "want_curt", "plain": "want_plain", "polite": "want_polite"},
-    "wish": dict.fromkeys(REGISTERS, "wish_plain"),
-    "know": {"curt": "know_plain", "plain": "know_plain", "polite": "know_polite"},
-    "ask": dict.fromkeys(REGISTERS, "ask"),
-    "say": dict.fromkeys(REGISTERS, "say"),
-}
 _PLAIN = re.compile(r"(?!next|now|as a|here|kindly|do me)[^:,@]*@")
 _GREETING = re.compile(r"^(hello|hi|hey|good (morning|afternoon|evening)|excuse me|dear)\b")
 
 
-@dataclass(frozen=True)
-class Mood:
-    """One pattern around a clause."""
+def is_plain_mood(pattern: str) -> bool:
+    """Tell whether words may stand before a pattern: "to know more, could you ...?"."""
+    return _PLAIN.match(pattern) is not None
 
-    pattern: str
 
-    @property
-    def is_plain(self) -> bool:
-        """Tell whether words may stand before it: "to know more, could you ...?"."""
-        return _PLAIN.match(self.pattern) is not None
-
-    def around(self, text: str) -> str | None:
-        """Return the sentence, None where the clause has no gerund and the pattern needs one."""
-        if "@ing" not in self.pattern:
-            return self.pattern.replace("@", text)
-        phrase = gerund_phrase(text)
-        return phrase and self.pattern.replace("@ing", phrase)
+def in_mood(pattern: str, text: str) -> str | None:
+    """Return a clause in a pattern, None where it has no gerund and the pattern needs one."""
+    if "@ing" not in pattern:
+        return pattern.replace("@", text)
+    phrase = gerund_phrase(text)
+    return phrase and pattern.replace("@ing", phrase)
 
 
 def mood(
     form: str, register: str, draw: Random, avoid: frozenset[str], *, first: bool, plain: bool
-) -> Mood:
+) -> str:
     """Return a pattern for a clause of this form.
 
     Greetings come only in the first words of a task. A `plain` pattern has nothing before its verb
     that a connective would clash with ("quick one: ...").
     """
-    options = patterns("sentences")[_MOODS[form][register]]
+    listed = patterns("sentences")
+    names = (f"{form}_{register}", f"{form}_plain", form)
+    options = next(listed[name] for name in names if name in listed)
     for _ in range(6):
         found = pattern_text(draw.choice(options), draw)
-        if plain and not _PLAIN.match(found):
+        if plain and not is_plain_mood(found):
             continue
         if found not in avoid and (first or not _GREETING.match(found)):
             break
     else:
         found = "@?" if form == "ask" else "@."
-    return Mood(found)
+    return found
 
 
 def repeats_words(pattern: str, text: str) -> bool:

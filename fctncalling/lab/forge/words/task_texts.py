@@ -9,20 +9,20 @@ from random import Random
 
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
 from fctncalling.lab.forge.words.clauses import fill_frame, lexical
-from fctncalling.lab.forge.words.discourse import Discourse
 from fctncalling.lab.forge.words.grammar import (
     Frame,
     Phrase,
     carriers,
     expand_choices,
+    kind_words,
+    patterns,
     sentence,
     with_correction,
     with_slip,
 )
 from fctncalling.lab.forge.words.literals import strip_marks
-from fctncalling.lab.forge.words.noun_phrases import NounPhrases
+from fctncalling.lab.forge.words.noun_phrases import Discourse, NounPhrases
 from fctncalling.lab.forge.words.sentences import Persona
-from fctncalling.lab.forge.words.tables import kind_words, patterns
 from fctncalling.lab.forge.words.turn_check import PlanFacts, faults_of
 from fctncalling.lab.forge.words.turn_wording import TurnWording
 from fctncalling.lab.forge.words.views import value_phrase

@@ -6,14 +6,13 @@ looked for as a reader would recognise them.
 
 from __future__ import annotations
 
-import ast
-import json
 import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any, cast
 
-from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
+from fctncalling.lab.forge.forged_entry import atoms
+from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value, parse_result
 from fctncalling.lab.forge.words.literals import MONTHS, parsed_date
 
 _NUMBER = re.compile(r"(?<![\w.])-?\$?-?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w])")
@@ -154,24 +153,14 @@ def _in_word(character: str) -> bool:
 def _without(text: str, said: list[Value], turn: PlannedTurn) -> str:
     """Return a text without the values that it rightly says."""
     words = [value.value if value.provenance == "said_now" else value.said for value in said]
-    for word in sorted((str(each) for each in _leaves(words)), key=len, reverse=True):
-        text = text.replace(word, " ")
+    for word in sorted(map(str, atoms(words)), key=len, reverse=True):
+        text = text.replace(word, " ") if word else text
     return text
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict):
-        yield from _leaves(list(value.values()))
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _leaves(each)
-    elif str(value):
-        yield value
 
 
 def _names(text: str, value: Any) -> bool:
     """Tell whether a text names a value that it should only point at."""
-    for each in _leaves(value):
+    for each in atoms(value):
         if isinstance(each, bool | None) or len(str(each)) < _UNSAID_LENGTH:
             continue
         if isinstance(each, int | float):
@@ -183,7 +172,6 @@ def _names(text: str, value: Any) -> bool:
 
 
 _ID_KEY = re.compile(r"^(?!MA\d).*\d")  # moving averages are called MA_5
-_MAKES_FOLDER = {"mkdir": "dir_name"}  # function -> the argument that names it
 
 
 class PlanFacts:
@@ -193,11 +181,10 @@ class PlanFacts:
         self.plan = plan
         self.folders = frozenset(_folders(plan))
         self._used: dict[tuple[int, int], list[Value]] = {}
-        for turn in plan.turns:
-            for value in _fact_values(turn.calls):
-                if value.provenance == "result" and value.source is not None:
-                    place = (value.source.turn, value.source.call)
-                    self._used.setdefault(place, []).append(value)
+        for value in plan.values:
+            if value.provenance == "result" and value.source is not None:
+                place = (value.source.turn, value.source.call)
+                self._used.setdefault(place, []).append(value)
 
     def kind_of(self, value: Value) -> str:
         """Return a value's kind, a destination and an entry told apart by what they are."""
@@ -269,13 +256,7 @@ def result_key(function: str, path: tuple[str | int, ...]) -> str:
 
 def place_in_result(text: str, path: tuple[str | int, ...]) -> tuple[int, int]:
     """Return the position of a result's item and the number of items, (0, 1) where none is."""
-    try:
-        value: Any = json.loads(text)
-    except ValueError:
-        try:
-            value = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            return 0, 1
+    value = parse_result(text)
     found = (0, 1)
     for key in path:
         if isinstance(key, int) and isinstance(value, list):
@@ -289,18 +270,12 @@ def place_in_result(text: str, path: tuple[str | int, ...]) -> tuple[int, int]:
     return found
 
 
-def _fact_values(calls: tuple[PlannedCall, ...]) -> Iterator[Value]:
-    for call in calls:
-        yield from call.arguments.values()
-
-
 def _folders(plan: Plan) -> Iterator[str]:
     """Yield the names of all directories that the world holds or the plan makes."""
     yield from _directories(plan.initial_config.get("GorillaFileSystem", {}).get("root", {}))
-    for turn in plan.turns:
-        for call in turn.calls:
-            if call.function in _MAKES_FOLDER:
-                yield call.arguments[_MAKES_FOLDER[call.function]].value
+    for call in plan.calls:
+        if call.function == "mkdir":
+            yield call.arguments["dir_name"].value
 
 
 def _directories(entries: Mapping[str, Any]) -> Iterator[str]:

@@ -15,6 +15,8 @@ from fctncalling.lab.forge.words.sentences import (
     add_connective,
     draw_pattern,
     draw_story,
+    in_mood,
+    is_plain_mood,
     joined,
     mood,
     repeats_words,
@@ -69,12 +71,8 @@ class TurnWording:
                 return False
             if index:
                 final = index == len(groups) - 1
-                link = (
-                    draw_pattern("earlier", self.draw)
-                    if swapped
-                    else self._link(group, final=final)
-                )
-                made.text = add_connective(made.text, link)
+                link = "earlier" if swapped else self._link(group, final=final)
+                made.text = add_connective(made.text, draw_pattern(link, self.draw))
             self.requests.append(made)
         for step in self.turn.requested:
             token = token_sentence(step, self.nouns) if step.purpose == "needed_step" else None
@@ -138,10 +136,10 @@ class TurnWording:
             greet = first and self.nouns.turn == 0
             avoid = self.avoid | self.patterns
             pattern = mood(form, register, self.draw, avoid, first=greet, plain=plain)
-            made = None if repeats_words(pattern.pattern, text) else pattern.around(text)
-            if made is not None and not (len(clauses) > 1 and "@ing" in pattern.pattern):
-                self.patterns.add(pattern.pattern)
-                return made, pattern.is_plain and (form != "say" or pattern.pattern == "@.")
+            made = None if repeats_words(pattern, text) else in_mood(pattern, text)
+            if made is not None and not (len(clauses) > 1 and "@ing" in pattern):
+                self.patterns.add(pattern)
+                return made, is_plain_mood(pattern) and (form != "say" or pattern == "@.")
         return f"{text}{'?' if form == 'ask' else '.'}", True
 
     def _note(self, call: PlannedCall) -> None:
@@ -150,14 +148,15 @@ class TurnWording:
                 self.nouns.note_result(call.function, index)
 
     def _link(self, group: list[PlannedCall], *, final: bool) -> str:
+        """Return which connectives may stand before a sentence."""
         if final and self.draw.random() < 0.25:
-            return draw_pattern("last", self.draw)
+            return "last"
         here = any(
             turn in (self.nouns.turn, self.nouns.call_turn)
             for call in group
             for turn, _ in call.depends_on
         )
-        return draw_pattern("link" if here or self.draw.random() < 0.55 else "add", self.draw)
+        return "link" if here or self.draw.random() < 0.55 else "add"
 
     def _surrounded(self, length: int) -> list[str]:
         """Return all sentences: a story, the requests, and aims about them up to the length."""
@@ -247,14 +246,10 @@ def calls_to_say(turn: PlannedTurn, number: int) -> list[PlannedCall]:
     for index, call in enumerate(turn.requested):
         later = [each for each in turn.requested[index + 1 :] if each.purpose == "asked"]
         if call.purpose == "asked" or (
-            _has_words(turn, number, index) and not (_is_place(call) and later)
+            _has_words(turn, number, index) and not (call.function == "cd" and later)
         ):
             said.append(call)
     return said
-
-
-def _is_place(call: PlannedCall) -> bool:
-    return call.function == "cd"
 
 
 def _steps_before(turn: PlannedTurn, number: int, call: PlannedCall) -> list[PlannedCall]:
@@ -265,7 +260,7 @@ def _steps_before(turn: PlannedTurn, number: int, call: PlannedCall) -> list[Pla
             return steps
         if each.purpose == "asked":
             steps = []
-        elif _is_place(each) and _has_words(turn, number, index):
+        elif each.function == "cd" and _has_words(turn, number, index):
             steps.append(each)
     return steps
 
@@ -279,12 +274,8 @@ def _has_words(turn: PlannedTurn, number: int, index: int) -> bool:
     ]
     if not values:
         return False
-    others = [
-        value
-        for place, call in enumerate(turn.requested)
-        if place != index
-        for value in call.arguments.values()
-    ]
+    rest = [call for place, call in enumerate(turn.requested) if place != index]
+    others = [value for call in rest for value in call.arguments.values()]
     if all(any(value.said == said for value in others) for said in values):
         return False
     return not any(

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from fctncalling.lab.forge.plan import PlannedCall, Value
-from fctncalling.lab.forge.words.grammar import FrameSlot
+from fctncalling.lab.forge.words.grammar import FrameSlot, kind_words
 from fctncalling.lab.forge.words.literals import list_text, mark_literal, number_text, quote_text
 from fctncalling.lab.forge.words.noun_phrases import NounPhrases
-from fctncalling.lab.forge.words.tables import kind_words
 
 Viewed = tuple[str, tuple[str, ...]] | None
 """A text and the further arguments that it says; None where it cannot be said so."""
+View = Callable[[Value, PlannedCall, NounPhrases], Viewed]
 
 _DOORS = {
     "driver": "driver's door",
@@ -33,14 +33,9 @@ _UNITS = {
     "meters": "meter",
     "temperature": "degree",
 }
-FIELDS = {
-    "title": "title",
-    "description": "description",
-    "status": "status",
-    "priority": "priority",
-    "created_by": "author",
-}
-"""Fields of a ticket as people name them."""
+
+
+_FIELD_NAMES = {"created_by": "author"}  # of a ticket, where people say another word
 
 
 def slot_text(slot: FrameSlot, call: PlannedCall, nouns: NounPhrases) -> Viewed:
@@ -105,29 +100,22 @@ def _plural(unit: str) -> str:
     return unit if unit in ("mph", "percent") else f"{unit}s"
 
 
-def _quantity(value: Value, call: PlannedCall, nouns: NounPhrases) -> Viewed:
-    unit = nouns.bare(call.arguments["unit_in"])
-    if unit is None:
-        return None
-    if nouns.is_blank(value):
-        return f"a certain number of {unit}", ("unit_in",)
-    number = nouns.bare(value)
-    if number is not None:
-        return f"{number} {unit}", ("unit_in",)
-    return (f"that many {unit}", ("unit_in",)) if nouns.reference(value) else None
+def _measured(argument: str, vague: str, known: str) -> View:
+    """Return a view of a number with its unit: that left out is vague, that known is pointed at."""
 
+    def view(value: Value, call: PlannedCall, nouns: NounPhrases) -> Viewed:
+        unit = nouns.bare(call.arguments[argument])
+        if unit is None:
+            return None
+        if nouns.is_blank(value):
+            return f"{vague} {unit}", (argument,)
+        number = nouns.bare(value)
+        if number is not None:
+            return f"{number} {unit}", (argument,)
+        way = nouns.reference(value)
+        return None if way is None else (known.format(way=way, unit=unit), (argument,))
 
-def _sum(value: Value, call: PlannedCall, nouns: NounPhrases) -> Viewed:
-    currency = nouns.bare(call.arguments["base_currency"])
-    if currency is None:
-        return None
-    if nouns.is_blank(value):
-        return f"a certain sum in {currency}", ("base_currency",)
-    number = nouns.bare(value)
-    if number is not None:
-        return f"{number} {currency}", ("base_currency",)
-    way = nouns.reference(value)
-    return None if way is None else (f"{way} (in {currency})", ("base_currency",))
+    return view
 
 
 def _adjective(value: Value, call: PlannedCall, nouns: NounPhrases) -> Viewed:
@@ -144,14 +132,9 @@ def _route(value: Value, call: PlannedCall, nouns: NounPhrases) -> Viewed:
     here, there = (nouns.spoken(each) is None for each in (value, goal))
     blank = nouns.is_blank(value) or nouns.is_blank(goal)
     last = nouns.facts.last_route(call, nouns.call_turn)
-    if (
-        here
-        and there
-        and not blank
-        and last in ((value.value, goal.value), (goal.value, value.value))
-    ):
-        same = last == (value.value, goal.value)
-        ways = _SAME_ROUTE if same else _WAY_BACK
+    route = (value.value, goal.value)
+    if here and there and not blank and last in (route, route[::-1]):
+        ways = _SAME_ROUTE if last == route else _WAY_BACK
         return nouns.draw.choice(ways), ("travel_to",)
     start, end = nouns.phrase(value), nouns.phrase(goal)
     return None if start is None or end is None else (f"from {start} to {end}", ("travel_to",))
@@ -173,13 +156,13 @@ def _insurance(value: Value, call: PlannedCall, nouns: NounPhrases) -> Viewed:
     return (text if "insurance" in text else f"{text} insurance"), ()
 
 
-def _updates(joint: str) -> Callable[[Value, PlannedCall, NounPhrases], Viewed]:
+def _updates(joint: str) -> View:
     def view(value: Value, call: PlannedCall, nouns: NounPhrases) -> Viewed:
         spoken = nouns.spoken(value)
         if nouns.is_blank(value) or spoken is None or not isinstance(spoken[0], dict):
             return None
         parts = [
-            f"the {FIELDS.get(field, field)} {joint} {_field_text(content, nouns)}"
+            f"the {_FIELD_NAMES.get(field, field)} {joint} {_field_text(content, nouns)}"
             for field, content in spoken[0].items()
         ]
         return list_text(parts, nouns.draw), ()
@@ -235,9 +218,9 @@ def value_phrase(value: Value, nouns: NounPhrases, *, with_unit: bool) -> str | 
     return doors or (nouns.phrase(value) if priced else nouns.bare(value))
 
 
-_VIEWS: dict[str, Callable[[Value, PlannedCall, NounPhrases], Viewed]] = {
-    "quantity": _quantity,
-    "sum": _sum,
+_VIEWS: dict[str, View] = {
+    "quantity": _measured("unit_in", "a certain number of", "that many {unit}"),
+    "sum": _measured("base_currency", "a certain sum in", "{way} (in {unit})"),
     "adjective": _adjective,
     "insurance": _insurance,
     "named": _named,

@@ -148,7 +148,7 @@ class ArgumentKind:
             return found
         return self._object_spellings(value) if self._is_object(value) else [value]
 
-    def _object_spellings(self, value: Mapping[str, Any]) -> list[Any]:
+    def _object_spellings(self, value: Any) -> list[Any]:
         """Return an object in all forms, written out, as BFCL compares those within others."""
         keys = self._keys_of(value)
         choices: dict[str, list[Any]] = {}

@@ -7,7 +7,7 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class InferredKind(NamedTuple):
@@ -50,15 +50,15 @@ def name_words(name: str) -> str:
 
 
 @cache
-def _words_of_kinds() -> list[list[str]]:
+def kind_tables() -> dict[str, Any]:
+    """Return the tables of words, forms, shapes and units that tell kinds."""
     table = files("fctncalling.lab.own_api.kinds").joinpath("words_of_kinds.toml")
-    rows: list[list[str]] = tomllib.loads(table.read_text(encoding="utf-8"))["rows"]
-    return rows
+    return tomllib.loads(table.read_text(encoding="utf-8"))
 
 
 def _in_table(words: str, *, last: bool = False) -> InferredKind | None:
     end = "$" if last else r"\b"
-    for meant, pattern in _words_of_kinds():
+    for meant, pattern in kind_tables()["rows"]:
         if re.search(rf"\b(?:{pattern}){end}", words):
             return InferredKind(*meant.split())
     return _in_table(words) if last and " " in words else None
@@ -78,35 +78,10 @@ def _says(head: str, meant: InferredKind, words: str) -> bool:
     return (found is not None and found.kind == meant.kind) or (words in head and bool(head))
 
 
-UNITS = {
-    "kg": r"kilograms?|kilos?|kg",
-    "g": r"grams?|grammes?",
-    "km": r"kilomet(?:re|er)s?|km",
-    "m": r"met(?:re|er)s?",
-    "cm": r"centimet(?:re|er)s?|cm",
-    "mm": r"millimet(?:re|er)s?|mm",
-    "miles": r"miles?",
-    "l": r"lit(?:re|er)s?",
-    "EUR": r"euros?|eur",
-    "USD": r"(?:us )?dollars?|usd",
-    "GBP": r"pounds sterling|gbp",
-    "%": r"percent|per cent|percentage",
-    "minutes": r"minutes?|mins?",
-    "hours": r"hours?|hrs?",
-    "days": r"days?",
-    "weeks": r"weeks?",
-    "months": r"months?",
-    "years": r"years?",
-    "seconds": r"seconds?|secs?",
-    "degrees Celsius": r"degrees celsius|celsius|°c",
-}
 _CENTS = {"EUR cents": r"euro|eur\b|€", "GBP cents": r"pound|pence|gbp|sterling"}
-_NUMBER_WORDS = {
-    word: number
-    for number, word in enumerate(
-        "zero one two three four five six seven eight nine ten eleven twelve".split()
-    )
-}
+_NUMBER_WORDS: list[str] = (
+    "zero one two three four five six seven eight nine ten eleven twelve".split()
+)
 _NUMBER = r"(-?\d+(?:\.\d+)?)"
 _EXAMPLE = re.compile(
     r"(?:such as|e\.g\.,?|for example:?|for instance:?|example:|like)\s+"
@@ -118,19 +93,6 @@ _LIST = re.compile(
     r":?\s+((?:[\"'`]?[\w-]+[\"'`]?(?:\s*\|\s*|,\s*(?:or\s+|and\s+)?|\s+or\s+|\s+and\s+))+"
     r"[\"'`]?[\w-]+[\"'`]?)(?=[.;)]|\s*$)",
     re.IGNORECASE,
-)
-_FORMS = (
-    (r"YYYY-MM-DD[T ]HH:MM:SS|ISO 8601 (?:date-?time|timestamp)", "datetime", "%Y-%m-%dT%H:%M:%S"),
-    (r"YYYY-MM-DD[T ]HH:MM", "datetime", "%Y-%m-%dT%H:%M"),
-    (r"YYYY-MM-DD|ISO(?: 8601)? date", "date", "%Y-%m-%d"),
-    (r"DD[./]MM[./]YYYY", "date", "%d.%m.%Y"),
-    (r"MM/DD/YYYY", "date", "%m/%d/%Y"),
-    (r"YYYY/MM/DD", "date", "%Y/%m/%d"),
-    (r"YYYYMMDD", "date", "%Y%m%d"),
-    (r"YYYY-MM", "month", "%Y-%m"),
-    (r"\bYYYY\b|four-digit year", "year", "%Y"),
-    (r"HH:MM:SS", "time", "%H:%M:%S"),
-    (r"HH:MM", "time", "%H:%M"),
 )
 
 
@@ -152,7 +114,9 @@ class DescriptionClues:
 def description_clues(text: str, name: str) -> DescriptionClues:
     """Return the clues of a description, and the unit that the name may end with."""
     low, high = _bounds(text)
-    moment, form = next(((k, f) for p, k, f in _FORMS if re.search(p, text)), ("", ""))
+    moment, form = next(
+        ((k, f) for p, k, f in kind_tables()["forms"] if re.search(p, text)), ("", "")
+    )
     if form == "%d.%m.%Y" and "DD/MM" in text:
         form = "%d/%m/%Y"
     if "T" in form and re.search(r"YYYY-MM-DD HH", text):
@@ -187,7 +151,7 @@ def _values(text: str) -> tuple[str, ...]:
 
 def _bounds(text: str) -> tuple[float | None, float | None]:
     plain = re.sub(r"\d{4}-\d\d(-\d\d)?|\d\d?:\d\d", "", text.lower())
-    for word, number in _NUMBER_WORDS.items():
+    for number, word in enumerate(_NUMBER_WORDS):
         plain = re.sub(rf"\b{word} (?=(?:to|or|at) )|(?<= to ){word}\b", f"{number} ", plain)
     if found := re.search(
         rf"(?<![\w-]){_NUMBER}\s*(?:to|-|\u2013|and|\.\.)\s*{_NUMBER}(?![\w-])", plain
@@ -218,23 +182,25 @@ def _unit(text: str, name: str) -> str:
     if {"per", "cubic", "square"} & {*words[:-1]}:
         return ""  # of a price, an area, a volume: said without
     from_name = words[-1] if len(words) > 1 else ""
+    units: dict[str, str] = kind_tables()["units"]
     if from_name in ("cents", "cent", "pence") or re.search(r"\bin (?:[a-z]+ )?cents\b", text):
         return next((u for u, p in _CENTS.items() if re.search(p, text.lower())), "USD cents")
-    for unit, pattern in UNITS.items():
+    for unit, pattern in units.items():
         if from_name and re.fullmatch(pattern, from_name):
             return unit
     head = text.lower()
-    for unit, pattern in UNITS.items():
+    for unit, pattern in units.items():
         if re.search(rf"\b(?:in|of|many|much|as)\s+(?:{pattern})\b", head):
             return unit
-    return next((u for u, p in UNITS.items() if re.match(rf"(?:{p})\b", head)), "")
+    return next((u for u, p in units.items() if re.match(rf"(?:{p})\b", head)), "")
 
 
 def _pattern(text: str) -> str | None:
     low = text.lower()
     counts = "|".join(_NUMBER_WORDS)
     if found := re.search(rf"\b(\d+|{counts})[ -](digit|letter|character)s?\b", low):
-        count = _NUMBER_WORDS.get(found[1]) or int(found[1])
+        is_word = found[1] in _NUMBER_WORDS
+        count = _NUMBER_WORDS.index(found[1]) if is_word else int(found[1])
         letters = {"digit": "[0-9]", "letter": "[A-Z]", "character": "[A-Z0-9]"}[found[2]]
         return f"^{letters}{{{count}}}$" if 0 < count <= 40 else None
     return None
@@ -244,8 +210,5 @@ def _ordered(text: str) -> bool | None:
     low = text.lower()
     if "any order" in low or "order does not matter" in low:
         return False
-    return (
-        True
-        if re.search(r"\b(?:in (?:this |the )?order|ordered|sequence|in turn)\b", low)
-        else None
-    )
+    in_turn = re.search(r"\b(?:in (?:this |the )?order|ordered|sequence|in turn)\b", low)
+    return True if in_turn else None

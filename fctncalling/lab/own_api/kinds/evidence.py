@@ -16,35 +16,13 @@ from fctncalling.lab.own_api.kinds.clues import (
     DescriptionClues,
     description_clues,
     infer_kind_from_words,
+    kind_tables,
     name_words,
 )
 from fctncalling.lab.own_api.kinds.pattern_text import is_python_regex
 
-_FORMATS: dict[str, tuple[str, str]] = {
-    "date": ("date", "%Y-%m-%d"),
-    "date-time": ("datetime", "%Y-%m-%dT%H:%M:%S"),
-    "time": ("time", "%H:%M:%S"),
-    "email": ("email", ""),
-    "uuid": ("identifier", "uuid"),
-    "uri": ("url", ""),
-    "url": ("url", ""),
-    "phone": ("phone", ""),
-}
 _UNASKABLE = {"binary", "byte", "password"}
 _FORMS = {"date": "%Y-%m-%d", "time": "%H:%M", "datetime": "%Y-%m-%dT%H:%M:%S"}
-_SHAPES = (
-    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "datetime", "%Y-%m-%dT%H:%M:%S"),
-    (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d", "datetime", "%Y-%m-%dT%H:%M"),
-    (r"\d{4}-\d\d-\d\d", "date", "%Y-%m-%d"),
-    (r"\d\d\.\d\d\.\d{4}", "date", "%d.%m.%Y"),
-    (r"\d{4}-\d\d", "month", "%Y-%m"),
-    (r"\d\d:\d\d:\d\d", "time", "%H:%M:%S"),
-    (r"\d\d:\d\d", "time", "%H:%M"),
-    (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "identifier", "uuid"),
-    (r"[^@\s]+@[^@\s]+\.\w+", "email", ""),
-    (r"https?://\S+", "url", ""),
-    (r"\+\d[\d ]{6,15}", "phone", ""),
-)
 _NUMBER_OF_ONE = re.compile(
     r"^(?:the |its |their |[a-z]+'s )?(?:[a-z]+ ){0,2}(?:number|no\.|id)"
     r"(?! of (?:all |the )?[a-z]+s\b)"
@@ -231,9 +209,10 @@ def _of_format(
     given = schema.get("format")
     if given in _UNASKABLE:
         return replace(base, evidence="format")
-    if given not in _FORMATS:
+    formats = kind_tables()["formats"]
+    if given not in formats:
         return None
-    kind, form = _FORMATS[given]
+    kind, form = formats[given]
     if clues.moment == kind and clues.format:
         form = clues.format
     return replace(base, kind=kind, format=form, evidence="format")
@@ -303,7 +282,7 @@ def _like_examples(
 
 
 def _shaped(base: ArgumentKind, examples: Sequence[str], evidence: str) -> ArgumentKind | None:
-    for pattern, kind, form in _SHAPES:
+    for pattern, kind, form in kind_tables()["shapes"]:
         if all(re.fullmatch(pattern, each, re.IGNORECASE) for each in examples):
             return replace(
                 base, kind=kind, format=form, examples=tuple(examples), evidence=evidence

@@ -1,4 +1,7 @@
-"""Clauses: the ways in which a request says the value of one parameter beside its phrase."""
+"""Clauses: the ways in which a request says values beside its phrase.
+
+One value alone, both ends of a span together, or a remark on what goes unsaid.
+"""
 
 from __future__ import annotations
 
@@ -304,21 +307,13 @@ def _clause_forms(clause: str, value: bool) -> list[str]:
     return []
 
 
-_PAIRS = (
-    ("start", "end"),
-    ("begin", "end"),
-    ("from", "to"),
-    ("from", "until"),
-    ("since", "until"),
-    ("after", "before"),
-    ("check in", "check out"),
-    ("checkin", "checkout"),
-    ("min", "max"),
-    ("first", "last"),
-    ("open", "close"),
-    ("opens", "closes"),
-    ("pickup", "return"),
-)
+_PAIRS = [
+    tuple(pair.split("/"))
+    for pair in (
+        "start/end, begin/end, from/to, from/until, since/until, after/before, check in/check out, "
+        "checkin/checkout, min/max, first/last, open/close, opens/closes, pickup/return"
+    ).split(", ")
+]
 _WITH_ORDER = frozenset("date time datetime integer number quantity_with_unit year".split())
 _OF_PLACES = frozenset("identifier place".split())
 _PART_OF_DAY = (" in the morning", " in the afternoon", " in the evening", " am", " pm", "am", "pm")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import takewhile
 
 from fctncalling.lab.own_api.words.vocabulary import (
     PREPOSITIONS,
@@ -315,12 +316,7 @@ _NO_OBJECT = frozenset(
 
 
 def _until_preposition(words: list[str]) -> list[str]:
-    found: list[str] = []
-    for word in words:
-        if word in PREPOSITIONS or word in _NO_OBJECT:
-            break
-        found.append(word)
-    return found
+    return list(takewhile(lambda word: word not in PREPOSITIONS | _NO_OBJECT, words))
 
 
 def _lower(text: str) -> str:

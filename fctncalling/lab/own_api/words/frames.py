@@ -1,4 +1,8 @@
-"""Frames: the phrases in which a function can be asked for, with slots for its parameters."""
+"""Frames: the phrases in which a function can be asked for, with slots for its parameters.
+
+They come from the acts that a function is (cancel, list, book), from the first sentence of its
+description and from the user's own file.
+"""
 
 from __future__ import annotations
 
@@ -347,7 +351,7 @@ def read_phrases(
             raise SpecificationError(f"{where}: there is no such function")
         parameters = {parameter for name, parameter in kinds if name == function}
         frames[function] = [
-            frame for mood, text in _texts(table, where) for frame in [_frame(function, mood, text)]
+            RequestFrame(function, mood, text, "file") for mood, text in _texts(table, where)
         ]
         for frame in frames[function]:
             for slot in frame.parameters:
@@ -365,7 +369,3 @@ def _texts(table: Any, where: str) -> list[tuple[str, str]]:
             raise SpecificationError(f"{where}.{mood}: expected a list of phrases")
         pairs += [(mood, text.strip().rstrip("?")) for text in texts]
     return pairs
-
-
-def _frame(function: str, mood: str, text: str) -> RequestFrame:
-    return RequestFrame(function, mood, text, "file")

@@ -25,18 +25,13 @@ from fctncalling.lab.own_api.words.vocabulary import correct_articles, register_
 
 REGISTERS = ("plain", "plain", "polite", "terse", "chatty")
 BECAUSE_SHARE = 0.08
-_PLURAL = (
-    (r" is\b", " are"),
-    (r" was\b", " were"),
-    (r" has\b", " have"),
-    (r" still has\b", " still have"),
-    (r" asks\b", " ask"),
-    (r" wants\b", " want"),
-    (r" doesn't\b", " don't"),
-    (r" does\b", " do"),
-    (r" goes\b", " go"),
-    (r" needs\b", " need"),
-)
+_PLURAL = [
+    tuple(pair.split("/"))
+    for pair in (
+        "is/are, was/were, has/have, still has/still have, asks/ask, wants/want, doesn't/don't, "
+        "does/do, goes/go, needs/need"
+    ).split(", ")
+]
 
 
 @dataclass(frozen=True)
@@ -58,7 +53,7 @@ def said_call(
     """Return a call in words: what the frame has slots for within it, the rest behind it."""
     text = frame.text
     for name in frame.parameters:
-        text = _put(text, name, slot_text(words, name, arguments[name], rng))
+        text = text.replace(f"{{{name}}}", slot_text(words, name, arguments[name], rng))
     text = re.sub(r"\b(?:on|about|with) (?:some|any)thing by\b", "by", text)
     rest = [name for name in arguments if name not in frame.parameters]
     together = [pair for pair in span_parameter_pairs(words) if {*pair} <= {*rest}]
@@ -100,18 +95,14 @@ class ParallelValues:
     values: tuple[Any, ...]
 
 
-def _put(text: str, name: str, value: str) -> str:
-    return text.replace(f"{{{name}}}", value)
-
-
 def pluralize_slot(text: str, name: str) -> str | None:
     """Return a phrase in which a slot is several things; None where it speaks of one."""
     if re.search(r"\b(?:it|one|that|anything|its|itself|another|done with)\b", text):
         return None
     slot = f"{{{name}}}"
-    for singular, plural in _PLURAL:
-        text = re.sub(rf"{re.escape(slot)}{singular}", f"{slot}{plural}", text)
-        text = re.sub(rf"{singular.lstrip()} {re.escape(slot)}", f"{plural.strip()} {slot}", text)
+    for one, many in _PLURAL:
+        text = re.sub(rf"{re.escape(slot)} {one}\b", f"{slot} {many}", text)
+        text = re.sub(rf"{one}\b {re.escape(slot)}", f"{many} {slot}", text)
     return None if re.search(rf"{re.escape(slot)} [a-z]+s\b|'s {re.escape(slot)}", text) else text
 
 

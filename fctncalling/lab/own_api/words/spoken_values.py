@@ -1,4 +1,4 @@
-"""Spoken values: a value of a kind in a form that people write and that says this value alone."""
+"""Spoken values, dates and times: forms that people write, each of which says one value only."""
 
 from __future__ import annotations
 
@@ -88,31 +88,6 @@ def parse_moment(text: str, form: str) -> datetime.datetime | None:
 
 
 NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
-_SHORT_UNITS = {
-    "kg": ("kg", "kilos", "kilograms", "kg"),
-    "g": ("g", "grams"),
-    "km": ("km", "kilometres", "kilometers", "km"),
-    "m": ("metres", "m"),
-    "cm": ("cm", "centimetres"),
-    "mm": ("mm", "millimetres"),
-    "l": ("litres", "l"),
-    "EUR": ("euros", "euro", "EUR", "€"),
-    "USD": ("dollars", "USD", "US dollars"),
-    "GBP": ("pounds", "GBP"),
-    "%": ("percent", "%", "per cent"),
-    "degrees Celsius": ("degrees", "°C", "degrees Celsius"),
-}
-_WHOLE = {
-    ("minutes", 30): "half an hour",
-    ("minutes", 60): "an hour",
-    ("minutes", 90): "an hour and a half",
-    ("weeks", 2): "a fortnight",
-    ("months", 12): "a year",
-    ("kg", 0.5): "half a kilo",
-    ("hours", 0.5): "half an hour",
-}
-
-
 _WRITTEN_TOGETHER = re.compile(
     r"(?:without|no) (?:blanks?|spaces?|hyphens?)|(?:letters|digits) only|letters and digits only",
     re.I,
@@ -120,8 +95,8 @@ _WRITTEN_TOGETHER = re.compile(
 """Description of a code that people write with a blank or hyphen all the same: "KLM 482"."""
 
 
-def spoken_value(kind: ArgumentKind, value: Any, rng: Random, others: Sequence[str] = ()) -> str:
-    """Return a value as people write it; `others` are words of other values of the same list."""
+def spoken_value(kind: ArgumentKind, value: Any, rng: Random) -> str:
+    """Return a value as people write it."""
     if kind.values or kind.kind == "enum":
         return rng.choice(enum_value_words(kind, value))
     if isinstance(value, bool):
@@ -194,9 +169,10 @@ def _gloss(description: str, value: str) -> str:
 def _number(kind: ArgumentKind, value: float, rng: Random) -> str:
     if kind.unit.endswith(" cents"):
         sum_of_money = f"{value / 100:,.2f}".removesuffix(".00")
-        return _with_unit(sum_of_money, rng.choice(_SHORT_UNITS[kind.unit.split(" ")[0]]))
-    if (kind.unit, value) in _WHOLE and rng.random() < 0.3:
-        return _WHOLE[kind.unit, value]
+        return _with_unit(sum_of_money, rng.choice(_words_of_unit(kind.unit.split(" ")[0])))
+    amount: str | None = word_table("value_words")["amounts"].get(f"{kind.unit} {value:g}")
+    if amount is not None and rng.random() < 0.3:
+        return amount
     plain = f"{value:g}" if abs(value) < 1e6 else str(value).removesuffix(".0")
     if value >= 1000 and kind.kind not in ("identifier", "year") and rng.random() < 0.4:
         plain = f"{value:,}".removesuffix(".0").replace(",", rng.choice((",", ",", " ")))
@@ -210,12 +186,16 @@ def _number(kind: ArgumentKind, value: float, rng: Random) -> str:
         plain = f"{NUMBERS[whole]} and a half" if whole else plain
     if not kind.unit:
         return plain
-    if kind.unit in _SHORT_UNITS:
-        return _with_unit(plain, rng.choice(_SHORT_UNITS[kind.unit]))
+    if words := _words_of_unit(kind.unit):
+        return _with_unit(plain, rng.choice(words))
     if value == 1:
         one = singular(kind.unit)
         return f"{rng.choice(('one', '1', 'a' if one != 'hour' else 'an'))} {one}"
     return f"{plain} {plural(singular(kind.unit))}"
+
+
+def _words_of_unit(unit: str) -> tuple[str, ...]:
+    return split_phrases(word_table("value_words")["units"].get(unit, ""))
 
 
 def _with_unit(number: str, unit: str) -> str:

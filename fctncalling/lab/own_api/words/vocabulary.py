@@ -1,4 +1,4 @@
-"""Nouns and verbs: numbers, articles, the words of a name, the base form of a verb."""
+"""Vocabulary: tables of words, numbers and articles of nouns, base forms of verbs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,7 @@ _SINGULAR = {plural: singular for singular, plural in _IRREGULAR.items()}
 _NO_PLURAL = {"news", "series", "status", "address", "bus", "class", "information", "equipment"}
 _SAME_IN_BOTH = {"news", "series", "information", "equipment", "stock", "money", "cash"}
 _VOWEL = re.compile(r"(?!u[ns]i|eu|one\b|us[ae]|uuid)[aeiou]|hour|honest", re.IGNORECASE)
-_BASES = {
-    "returns": "return",
-    "does": "do",
-    "has": "have",
-    "is": "be",
-    "goes": "go",
-}
+_BASES = {"returns": "return", "does": "do", "has": "have", "is": "be", "goes": "go"}
 _WITH_ES = ("sses", "shes", "ches", "xes", "zzes", "oes")
 PREPOSITIONS = frozenset(
     "of for to from in on at by with without about into onto under over near around between after "

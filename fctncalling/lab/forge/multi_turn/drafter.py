@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fctncalling.lab.forge.multi_turn import inventory, make_world
 from fctncalling.lab.forge.multi_turn.dials import Dials
 from fctncalling.lab.forge.multi_turn.knowledge import Fact, Knowledge, source_of
-from fctncalling.lab.forge.multi_turn.worlds import inventory, make_world
 from fctncalling.lab.forge.plan import Source, Value
 from fctncalling.lab.forge.words.literals import MONTHS
 
@@ -35,12 +35,9 @@ _FRESH: dict[str, Callable[[random.Random], Any]] = {
     "share_count": lambda draw: draw.choice((5, 10, 15, 20, 25, 30, 40, 50, 60, 75, 100)),
     "percent": lambda draw: draw.choice((0.5, 1.0, 1.5, 2.0, 2.5, 3.0)),
     "date": make_world.draw_date,
-    "travel_class": lambda draw: draw.choice(("economy", "business", "first")),
-    "insurance_type": lambda draw: draw.choice(("comprehensive", "basic", "travel", "medical")),
     "client_id": lambda draw: f"client_{draw.randint(100, 9999)}",
     "client_secret": lambda draw: f"secret_{inventory.draw_code(draw, 6)}",
     "refresh_token": lambda draw: f"refresh_{inventory.draw_code(draw, 6)}",
-    "grant_type": lambda draw: draw.choice(("read_write", "read", "booking")),
     "card_number": lambda draw: str(draw.randint(4 * 10**15, 5 * 10**15)),
     "expiry_date": lambda draw: f"{draw.randint(1, 12):02d}/{draw.randint(2027, 2033)}",
     "person_name": inventory.draw_full_name,
@@ -51,7 +48,6 @@ _FRESH: dict[str, Callable[[random.Random], Any]] = {
     "passport_number": lambda draw: f"US{draw.randint(10**6, 10**8 - 1)}",
     "temperature": lambda draw: float(draw.randint(16, 28)),
     "fan_speed": lambda draw: draw.randrange(10, 100, 5),
-    "climate_mode": lambda draw: draw.choice(("auto", "cool", "heat", "defrost")),
     "miles": lambda draw: float(draw.randint(4, 160) * 5),
     "gallons": lambda draw: float(draw.randint(4, 24)),
     "liters": lambda draw: draw.randint(3, 16) * 5,
@@ -62,13 +58,18 @@ _FRESH: dict[str, Callable[[random.Random], Any]] = {
     "last_name": lambda draw: draw.choice(inventory.LAST_NAMES),
     "speed": lambda draw: float(draw.randrange(40, 121, 5)),
     "meters": lambda draw: float(draw.randrange(30, 150, 10)),
-    "ticket_status": lambda draw: draw.choice(("Open", "Closed", "Resolved")),
     "headlight_mode": lambda draw: "on",
-    "brake_mode": lambda draw: draw.choice(("engage", "engage", "release")),
     "car_part": lambda draw: draw.choice(
         ("fuel", "battery", "doors", "climate", "headlights", "engine")
     ),
 }
+
+
+def _fresh_value(kind: str, draw: random.Random) -> Any:
+    if kind in inventory.POOLS:
+        return draw.choice(inventory.POOLS[kind])
+    return _FRESH[kind](draw)
+
 
 _NUMBERED = frozenset({"order_id", "booking_id", "tweet_id", "ticket_id"})
 """Kinds of which people know the number less often than the thing."""
@@ -89,11 +90,12 @@ class Drafter:
 
         Raises LookupError where the world has none.
         """
-        options = [*self._known(kind, exclude)]
-        fresh = self._fresh_options(kind, exclude)
-        options.extend(fresh)
+        options = [*self._known(kind, exclude), *self._fresh_options(kind, exclude)]
         if not options:
             raise LookupError(kind)
+        return self._drawn(options)
+
+    def _drawn(self, options: list[tuple[float, Value]]) -> Value:
         return self.draw.choices([o for _, o in options], [w for w, _ in options])[0]
 
     def each(self, kinds: Mapping[str, str]) -> dict[str, Value]:
@@ -102,14 +104,12 @@ class Drafter:
 
     def fresh(self, kind: str) -> Value:
         """Return a value that this turn's words say for the first time."""
-        return verbatim_value(kind, _FRESH[kind](self.draw))
+        return verbatim_value(kind, _fresh_value(kind, self.draw))
 
     def known(self, kind: str) -> Value | None:
         """Return a value met before, none where nothing of the kind was."""
         options = self._known(kind, ())
-        if not options:
-            return None
-        return self.draw.choices([o for _, o in options], [w for w, _ in options])[0]
+        return self._drawn(options) if options else None
 
     def _known(self, kind: str, exclude: Collection[Any]) -> list[tuple[float, Value]]:
         """Return what was said or seen last of a kind, while it exists, by weight."""
@@ -133,7 +133,7 @@ class Drafter:
 
     def _fresh_options(self, kind: str, exclude: Collection[Any]) -> list[tuple[float, Value]]:
         if kind not in inventory.REFERENCE_KINDS:
-            return [(self.dials.said_now, self._spoken(kind, _FRESH[kind](self.draw)))]
+            return [(self.dials.said_now, self._spoken(kind, _fresh_value(kind, self.draw)))]
         exist = [e for e in inventory.nameable_values(kind, self.state) if e not in exclude]
         if not exist:
             return []
@@ -198,3 +198,23 @@ def spoken_date(iso: str) -> str:
 
 Arguments = dict[str, Value]
 Draft = Callable[[Drafter], Arguments]
+
+
+def fresh(kind: str) -> Callable[[Drafter], Value]:
+    """Return a draft of a value that the words say for the first time."""
+    return lambda drafter: drafter.fresh(kind)
+
+
+def of_kind(kind: str) -> Callable[[Drafter], Value]:
+    """Return a draft of a value by its kind alone."""
+    return lambda drafter: drafter.value(kind)
+
+
+def fixed(value: Value) -> Callable[[Drafter], Value]:
+    """Return a draft of a value that is always the same."""
+    return lambda _: value
+
+
+def draft_of(**parts: Callable[[Drafter], Value]) -> Draft:
+    """Return a draft of arguments of which each has a draft of its own."""
+    return lambda drafter: {name: part(drafter) for name, part in parts.items()}

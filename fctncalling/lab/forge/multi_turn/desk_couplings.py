@@ -1,23 +1,120 @@
 """Arguments that belong together, for the functions where drafting each alone would not do.
 
-Messages, posts and tickets.
+Messages, posts, tickets and files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from fctncalling.lab.forge.multi_turn.arguments.drafter import (
+from fctncalling.lab.forge.multi_turn import inventory
+from fctncalling.lab.forge.multi_turn.drafter import (
     Arguments,
     Draft,
     Drafter,
+    draft_of,
+    fresh,
     inferred_value,
+    of_kind,
     value_from_fact,
+    verb_implied_value,
     verbatim_value,
 )
-from fctncalling.lab.forge.multi_turn.worlds import inventory
 from fctncalling.lab.forge.plan import Value
+
+
+def _file(drafter: Drafter, *, longer_than: int = 0) -> tuple[Value, str]:
+    """Return a file of the current directory and its content."""
+    here = inventory.files(drafter.state)
+    short = [n for n, item in here.items() if len(str(item.content).splitlines()) <= longer_than]
+    name = drafter.value("file_name", short if longer_than else ())
+    return name, str(here[name.value].content)
+
+
+def draft_grep(drafter: Drafter) -> Arguments:
+    name, content = _file(drafter, longer_than=1)
+    words = [word.strip(".!?,") for word in content.split() if len(word) > 4]
+    if not words:
+        raise LookupError("pattern")
+    return {"file_name": name, "pattern": verbatim_value("pattern", drafter.draw.choice(words))}
+
+
+def draft_tail(drafter: Drafter) -> Arguments:
+    name, content = _file(drafter)
+    most = max(1, len(content.splitlines()) - 1)
+    return {"file_name": name, "lines": verbatim_value("line_count", drafter.draw.randint(1, most))}
+
+
+def draft_wc(drafter: Drafter) -> Arguments:
+    name, _ = _file(drafter)
+    modes = {"l": "lines", "w": "words", "c": "characters"}
+    mode = drafter.draw.choice(list(modes))
+    if mode == "l" and drafter.draw.random() < 0.3:
+        return {"file_name": name}
+    return {
+        "file_name": name,
+        "mode": inferred_value("count_mode", mode, "count_mode", modes[mode], "counted"),
+    }
+
+
+def draft_find(drafter: Drafter) -> Arguments:
+    names = [*inventory.files(drafter.state), *inventory.folders(drafter.state)]
+    below = [n for each in inventory.folders(drafter.state).values() for n in each.contents]
+    if not names + below:
+        raise LookupError("name_part")
+    part = drafter.draw.choice(names + below).split(".")[0].split("_")[0]
+    path = verb_implied_value("folder_path", ".")
+    return {"path": path, "name": verbatim_value("name_part", part or ".")}
+
+
+def switch_draft(name: str, chance: float) -> Draft:
+    """Return a draft of a switch that is on now and then, and else left out."""
+
+    def draft(drafter: Drafter) -> Arguments:
+        is_on = drafter.draw.random() < chance
+        return {name: verb_implied_value("switch", True)} if is_on else {}
+
+    return draft
+
+
+def draft_move_or_copy(drafter: Drafter) -> Arguments:
+    """Move or copy a file into a directory, or under a new name."""
+    source = replace(drafter.value("file_name"), kind="entry_name")
+    places = inventory.folders(drafter.state)
+    if places and drafter.draw.random() < 0.7:
+        return {
+            "source": source,
+            "destination": replace(drafter.value("folder"), kind="destination"),
+        }
+    stem, dot, ending = str(source.value).rpartition(".")
+    new = drafter.draw.choice(inventory.FILE_STEMS)
+    new_name = f"{new}.{ending}" if stem and dot else new
+    if new_name in {*inventory.files(drafter.state), *places}:
+        raise LookupError("destination")
+    return {"source": source, "destination": verbatim_value("destination", new_name)}
+
+
+def draft_diff(drafter: Drafter) -> Arguments:
+    first = drafter.value("file_name")
+    second = drafter.value("file_name", (first.value,))
+    return {"file_name1": first, "file_name2": second}
+
+
+def draft_echo(drafter: Drafter) -> Arguments:
+    empty = [n for n, item in inventory.files(drafter.state).items() if not item.content]
+    name = (
+        drafter.value("file_name")
+        if not empty
+        else drafter.value(
+            "file_name", [n for n in inventory.files(drafter.state) if n not in empty]
+        )
+    )
+    content = draft_text_value(drafter, inventory.draw_sentence)
+    if content.value == inventory.files(drafter.state)[name.value].content:
+        raise LookupError("text")  # it says so already
+    return {"content": content, "file_name": name}
 
 
 def draft_text_value(drafter: Drafter, make: Callable[[Any], str]) -> Value:
@@ -62,10 +159,6 @@ def draft_message_login(drafter: Drafter) -> Arguments:
             "user_id", next(iter(drafter.state["MessageAPI"]["user_map"].values()))
         )
     }
-
-
-def draft_user_id(drafter: Drafter) -> Arguments:
-    return {"user": drafter.value("contact")}
 
 
 def draft_search_messages(drafter: Drafter) -> Arguments:
@@ -168,10 +261,6 @@ def draft_resolve_ticket(drafter: Drafter) -> Arguments:
     }
 
 
-def draft_login(drafter: Drafter) -> Arguments:
-    return {"username": drafter.fresh("username"), "password": drafter.fresh("password")}
-
-
 def draft_edit_ticket(drafter: Drafter) -> Arguments:
     draw = drafter.draw
     name = draw.choice(("priority", "priority", "status", "title"))
@@ -192,11 +281,12 @@ def draft_user_tickets(drafter: Drafter) -> Arguments:
     )
 
 
+DRAFT_LOGIN = draft_of(username=fresh("username"), password=fresh("password"))
 DRAFTS: dict[str, Draft] = {
     "send_message": draft_send_message,
     "delete_message": draft_delete_message,
     "message_login": draft_message_login,
-    "get_user_id": draft_user_id,
+    "get_user_id": draft_of(user=of_kind("contact")),
     "search_messages": draft_search_messages,
     "search_tweets": draft_search_tweets,
     "post_tweet": draft_post_tweet,
@@ -209,9 +299,19 @@ DRAFTS: dict[str, Draft] = {
     "unfollow_user": draft_unfollow_user,
     "create_ticket": draft_create_ticket,
     "resolve_ticket": draft_resolve_ticket,
-    "ticket_login": draft_login,
-    "trading_login": draft_login,
+    "ticket_login": DRAFT_LOGIN,
+    "trading_login": DRAFT_LOGIN,
     "edit_ticket": draft_edit_ticket,
     "get_user_tickets": draft_user_tickets,
+    "grep": draft_grep,
+    "tail": draft_tail,
+    "wc": draft_wc,
+    "find": draft_find,
+    "ls": switch_draft("a", 0.4),
+    "du": switch_draft("human_readable", 0.7),
+    "mv": draft_move_or_copy,
+    "cp": draft_move_or_copy,
+    "diff": draft_diff,
+    "echo": draft_echo,
 }
 """Function -> how its arguments are drafted together."""

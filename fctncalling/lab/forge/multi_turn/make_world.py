@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fctncalling.envs.tools import load_bfcl_table
-from fctncalling.lab.forge.multi_turn.worlds import inventory
+from fctncalling.lab.forge.multi_turn import inventory
 
 World = dict[str, Any]
 

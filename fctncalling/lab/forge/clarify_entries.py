@@ -16,24 +16,27 @@ from fctncalling.checkers.clarify import (
     is_mentioned,
     split_words,
 )
-from fctncalling.data.types import FunctionDoc, Task
+from fctncalling.data.types import Task
 from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.envs.users.known_values import known_values
-from fctncalling.envs.users.rule_user import REGISTERS, RuleUser
-from fctncalling.lab.forge.clarify.twin_tasks import (
+from fctncalling.envs.users.rule_user import REGISTERS
+from fctncalling.lab.forge.forged_entry import (
+    ForgedEntry,
+    NoTaskDrawn,
+    SingleTurnTask,
+    entry_task,
+    user_answer,
+)
+from fctncalling.lab.forge.single_turn.entries import UnprovenTask, difficulty, proof_fault
+from fctncalling.lab.forge.twin_tasks import (
     ClarifyDraft,
     Twins,
-    twins_naming_two_values,
-    twins_without_value,
-)
-from fctncalling.lab.forge.clarify.withheld_values import (
     guess_chance,
     revealed_candidate_fault,
+    twins_naming_two_values,
+    twins_without_value,
     withheld_fault,
 )
-from fctncalling.lab.forge.forged_entry import ForgedEntry, NoTaskDrawn, SingleTurnTask
-from fctncalling.lab.forge.single_turn.entries import UnprovenTask, difficulty
-from fctncalling.lab.forge.single_turn.proof import proof_fault
 
 QUESTIONS = (
     "which {}",
@@ -115,11 +118,9 @@ def _record(task: Task) -> list[dict[str, dict[str, Any]]]:
 
 def _answers(task: Task, name: str, offers: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
     """Yield (question, answer) for every way to ask for a parameter, and for the offers."""
-    about = {"task_id": task.id, "category": task.category, "turn": 0, "task": task}
     asked = [pattern.format(" ".join(split_words(name))) for pattern in QUESTIONS]
     for register, question in zip([*REGISTERS, *REGISTERS], [*asked, *offers], strict=False):
-        conversation = [*task.question[0], {"role": "assistant", "content": question}]
-        yield question, RuleUser(register)(conversation, about) or ""
+        yield question, user_answer(task, question, register)
 
 
 _TWINS = {"missing": twins_without_value, "ambiguous": twins_naming_two_values}
@@ -173,7 +174,7 @@ def _fault(twins: Twins, category: str, index: int) -> str | None:
         return fault
     for draft in drafts:
         entry = _entry(draft, category if draft.is_open else COMPLETE, index)
-        task = _task(entry)
+        task = entry_task(entry)
         if find_misunderstood_question(task, draft) is not None:
             return MISUNDERSTOOD
         if fault := clarify_proof_fault(task, draft):
@@ -205,18 +206,6 @@ def _known(draft: ClarifyDraft) -> dict[str, Any]:
         else:
             known[each.parameter.name] = plain
     return known
-
-
-def _task(entry: dict[str, Any]) -> Task:
-    docs = [FunctionDoc(d["name"], d["description"], d["parameters"]) for d in entry["function"]]
-    return Task(
-        entry["id"],
-        entry["id"].rpartition("_")[0],
-        entry["question"],
-        functions=docs,
-        ground_truth=entry["ground_truth"],
-        extra={key: entry[key] for key in ("user_knows", "missing_parameters")},
-    )
 
 
 def _difficulty(draft: ClarifyDraft) -> float:

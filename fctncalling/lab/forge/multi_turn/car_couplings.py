@@ -6,11 +6,15 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from fctncalling.lab.forge.multi_turn.arguments.drafter import (
+from fctncalling.lab.forge.multi_turn import inventory
+from fctncalling.lab.forge.multi_turn.drafter import (
     NUMERIC_KINDS,
     Arguments,
     Draft,
     Drafter,
+    draft_of,
+    fixed,
+    fresh,
     inferred_value,
     looked_up_value,
     value_from_fact,
@@ -18,7 +22,6 @@ from fctncalling.lab.forge.multi_turn.arguments.drafter import (
     verbatim_value,
 )
 from fctncalling.lab.forge.multi_turn.knowledge import Fact, Knowledge
-from fctncalling.lab.forge.multi_turn.worlds import inventory
 from fctncalling.lab.forge.plan import Source, Value
 
 
@@ -35,18 +38,6 @@ def draft_lock_doors(drafter: Drafter) -> Arguments:
     return {"unlock": verb_implied_value("switch", unlock), "door": every}
 
 
-def draft_car_status(drafter: Drafter) -> Arguments:
-    return {"option": drafter.fresh("car_part")}  # nobody says "that part" of a word like fuel
-
-
-def draft_press_brake(drafter: Drafter) -> Arguments:
-    return {"pedalPosition": inferred_value("pedal_position", 1.0, "full_pedal")}
-
-
-def draft_start_engine(drafter: Drafter) -> Arguments:
-    return {"ignitionMode": verb_implied_value("ignition_mode", "START")}
-
-
 def draft_fill_tank(drafter: Drafter) -> Arguments:
     shown = drafter.knowledge.results("gallon")[-1:]
     if shown and drafter.draw.random() < 0.5:
@@ -60,14 +51,6 @@ def draft_fill_tank(drafter: Drafter) -> Arguments:
         room = 50.0 - drafter.state["VehicleControlAPI"]["fuelLevel"]
         return {"fuelAmount": inferred_value("gallons", room, "fill_up", "full", "fill_level")}
     return {"fuelAmount": drafter.fresh("gallons")}
-
-
-def draft_cruise_control(drafter: Drafter) -> Arguments:
-    return {
-        "speed": drafter.fresh("speed"),
-        "activate": verb_implied_value("switch", True),
-        "distanceToNextVehicle": drafter.fresh("meters"),
-    }
 
 
 def draft_climate_control(drafter: Drafter) -> Arguments:
@@ -114,10 +97,6 @@ def draft_drive_feasibility(drafter: Drafter) -> Arguments:
     known = drafter.knowledge.results("miles")[-1:]  # kilometers are none
     value = value_from_fact(known[0], "result") if known else drafter.fresh("miles")
     return {"distance": value}
-
-
-def draft_navigation(drafter: Drafter) -> Arguments:
-    return {"destination": drafter.known("place") or drafter.fresh("place")}
 
 
 def newest_shown_numbers(knowledge: Knowledge) -> list[Fact]:
@@ -249,16 +228,24 @@ _IMPERIAL = (("km", "miles"), ("miles", "km"), ("kg", "lb"), ("lb", "kg"),
 
 DRAFTS: dict[str, Draft] = {
     "lockDoors": draft_lock_doors,
-    "displayCarStatus": draft_car_status,
-    "pressBrakePedal": draft_press_brake,
-    "startEngine": draft_start_engine,
+    "displayCarStatus": draft_of(option=fresh("car_part")),  # nobody says "that part" of fuel
+    "pressBrakePedal": draft_of(
+        pedalPosition=fixed(inferred_value("pedal_position", 1.0, "full_pedal"))
+    ),
+    "startEngine": draft_of(ignitionMode=fixed(verb_implied_value("ignition_mode", "START"))),
     "fillFuelTank": draft_fill_tank,
-    "setCruiseControl": draft_cruise_control,
+    "setCruiseControl": draft_of(
+        speed=fresh("speed"),
+        activate=fixed(verb_implied_value("switch", True)),
+        distanceToNextVehicle=fresh("meters"),
+    ),
     "adjustClimateControl": draft_climate_control,
     "estimate_distance": draft_distance,
     "get_zipcode_based_on_city": draft_zipcode_lookup,
     "estimate_drive_feasibility_by_mileage": draft_drive_feasibility,
-    "set_navigation": draft_navigation,
+    "set_navigation": draft_of(
+        destination=lambda drafter: drafter.known("place") or drafter.fresh("place")
+    ),
     **dict.fromkeys(
         ("max_value", "min_value", "mean", "standard_deviation", "sum_values"), draft_number_list
     ),

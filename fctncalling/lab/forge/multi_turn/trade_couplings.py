@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from fctncalling.lab.forge.multi_turn.arguments.drafter import (
+from collections.abc import Callable
+
+from fctncalling.lab.forge.multi_turn import inventory, make_world
+from fctncalling.lab.forge.multi_turn.drafter import (
     Arguments,
     Draft,
     Drafter,
+    draft_of,
+    fresh,
     inferred_value,
+    of_kind,
     spoken_date,
     value_from_fact,
     verb_implied_value,
     verbatim_value,
 )
-from fctncalling.lab.forge.multi_turn.worlds import inventory, make_world
 from fctncalling.lab.forge.plan import Source, Value
 
 
@@ -88,14 +93,6 @@ def draft_filter_stocks(drafter: Drafter) -> Arguments:
     }
 
 
-def draft_notify_price_change(drafter: Drafter) -> Arguments:
-    return {"stocks": draft_symbol_list_value(drafter), "threshold": drafter.fresh("percent")}
-
-
-def draft_no_arguments(drafter: Drafter) -> Arguments:
-    return {}
-
-
 def draft_flight(drafter: Drafter) -> Arguments:
     """Return route, date and class: those of the flight asked about before, or new ones."""
     known = {kind: drafter.known(kind) for kind in ("date", "travel_class")}
@@ -149,26 +146,13 @@ def draft_book_flight(drafter: Drafter) -> Arguments:
     }
 
 
-def access_token_draft(*kinds: tuple[str, str]) -> Draft:
-    """Return a draft of the token and of values of their own kinds."""
-
-    def draft(drafter: Drafter) -> Arguments:
-        return {
-            "access_token": draft_access_token_value(drafter),
-            **{name: drafter.value(kind) for name, kind in kinds},
-        }
-
-    return draft
+def access_token_draft(**parts: Callable[[Drafter], Value]) -> Draft:
+    """Return a draft of the token and of further arguments."""
+    return draft_of(access_token=draft_access_token_value, **parts)
 
 
-def draft_purchase_insurance(drafter: Drafter) -> Arguments:
-    return {
-        "access_token": draft_access_token_value(drafter),
-        "insurance_type": drafter.fresh("insurance_type"),
-        "insurance_cost": verbatim_value("amount", float(drafter.draw.randint(4, 60) * 10)),
-        "booking_id": drafter.value("booking_id"),
-        "card_id": drafter.value("card_id"),
-    }
+def _insurance_cost(drafter: Drafter) -> Value:
+    return verbatim_value("amount", float(drafter.draw.randint(4, 60) * 10))
 
 
 def draft_budget_limit(drafter: Drafter) -> Arguments:
@@ -253,16 +237,21 @@ DRAFTS: dict[str, Draft] = {
     "remove_stock_from_watchlist": draft_remove_stock,
     "add_to_watchlist": draft_add_stock,
     "filter_stocks_by_price": draft_filter_stocks,
-    "notify_price_change": draft_notify_price_change,
-    "get_transaction_history": draft_no_arguments,
-    "get_budget_fiscal_year": draft_no_arguments,
+    "notify_price_change": draft_of(stocks=draft_symbol_list_value, threshold=fresh("percent")),
+    "get_transaction_history": draft_of(),
+    "get_budget_fiscal_year": draft_of(),
     "get_flight_cost": draft_flight,
     "book_flight": draft_book_flight,
-    "cancel_booking": access_token_draft(("booking_id", "booking_id")),
+    "cancel_booking": access_token_draft(booking_id=of_kind("booking_id")),
     "get_booking_history": access_token_draft(),
-    "get_credit_card_balance": access_token_draft(("card_id", "card_id")),
-    "retrieve_invoice": access_token_draft(("booking_id", "booking_id")),
-    "purchase_insurance": draft_purchase_insurance,
+    "get_credit_card_balance": access_token_draft(card_id=of_kind("card_id")),
+    "retrieve_invoice": access_token_draft(booking_id=of_kind("booking_id")),
+    "purchase_insurance": access_token_draft(
+        insurance_type=fresh("insurance_type"),
+        insurance_cost=_insurance_cost,
+        booking_id=of_kind("booking_id"),
+        card_id=of_kind("card_id"),
+    ),
     "set_budget_limit": draft_budget_limit,
     "compute_exchange_rate": draft_exchange_rate,
     "contact_customer_support": draft_contact_support,

@@ -9,22 +9,24 @@ speaking are the same whether something has to be asked or not.
 
 from __future__ import annotations
 
+import copy
 import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fctncalling.lab.forge.clarify.withheld_values import FEWEST_VALUES, guess_chance
+from fctncalling.checkers.clarify import split_words
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
-from fctncalling.lab.forge.single_turn.category_profiles import CategoryProfile, draw_number
+from fctncalling.lab.forge.single_turn.category_profiles import PROFILES, draw_number
 from fctncalling.lab.forge.single_turn.frames import Domain, default_value, domains
 from fctncalling.lab.forge.single_turn.made_calls import (
     MadeArgument,
     MadeCall,
     draw_parameter_value,
+    request_for_call,
 )
 from fctncalling.lab.forge.single_turn.made_functions import (
     MadeFunction,
@@ -36,8 +38,99 @@ from fctncalling.lab.forge.single_turn.python_tasks import (
     function_of_frame,
     with_context,
 )
-from fctncalling.lab.forge.single_turn.requests import request_for_call
-from fctncalling.lab.forge.single_turn.value_kinds import DrawnValue
+from fctncalling.lab.forge.single_turn.value_kinds import (
+    NUMBER_WORDS,
+    DrawnValue,
+    ValueKind,
+    enum_words,
+    word_list,
+)
+
+FEWEST_VALUES = 3  # that a value nobody said may have
+TOLD = "says elsewhere the value that it leaves open"
+UNEVEN = "speaks more of one candidate than of the other"
+
+
+def guess_chance(kind: ValueKind) -> float:
+    """Return the chance of a guess at a value of a kind by one who knows how it is drawn.
+
+    It is 0 for decimals, dates, times, codes and addresses, which are drawn from hundreds.
+    """
+    if kind.name == "enum":
+        return 1 / len(enum_words(kind))
+    if kind.name == "string":
+        return 1 / len(word_list(kind.words))
+    if kind.name in ("int", "whole"):
+        low, high, *step = (int(arg) for arg in kind.args)
+        return 1 / len(range(low, high + 1, *step))
+    return 0.0
+
+
+def withheld_fault(
+    question: str, docs: Sequence[dict[str, Any]], parameter: MadeParameter, value: DrawnValue
+) -> str | None:
+    """Return why a value that nobody said can be read from the prompt; None where it cannot.
+
+    The values that the doc of the parameter offers do not count, as long as there are
+    `FEWEST_VALUES` of them.
+    """
+    if guess_chance(parameter.kind) > 1 / FEWEST_VALUES:
+        return f"{parameter.name} has fewer than {FEWEST_VALUES} values"
+    if _is_told(value, f"{question} {_text_of(docs, parameter)}"):
+        return TOLD
+    return None
+
+
+def revealed_candidate_fault(
+    question: str,
+    docs: Sequence[dict[str, Any]],
+    parameter: MadeParameter,
+    candidates: tuple[DrawnValue, DrawnValue],
+) -> str | None:
+    """Return why one of two candidates can be told from the other; None where none can.
+
+    The question has to say both as often, and no doc either.
+    """
+    told = [_count(each.text, question) for each in candidates]
+    if told[0] != told[1] or not told[0]:
+        return UNEVEN
+    documented = _text_of(docs, parameter)
+    return UNEVEN if any(_is_told(each, documented) for each in candidates) else None
+
+
+def _is_told(value: DrawnValue, text: str) -> bool:
+    """Whether a text has the words of a value, in any of its forms."""
+    words = f" {' '.join(split_words(text))} "
+    return any(f" {' '.join(split_words(form))} " in words for form in _forms(value))
+
+
+def _forms(value: DrawnValue) -> Iterable[str]:
+    yield value.text
+    for each in value.accepted:
+        yield str(each)
+        if isinstance(each, int | float):
+            yield f"{each:g}"
+            if 1 <= each <= len(NUMBER_WORDS) and each == int(each):
+                yield NUMBER_WORDS[int(each) - 1]
+
+
+def _count(text: str, question: str) -> int:
+    wanted, words = split_words(text), split_words(question)
+    return sum(words[start:][: len(wanted)] == wanted for start in range(len(words)))
+
+
+def _text_of(docs: Sequence[dict[str, Any]], parameter: MadeParameter) -> str:
+    """Return the text of function docs, without the values that the parameter's own doc offers."""
+    kept = copy.deepcopy(list(docs))
+    if parameter.kind.name == "enum":
+        listed = ", ".join(repr(word) for word in enum_words(parameter.kind))
+        for doc in kept:
+            documented = doc["parameters"]["properties"].get(parameter.name, {})
+            documented.pop("enum", None)
+            if documented:
+                documented["description"] = documented["description"].replace(listed, "")
+    return json.dumps(kept, ensure_ascii=False)
+
 
 _WORDS: Mapping[str, Any] = json.loads(
     Path(__file__).with_name("second_thoughts.json").read_text(encoding="utf-8")
@@ -92,17 +185,7 @@ def _people(rng: random.Random) -> HesitationPair:
     )
 
 
-PROFILE = CategoryProfile(
-    functions={1: 0.5, 2: 0.3, 3: 0.2},
-    parameters={2: 0.15, 3: 0.45, 4: 0.3, 5: 0.1},
-    calls={1: 1.0},
-    dotted_share=0.42,
-    question_share=0.3,
-    context_share=0.3,
-    float_share=0.1,
-    compute_weight=0.8,
-    default_share=0.4,
-)
+PROFILE = PROFILES["clarify"]
 ASKABLE = ("string", "enum", "int", "whole", "float", "rate", "date", "time", "code", "email")
 """Kinds of values that a user can say in a few words."""
 SAID_SHARE = 0.66  # of the optional parameters

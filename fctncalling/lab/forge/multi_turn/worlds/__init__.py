@@ -1,1 +1,0 @@
-"""Worlds: initial states of the tools, what they hold of each kind, and the pools behind them."""
