@@ -231,7 +231,7 @@ def mean_return_without_verdict(records: Sequence[EpisodeRecord]) -> float | Non
 def question_rates_by_category(
     records: Sequence[EpisodeRecord], name: str
 ) -> dict[str, float | None]:
-    """Return question metrics: rates by category of questioning tasks.
+    """Return question rates by category, of the categories of questioning tasks.
 
     {} where there is none.
     """

@@ -265,3 +265,11 @@ def test_the_planned_peak_is_within_15_per_cent_of_the_measured_one(
         found = json.loads(file.read_text())
         print(name, found)
         assert found["planned"] == pytest.approx(found["measured"], rel=0.15)
+
+
+def test_free_memory_of_a_gpu_includes_what_this_process_holds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (3_000, 10_000))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 2_000)
+    assert planning.free_memory(torch.device("cuda")) == 5_000

@@ -287,7 +287,8 @@ class RunningSettings:
         "uniform",
         "How tasks are drawn. uniform: each comes once before any comes again; success: the "
         "likelier, the closer its success so far (at first its category's, and of like difficulty "
-        "where tasks say theirs) is to one half.",
+        "where tasks say theirs) is to one half. A category that always succeeds is hardly played "
+        "and can be forgotten: --mixture holds its share.",
         choices=("uniform", "success"),
         group="which tasks are played",
     )

@@ -112,7 +112,8 @@ def free_memory(device: torch.device) -> int | None:
     None where the system does not tell.
     """
     if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
+        free, _ = torch.cuda.mem_get_info(device)
+        return int(free + torch.cuda.memory_reserved(device))
     own = resident_memory()
     limits = [it + own for it in (_available(), _left_in_container()) if it is not None]
     if limits:
