@@ -109,9 +109,14 @@ LIVE: dict[str, Sequence[str]] = {
 }
 ROWS = (
     *("forged", "forged_2", "forged_tppo_1", "forged_only_tppo_1"),
-    *("forged_1800", "forged_6000_1", "forged_6000_2"),
+    *("forged_1800", "forged_1800_tppo_1", "forged_1800_more_tppo_1", "forged_1800_mixed_tppo_1"),
+    *("forged_6000_1", "forged_6000_2"),
 )
-LIVE_ROWS = ("forged_tppo_1",)
+PAIRS = (
+    *(("forged", name) for name in ROWS[2:4]),
+    *(("forged_1800", name) for name in ROWS[5:8]),
+)
+LIVE_ROWS = ("forged_tppo_1", "forged_1800_mixed_tppo_1")
 FORMER = (
     *("former_base", "former_forged", "former_forged_tppo_1", "former_forged_tppo_2"),
     *("former_forged_tppo_3", "former_forged_grpo_1", "former_forged_only_tppo_1"),
@@ -129,7 +134,7 @@ FORMER_PAIRS = (
 )
 TABLES = {
     "rows": lambda: shares_table(ROWS, "test", GROUPS),
-    "pairs": lambda: pairs_table([("forged", name) for name in ROWS[2:4]]),
+    "pairs": lambda: pairs_table(PAIRS),
     "live": lambda: shares_table(LIVE_ROWS, "live_test", LIVE),
     "multi_turn": MULTI_TURN["table"],
     "former": lambda: shares_table(FORMER, "test", GROUPS),

@@ -11,7 +11,8 @@
 #   forged_only_tppo_SEED, forged_only_grpo_SEED: from forged, on 600 other forged tasks
 #   forged_1800         as forged with three times the tasks, computed in bf16 on two cores
 #   forged_1800_tppo_SEED, forged_1800_only_tppo_SEED: from forged_1800
-#   forged_1800_more_tppo_SEED: from forged_1800_tppo_1, as many updates again
+#   forged_1800_more_tppo_SEED: from forged_1800_tppo_1, as many updates again;
+#   forged_1800_mixed_tppo_SEED: the same with each category's share of the tasks held
 #   compact             as forged, with the compact prompt
 #   some                from forged: supervised on 200 of the 590
 #   some_tppo_SEED      from some: TPPO on the other 390; some_grpo_SEED
@@ -40,7 +41,7 @@ export OMP_NUM_THREADS=1
 
 for name in "${rows[@]}"; do
     [[ $name =~ ^(base|forged|forged_[2-9]|forged_1800|compact|some|all)$ ||
-        $name =~ ^(forged|forged_only|forged_1800|forged_1800_only|forged_1800_more|some|all)_(tppo|grpo)_[0-9]+$ ]] ||
+        $name =~ ^(forged|forged_only|forged_1800|forged_1800_only|forged_1800_more|forged_1800_mixed|some|all)_(tppo|grpo)_[0-9]+$ ]] ||
         { echo "error: row $name: the head of recipes/smollm2_cpu.sh lists the rows" >&2 && exit 2; }
 done
 
@@ -58,6 +59,9 @@ make_row() { # name of a row: makes its model and those that it starts from
         start=base tasks=$folder/forged_1800.jsonl learn_more=("${more_demonstrations[@]}")
         ;;
     forged_1800_more_*) start=forged_1800_tppo_1 ;;
+    forged_1800_mixed_*)
+        start=forged_1800_tppo_1 learn_more=(--mixture simple_python=2,multiple=1,irrelevance=1)
+        ;;
     forged_1800_*) start=forged_1800 ;;&
     forged_only_* | forged_1800_only_*) tasks=$folder/more_forged.jsonl ;;
     some) start=forged tasks=$folder/demonstrations.jsonl ;;
@@ -67,7 +71,7 @@ make_row() { # name of a row: makes its model and those that it starts from
     make_row "$start"
     local learn=(run "$1" "${models[$start]}" "$tasks")
     case $1 in
-    *_tppo_*) "${learn[@]}" "${reinforced[@]}" "${with_critic[@]}" --seed "${1##*_}" ;;
+    *_tppo_*) "${learn[@]}" "${reinforced[@]}" "${with_critic[@]}" "${learn_more[@]}" --seed "${1##*_}" ;;
     *_grpo_*) "${learn[@]}" "${reinforced[@]}" --algorithm_name GRPO --seed "${1##*_}" ;;
     *) "${learn[@]}" "${demonstrations[@]}" "${learn_more[@]}" $(prompt_of "$1") ;;
     esac
