@@ -75,6 +75,25 @@ def test_stored_runs_have_the_explained_variance_that_the_page_tells() -> None:
     assert sum(value <= 0 for value in values) > 0.75 * len(values)
 
 
+def test_without_shares_as_many_updates_drew_no_irrelevance_task_as_the_page_tells() -> None:
+    updates = {}
+    for name in ("forged_1800_more_tppo_1", "forged_1800_mixed_tppo_1"):
+        lines = (ROOT / f"results/kept/smollm2/{name}/metrics.jsonl").read_text("utf-8")
+        metrics = [json.loads(line) for line in lines.splitlines()]
+        updates[name] = [it for it in metrics if "env/success_rate" in it]
+    more, mixed = (
+        [it.get("env/success_rate/irrelevance") for it in of_row] for of_row in updates.values()
+    )
+    assert (len(more), len(mixed)) == (18, 18)
+    first = more.index(None)
+    assert more[:first] == [1.0] * first and first > 0
+    assert more.count(None) == 4 and more[first : first + 4] == [None] * 4
+    assert None not in mixed
+    assert "drew no irrelevance task in four updates, as all were solved" in " ".join(
+        PAGE.read_text("utf-8").split()
+    )
+
+
 def test_the_model_of_whole_turns_solved_as_many_official_tasks_as_the_page_tells() -> None:
     valid, number = re.search(
         r"solved (\d+) of (\d+) official base tasks", PAGE.read_text("utf-8").replace("\n", " ")
