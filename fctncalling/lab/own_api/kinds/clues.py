@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -79,7 +80,7 @@ def _says(head: str, meant: InferredKind, words: str) -> bool:
 
 
 _CENTS = {"EUR cents": r"euro|eur\b|€", "GBP cents": r"pound|pence|gbp|sterling"}
-_NUMBER_WORDS: list[str] = (
+_NUMBER_WORDS: Sequence[str] = (
     "zero one two three four five six seven eight nine ten eleven twelve".split()
 )
 _NUMBER = r"(-?\d+(?:\.\d+)?)"
