@@ -174,8 +174,7 @@ def _canaries(names: Sequence[str], scores: dict[str, Any]) -> Iterator[str]:
 
 def measured(data_dir: Path) -> dict[str, Any]:
     """Return the canaries' scores on the official files of a folder."""
-    from fctncalling.lab.canaries.canary_policies import canary_policies
-    from fctncalling.lab.canaries.command import limit_per_category, play_canaries
+    from fctncalling.lab.canaries import canary_policies, limit_per_category, play_canaries
 
     scores = {}
     for name in dict.fromkeys(name for card in CARDS for name in card.canaries):

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from fctncalling.envs.function_calling import FunctionCallingEnv
     from fctncalling.envs.judging.judge import judge
     from fctncalling.evaluation.episode_log import play_episodes
-    from fctncalling.lab.dialogue import Dialogue, info_to_json, opening, score
-    from fctncalling.lab.dialogue.dialogue import aplay, play
+    from fctncalling.lab.dialogue import Dialogue, aplay, info_to_json, opening, play, score
     from fctncalling.lab.text_environment.text_environment import TextEnvironment
     from fctncalling.lab.text_environment.text_history import TextHistory
     from fctncalling.training.trainer import Trainer
@@ -60,8 +59,7 @@ _NAMES = {
     "fctncalling.envs.function_calling": "FunctionCallingEnv",
     "fctncalling.envs.judging.judge": "judge",
     "fctncalling.evaluation.episode_log": "play_episodes",
-    "fctncalling.lab.dialogue": "Dialogue info_to_json opening score",
-    "fctncalling.lab.dialogue.dialogue": "aplay play",
+    "fctncalling.lab.dialogue": "Dialogue aplay info_to_json opening play score",
     "fctncalling.lab.text_environment.text_environment": "TextEnvironment",
     "fctncalling.lab.text_environment.text_history": "TextHistory",
     "fctncalling.training.trainer": "Trainer",

@@ -141,7 +141,7 @@ def test_the_healthy_values_are_those_of_the_kept_run() -> None:
 
 
 def test_the_page_of_the_pretrained_model_names_its_quantisation() -> None:
-    text = (ROOT / "fctncalling/lab/import_model/pinned_models.json").read_text("utf-8")
+    text = (ROOT / "fctncalling/lab/import_model.json").read_text("utf-8")
     [kind] = set(re.findall(r"\.(Q\w+)\.gguf", text))
     assert f"({kind})" in (ROOT / "docs/pretrained.md").read_text("utf-8")
 

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[1]
 ROOMS = ("data", "checkers", "envs", "algorithms")
 DATA_FILES = (
     "py.typed",
-    "lab/import_bfcl/official_files.json",
+    "lab/import_bfcl.json",
     "cli/score/leaderboard_columns.json",
     "data/task.schema.json",
     "envs/prompting/format_variants.json",

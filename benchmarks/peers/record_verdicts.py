@@ -21,7 +21,7 @@ from fctncalling.lab.conformance.made_answers import (
 )
 from fctncalling.lab.conformance.recorded import FILE, category_recording
 from fctncalling.lab.conformance.scorer_process import ScorerProcess, ScorerTimeLimits
-from fctncalling.lab.import_bfcl.official_import import manifest
+from fctncalling.lab.import_bfcl import manifest
 
 SEED = 0
 

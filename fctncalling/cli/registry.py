@@ -1,7 +1,8 @@
 """Registry of commands: the core's own, and those that the laboratory adds.
 
-The core never imports `fctncalling.lab`. A folder of the laboratory with a `command.py` is found by
-its place and becomes a subcommand of the folder's name, or of its constant `COMMAND`.
+The core never imports `fctncalling.lab`. A module of the laboratory with `add_arguments`, or the
+`command.py` of a folder, is found by its place and becomes a subcommand of the module's or folder's
+name, or of its constant `COMMAND`.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ def subcommands() -> dict[str, str]:
     """
     found = dict(CORE_COMMANDS)
     for folder in laboratory_folders():
-        for file in sorted(folder.glob("*/command.py")):
-            found[_command_name(file)] = f"{LABORATORY}.{file.parent.name}.command"
+        for file in (*folder.glob("*.py"), *folder.glob("*/command.py")):
+            module = ".".join(file.relative_to(folder).with_suffix("").parts)
+            if name := _command_name(file, module.removesuffix(".command")):
+                found[name] = f"{LABORATORY}.{module}"
     return dict(sorted(found.items()))
 
 
@@ -44,9 +47,11 @@ def command_summary(subcommand: str) -> str:
     return f"  {subcommand:12} {' '.join(first_paragraph.split())}"
 
 
-def _command_name(file: Path) -> str:
-    """Return the constant COMMAND of a command's module, else its folder's name."""
-    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+def _command_name(file: Path, place: str) -> str:
+    """Return the constant COMMAND of a command's module, else its place's name; "" for others."""
+    body = ast.parse(file.read_text(encoding="utf-8")).body
+    for node in body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "COMMAND":
             return str(ast.literal_eval(node.value))
-    return file.parent.name.replace("_", "-")
+    functions = [node.name for node in body if isinstance(node, ast.FunctionDef)]
+    return place.replace("_", "-") if "add_arguments" in functions else ""

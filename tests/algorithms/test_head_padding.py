@@ -12,7 +12,7 @@ from tiny_models import tiny_model
 from evaluate_fctncalling import main as evaluate
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.data.bfcl import embedded_path
-from fctncalling.lab.export.head_padding import pad_heads
+from fctncalling.lab.head_padding import pad_heads
 
 
 @pytest.mark.parametrize("size", [32])

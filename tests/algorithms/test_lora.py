@@ -18,7 +18,7 @@ from fctncalling.algorithms.batch import Batch, make_batch
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.lora import ACTOR, CRITIC
 from fctncalling.algorithms.ppo import make_optimisers, update
-from fctncalling.lab.export.command import merge_lora
+from fctncalling.lab.export import merge_lora
 from fctncalling.training.load_policy import critic_kind
 
 torch.set_num_threads(1)

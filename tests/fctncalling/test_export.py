@@ -15,7 +15,7 @@ from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.value_head import save_critic
 from fctncalling.algorithms.run.checkpoint import STATE_FILE
 from fctncalling.data.bfcl import embedded_path
-from fctncalling.lab.export import command as export
+from fctncalling.lab import export
 from fctncalling.training.load_policy import critic_kind
 
 
@@ -84,7 +84,7 @@ def test_a_killed_export_leaves_no_model_under_its_name(run_folder: Path) -> Non
     output = run_folder.parent / "model"
     child = (
         "import os, signal, sys\nfrom evaluate_fctncalling import main\n"
-        "from fctncalling.lab.export import command as export\n"
+        "from fctncalling.lab import export\n"
         "export._copy_tokenizer_and_critic = "
         "lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\nmain(sys.argv[1:])\n"
     )

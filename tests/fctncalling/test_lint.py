@@ -15,7 +15,7 @@ from fctncalling.checkers import ARGUMENT_CHECKERS
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.categories import category_language
 from fctncalling.data.types import FunctionDoc, Task
-from fctncalling.lab.lint.lint_rules import lint_task
+from fctncalling.lab.lint import lint_task
 
 PARAMETERS = {
     "type": "dict",

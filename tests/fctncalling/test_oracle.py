@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import evaluate_fctncalling
-from fctncalling.lab.lint.lint_rules import OFFICIAL_FAULTS
+from fctncalling.lab.lint import OFFICIAL_FAULTS
 
 
 @pytest.mark.prove

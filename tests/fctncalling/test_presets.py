@@ -20,7 +20,7 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.config.model_presets import PRESETS
 from fctncalling.algorithms.run.logs import results_folder
 from fctncalling.cli.train import build_parser, main, parse_settings
-from fctncalling.lab.export.command import base_of
+from fctncalling.lab.export import base_of
 from fctncalling.training.run_config import EMBEDDED_MODEL_DEFAULTS, ENV_DEFAULTS, ENV_MODELS
 
 

@@ -28,7 +28,7 @@ from fctncalling.lab.forge.official_guard import OfficialGuard
 from fctncalling.lab.forge.plan import Plan, PlannedCall, PlannedTurn, Value
 from fctncalling.lab.forge.report.diversity import distinct_ngram_share
 from fctncalling.lab.forge.report.measures import measure_single_turn
-from fctncalling.lab.lint.lint_rules import lint_task
+from fctncalling.lab.lint import lint_task
 
 ROOT = Path(__file__).parents[2]
 OFFICIAL_PYTHON = os.environ.get("FCTNCALLING_OFFICIAL_PYTHON", "")

@@ -26,8 +26,7 @@ from fctncalling.evaluation.accepted_answers import render_calls
 from fctncalling.evaluation.agents.agent import ScriptedPlayer
 from fctncalling.evaluation.episode_log import play_episode
 from fctncalling.evaluation.scripted_policies import DONE, placeholder_value
-from fctncalling.lab.canaries.canary_policies import canary_policies
-from fctncalling.lab.canaries.command import play_canaries
+from fctncalling.lab.canaries import canary_policies, play_canaries
 from fctncalling.lab.forge import command as forge_command
 from fctncalling.lab.forge.clarify_entries import clarify_entry
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
@@ -45,7 +44,7 @@ from fctncalling.lab.forge.twin_tasks import (
     twins_without_value,
     withheld_fault,
 )
-from fctncalling.lab.lint.lint_rules import lint_task
+from fctncalling.lab.lint import lint_task
 from fctncalling.training.demonstrations import GroundTruthPolicy
 
 NUM_TASKS = 100

@@ -15,11 +15,10 @@ from fctncalling.data.types import StepRecord, Task, Verdict
 from fctncalling.envs import judge
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.rewards import ClarifyReward
-from fctncalling.lab.canaries.canary_policies import canary_policies
-from fctncalling.lab.canaries.command import play_canaries
+from fctncalling.lab.canaries import canary_policies, play_canaries
 from fctncalling.lab.dialogue import Dialogue
 from fctncalling.lab.embedded.clarify_tasks import SPLITS, clarify_entries
-from fctncalling.lab.lint.lint_rules import lint_task
+from fctncalling.lab.lint import lint_task
 
 TASKS = load_tasks(embedded_path("clarify_held_out"))
 BY_KIND = {task.category: task for task in reversed(TASKS)}

@@ -19,8 +19,8 @@ from fctncalling.data.types import Message
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.evaluation.agents.agent import ScriptedPlayer
 from fctncalling.evaluation.episode_log import episode_json, play_episode
-from fctncalling.lab.canaries.canary_policies import always_ask
-from fctncalling.lab.replay.logged_episode import logged_user
+from fctncalling.lab.canaries import always_ask
+from fctncalling.lab.replay import logged_user
 
 TASKS = load_tasks(embedded_path("clarify_held_out"))
 

@@ -22,7 +22,7 @@ import pytest
 
 from fctncalling.cli.train import main
 from fctncalling.data.bfcl import embedded_path
-from fctncalling.lab.export.head_padding import pad_heads
+from fctncalling.lab.head_padding import pad_heads
 
 pytestmark = pytest.mark.prove
 pytest.importorskip("httpx")

@@ -88,6 +88,12 @@ def add_json_switch(parser: argparse._ActionsContainer) -> None:
     add_switch(parser, "--json", "print JSON instead of text")
 
 
+def print_error(reason: object) -> int:
+    """Print why a command cannot go on, in one line of standard error; return its exit code, 2."""
+    print(f"error: {reason}", file=sys.stderr)
+    return 2
+
+
 def _nearest_choice(message: str) -> str:
     """Return the choice closest to the invalid value in an error; "" if none is close."""
     found = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
@@ -127,3 +133,8 @@ def missing_library_message(error: ModuleNotFoundError) -> str | None:
     if library not in TRAIN:
         return None
     return f"this command needs the library {library}: pip install 'fctncalling[train]'"
+
+
+def missing_training_message(command: str, error: ImportError) -> str:
+    """Return the message of a command whose training libraries cannot be imported."""
+    return f"{command} needs the training libraries ({error}): pip install 'fctncalling[train]'"

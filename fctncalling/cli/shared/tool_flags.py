@@ -10,10 +10,12 @@ from typing import Any
 from fctncalling.algorithms.config import SettingError
 from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.cli.shared.parser import add_flag, add_switch
+from fctncalling.data.errors import TaskError
 from fctncalling.data.paths import official_data_folder
 from fctncalling.data.types import Task
 from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.tools.bfcl.long_context import LongContextError
+from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.tools.box.tool_server import TIMEOUT_S, with_mcp_scheme
 from fctncalling.envs.tools.box.toolbox import ToolBox
 from fctncalling.envs.tools.local_corpus import CorpusError
@@ -127,3 +129,6 @@ def add_dataset_argument(
 
 MISSING = (MissingExtra, CorpusError, LongContextError)
 """What a category's tools need is not there: told once, for all its tasks would fail alike."""
+
+UNREADABLE = (TaskError, ToolDefinitionError, LookupError, OSError)
+"""Tasks that cannot be read, or tools of theirs that are none."""

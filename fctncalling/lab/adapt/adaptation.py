@@ -157,7 +157,7 @@ class Adaptation:
 
     def _checkpoint(self, stage: Path) -> Path | None:
         """Return a training stage's last checkpoint; None where the minutes left none."""
-        from fctncalling.lab.export.command import checkpoint_in
+        from fctncalling.lab.export import checkpoint_in
 
         try:
             return checkpoint_in(_run_folder(stage))

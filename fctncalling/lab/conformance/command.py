@@ -39,7 +39,7 @@ from fctncalling.lab.conformance.own_scorer import OwnScorer
 from fctncalling.lab.conformance.parser_agreement import parser_agreement
 from fctncalling.lab.conformance.recorded import compare_category, load_recorded_verdicts
 from fctncalling.lab.conformance.scorer_process import ScorerProcess, ScorerTimeLimits
-from fctncalling.lab.import_bfcl.official_import import manifest
+from fctncalling.lab.import_bfcl import manifest
 
 SELF = "self"
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from fctncalling.cli.shared.parser import add_json_switch, print_error
 
 ROOMS = ("kitchen", "hall", "office", "bedroom", "cellar", "garage", "attic", "porch")
 LEVELS = (20, 40, 60, 80)
@@ -122,7 +123,7 @@ FILES = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's arguments."""
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="a new or an empty folder")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    add_json_switch(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -136,8 +137,7 @@ def run(args: argparse.Namespace) -> int:
         for name, text in {"tasks.jsonl": lines, **FILES}.items():
             (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:
-        print(f"error: {folder}: cannot be written: {error}", file=sys.stderr)
-        return 2
+        return print_error(f"{folder}: cannot be written: {error}")
     if args.json:
         print(json.dumps({"folder": str(folder), "files": ["tasks.jsonl", *FILES]}))
         return 0

@@ -12,21 +12,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fctncalling.algorithms.run.logs import json_value
 from fctncalling.cli.shared.jsonl_records import (
     InputError,
     SourceRecord,
     read_records,
     with_progress_bar,
 )
-from fctncalling.cli.shared.parser import add_flag, add_json_switch
+from fctncalling.cli.shared.parser import add_flag, add_json_switch, print_error
 from fctncalling.cli.shared.task_finder import TaskFinder, use_sibling_long_context_tables
 from fctncalling.cli.shared.tool_flags import (
     MISSING,
@@ -43,13 +43,19 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS
 from fctncalling.envs.rewards import QUESTION_COST, ClarifyReward
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
+from fctncalling.envs.users import LoggedUser
 from fctncalling.evaluation.agents.agent import (
     CONTEXT_OVERFLOW,
     ContextOverflow,
     EpisodeCut,
+    PlayedEpisode,
 )
-from fctncalling.evaluation.episode_log import play_episode
-from fctncalling.lab.replay.logged_episode import episode_differences, logged_user
+from fctncalling.evaluation.episode_log import (
+    episode_json,
+    play_episode,
+    user_replies,
+    verdict_fields,
+)
 from fctncalling.training.task_split import EMBEDDED_TASKS
 
 _SETTINGS = {
@@ -97,18 +103,12 @@ def run(args: argparse.Namespace) -> int:
                     {"at": where, "id": replayer.task_id(line), **each} for each in found or ()
                 ]
     except (InputError, TaskError, ToolDefinitionError, *MISSING) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return print_error(error)
     except (LookupError, ImportError, OSError, ValueError) as error:
-        print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
-        return 2
+        return print_error(f"{type(error).__name__}: {error}")
     if not counts.total():
-        print(
-            f"error: {', '.join(map(str, args.input))}: no episode in it: expected the output of "
-            "`run`",
-            file=sys.stderr,
-        )
-        return 2
+        paths = ", ".join(map(str, args.input))
+        return print_error(f"{paths}: no episode in it: expected the output of `run`")
     _show(counts, differences, as_json=args.json)
     return 1 if counts["different"] else 0
 
@@ -254,3 +254,51 @@ def _run_config(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise InputError(f"{config}: cannot be read: {error}") from None
     return settings if isinstance(settings, dict) else {}
+
+
+_STEP_FIELDS = tuple("turn text calls executed results error reward observation_sha256".split())
+_VERDICT_FIELDS = tuple("verdict valid error_type strict_valid strict_error_type progress".split())
+_ENDS = ("terminated", "truncated")
+_SHOWN = 200  # characters of a value that differs
+
+
+def episode_differences(
+    logged: Mapping[str, Any], task: Task, played: PlayedEpisode
+) -> Iterator[dict[str, str]]:
+    """Yield the differences of a replayed episode from its log: field, logged value, value now."""
+    now = episode_json(played)
+    if len(now["steps"]) != len(logged["steps"]):
+        yield _difference("steps", f"{len(logged['steps'])} steps", f"{len(now['steps'])} steps")
+    for index, (old, new) in enumerate(zip(logged["steps"], now["steps"], strict=False)):
+        yield from _fields(f"steps[{index}].", _STEP_FIELDS, old, new)
+    if played.episode.invalid:
+        yield _difference("invalid", False, played.reason)
+    verdict = played.episode.verdict
+    judged = verdict_fields(task, played.episode.steps, verdict) if verdict else {"verdict": None}
+    yield from _fields("", (*_VERDICT_FIELDS, *_ENDS), logged, {**now, **judged})
+
+
+def _fields(
+    prefix: str, names: tuple[str, ...], old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[dict[str, str]]:
+    for name in names:
+        if name in old and name in new and json_value(old[name]) != json_value(new[name]):
+            yield _difference(prefix + name, old[name], new[name])
+
+
+def _difference(field: str, logged: Any, now: Any) -> dict[str, str]:
+    return {"field": field, "logged": str(logged)[:_SHOWN], "now": str(now)[:_SHOWN]}
+
+
+def logged_user(steps: Sequence[Mapping[str, Any]], task: Task) -> LoggedUser | None:
+    """Return a user that answers as in an episode's logged steps; None where no user answered."""
+    replies = user_replies(steps, [step.get("messages") or () for step in steps])
+    if not replies and task.kind != "clarify":
+        return None
+    # complaints of calls that could not be read are the environment's own
+    said = [
+        str(replies[index]["content"]) if index in replies else None
+        for index, step in enumerate(steps)
+        if not step.get("calls") and not (index in replies and step.get("error") == "malformed")
+    ]
+    return LoggedUser(said)

@@ -18,19 +18,10 @@ def download_wheel(
     cannot be run or gets no wheel.
     """
     requirement = f"{package}=={version}"
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--no-deps",
-        "--only-binary=:all:",  # a source archive's setup.py would be run
-        "--disable-pip-version-check",
-        *([] if show_progress else ["--quiet"]),
-        "--dest",
-        str(folder),
-        requirement,
-    ]
+    # without --only-binary a source archive's setup.py would be run
+    command = [sys.executable, *"-m pip download --no-deps --only-binary=:all:".split()]
+    command += ["--disable-pip-version-check", *([] if show_progress else ["--quiet"])]
+    command += ["--dest", str(folder), requirement]
     shown = sys.stderr if show_progress else subprocess.DEVNULL
     try:
         done = subprocess.run(command, stdout=shown, stderr=subprocess.PIPE, text=True, check=False)

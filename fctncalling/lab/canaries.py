@@ -14,29 +14,42 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
+import re
 import sys
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+from fctncalling.checkers.clarify import missing_parameters
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
+from fctncalling.cli.shared.parser import add_flag, add_switch, print_error
 from fctncalling.cli.shared.task_finder import use_sibling_long_context_tables
 from fctncalling.cli.shared.text_table import align_rows
-from fctncalling.cli.shared.tool_flags import MISSING, TaskTools, add_tool_arguments
+from fctncalling.cli.shared.tool_flags import MISSING, UNREADABLE, TaskTools, add_tool_arguments
 from fctncalling.data.bfcl import embedded_path, load_tasks
-from fctncalling.data.categories import UnsupportedCategory, category_kind
-from fctncalling.data.errors import TaskError
-from fctncalling.data.types import Task, Verdict
+from fctncalling.data.categories import CLARIFY, UnsupportedCategory, category_kind
+from fctncalling.data.types import Call, Task, Verdict
 from fctncalling.envs.function_calling import FunctionCallingEnv
+from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.envs.judging.strict import strict_verdict
-from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.user_tools import ToolsArgument
 from fctncalling.evaluation.agents.agent import ScriptedPlayer
 from fctncalling.evaluation.episode_log import play_episode
-from fctncalling.evaluation.scripted_policies import Policy
-from fctncalling.lab.canaries.canary_policies import canary_policies
-from fctncalling.lab.lint.lint_rules import unsolvable_official_fault
+from fctncalling.evaluation.scripted_policies import (
+    DONE,
+    Policy,
+    PolicyInput,
+    noop,
+    oracle,
+    placeholder_call,
+    question_about,
+    render,
+)
+from fctncalling.lab.lint import unsolvable_official_fault
 
 # category -> policy -> success rate; None where every episode was invalid
 Rates = dict[str, dict[str, float | None]]
@@ -45,23 +58,12 @@ ALL = "all"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's arguments."""
-    parser.add_argument(
-        "--dataset_path",
-        metavar="PATH",
-        help="task file or folder; default: the embedded training set",
-    )
-    parser.add_argument(
-        "--limit", type=int, metavar="N", help="play at most N tasks of each category"
-    )
-    parser.add_argument(
-        "--seed",
-        type=int,
-        default=0,
-        metavar="N",
-        help="of history_blind's guesses; default: %(default)s",
-    )
+    add = partial(add_flag, parser)
+    add("--dataset_path", str, "PATH", "task file or folder; default: the embedded training set")
+    add("--limit", int, "N", "play at most N tasks of each category")
+    add("--seed", int, "N", "of history_blind's guesses; default: %(default)s", 0)
     add_tool_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_switch(parser, "--json", "print JSON instead of a table")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -84,9 +86,8 @@ def run(args: argparse.Namespace) -> int:
         rates, strict, unsolved = play_canaries(
             played, canary_policies(tasks, args.seed), tools.classes_for(played, path)
         )
-    except (InputError, TaskError, ToolDefinitionError, LookupError, OSError, *MISSING) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    except (InputError, *UNREADABLE, *MISSING) as error:
+        return print_error(error)
     faults = {
         t.id: fault for t in played if t.id in unsolved and (fault := unsolvable_official_fault(t))
     }
@@ -102,18 +103,15 @@ def run(args: argparse.Namespace) -> int:
         }
         print(json.dumps(report, indent=2))
     else:
-        _print_tables(rates, strict, Counter(task.category for task in played))
+        counts = Counter(task.category for task in played)
+        print_rates(rates, counts)
+        print("\nstrictly, where nothing that BFCL forgives counts:")
+        print_rates(strict, counts)
         for task_id, why in unsolved.items():
             print(f"the oracle fails on {task_id}: {why}", file=sys.stderr)
         for task_id, why in faults.items():
             print(f"{task_id}: a known fault of BFCL, which nobody solves: {why}", file=sys.stderr)
     return 1 if unsolved else 0
-
-
-def _print_tables(rates: Rates, strict: Rates, counts: Counter[str]) -> None:
-    print_rates(rates, counts)
-    print("\nstrictly, where nothing that BFCL forgives counts:")
-    print_rates(strict, counts)
 
 
 def limit_per_category(tasks: Sequence[Task], limit: int | None) -> list[Task]:
@@ -228,3 +226,131 @@ def _is_supported(task: Task) -> bool:
     except UnsupportedCategory:
         return False
     return True
+
+
+_WORD = re.compile(r"\w+")
+
+
+def echo(situation: PolicyInput) -> str:
+    """Repeat the user."""
+    return situation.user_text
+
+
+def first_function(situation: PolicyInput) -> str:
+    """Call the first function once a turn, required arguments filled by their type."""
+    return always_call(situation) if situation.step_in_turn == 0 else DONE
+
+
+def always_call(situation: PolicyInput) -> str:
+    """Call the first offered function in every message."""
+    if not situation.tools:
+        return DONE
+    return render(situation, [placeholder_call(situation.tools[0])])
+
+
+def always_ask(situation: PolicyInput) -> str:
+    """Ask one question, needed or not, then play the ground truth; a clarify task's canary."""
+    missing = missing_parameters(situation.task)
+    parameters = [name for doc in situation.task.functions for name in doc.parameters["properties"]]
+    if situation.step_in_turn == 0:
+        return question_about((*missing, *parameters)[0])
+    return render(situation, oracle_calls(situation.task)[0])
+
+
+def never_ask(situation: PolicyInput) -> str:
+    """Play the ground truth at once, its missing values guessed right; a clarify task's canary."""
+    return render(situation, oracle_calls(situation.task)[0])
+
+
+class HistoryBlind:
+    """Policy that plays the ground truth from the newest message alone, earlier values guessed.
+
+    A value counts as told where its text occurs in the newest user message (a number: as a number
+    of its own), in the enum or default of its parameter, or among the words of the instructions.
+    What is not told is replaced by a value of the same type which the same parameter has somewhere
+    in the data set.
+    """
+
+    def __init__(self, tasks: Iterable[Task], seed: int) -> None:
+        self._seed = seed
+        self._values: dict[tuple[str, str, type], list[Any]] = defaultdict(list)
+        for task in tasks:
+            for call in _calls(task):
+                for key, value in call.arguments.items():
+                    pool = self._values[call.name, key, type(value)]
+                    if value not in pool:
+                        pool.append(value)
+
+    def __call__(self, situation: PolicyInput) -> str:
+        """Return the turn's calls, untold values guessed.
+
+        The same guesses for the same seed and task.
+        """
+        if situation.step_in_turn:
+            return DONE
+        draw = random.Random(f"{self._seed} {situation.task.id} {situation.turn}")
+        words = set(_WORD.findall(situation.instructions.casefold()))
+        calls = oracle_calls(situation.task)[situation.turn]
+        guessed = [self._guess_unknown_values(call, situation, words, draw) for call in calls]
+        return render(situation, guessed)
+
+    def _guess_unknown_values(
+        self, call: Call, situation: PolicyInput, words: set[str], draw: random.Random
+    ) -> Call:
+        docs = {
+            tool["function"]["name"]: tool["function"]["parameters"] for tool in situation.tools
+        }
+        properties = docs.get(call.name, {}).get("properties", {})
+        arguments = {}
+        for key, value in call.arguments.items():
+            schema = properties.get(key, {})
+            known = [*schema.get("enum", []), schema.get("default")]
+            told = (_occurs(leaf, situation.user_text, words) for leaf in _leaves(value))
+            if value in known or all(told):
+                arguments[key] = value
+            else:
+                arguments[key] = draw.choice(self._values[call.name, key, type(value)])
+        return Call(call.name, arguments)
+
+
+def _occurs(leaf: Any, text: str, words: set[str]) -> bool:
+    leaf_text, text = str(leaf).casefold(), text.casefold()
+    if leaf_text in words:
+        return True
+    if isinstance(leaf, int | float):
+        number = re.escape(leaf_text.removesuffix(".0"))
+        return re.search(rf"(?<![\w.]){number}(?:\.0+)?(?!\w|\.\d)", text) is not None
+    return leaf_text in text
+
+
+def _leaves(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        value = [*value, *value.values()]
+    if isinstance(value, list | tuple):
+        return [leaf for item in value for leaf in _leaves(item)]
+    return [value]
+
+
+def _calls(task: Task) -> list[Call]:
+    try:
+        return [call for turn in oracle_calls(task) for call in turn]
+    except ValueError:  # a ground truth that no call can express has no values to draw from
+        return []
+
+
+def canary_policies(tasks: Sequence[Task], seed: int) -> dict[str, Policy]:
+    """Return every canary by name; those of questions where a task is made for asking.
+
+    A rate well above zero is a way to be rewarded without solving the task; `oracle` below one is a
+    task nobody can solve.
+    """
+    asks = any(task.category in CLARIFY for task in tasks)
+    return {
+        "noop": noop,
+        "echo": echo,
+        "first_function": first_function,
+        "always_call": always_call,
+        "history_blind": HistoryBlind(tasks, seed),
+        **({"always_ask": always_ask, "never_ask": never_ask} if asks else {}),
+        "oracle": oracle,
+    }

@@ -12,13 +12,12 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import sys
 import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fctncalling.cli.shared.parser import add_flag, add_json_switch
+from fctncalling.cli.shared.parser import add_flag, add_json_switch, print_error
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.model_folder import ImportFailure, resolve_model_folder
 from fctncalling.training.load_policy import critic_kind
@@ -45,14 +44,12 @@ def run(arguments: argparse.Namespace) -> int:
 
     checkpoint, output = arguments.checkpoint, arguments.output
     if output.exists():
-        print(f"error: --output {output} exists already; name a new folder", file=sys.stderr)
-        return 2
+        return print_error(f"--output {output} exists already; name a new folder")
     try:
         checkpoint = checkpoint_in(checkpoint)
         folders = _export(checkpoint, output, arguments)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        print(f"error: --checkpoint {checkpoint}: {error}", file=sys.stderr)
-        return 2
+        return print_error(f"--checkpoint {checkpoint}: {error}")
     if arguments.json:
         print(json.dumps({"checkpoint": str(checkpoint), "output": str(output)}))
         return 0
@@ -109,7 +106,7 @@ def _export(checkpoint: Path, output: Path, arguments: argparse.Namespace) -> li
 
 
 def _write_models(checkpoint: Path, output: Path, arguments: argparse.Namespace) -> list[Path]:
-    from fctncalling.lab.export.head_padding import pad_heads
+    from fctncalling.lab.head_padding import pad_heads
 
     roles = saved_adapter_folders(checkpoint)
     with_critic = not roles and critic_kind(checkpoint) not in ("lora", "full")
@@ -140,7 +137,7 @@ def _copy_tokenizer_and_critic(checkpoint: Path, output: Path, *, with_critic: b
         shutil.copy2(head, output / EXPORTED_VALUE_HEAD)
 
 
-def load_merged_model(checkpoint: Path, base: str | None = None) -> Any:
+def load_merged_model(checkpoint: Path, base: str | None) -> Any:
     """Return the checkpoint's language model with its adapter, if it has one, merged in."""
     from transformers import AutoModelForCausalLM
 

@@ -1,28 +1,94 @@
-"""BFCL's official data out of its own package: read, checked by hash, written.
+"""Import BFCL's official data: task files, possible answers, function docs and long-context tables.
 
-Nothing of it is imported or run.
+They come out of the pinned official wheel, which pip downloads without its dependencies, or out of
+a copy of it given as --source. Nothing of it is installed, imported or run: files are checked by
+their hashes and copied, the tables are literals read from the text of one module. They are written
+to data/bfcl of a source checkout, else to the user's data folder (~/.local/share/fctncalling/bfcl),
+where the environment and the other subcommands find them.
+
+example:
+  fctncalling import-bfcl --data_dir data/bfcl
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
 import hashlib
 import json
+import sys
 import sysconfig
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from fctncalling.lab.import_bfcl.wheel_download import download_wheel
+from fctncalling.cli.shared.jsonl_records import with_progress_bar
+from fctncalling.cli.shared.parser import add_flag, add_json_switch, add_switch, print_error
+from fctncalling.data.paths import official_data_folder
+from fctncalling.lab.wheel_download import download_wheel
 from fctncalling.model_folder import ImportFailure
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the subcommand's arguments."""
+    add = partial(add_flag, parser)
+    add("--data_dir", Path, "FOLDER", f"folder to write to; default: {official_data_folder()}")
+    add("--source", Path, "PATH", "official wheel or folder, in place of the download")
+    add_switch(parser, "--accept_changed", "take files whose hashes are not the recorded ones")
+    add_json_switch(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Import everything.
+
+    Return 0, or 2 with one message where something cannot be got, read or written.
+    """
+    target = args.data_dir or official_data_folder()
+    try:
+        with open_package(args.source) as read:
+            files = write_files(read, target, accept_changed=args.accept_changed)
+            written = list(with_progress_bar(files, "writing", "file", len(manifest()["files"])))
+    except (ImportFailure, OSError) as error:
+        return print_error(error)
+    if args.json:
+        print(json.dumps(_report(target, written, args.source), indent=2))
+    else:
+        _print_summary(target, written)
+    return 0
+
+
+def _report(target: Path, written: list[WrittenFile], source: Path | None) -> dict[str, object]:
+    return {
+        "package": f"{manifest()['package']} {manifest()['version']}",
+        "source": "download" if source is None else str(source),
+        "data_dir": str(target),
+        "files": {str(each.path.relative_to(target)): each.size for each in written},
+        "changed": [str(each.path.relative_to(target)) for each in written if each.changed],
+    }
+
+
+def _print_summary(target: Path, written: list[WrittenFile]) -> None:
+    for folder in dict.fromkeys(each.path.parent for each in written):
+        inside = [each for each in written if each.path.parent == folder]
+        print(f"{folder}: {len(inside)} files, {sum(each.size for each in inside):,} bytes")
+    for each in written:
+        if each.changed:
+            print(f"not the recorded file, taken as it is: {each.path}", file=sys.stderr)
+    pinned = manifest()
+    print(
+        f"{pinned['package']} {pinned['version']} ({pinned['license']}; {pinned['authors']}) is "
+        f"imported to {target}"
+    )
+
 
 TABLES = "long_context.json"
 """The one file that is made, not copied: the literals of a module, as JSON."""
 
-_MANIFEST = Path(__file__).with_name("official_files.json")
+_MANIFEST = Path(__file__).with_suffix(".json")
 Read = Callable[[str], bytes]
 """Path inside the package -> its bytes; KeyError where it is not there."""
 
@@ -59,7 +125,7 @@ def open_package(source: Path | None) -> Iterator[Read]:
         raise ImportFailure(f"{source}: there is no such wheel or folder")
 
 
-def write_files(read: Read, target: Path, *, accept_changed: bool = False) -> Iterator[WrittenFile]:
+def write_files(read: Read, target: Path, *, accept_changed: bool) -> Iterator[WrittenFile]:
     """Write every file below `target`, yielding each.
 
     Nothing is written before all were read and checked.
@@ -83,13 +149,8 @@ def write_files(read: Read, target: Path, *, accept_changed: bool = False) -> It
                 f"{_expected()} To take it as it is, pass --accept_changed; verdicts may then "
                 "differ from the recorded ones."
             )
-        contents.append(
-            (
-                target / name,
-                module_constants_json(raw, entry["source"]) if name == TABLES else raw,
-                changed,
-            )
-        )
+        content = module_constants_json(raw, entry["source"]) if name == TABLES else raw
+        contents.append((target / name, content, changed))
     for path, content, changed in contents:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.name}.part")
@@ -152,13 +213,10 @@ def _folder(folder: Path) -> Read:
 
 def _require_own_folder(target: Path) -> None:
     resolved = target.resolve()
-    installed = [
-        Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib")
-    ]
-    if (
-        any(resolved.is_relative_to(place) for place in installed)
-        or "site-packages" in resolved.parts
-    ):
+    names = ("purelib", "platlib", "stdlib")
+    installed = [Path(sysconfig.get_path(name)).resolve() for name in names]
+    is_among = any(resolved.is_relative_to(place) for place in installed)
+    if is_among or "site-packages" in resolved.parts:
         raise ImportFailure(
             f"{target} lies among installed packages: pass a --data_dir of your own"
         )

@@ -14,6 +14,7 @@ from fctncalling.data.timing import listen_to_timings
 if TYPE_CHECKING:
     from fctncalling.training.training_run import TrainingRun
 
+
 TRACED = 2  # the update whose trace is written, where there are as many: the first one warms caches
 
 
@@ -99,28 +100,19 @@ class Profiler:
         took, wall = self._seconds.get, max(self._total, 1e-9)
         tools, token_files = took("tools", 0.0), took("token files", 0.0)
         environment = took("environment", 0.0) - tools
+        idle = max(0.0, took("wait", 0.0) - environment - tools)
+        without_tools = "resets and steps without tools, in all threads"
         parts = {
             "prefill": (took("prefill", 0.0), "prefill", "reading prompts and answers into caches"),
             "decode": (took("decode", 0.0), "decode", "a token for each running episode, a call"),
-            "environment": (
-                environment,
-                "environment",
-                "resets and steps without tools, in all threads",
-            ),
+            "environment": (environment, "environment", without_tools),
             "tools": (tools, "tools", "computing of the tools, in all threads"),
             "update": (took("update", 0.0) - token_files, "update", "learning and its metrics"),
             "tokens": (token_files, "token files", "writing token files"),
-            "idle": (
-                max(0.0, took("wait", 0.0) - environment - tools),
-                "wait",
-                "nothing of ours was running",
-            ),
+            "idle": (idle, "wait", "nothing of ours was running"),
         }
-        parts["rest"] = (
-            max(0.0, wall - sum(seconds for seconds, *_ in parts.values())),
-            "",
-            "everything else",
-        )
+        rest = max(0.0, wall - sum(seconds for seconds, *_ in parts.values()))
+        parts["rest"] = (rest, "", "everything else")
         lines = [f"Where {wall:.2f} s of collecting and learning went, {self._updates} updates:"]
         lines += [f"{'':12} {'seconds':>9} {'share':>6} {'calls':>8}"]
         for name, (seconds, counted, note) in parts.items():

@@ -16,6 +16,7 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.envs.judging.judge import judge
 
+__path__: list[str] = []  # it was a folder: the former names of its files go on to work
 NOT_RUN = "Error: this call was not run."
 
 
@@ -152,9 +153,9 @@ def score(
 
     What others said in it (tool results, user turns) does not count: the task's own tools and turns
     take their place. `form`: "tool_call" or "prompting"; default: "tool_call" where a message has
-    `tool_calls`, else "prompting". Messages after the end
-    of the episode are ignored; if some are missing, the verdict is on what there is. Raises
-    InfrastructureError where the tools failed: not a verdict on the agent.
+    `tool_calls`, else "prompting". Messages after the end of the episode are ignored; if some are
+    missing, the verdict is on what there is. Raises InfrastructureError where the tools failed: not
+    a verdict on the agent.
     """
     answers = [message for message in messages if message.get("role") == "assistant"]
     if form is None:

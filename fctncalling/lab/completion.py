@@ -7,11 +7,11 @@ example:
 from __future__ import annotations
 
 import argparse
-import sys
 from importlib import import_module
 
 from fctncalling.algorithms.config import TrainConfig, config_fields
 from fctncalling.cli.registry import subcommands
+from fctncalling.cli.shared.parser import print_error
 from fctncalling.training.run_config import RunConfig
 
 SHELLS = ("bash", "zsh", "tcsh")
@@ -27,9 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         import shtab
     except ImportError:
-        cure = "pip install 'fctncalling[completion]'"
-        print(f"error: completion needs shtab: {cure}", file=sys.stderr)
-        return 2
+        return print_error("completion needs shtab: pip install 'fctncalling[completion]'")
     print(shtab.complete(command_parser(), arguments.shell))
     return 0
 

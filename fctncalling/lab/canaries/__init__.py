@@ -1,1 +1,0 @@
-"""Canaries: degenerate policies on a data set."""

@@ -1,1 +1,0 @@
-"""Completion: every command and flag, for a shell."""

@@ -1,1 +1,0 @@
-"""Export: a checkpoint as an ordinary model."""

@@ -1,1 +1,0 @@
-"""Import of the official tasks out of their own wheel."""

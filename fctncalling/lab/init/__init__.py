@@ -1,1 +1,0 @@
-"""A first project: files to begin with."""

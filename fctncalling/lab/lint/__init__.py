@@ -1,1 +1,0 @@
-"""Lint: tasks that are impossible, broken or suspicious."""
