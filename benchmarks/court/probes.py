@@ -35,12 +35,13 @@ from fctncalling.algorithms.batch import Experience, build_experience
 from fctncalling.algorithms.minibatches import add_forward_inputs, plan_minibatches
 from fctncalling.algorithms.rollout.roles import add_critic_rows
 from fctncalling.evaluation.scripted_policies import ONE_CALL_A_STEP
-from fctncalling.lab.credit.branching_env import BranchingEnv, Snapshot
 from fctncalling.lab.credit.grades import average_ranks, spearman
 from fctncalling.lab.credit.grading import RunToGrade, open_run
 from fctncalling.lab.credit.ruler import (
     BranchedTruth,
+    BranchingEnv,
     RulerSettings,
+    Snapshot,
     Vector,
     discounted_return,
     sample_groups,

@@ -23,7 +23,6 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.group_baseline import state_matched_estimate, subtract_group_baseline
 from fctncalling.algorithms.ppo import ALGORITHMS, TPPO
-from fctncalling.lab.credit.branching_env import Snapshot
 from fctncalling.lab.credit.grades import (
     Index,
     advantage_grades,
@@ -34,6 +33,7 @@ from fctncalling.lab.credit.grades import (
 from fctncalling.lab.credit.ruler import (
     BranchedTruth,
     BranchPlayer,
+    Snapshot,
     Vector,
     measure_truth,
     returns_to_go,

@@ -67,7 +67,7 @@ def _imported(name: str, target: str) -> type:
 
 def mcp_tool_class(address: str) -> type:
     """Return the tool class of an MCP server; each instance has a server of its own."""
-    found: type = import_module("fctncalling.lab.mcp_client.mcp_class").mcp_class(address)
+    found: type = import_module("fctncalling.lab.mcp_client.mcp_server").mcp_class(address)
     return found
 
 

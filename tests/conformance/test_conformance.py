@@ -13,9 +13,9 @@ import pytest
 from conftest import VerdictCounter
 
 from fctncalling.cli.command import main
+from fctncalling.lab.conformance.drafts import stratum_name
 from fctncalling.lab.conformance.function_scorer import call_scorer
 from fctncalling.lab.conformance.made_answers import made_answers_of_category
-from fctncalling.lab.conformance.mutated import stratum_name
 from fctncalling.lab.conformance.recorded import (
     compare_category,
     load_recorded_verdicts,

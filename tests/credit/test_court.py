@@ -50,9 +50,8 @@ from fctncalling.algorithms.minibatches import add_forward_inputs, plan_minibatc
 from fctncalling.data.types import Call, Episode, StepRecord, Verdict
 from fctncalling.envs import rewards
 from fctncalling.envs.rewards import StepOutcome
-from fctncalling.lab.credit.branching_env import Snapshot
 from fctncalling.lab.credit.grades import concatenate_episodes
-from fctncalling.lab.credit.ruler import BranchedTruth
+from fctncalling.lab.credit.ruler import BranchedTruth, Snapshot
 
 torch.set_num_threads(1)
 

@@ -20,8 +20,7 @@ from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Episode, StepRecord
 from fctncalling.envs import FunctionCallingEnv
-from fctncalling.lab.credit.branching_env import BranchingEnv, Snapshot
-from fctncalling.lab.credit.ruler import BranchedTruth
+from fctncalling.lab.credit.ruler import BranchedTruth, BranchingEnv, Snapshot
 
 
 def test_a_spread_is_the_variance_over_actions_and_noise_adds_nothing() -> None:

@@ -21,7 +21,7 @@ from evaluate_fctncalling import main
 from fctncalling.algorithms.config import SettingError
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.data.bfcl import embedded_path
-from fctncalling.lab.doctor import HealthCheck, exit_code, logprob_findings, server_findings
+from fctncalling.lab.doctor import HealthCheck, exit_code, logprob_findings
 from fctncalling.lab.doctor.command import issue_markdown, terminal_text
 from fctncalling.lab.doctor.examine import ExaminationSettings, examine
 from fctncalling.lab.doctor.template_findings import template_findings
@@ -115,7 +115,7 @@ def faults(found: list[HealthCheck]) -> list[str]:
 def test_a_sound_model_with_its_trained_adapter_served_passes_every_check(
     sound_model: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_findings, "MAX_NEW_TOKENS", 2)  # the stub is slow
+    monkeypatch.setattr(logprob_findings, "MAX_SERVED_TOKENS", 2)  # the stub is slow
     trained = adapter(tmp_path / "adapter", trained=True)
     with vllm_stub(sound_model) as server:
         found = examine(
@@ -220,7 +220,7 @@ def test_an_adapter_that_changes_nothing_is_named(
 def test_a_server_that_serves_another_adapter_is_named(
     sound_model: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_findings, "MAX_NEW_TOKENS", 2)
+    monkeypatch.setattr(logprob_findings, "MAX_SERVED_TOKENS", 2)
     trained = adapter(tmp_path / "adapter", trained=True)
     untrained = adapter(tmp_path / "untrained", trained=False)
     with vllm_stub(sound_model) as server:

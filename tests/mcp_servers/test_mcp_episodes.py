@@ -16,7 +16,7 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.lab.mcp_client import McpServer
 from fctncalling.lab.mcp_client.connection import McpToolError
-from fctncalling.lab.mcp_client.mcp_class import mcp_class
+from fctncalling.lab.mcp_client.mcp_server import mcp_class
 from fctncalling.lab.mcp_client.tool_docs import ListedTool
 
 AMOUNT = {"type": "object", "properties": {"amount": {"type": "integer"}}, "required": ["amount"]}

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from fctncalling.lab.conformance.mutated import GROUPS
+from fctncalling.lab.conformance.drafts import GROUPS
 
 PERCENT = "{:.1%}"
 

@@ -31,11 +31,11 @@ from fctncalling.lab.conformance.agreement import Agreement, ExpectedVerdict, ag
 from fctncalling.lab.conformance.made_answers import (
     ANSWERS_A_TASK,
     CATEGORIES,
+    OwnScorer,
     chosen_categories,
     made_answers_of_category,
     scorer_record,
 )
-from fctncalling.lab.conformance.own_scorer import OwnScorer
 from fctncalling.lab.conformance.parser_agreement import parser_agreement
 from fctncalling.lab.conformance.recorded import compare_category, load_recorded_verdicts
 from fctncalling.lab.conformance.scorer_process import ScorerProcess, ScorerTimeLimits
@@ -149,7 +149,7 @@ def _agreement(args: argparse.Namespace, folder: Path, categories: Sequence[str]
 
 def _parsed(args: argparse.Namespace, folder: Path, categories: list[str]) -> Agreement:
     """Return how far the parser agrees; leave the categories whose calls are JSON."""
-    from fctncalling.lab.conformance.rendered_truths import WRITTEN, load_chat_template
+    from fctncalling.lab.conformance.parser_agreement import WRITTEN, load_chat_template
 
     categories[:] = [name for name in categories if name in WRITTEN]
     if not categories:

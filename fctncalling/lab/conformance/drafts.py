@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -165,3 +166,45 @@ def double_quoted_python_literal(value: Any) -> str:
         )
         return "{" + ", ".join(pairs) + "}"
     return python_literal(value)
+
+
+GROUPS = ("valid", "lenient", "wrong", "harsh")
+"""Strata: right answers that count, sloppy ones that BFCL lets pass, wrong ones, and right ones
+that BFCL refuses.
+"""
+
+
+class Mutated(NamedTuple):
+    """Response of a mutation."""
+
+    response: Any
+    change: str
+
+
+class Mutation(NamedTuple):
+    """Way to change a right answer, with the group that it is made for.
+
+    `make` returns None where the answer has nothing to change in that way.
+    """
+
+    group: str
+    make: Callable[[Any, random.Random], Mutated | None]
+
+
+def mutations_by_name(
+    **groups: Mapping[str, Callable[[Any, random.Random], Mutated | None]],
+) -> dict[str, Mutation]:
+    """Return the mutations of tables of functions, one table a group."""
+    return {
+        name: Mutation(group, make) for group, made in groups.items() for name, make in made.items()
+    }
+
+
+def stratum_name(group: str, name: str, valid: bool) -> str:
+    """Return the stratum of a mutation by what it was made for and the official verdict.
+
+    Where the two differ, a mutation is a leniency or a harshness of BFCL's.
+    """
+    if valid:
+        return f"{group if group in ('valid', 'lenient') else 'lenient'}/{name}"
+    return f"{group if group in ('wrong', 'harsh') else 'harsh'}/{name}"

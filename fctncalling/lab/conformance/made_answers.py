@@ -14,21 +14,25 @@ from fctncalling.cli.shared.task_finder import (
     use_sibling_long_context_tables,
 )
 from fctncalling.data.categories import AST, MULTI_TURN, RELEVANCE, category_language
-from fctncalling.data.types import Task, Verdict
+from fctncalling.data.types import FunctionDoc, Task, Verdict
 from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.handlers import DecodeError
 from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.envs.handlers.source_calls import require_grammar
 from fctncalling.envs.judging.judge import judge
-from fctncalling.lab.conformance.argument_mutations import ARGUMENT_MUTATIONS
-from fctncalling.lab.conformance.call_mutations import (
+from fctncalling.lab.conformance.drafts import (
+    AnswerDraft,
+    Mutation,
+    right_answer_draft,
+    stratum_name,
+)
+from fctncalling.lab.conformance.multi_turn_mutations import TURN_MUTATIONS, right_multi_turn_draft
+from fctncalling.lab.conformance.single_turn_mutations import (
+    ARGUMENT_MUTATIONS,
     CALL_MUTATIONS,
     IRRELEVANCE_MUTATIONS,
     RELEVANCE_MUTATIONS,
 )
-from fctncalling.lab.conformance.drafts import AnswerDraft, right_answer_draft
-from fctncalling.lab.conformance.multi_turn_mutations import TURN_MUTATIONS, right_multi_turn_draft
-from fctncalling.lab.conformance.mutated import Mutation, stratum_name
 
 CATEGORIES = (*AST, *RELEVANCE, *(name for name in MULTI_TURN if "composite" not in name))
 """Official categories whose answers are made."""
@@ -181,3 +185,34 @@ def task_entry(task: Task) -> dict[str, Any]:
         missed = task.missed_functions.items()
         entry["missed_function"] = {str(turn): list(names) for turn, names in missed}
     return entry
+
+
+class OwnScorer:
+    """Scorer of lines; lines of one task that follow each other share its replayed truth."""
+
+    def __init__(self) -> None:
+        self._task: Task | None = None
+
+    def valid(self, record: Mapping[str, Any]) -> bool:
+        """Return whether the answer of a line is valid."""
+        if self._task is None or self._task.id != record["task"]["id"]:
+            self._task = task_of(record)
+        return judge(self._task, record["answer"]["text"], ANSWER_FORM).valid
+
+
+def task_of(record: Mapping[str, Any]) -> Task:
+    """Return the task of a line."""
+    entry = record["task"]
+    docs = (
+        FunctionDoc(doc["name"], doc["description"], doc["parameters"]) for doc in entry["function"]
+    )
+    return Task(
+        id=entry["id"],
+        category=record["category"],
+        question=entry["question"],
+        functions=tuple(docs),
+        ground_truth=entry["ground_truth"],
+        initial_config=entry.get("initial_config", {}),
+        involved_classes=entry.get("involved_classes", ()),
+        missed_functions={int(at): names for at, names in entry.get("missed_function", {}).items()},
+    )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.judging.oracle import oracle_calls
-from fctncalling.lab.conformance.mutated import Mutated, Mutation
+from fctncalling.lab.conformance.drafts import Mutated, mutations_by_name
 
 CLOSING = "Done."
 READING = (
@@ -258,26 +258,32 @@ def _only_words(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
     return Mutated([[CLOSING] for _ in draft.turns], "only words in every turn")
 
 
-TURN_MUTATIONS: dict[str, Mutation] = {
-    "turns_canonical": Mutation("valid", _canonical),
-    "turns_one_call_a_step": Mutation("valid", _one_call_a_step),
-    "turns_no_closing_words": Mutation("valid", _no_closing_words),
-    "turns_keyword_order": Mutation("valid", _keyword_order),
-    "turns_reading_call": Mutation("valid", _reading_call),
-    "turns_mistake_first": Mutation("lenient", _mistake_first),
-    "turns_call_in_empty_turn": Mutation("lenient", _call_in_empty_turn),
-    "turns_last_turn_missing": Mutation("wrong", _last_turn_missing),
-    "turns_turn_added": Mutation("wrong", _turn_added),
-    "turns_turn_without_calls": Mutation("wrong", _turn_without_calls),
-    "turns_call_lost": Mutation("wrong", _call_lost),
-    "turns_argument_changed": Mutation("wrong", _argument_changed),
-    "turns_argument_missing": Mutation("wrong", _argument_missing),
-    "turns_state_changed": Mutation("wrong", _state_changed),
-    "turns_call_repeated": Mutation("wrong", _call_repeated),
-    "turns_calls_reversed": Mutation("wrong", _calls_reversed),
-    "turns_swapped": Mutation("wrong", _turns_swapped),
-    "turns_too_early": Mutation("wrong", _turn_too_early),
-    "turns_unclosed": Mutation("wrong", _unclosed),
-    "turns_only_words": Mutation("wrong", _only_words),
-}
+TURN_MUTATIONS = mutations_by_name(
+    valid={
+        "turns_canonical": _canonical,
+        "turns_one_call_a_step": _one_call_a_step,
+        "turns_no_closing_words": _no_closing_words,
+        "turns_keyword_order": _keyword_order,
+        "turns_reading_call": _reading_call,
+    },
+    lenient={
+        "turns_mistake_first": _mistake_first,
+        "turns_call_in_empty_turn": _call_in_empty_turn,
+    },
+    wrong={
+        "turns_last_turn_missing": _last_turn_missing,
+        "turns_turn_added": _turn_added,
+        "turns_turn_without_calls": _turn_without_calls,
+        "turns_call_lost": _call_lost,
+        "turns_argument_changed": _argument_changed,
+        "turns_argument_missing": _argument_missing,
+        "turns_state_changed": _state_changed,
+        "turns_call_repeated": _call_repeated,
+        "turns_calls_reversed": _calls_reversed,
+        "turns_swapped": _turns_swapped,
+        "turns_too_early": _turn_too_early,
+        "turns_unclosed": _unclosed,
+        "turns_only_words": _only_words,
+    },
+)
 """Name -> mutation of a multi-turn answer."""

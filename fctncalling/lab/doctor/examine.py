@@ -18,7 +18,7 @@ from fctncalling.lab.doctor.finding import HealthCheck, fault, note, sound, unch
 from fctncalling.model_folder import missing_model_message
 
 if TYPE_CHECKING:
-    from fctncalling.lab.doctor.server_findings import TurnPrompt
+    from fctncalling.lab.doctor.logprob_findings import TurnPrompt
 
 
 _LOADING = (OSError, ValueError, RuntimeError, LookupError, ImportError, TypeError, AttributeError)
@@ -157,8 +157,8 @@ def _logprob_findings(
         engine_finding,
         retokenisation_finding,
         sampled_episodes,
+        turn_prompts,
     )
-    from fctncalling.lab.doctor.server_findings import turn_prompts
 
     wanted.on_stage("sampling")
     try:
@@ -179,7 +179,7 @@ def _logprob_findings(
 
 
 def _served(wanted: ExaminationSettings, model: Any, prompts: list[TurnPrompt]) -> HealthCheck:
-    from fctncalling.lab.doctor.server_findings import server_finding
+    from fctncalling.lab.doctor.logprob_findings import server_finding
 
     return server_finding(str(wanted.vllm_url), model, wanted.adapter, prompts)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fctncalling.lab.embedded.scenes import FileScene, Scene, UserRequest
-from fctncalling.lab.embedded.ticket_and_vehicle_scenes import TicketScene, VehicleScene
+from fctncalling.lab.embedded.scenes import FileScene, Scene, TicketScene, UserRequest, VehicleScene
 from fctncalling.lab.embedded.vocabulary import RejectedDraw, VocabularyDraw, render, wording
 
 Entry = dict[str, Any]

@@ -28,7 +28,7 @@ from fctncalling.lab.gateway.agent_process import (
     LastingAgent,
     OutsideAgent,
 )
-from fctncalling.lab.gateway.context_messages import ContextCallForm
+from fctncalling.lab.gateway.chat_messages import ContextCallForm
 from fctncalling.lab.gateway.gateway import Gateway, GatewaySettings
 from fctncalling.lab.gateway.gateway_error import GatewayError
 from fctncalling.lab.gateway.gateway_server import GatewayServer

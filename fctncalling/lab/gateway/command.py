@@ -109,11 +109,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _serve(args: argparse.Namespace) -> int:
     from fctncalling.data.bfcl import embedded_path
-    from fctncalling.lab.gateway.context_messages import ContextCallForm
+    from fctncalling.lab.gateway.chat_messages import ContextCallForm
     from fctncalling.lab.gateway.gateway import Gateway, GatewaySettings
     from fctncalling.lab.gateway.gateway_server import GatewayServer
+    from fctncalling.lab.gateway.gateway_session import SessionLog
     from fctncalling.lab.gateway.sampler import Sampler
-    from fctncalling.lab.gateway.session_log import SessionLog
 
     _check(args)
     folder = args.model or str(embedded_path("model"))
@@ -179,7 +179,7 @@ def _started(args: argparse.Namespace, model: str, address: str) -> str:
 
 def _check(args: argparse.Namespace) -> None:
     """Raise ValueError for a setting that nothing could be served with."""
-    from fctncalling.lab.gateway.session_log import belongs_to_another_command
+    from fctncalling.lab.gateway.gateway_session import belongs_to_another_command
 
     if args.model is not None and (missing := missing_model_message(args.model)):
         raise ValueError(f"--model {args.model}: {missing}")

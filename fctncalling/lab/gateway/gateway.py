@@ -19,12 +19,11 @@ import torch
 
 from fctncalling.algorithms.generation.engine_api import Action, EngineError
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.lab.gateway.answer_message import answer_message
+from fctncalling.lab.gateway.chat_messages import ContextCallForm
 from fctncalling.lab.gateway.completion_request import CompletionRequest
-from fctncalling.lab.gateway.context_messages import ContextCallForm
 from fctncalling.lab.gateway.gateway_error import GatewayError
 from fctncalling.lab.gateway.gateway_session import NO_REWARD, GatewaySession, SessionTask
-from fctncalling.lab.gateway.openai_answers import AnsweredRequest
+from fctncalling.lab.gateway.openai_answers import AnsweredRequest, answer_message
 from fctncalling.lab.gateway.rendering import RenderedPrompt, find_continued_action, render_messages
 from fctncalling.lab.gateway.sampler import Sampler, SamplingJob
 

@@ -27,6 +27,7 @@ from fctncalling.lab.gateway.gateway_error import GatewayError
 from fctncalling.lab.gateway.gateway_session import GatewaySession, SessionTask
 from fctncalling.lab.gateway.openai_answers import (
     AnsweredRequest,
+    TextStream,
     chat_answer,
     final_chat_chunks,
     final_text_chunks,
@@ -34,7 +35,6 @@ from fctncalling.lab.gateway.openai_answers import (
     text_chunk,
     text_completion_body,
 )
-from fctncalling.lab.gateway.text_stream import TextStream
 
 MAX_BODY_BYTES = 8 << 20
 LEAST_BODY_BYTES = 1 << 20  # that are read however short the context is

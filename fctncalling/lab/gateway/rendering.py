@@ -15,10 +15,9 @@ from jinja2.exceptions import TemplateError
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.data.types import Message
 from fctncalling.lab.gateway.action_forest import ROOT, ActionForest, RowEnd, SampledAction
-from fctncalling.lab.gateway.answer_message import AnswerMessage
-from fctncalling.lab.gateway.chat_messages import message_key
-from fctncalling.lab.gateway.context_messages import ContextCallForm
+from fctncalling.lab.gateway.chat_messages import ContextCallForm, message_key
 from fctncalling.lab.gateway.gateway_error import GatewayError
+from fctncalling.lab.gateway.openai_answers import AnswerMessage
 
 _REFUSALS = (TemplateError, TypeError, ValueError, KeyError, AttributeError, IndexError)
 

@@ -12,6 +12,9 @@ import asyncio
 import json
 import logging
 import os
+import re
+import shlex
+import shutil
 import sys
 import tempfile
 import threading
@@ -20,11 +23,14 @@ from concurrent.futures import CancelledError as FutureCancelled
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import urlsplit
 
 from fctncalling.envs.errors import MissingExtra, import_extra
-from fctncalling.lab.mcp_client.address import McpAddress
+from fctncalling.envs.tools.box.callables import ToolDefinitionError
+from fctncalling.envs.tools.box.tool_server import SCHEME
 from fctncalling.lab.mcp_client.guard import (
     ERROR_BYTES,
     MAX_LINE_BYTES,
@@ -376,3 +382,56 @@ def _finish_tasks(loop: asyncio.AbstractEventLoop) -> None:
         task.cancel()
     loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
     loop.run_until_complete(loop.shutdown_asyncgens())
+
+
+START_TIMEOUT_S = 120.0
+EXPECTED = f"expected {SCHEME}COMMAND or {SCHEME}URL, such as {SCHEME}mcp-server-time"
+_PREFIX = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(?=\S)")
+
+
+@dataclass(frozen=True)
+class McpAddress:
+    """Address of a server: a command or a URL.
+
+    A command that talks over its standard streams, or a URL (streamable HTTP). `text` is what the
+    user wrote, and names the server in messages.
+    """
+
+    text: str
+    prefix: str  # put in front of the names of its tools, with an underscore; "": nothing
+    command: tuple[str, ...] = ()
+    url: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> McpAddress:
+        """Return the address of "mcp:[PREFIX=]COMMAND" or "mcp:[PREFIX=]URL".
+
+        "mcp:" may be left out. ToolDefinitionError for no command, a command that is not there, or
+        another scheme.
+        """
+        rest = text.strip().removeprefix(SCHEME).strip()
+        named = _PREFIX.match(rest)
+        prefix = named[1] if named else ""
+        rest = rest[named.end() :] if named else rest
+        if "://" in rest.partition(" ")[0]:
+            return cls(text, prefix, url=_sound_url(rest, text))
+        try:
+            command = tuple(shlex.split(rest))
+        except ValueError as error:
+            raise ToolDefinitionError(f"{text}: cannot be read as a command ({error})") from None
+        if not command:
+            raise ToolDefinitionError(f"{text}: names no server: {EXPECTED}")
+        if shutil.which(command[0]) is None:
+            raise ToolDefinitionError(f"{text}: no command is called {command[0]!r}: {EXPECTED}")
+        return cls(text, prefix, command=command)
+
+
+def _sound_url(url: str, text: str) -> str:
+    try:
+        parts = urlsplit(url)
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, brackets left open
+        sound = False
+    if not sound or " " in url:
+        raise ToolDefinitionError(f"{text}: expected {SCHEME}http://HOST:PORT/mcp or https://...")
+    return url

@@ -14,8 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fctncalling.data.token_file import TokenFile
-from fctncalling.lab.viewer.credit import Credit
-from fctncalling.lab.viewer.token_lanes import EpisodeLanes, bootstrap_values, credit_of_lanes
+from fctncalling.lab.viewer.token_lanes import (
+    Credit,
+    EpisodeLanes,
+    bootstrap_values,
+    credit_of_lanes,
+)
 
 _SHOWN = 40
 _UNKNOWN = "\N{REPLACEMENT CHARACTER}"  # part of a character: no text of its own
