@@ -17,8 +17,15 @@ import argparse
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
+from fctncalling.cli.shared.parser import (
+    add_flag,
+    add_json_switch,
+    missing_training_message,
+    print_error,
+)
 from fctncalling.data.errors import TaskError
 from fctncalling.lab.adapt.adapt_settings import AdaptError, AdaptSettings
 from fctncalling.lab.adapt.adaptation import Adaptation, evaluate_endpoint
@@ -32,34 +39,21 @@ EVALUATED_TASKS = 200
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's arguments."""
-    add = parser.add_argument
-    add("spec", metavar="SPEC", help="the API: module:Class, FILE.yaml, FILE.json or mcp:COMMAND")
-    add("--output", type=Path, required=True, metavar="FOLDER", help="where everything goes")
-    add("--model", metavar="MODEL", help="base model: a folder, a GGUF file or a hub name")
-    add(
-        "--minutes",
-        type=float,
-        default=60.0,
-        metavar="N",
-        help="what all stages may take together; default: %(default)g",
-    )
-    add(
-        "--test", type=Path, metavar="FILE", help="tasks of your own, measured and never trained on"
-    )
-    add("--tasks", type=Path, metavar="FILE", help="tasks to learn from, in place of forged ones")
-    add("--scenarios", type=Path, metavar="FILE", help="states of a Python class to forge from")
-    add("--kinds", type=Path, metavar="FILE", help="your own word on kinds of values")
-    add("--phrases", type=Path, metavar="FILE", help="your own frames of requests")
-    add("--seed", type=int, default=1, metavar="N", help="of all draws; default: 1")
-    add(
-        "--torch_threads",
-        type=int,
-        metavar="N",
-        help="CPU threads; default: one a core, at most 4",
-    )
-    add("--evaluate", metavar="openai:NAME", help="measure an endpoint's model; trains nothing")
-    add("--base_url", metavar="URL", help="with --evaluate: the endpoint's address")
-    add("--json", action="store_true", help="print JSON instead of text")
+    add = partial(add_flag, parser)
+    add("spec", str, "SPEC", "the API: module:Class, FILE.yaml, FILE.json or mcp:COMMAND")
+    add("--output", Path, "FOLDER", "where everything goes", required=True)
+    add("--model", str, "MODEL", "base model: a folder, a GGUF file or a hub name")
+    add("--minutes", float, "N", "what all stages may take together; default: %(default)g", 60.0)
+    add("--test", Path, "FILE", "tasks of your own, measured and never trained on")
+    add("--tasks", Path, "FILE", "tasks to learn from, in place of forged ones")
+    add("--scenarios", Path, "FILE", "states of a Python class to forge from")
+    add("--kinds", Path, "FILE", "your own word on kinds of values")
+    add("--phrases", Path, "FILE", "your own frames of requests")
+    add("--seed", int, "N", "of all draws; default: 1", 1)
+    add("--torch_threads", int, "N", "CPU threads; default: one a core, at most 4")
+    add("--evaluate", str, "openai:NAME", "measure an endpoint's model; trains nothing")
+    add("--base_url", str, "URL", "with --evaluate: the endpoint's address")
+    add_json_switch(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -69,15 +63,9 @@ def run(args: argparse.Namespace) -> int:
         settings.keep()
         report = _evaluate(settings) if settings.evaluate else _adapt(settings)
     except (AdaptError, TaskError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return print_error(error)
     except ModuleNotFoundError as error:
-        print(
-            f"error: adapt needs the training libraries ({error}): pip install "
-            "'fctncalling[train]'",
-            file=sys.stderr,
-        )
-        return 2
+        return print_error(missing_training_message("adapt", error))
     except KeyboardInterrupt:
         print("interrupted: the same command goes on", file=sys.stderr)
         return 130

@@ -17,11 +17,13 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fctncalling import __version__
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
+from fctncalling.cli.shared.parser import add_flag, add_switch, print_error
 from fctncalling.cli.shared.text_table import align_rows
 from fctncalling.cli.shared.tool_flags import MISSING
 from fctncalling.data.bfcl import embedded_path
@@ -47,26 +49,15 @@ SELF = "self"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's arguments."""
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument(
-        "--scorer", metavar="CMD", help="command, module:function, or self: who judges the answers"
-    )
-    what.add_argument(
-        "--parser",
-        metavar="CMD",
-        help="command, module:function, or self: who reads the calls that a template wrote",
-    )
-    what.add_argument(
-        "--recorded",
-        action="store_true",
-        help="compare our verdicts with those recorded from the official package",
-    )
-    parser.add_argument(
-        "--category",
-        nargs="+",
-        default=[],
-        metavar="NAME",
-        help=f"categories of tasks; default: all of {', '.join(CATEGORIES)}",
-    )
+    judging = "command, module:function, or self: who judges the answers"
+    reading = "command, module:function, or self: who reads the calls that a template wrote"
+    comparing = "compare our verdicts with those recorded from the official package"
+    add_flag(what, "--scorer", str, "CMD", judging)
+    add_flag(what, "--parser", str, "CMD", reading)
+    add_switch(what, "--recorded", comparing)
+    add = partial(add_flag, parser)
+    categories = f"categories of tasks; default: all of {', '.join(CATEGORIES)}"
+    add("--category", str, "NAME", categories, [], nargs="+")
     parser.add_argument(
         "--data_dir",
         "--dataset_path",
@@ -74,36 +65,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help=f"folder of official tasks; default: {official_data_folder()}",
     )
-    parser.add_argument(
-        "--model_name_or_path",
-        default=str(embedded_path("model")),
-        metavar="MODEL",
-        help="whose chat template writes for --parser; default: the embedded model",
-    )
-    parser.add_argument("--chat_template", type=Path, metavar="FILE", help="in place of its own")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the answers")
-    parser.add_argument(
-        "--answers",
-        type=int,
-        default=ANSWERS_A_TASK,
-        metavar="N",
-        help="answers made to each task; default: %(default)s",
-    )
-    parser.add_argument(
-        "--idle_limit",
-        type=float,
-        default=ScorerTimeLimits.idle_s,
-        metavar="S",
-        help="seconds in which a scorer may read and write nothing; default: %(default)s",
-    )
-    parser.add_argument(
-        "--time_limit",
-        type=float,
-        default=ScorerTimeLimits.total_s,
-        metavar="S",
-        help="seconds for all answers; default: %(default)s",
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there, too")
+    writing = "whose chat template writes for --parser; default: the embedded model"
+    idle = "seconds in which a scorer may read and write nothing; default: %(default)s"
+    add("--model_name_or_path", str, "MODEL", writing, str(embedded_path("model")))
+    add("--chat_template", Path, "FILE", "in place of its own")
+    add("--seed", int, "N", "of the answers", 0)
+    add("--answers", int, "N", "answers made to each task; default: %(default)s", ANSWERS_A_TASK)
+    add("--idle_limit", float, "S", idle, ScorerTimeLimits.idle_s)
+    total = ScorerTimeLimits.total_s
+    add("--time_limit", float, "S", "seconds for all answers; default: %(default)s", total)
+    add("--json", Path, "FILE", "write the report there, too")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -119,8 +90,7 @@ def run(args: argparse.Namespace) -> int:
         report = _report(args, categories, agreement)
         _write(args.json, report)
     except (InputError, TaskError, OSError, ValueError, LookupError, *MISSING) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return print_error(error)
     _print_report(agreement, report["badge"])
     agreed, count = agreement.of()
     return int(agreed < count)

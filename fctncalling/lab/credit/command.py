@@ -15,55 +15,30 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fctncalling.cli.shared.parser import add_flag, print_error
 from fctncalling.cli.shared.text_table import align_rows
 from fctncalling.data.paths import atomic_write
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's flags."""
-    parser.add_argument("run_folder", type=Path, metavar="RUN", help="folder of a training run")
-    parser.add_argument(
-        "--update", type=int, metavar="N", help="checkpoint to grade (default: the last)"
-    )
-    parser.add_argument(
-        "--tasks", type=int, default=30, metavar="K", help="training tasks to grade (default: 30)"
-    )
-    parser.add_argument(
-        "--group_size", type=int, default=8, metavar="G", help="episodes of each (default: 8)"
-    )
-    parser.add_argument(
-        "--critic_tasks",
-        type=int,
-        default=256,
-        metavar="K",
-        help="other tasks that critics are fitted on; 0: none (default: 256)",
-    )
-    parser.add_argument(
-        "--body_epochs",
-        type=int,
-        default=0,
-        metavar="N",
-        help="passes over these by a critic with a body of its own; 0: none (default: 0)",
-    )
-    parser.add_argument(
-        "--standard_error",
-        type=float,
-        default=0.05,
-        metavar="E",
-        help="wanted, of an action's advantage (default: 0.05)",
-    )
-    parser.add_argument(
-        "--max_branches",
-        type=int,
-        default=200,
-        metavar="K",
-        help="of one state, at most (default: 200)",
-    )
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of tasks and branches")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the grades here, too")
+    add = partial(add_flag, parser)
+    others = "other tasks that critics are fitted on; 0: none (default: 256)"
+    passes = "passes over these by a critic with a body of its own; 0: none (default: 0)"
+    add("run_folder", Path, "RUN", "folder of a training run")
+    add("--update", int, "N", "checkpoint to grade (default: the last)")
+    add("--tasks", int, "K", "training tasks to grade (default: 30)", 30)
+    add("--group_size", int, "G", "episodes of each (default: 8)", 8)
+    add("--critic_tasks", int, "K", others, 256)
+    add("--body_epochs", int, "N", passes, 0)
+    add("--standard_error", float, "E", "wanted, of an action's advantage (default: 0.05)", 0.05)
+    add("--max_branches", int, "K", "of one state, at most (default: 200)", 200)
+    add("--seed", int, "N", "of tasks and branches", 1)
+    add("--json", Path, "FILE", "write the grades here, too")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -74,12 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
     from fctncalling.training.load_policy import ModelError
 
     for flag, least in (("tasks", 1), ("group_size", 2), ("critic_tasks", 0), ("max_branches", 2)):
-        if getattr(arguments, flag) < least:
-            print(
-                f"error: --{flag}: got {getattr(arguments, flag)}, expected at least {least}",
-                file=sys.stderr,
-            )
-            return 2
+        if (got := getattr(arguments, flag)) < least:
+            return print_error(f"--{flag}: got {got}, expected at least {least}")
     settings = RulerSettings(
         group_size=arguments.group_size,
         standard_error=arguments.standard_error,
@@ -102,8 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
         _write(grades, place, arguments.json)
     except (UngradableRunError, SettingError, TaskError, ModelError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return print_error(error)
     print(grades_text(grades))
     return 0
 

@@ -17,10 +17,18 @@ import os
 import platform
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from fctncalling.cli.shared.parser import (
+    add_flag,
+    add_json_switch,
+    add_switch,
+    missing_training_message,
+    print_error,
+)
 from fctncalling.lab.doctor.episode_findings import Span
 from fctncalling.lab.doctor.examine import ExaminationResult
 from fctncalling.lab.doctor.finding import (
@@ -35,30 +43,19 @@ from fctncalling.lab.doctor.finding import (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's arguments."""
-    parser.add_argument(
-        "--model", required=True, metavar="PATH", help="folder of a model, or a name on the hub"
-    )
-    parser.add_argument(
-        "--dataset_path",
-        type=Path,
-        metavar="FILE",
-        help="task file to train on; default: the embedded held-out tasks",
-    )
-    parser.add_argument("--chat_template", type=Path, metavar="FILE", help="in place of its own")
-    parser.add_argument(
-        "--adapter", type=Path, metavar="FOLDER", help="saved LoRA adapter of the model"
-    )
-    parser.add_argument("--vllm_url", metavar="URL", help="server to compare with")
-    parser.add_argument(
-        "--max_episode_tokens",
-        type=int,
-        metavar="N",
-        help="budget of an episode; default: the model's context",
-    )
-    parser.add_argument("--quick", action="store_true", help="load no weights")
+    add = partial(add_flag, parser)
+    tasks = "task file to train on; default: the embedded held-out tasks"
+    budget = "budget of an episode; default: the model's context"
+    add("--model", str, "PATH", "folder of a model, or a name on the hub", required=True)
+    add("--dataset_path", Path, "FILE", tasks)
+    add("--chat_template", Path, "FILE", "in place of its own")
+    add("--adapter", Path, "FOLDER", "saved LoRA adapter of the model")
+    add("--vllm_url", str, "URL", "server to compare with")
+    add("--max_episode_tokens", int, "N", budget)
+    add_switch(parser, "--quick", "load no weights")
     shape = parser.add_mutually_exclusive_group()
-    shape.add_argument("--json", action="store_true", help="print JSON instead of text")
-    shape.add_argument("--markdown", action="store_true", help="print a block for an issue")
+    add_json_switch(shape)
+    add_switch(shape, "--markdown", "print a block for an issue")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -68,26 +65,13 @@ def run(args: argparse.Namespace) -> int:
 
         template = args.chat_template and args.chat_template.read_text(encoding="utf-8")
     except ImportError as error:
-        print(
-            f"error: doctor needs the training libraries ({error}): pip install "
-            "'fctncalling[train]'",
-            file=sys.stderr,
-        )
-        return 2
+        return print_error(missing_training_message("doctor", error))
     except (OSError, UnicodeDecodeError) as error:
-        print(f"error: --chat_template {args.chat_template}: {error}", file=sys.stderr)
-        return 2
+        return print_error(f"--chat_template {args.chat_template}: {error}")
+    names = ("dataset_path", "adapter", "vllm_url", "max_episode_tokens", "quick")
+    given = {name: getattr(args, name) for name in names}
     found = examine(
-        ExaminationSettings(
-            args.model,
-            args.dataset_path,
-            template,
-            args.adapter,
-            args.vllm_url,
-            args.max_episode_tokens,
-            args.quick,
-            _show_stage,
-        )
+        ExaminationSettings(args.model, chat_template=template, on_stage=_show_stage, **given)
     )
     _show_stage("")
     if args.json:
@@ -146,16 +130,7 @@ def as_json(model: str, found: ExaminationResult) -> dict[str, Any]:
     return {
         "model": model,
         "exit_code": exit_code(found.findings),
-        "findings": [
-            {
-                "check": each.check,
-                "level": each.level,
-                "message": each.message,
-                "cure": each.cure,
-                **({"figures": dict(each.figures)} if each.figures else {}),
-            }
-            for each in found.findings
-        ],
+        "findings": [each.as_json() for each in found.findings],
         "episode": {"task": found.task_id, "spans": [each._asdict() for each in found.spans]},
         "versions": versions(),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 SOUND, NOTE, FAULT, UNCHECKED = "sound", "note", "fault", "unchecked"
@@ -29,6 +29,12 @@ class HealthCheck:
     def line(self) -> str:
         """The finding in one line, cure included."""
         return f"{self.message}. {self.cure}" if self.cure else self.message
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the finding as JSON holds it, with what was measured, if anything."""
+        values = asdict(self)
+        figures = values.pop("figures")
+        return {**values, **({"figures": figures} if figures else {})}
 
 
 def sound(check: str, message: str, **figures: Any) -> HealthCheck:

@@ -18,6 +18,7 @@ import os
 import sys
 import textwrap
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,6 +37,7 @@ from fctncalling.cli.shared.jsonl_records import (
     read_records,
     with_progress_bar,
 )
+from fctncalling.cli.shared.parser import add_flag, add_json_switch, print_error
 from fctncalling.cli.shared.task_finder import TaskFinder
 from fctncalling.cli.shared.text_table import align_rows
 from fctncalling.cli.shared.tool_flags import (
@@ -44,7 +46,7 @@ from fctncalling.cli.shared.tool_flags import (
     add_dataset_argument,
     add_tool_arguments,
 )
-from fctncalling.data.categories import ALIASES, UnsupportedCategory
+from fctncalling.data.categories import ALIASES
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task
 from fctncalling.envs.errors import InfrastructureError
@@ -242,21 +244,15 @@ COMMAND = "why"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's arguments."""
-    parser.add_argument(
-        "result", type=Path, metavar="RESULT", help="answers: .jsonl[.gz], result tree or file"
-    )
-    parser.add_argument("--category", nargs="+", default=[], metavar="NAME", help="these only")
+    add = partial(add_flag, parser)
+    add("result", Path, "RESULT", "answers: .jsonl[.gz], result tree or file")
+    add("--category", str, "NAME", "these only", [], nargs="+")
     add_dataset_argument(parser, USUAL_TASKS, many=False)
-    parser.add_argument(
-        "--form",
-        choices=("prompting", "tool_call"),
-        help="of a result tree's answers; default: found",
-    )
-    parser.add_argument(
-        "--examples", type=int, default=3, metavar="N", help="answers shown for each cause"
-    )
+    of_tree = "of a result tree's answers; default: found"
+    parser.add_argument("--form", choices=("prompting", "tool_call"), help=of_tree)
+    add("--examples", int, "N", "answers shown for each cause", 3)
     add_tool_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    add_json_switch(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -268,8 +264,7 @@ def run(args: argparse.Namespace) -> int:
         if not any(each.num_judged for each in judged):
             raise InputError(_nothing(args, judged, num_invalid))
     except (InputError, TaskError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return print_error(error)
     found: dict[str, Any] = {
         model: {category: each.as_json() for category, each in categories.items()}
         for model, categories in reports.items()
@@ -323,13 +318,7 @@ def _add(report: CategoryReport, answer: RecordedAnswer, tools: TaskTools, origi
         if found.verdict.valid:
             steps = steps_of_messages(task, answer.response, results.form)
             strict = strict_verdict(task, steps, found.verdict).error_type
-    except (
-        UnsupportedCategory,
-        InfrastructureError,
-        LookupError,
-        ValueError,
-        ImportError,
-    ) as error:
+    except (InfrastructureError, LookupError, ValueError, ImportError) as error:
         report.add_not_judged(str(results.fault(answer.line, f"cannot be judged: {error}")))
         return
     report.add(task.id, found, strict)

@@ -15,11 +15,17 @@ import argparse
 import json
 import math
 import signal
-import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fctncalling.cli.shared.parser import (
+    add_flag,
+    add_switch,
+    missing_training_message,
+    print_error,
+)
 from fctncalling.model_folder import missing_model_message
 
 if TYPE_CHECKING:
@@ -29,64 +35,39 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's arguments."""
-    parser.add_argument(
-        "--model", metavar="FOLDER", help="folder of a model; default: the embedded one"
-    )
-    parser.add_argument(
-        "--vllm_url",
-        metavar="URL",
-        help="vLLM servers, comma-separated, that sample; --model is then the tokenizer's folder",
-    )
+    add = partial(add_flag, parser)
+    servers = "vLLM servers, comma-separated, that sample; --model is then the tokenizer's folder"
+    longest = "longest prompt and answer; default: the model's context, 4096 at most"
+    idle = "seconds without a request after which a session is invalid; default: %(default)g"
+    scoring = "scores sessions that got no reward: (messages, token rows) -> number"
+    unpaid = "reward of sessions that got none; default: they are invalid"
+    add("--model", str, "FOLDER", "folder of a model; default: the embedded one")
+    add("--vllm_url", str, "URL", servers)
     parser.add_argument("--host", default="127.0.0.1", help="address; default: %(default)s")
-    parser.add_argument(
-        "--port", type=int, default=8080, metavar="N", help="0: a free one; default: %(default)s"
-    )
+    add("--port", int, "N", "0: a free one; default: %(default)s", 8080)
     parser.add_argument(
         "--token", default="", help="opens sessions; needed with a --host that others reach"
     )
-    parser.add_argument(
-        "--output", type=Path, metavar="FOLDER", help="folder that sessions are recorded in"
-    )
-    parser.add_argument("--chat_template", type=Path, metavar="FILE", help="in place of its own")
-    parser.add_argument(
-        "--handler", default="auto", metavar="NAME", help="form of calls; default: every one known"
-    )
+    add("--output", Path, "FOLDER", "folder that sessions are recorded in")
+    add("--chat_template", Path, "FILE", "in place of its own")
+    add("--handler", str, "NAME", "form of calls; default: every one known", "auto")
     parser.add_argument(
         "--temperature", type=float, default=1.0, help="of requests that name none; default: 1"
     )
-    parser.add_argument(
-        "--max_new_tokens", type=int, default=256, metavar="N", help="longest answer; default: 256"
-    )
-    parser.add_argument(
-        "--max_episode_tokens",
-        type=int,
-        metavar="N",
-        help="longest prompt and answer; default: the model's context, 4096 at most",
-    )
-    parser.add_argument(
-        "--parallel", type=int, default=16, metavar="N", help="answers at once; default: 16"
-    )
-    parser.add_argument(
-        "--session_timeout_s",
-        type=float,
-        default=900.0,
-        metavar="S",
-        help="seconds without a request after which a session is invalid; default: %(default)g",
-    )
-    parser.add_argument(
-        "--reward",
-        metavar="MODULE:FUNCTION",
-        help="scores sessions that got no reward: (messages, token rows) -> number",
-    )
-    parser.add_argument(
+    add("--max_new_tokens", int, "N", "longest answer; default: 256", 256)
+    add("--max_episode_tokens", int, "N", longest)
+    add("--parallel", int, "N", "answers at once; default: 16", 16)
+    add("--session_timeout_s", float, "S", idle, 900.0)
+    add("--reward", str, "MODULE:FUNCTION", scoring)
+    add(
         "--missing_reward",
-        type=float,
-        metavar="X",
-        help="reward of sessions that got none; default: they are invalid",
+        float,
+        "X",
+        "reward of sessions that got none; default: they are invalid",
     )
     parser.add_argument("--seed", type=int, default=0, help="of what is sampled; default: 0")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda; default: auto")
-    parser.add_argument("--json", action="store_true", help="print JSON lines instead of text")
+    add_switch(parser, "--json", "print JSON lines instead of text")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -96,15 +77,9 @@ def run(args: argparse.Namespace) -> int:
     try:
         return _serve(args)
     except (SettingError, OSError, ValueError, LookupError, OverflowError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return print_error(error)
     except ImportError as error:
-        print(
-            f"error: gateway needs the training libraries ({error}): pip install "
-            "'fctncalling[train]'",
-            file=sys.stderr,
-        )
-        return 2
+        return print_error(missing_training_message("gateway", error))
 
 
 def _serve(args: argparse.Namespace) -> int:

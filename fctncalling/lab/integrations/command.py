@@ -16,16 +16,16 @@ import argparse
 import json
 import sys
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fctncalling.cli.shared.jsonl_records import InputError
+from fctncalling.cli.shared.parser import add_flag, print_error
 from fctncalling.cli.shared.task_finder import use_sibling_long_context_tables
-from fctncalling.cli.shared.tool_flags import MISSING, TaskTools, add_tool_arguments
+from fctncalling.cli.shared.tool_flags import MISSING, UNREADABLE, TaskTools, add_tool_arguments
 from fctncalling.data.bfcl import embedded_path, load_tasks
-from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task
-from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.lab.integrations import mcp
 
 COMMAND = "serve-mcp"
@@ -33,23 +33,13 @@ COMMAND = "serve-mcp"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's arguments."""
-    parser.add_argument(
-        "--dataset_path", type=Path, metavar="FILE", help="task file; default: the embedded tasks"
-    )
-    parser.add_argument("--task_id", metavar="ID", help="task to play; default: the first")
-    parser.add_argument(
-        "--output", type=Path, metavar="FILE", help="file that the result is added to: .jsonl"
-    )
-    parser.add_argument(
-        "--port", type=int, metavar="N", help="serve HTTP at this port; default: standard input"
-    )
-    parser.add_argument(
-        "--max_steps_per_turn",
-        type=int,
-        default=20,
-        metavar="N",
-        help="calls after which a turn fails its task; default: %(default)s",
-    )
+    add = partial(add_flag, parser)
+    limit = "calls after which a turn fails its task; default: %(default)s"
+    add("--dataset_path", Path, "FILE", "task file; default: the embedded tasks")
+    add("--task_id", str, "ID", "task to play; default: the first")
+    add("--output", Path, "FILE", "file that the result is added to: .jsonl")
+    add("--port", int, "N", "serve HTTP at this port; default: standard input")
+    add("--max_steps_per_turn", int, "N", limit, 20)
     add_tool_arguments(parser)
 
 
@@ -71,17 +61,8 @@ def run(args: argparse.Namespace) -> int:
             task, on_end=report, tools=tools, max_steps_per_turn=args.max_steps_per_turn
         )
         server = mcp.mcp_server(episode)
-    except (
-        InputError,
-        TaskError,
-        ToolDefinitionError,
-        LookupError,
-        ValueError,
-        OSError,
-        *MISSING,
-    ) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    except (InputError, ValueError, *UNREADABLE, *MISSING) as error:
+        return print_error(error)
     with closing(episode):
         if args.port is None:
             mcp.run_stdio(server)

@@ -18,10 +18,12 @@ import shlex
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fctncalling.cli.shared.jsonl_records import InputError, SourceRecord
+from fctncalling.cli.shared.parser import add_flag, add_json_switch, add_switch, print_error
 from fctncalling.cli.shared.task_finder import TaskFinder, use_sibling_long_context_tables
 from fctncalling.cli.shared.tool_flags import (
     USUAL_TASKS,
@@ -45,27 +47,20 @@ _TASK_SETTINGS = ("dataset_path", "eval_dataset_path")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's arguments."""
-    add = parser.add_argument
-    add(
-        "run",
-        type=Path,
-        nargs="+",
-        metavar="RUN",
-        help="folder of a training run, or .jsonl[.gz] file; several, or a folder of runs, are "
-        "compared, and the page is of the first (in a folder the newest)",
+    add = partial(add_flag, parser)
+    runs = (
+        "folder of a training run, or .jsonl[.gz] file; several, or a folder of runs, are "
+        "compared, and the page is of the first (in a folder the newest)"
     )
-    add("--format", choices=FORMATS, help="RUN is that trainer's rollout dump, or a folder of them")
-    add("--update", type=int, metavar="N", help="default: the last one with a token file")
-    add(
-        "--worst",
-        type=int,
-        default=MAX_EPISODES,
-        metavar="N",
-        help="the N worst episodes: invalid, then of lowest return; default: %(default)s",
-    )
-    add("--output", type=Path, metavar="FILE", help="default: view.html in RUN, or beside it")
-    add("--follow", action="store_true", help="make the page again when the run grows")
-    add("--json", action="store_true", help="print JSON instead of text")
+    dump = "RUN is that trainer's rollout dump, or a folder of them"
+    worst = "the N worst episodes: invalid, then of lowest return; default: %(default)s"
+    add("run", Path, "RUN", runs, nargs="+")
+    parser.add_argument("--format", choices=FORMATS, help=dump)
+    add("--update", int, "N", "default: the last one with a token file")
+    add("--worst", int, "N", worst, MAX_EPISODES)
+    add("--output", Path, "FILE", "default: view.html in RUN, or beside it")
+    add_switch(parser, "--follow", "make the page again when the run grows")
+    add_json_switch(parser)
     add_dataset_argument(parser, USUAL_TASKS, many=False)
     add_tool_arguments(parser)
 
@@ -83,8 +78,7 @@ def run(args: argparse.Namespace) -> int:
         if not args.follow:
             raise
     except (ViewError, InputError, TaskError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return print_error(error)
     return 0
 
 
