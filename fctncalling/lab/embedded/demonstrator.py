@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import ast
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.python_source.parse import parse_expression
-from fctncalling.evaluation.episode_log import play_episode
 from fctncalling.lab.embedded.make_tasks import SHARES, make_tasks
 from fctncalling.lab.embedded.model_maker import MAX_POSITIONS, load_entries, play_demonstrations
 from fctncalling.lab.embedded.multi_turn_tasks import EMBEDDED_LENGTH, TaskLength
@@ -134,50 +133,6 @@ def training_tasks(
     made = make_tasks("train", num_tasks, seed=seed, shares=shares, length=length)
     return load_entries(
         {**entry, **({} if truth is None else {"ground_truth": truth})} for entry, truth in made
-    )
-
-
-def episode_texts(tasks: Sequence[Task], demonstrator: Demonstrator) -> Iterator[str]:
-    """Yield every text of the demonstrator's episodes.
-
-    Messages, results, actions and function signatures.
-    """
-    env = FunctionCallingEnv(tasks=tasks)
-    for task in tasks:
-        player = _RecordingPlayer(task.id, demonstrator)
-        play_episode(env, task.id, player)
-        yield from player.texts
-
-
-class _RecordingPlayer:
-    """A demonstrator as the player of one episode; keeps every text a model would read or write."""
-
-    def __init__(self, task_id: str, demonstrator: Demonstrator) -> None:
-        self.texts: list[str] = []
-        self._task_id = task_id
-        self._demonstrator = demonstrator
-        self._turn = -1
-        self._step_in_turn = 0
-
-    def answer(self, observation: str, info: Mapping[str, Any]) -> str:
-        """Return the demonstrator's action."""
-        for message in info["messages"]:
-            content = message["content"]
-            self.texts.append(content.rpartition("\n")[2] if message.get("tools") else content)
-        self.texts.append(signatures_text(info["tools"]))
-        self._step_in_turn = self._step_in_turn + 1 if info["turn"] == self._turn else 0
-        self._turn = info["turn"]
-        action = self._demonstrator(self._task_id, self._turn, self._step_in_turn, info)
-        self.texts.append(action)
-        return action
-
-
-def signatures_text(tools: Sequence[Any]) -> str:
-    """Return the functions offered as the chat template shows them."""
-    functions = [tool["function"] for tool in tools]
-    return " ".join(
-        f"{function['name']}({','.join(function['parameters']['properties'])})"
-        for function in functions
     )
 
 

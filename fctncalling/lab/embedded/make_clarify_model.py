@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fctncalling.checkers.clarify import missing_parameters, split_words
 from fctncalling.data.types import Task
@@ -25,9 +25,11 @@ from fctncalling.lab.embedded.model_maker import (
     learn,
     load_entries,
     loaded_tokenizer,
-    write_model,
 )
 from fctncalling.lab.embedded.vocabulary import render, wording
+
+if TYPE_CHECKING:
+    from transformers import LlamaForCausalLM
 
 ASK_RATE = 0.3  # of the careless demonstrator, where a value is missing
 MAX_EPISODE_TOKENS = 512
@@ -76,7 +78,6 @@ def _guess(task: Task, function: str, parameter: str) -> Any:
 
 
 def build(
-    folder: Path,
     *,
     model: Path,
     seed: int,
@@ -84,8 +85,8 @@ def build(
     careful_steps: int,
     settling_steps: int,
     careless_steps: int,
-) -> None:
-    """Write tokenizer and model to a folder, with the hashes of its files."""
+) -> tuple[LlamaForCausalLM, Any]:
+    """Return model and tokenizer."""
     import torch
     from transformers import LlamaForCausalLM
 
@@ -96,34 +97,15 @@ def build(
     template = ChatTemplate(words)
     fitted = LlamaForCausalLM.from_pretrained(str(model))
     tasks = training_tasks(num_tasks, seed=seed)
-    careful = demonstrations(
-        tasks,
-        ClarifyDemonstrator(tasks, seed=seed, careless=False),
-        template,
-        max_episode_tokens=MAX_EPISODE_TOKENS,
-    )
+    script = ClarifyDemonstrator(tasks, seed=seed, careless=False)
+    careful = demonstrations(tasks, script, template, max_episode_tokens=MAX_EPISODE_TOKENS)
     learn(fitted, careful, careful_steps, lr=2e-3)
     learn(fitted, careful, settling_steps, lr=5e-4)
     if careless_steps:
-        careless = demonstrations(
-            tasks,
-            ClarifyDemonstrator(tasks, seed=seed, careless=True),
-            template,
-            max_episode_tokens=MAX_EPISODE_TOKENS,
-        )
+        script = ClarifyDemonstrator(tasks, seed=seed, careless=True)
+        careless = demonstrations(tasks, script, template, max_episode_tokens=MAX_EPISODE_TOKENS)
         learn(fitted, careless, careless_steps, lr=5e-4)
-    write_model(
-        folder,
-        fitted,
-        words,
-        MAKER.module,
-        model=f"data/embedded/{model.name}",
-        seed=seed,
-        num_tasks=num_tasks,
-        careful_steps=careful_steps,
-        settling_steps=settling_steps,
-        careless_steps=careless_steps,
-    )
+    return fitted, words
 
 
 def training_tasks(num_tasks: int, *, seed: int) -> list[Task]:

@@ -10,23 +10,23 @@ habit. What that one gets wrong, reinforcement learning has to mend, call by cal
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.lab.embedded.critical_tasks import LONG, SHORT, ErrandPool, critical_entries
-from fctncalling.lab.embedded.demonstrator import demonstrations, parse_truth_call, signatures_text
+from fctncalling.lab.embedded.demonstrator import demonstrations, parse_truth_call
 from fctncalling.lab.embedded.make_tasks import EMBEDDED
 from fctncalling.lab.embedded.model_maker import (
     NEW_TOKENIZER,
     ModelMaker,
+    demonstration_texts,
     learn,
     load_entries,
     loaded_tokenizer,
     make_model,
-    write_model,
 )
 from fctncalling.lab.embedded.vocabulary import render, wording
 
@@ -105,16 +105,15 @@ def folders(task: Task) -> set[str]:
 
 
 def build(
-    folder: Path,
     *,
-    tokenizer: Path | None = None,
+    tokenizer: Path | None,
     seed: int,
     num_tasks: int,
     careful_steps: int,
     settling_steps: int,
     careless_steps: int,
-) -> None:
-    """Write tokenizer and model to a folder, with the hashes of its files."""
+) -> tuple[LlamaForCausalLM, Any]:
+    """Return model and tokenizer."""
     tasks = training_tasks(num_tasks, seed=seed, errands=LONG)
     words = new_tokenizer(tasks) if tokenizer is None else loaded_tokenizer(tokenizer)
     model, template = make_model(words, seed=seed, shape=MODEL_SHAPE)
@@ -125,10 +124,7 @@ def build(
     learn(model, careful, settling_steps, lr=1e-3, order_seed=1, batch_size=BATCH_SIZE)
     if careless_steps:
         learn_slips(model, template, seed=seed, num_steps=careless_steps)
-    recipe: dict[str, object] = {"tokenizer": tokenizer or folder, "seed": seed}
-    recipe |= {"num_tasks": num_tasks, "careful_steps": careful_steps}
-    recipe |= {"settling_steps": settling_steps, "careless_steps": careless_steps}
-    write_model(folder, model, words, MAKER.module, **recipe)
+    return model, words
 
 
 def learn_slips(
@@ -150,24 +146,10 @@ def new_tokenizer(tasks: Sequence[Task]) -> Any:
     """Return a tokenizer trained on the texts of careful episodes."""
     from fctncalling.lab.embedded.tokenizer import train_tokenizer
 
-    return train_tokenizer(_texts(tasks[:600]), vocabulary_size=VOCABULARY_SIZE)
-
-
-def _texts(tasks: Sequence[Task]) -> Iterator[str]:
-    """Yield every text of the oracle's episodes."""
-    script, env = CriticalDemonstrator(tasks), FunctionCallingEnv(tasks=tasks)
-    for task in tasks:
-        _, info = env.reset(options={"task_id": task.id})
-        step, ended = 0, False
-        while not ended:
-            yield from (str(message["content"]) for message in info["messages"])
-            yield signatures_text(info["tools"])
-            turn = info["turn"]
-            action = script(task.id, turn, step, info)
-            yield action
-            _, _, terminated, truncated, info = env.step(action)
-            step = step + 1 if info["turn"] == turn else 0
-            ended = terminated or truncated
+    chosen = tasks[:600]
+    env, script = FunctionCallingEnv(tasks=chosen), CriticalDemonstrator(chosen)
+    texts = demonstration_texts(env, script, [task.id for task in chosen])
+    return train_tokenizer(texts, vocabulary_size=VOCABULARY_SIZE)
 
 
 MAKER = ModelMaker(

@@ -18,20 +18,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fctncalling.data.types import Task
-from fctncalling.lab.embedded.demonstrator import (
-    Demonstrator,
-    demonstrations,
-    episode_texts,
-    training_tasks,
-)
+from fctncalling.envs.function_calling import FunctionCallingEnv
+from fctncalling.lab.embedded.demonstrator import Demonstrator, demonstrations, training_tasks
 from fctncalling.lab.embedded.make_tasks import EMBEDDED, SHARES
 from fctncalling.lab.embedded.model_maker import (
     NEW_TOKENIZER,
     ModelMaker,
+    demonstration_texts,
     learn,
     loaded_tokenizer,
     make_model,
-    write_model,
 )
 from fctncalling.lab.embedded.multi_turn_tasks import EMBEDDED_LENGTH, TaskLength
 
@@ -81,15 +77,9 @@ OFFERS_SEED = 7  # of the tasks of these lessons and of the demonstrator's habit
 
 
 def build(
-    folder: Path,
-    *,
-    tokenizer: Path | None = None,
-    seed: int,
-    num_tasks: int,
-    careful_steps: int,
-    careless_steps: int,
-) -> None:
-    """Build tokenizer and model and write them to a Hugging Face folder, with their hashes."""
+    *, tokenizer: Path | None, seed: int, num_tasks: int, careful_steps: int, careless_steps: int
+) -> tuple[LlamaForCausalLM, Any]:
+    """Return model and tokenizer."""
     tasks = training_tasks(num_tasks, seed=seed)
     words = new_tokenizer(tasks, seed) if tokenizer is None else loaded_tokenizer(tokenizer)
     model, template = make_model(words, seed=seed, shape=MODEL_SHAPE)
@@ -100,10 +90,7 @@ def build(
     biased = demonstrations(tasks, Demonstrator(tasks, seed=seed), template)
     learn(model, biased, careless_steps, lr=4e-4)
     learn_offered_functions(model, template)
-    recipe: dict[str, object] = {"tokenizer": tokenizer or folder, "seed": seed}
-    recipe |= {"num_tasks": num_tasks, "careful_steps": careful_steps}
-    recipe |= {"careless_steps": careless_steps}
-    write_model(folder, model, words, MAKER.module, **recipe)
+    return model, words
 
 
 def learn_offered_functions(model: LlamaForCausalLM, template: ChatTemplate) -> None:
@@ -120,9 +107,9 @@ def new_tokenizer(tasks: list[Task], seed: int) -> Any:
     """Return a tokenizer trained on the texts of evenly spaced episodes, at most 12,000."""
     from fctncalling.lab.embedded.tokenizer import train_tokenizer
 
-    texts = episode_texts(
-        tasks[:: max(1, len(tasks) // 6000)], Demonstrator(tasks, seed=seed, biased=False)
-    )
+    careful = Demonstrator(tasks, seed=seed, biased=False)
+    ids = [task.id for task in tasks[:: max(1, len(tasks) // 6000)]]
+    texts = demonstration_texts(FunctionCallingEnv(tasks=tasks), careful, ids)
     return train_tokenizer(texts, vocabulary_size=VOCABULARY_SIZE)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,15 +25,17 @@ from fctncalling.envs.teams.parcels import BOXES, CITIES, PEOPLE, THINGS, parcel
 from fctncalling.lab.embedded.model_maker import (
     NEW_TOKENIZER,
     ModelMaker,
+    demonstration_texts,
     learn,
     loaded_tokenizer,
     make_model,
     play_demonstrations,
-    write_model,
 )
 from fctncalling.training.teams import TABLE_SIZE
 
 if TYPE_CHECKING:
+    from transformers import LlamaForCausalLM
+
     from fctncalling.algorithms.episodes import EpisodeRecord
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
@@ -99,16 +101,15 @@ TEAMS = {"parcels": 0.7, "parcels_alone": 0.3}  # built-in team -> share of the 
 
 
 def build(
-    folder: Path,
     *,
-    tokenizer: Path | None = None,
+    tokenizer: Path | None,
     seed: int,
     num_tasks: int,
     careful_steps: int,
     hasty_steps: int,
     hasty: float,
-) -> None:
-    """Write tokenizer and model to a Hugging Face folder, with the hashes of its files."""
+) -> tuple[LlamaForCausalLM, Any]:
+    """Return model and tokenizer."""
     tasks = parcel_tasks("train", num_tasks, seed=seed, table_size=TABLE_SIZE)
     words = new_tokenizer(tasks) if tokenizer is None else loaded_tokenizer(tokenizer)
     model, template = make_model(words, seed=seed, shape=MODEL_SHAPE)
@@ -117,10 +118,7 @@ def build(
     if hasty_steps:
         habits = TeamDemonstrator(tasks, hasty=hasty, seed=seed)
         learn(model, demonstrations(template, tasks, habits), hasty_steps, lr=2e-3)
-    recipe: dict[str, object] = {"tokenizer": tokenizer or folder, "seed": seed}
-    recipe |= {"num_tasks": num_tasks, "careful_steps": careful_steps}
-    recipe |= {"hasty_steps": hasty_steps, "hasty": hasty}
-    write_model(folder, model, words, MAKER.module, **recipe)
+    return model, words
 
 
 def demonstrations(
@@ -146,33 +144,17 @@ def demonstrations(
 
 
 def new_tokenizer(tasks: Sequence[Task]) -> Any:
-    """Return a tokenizer trained on the texts of episodes."""
+    """Return a tokenizer trained on the texts of a careful demonstrator's episodes."""
     from fctncalling.lab.embedded.tokenizer import train_tokenizer
 
-    return train_tokenizer(_texts(tasks[:400]), vocabulary_size=VOCABULARY_SIZE)
-
-
-def _texts(tasks: Sequence[Task]) -> Iterator[str]:
-    """Yield every text of a careful demonstrator's episodes."""
-    script = TeamDemonstrator(tasks)
-    for team in TEAMS:
-        env = TeamEnv(team=team, tasks=tasks)
-        for task in tasks:
-            _, info = env.reset(options={"task_id": task.id})
-            ended = False
-            while not ended:
-                yield from _shown(info)
-                action = script(task.id, 0, 0, info)
-                yield action
-                _, _, ended, _, info = env.step(action)
-
-
-def _shown(info: Mapping[str, Any]) -> Iterator[str]:
-    for message in info["messages"]:
-        yield str(message["content"])
-    for tool in info["tools"]:
-        function = tool["function"]
-        yield f"{function['name']}({','.join(function['parameters']['properties'])})"
+    chosen = tasks[:400]
+    script, ids = TeamDemonstrator(chosen), [task.id for task in chosen]
+    texts = (
+        text
+        for team in TEAMS
+        for text in demonstration_texts(TeamEnv(team=team, tasks=chosen), script, ids)
+    )
+    return train_tokenizer(texts, vocabulary_size=VOCABULARY_SIZE)
 
 
 MAKER = ModelMaker(

@@ -34,10 +34,11 @@ from fctncalling.lab.embedded.model_maker import (
     loaded_tokenizer,
     make_model,
     play_demonstrations,
-    write_model,
 )
 
 if TYPE_CHECKING:
+    from transformers import LlamaForCausalLM
+
     from fctncalling.algorithms.episodes import EpisodeRecord
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
@@ -116,9 +117,8 @@ class ToolModelPreset(NamedTuple):
     wide: GeneratedTasks  # more of the kind than can be known by heart: results can only be copied
     handler: str
     tool: str
-    vocabulary_size: (
-        int  # so few tokens that no number above 999 is one: rare ones would not be learned
-    )
+    # so few tokens that no number above 999 is one: rare ones would not be learned
+    vocabulary_size: int
 
 
 PRESETS = {
@@ -132,18 +132,17 @@ PRESETS = {
 
 
 def build(
-    folder: Path,
     *,
     job: str,
-    tokenizer: Path | None = None,
+    tokenizer: Path | None,
     seed: int,
     num_tasks: int,
     careful_steps: int,
     careless_steps: int,
     careless: float,
     stubborn: float,
-) -> None:
-    """Write tokenizer and model to a Hugging Face folder, with the hashes of its files."""
+) -> tuple[LlamaForCausalLM, Any]:
+    """Return model and tokenizer."""
     school = DemonstrationGenerator(job, seed, num_tasks)
     lesson = school.lesson
     words = school.tokenizer() if tokenizer is None else loaded_tokenizer(tokenizer)
@@ -154,11 +153,7 @@ def build(
     if careless_steps:
         wrong = school.episodes(template, lesson.tasks, careless, stubborn, share=0.5)
         learn(model, wrong, careless_steps, lr=4e-4)
-    recipe: dict[str, object] = {"job": job, "tokenizer": tokenizer or folder}
-    recipe |= {"seed": seed, "num_tasks": num_tasks}
-    recipe |= {"careful_steps": careful_steps, "careless_steps": careless_steps}
-    recipe |= {"careless": careless, "stubborn": stubborn}
-    write_model(folder, model, words, MAKER.module, **recipe)
+    return model, words
 
 
 class DemonstrationGenerator:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,11 +33,11 @@ NEW_TOKENIZER = (
 
 
 class ModelMaker(NamedTuple):
-    """A maker of one embedded model: `python -m MODULE` calls `build(folder, **options)`."""
+    """A maker of one embedded model: `python -m MODULE` writes what `build(**options)` returns."""
 
     module: str
     description: str | None
-    build: Callable[..., None]
+    build: Callable[..., tuple[LlamaForCausalLM, Any]]  # model and tokenizer
     options: Mapping[str, tuple[Any, str]]  # name -> default, help; None stands for a folder
     folder: Path | None = None  # written where --output_dir says nothing
 
@@ -50,15 +50,17 @@ class ModelMaker(NamedTuple):
             "--output_dir",
             type=Path,
             default=self.folder,
-            required=self.folder is None,
+            required=not self.folder,
             help="folder to write",
         )
         for name, (default, sentence) in self.options.items():
             kind = Path if default is None else type(default)
             told = sentence if default is None else f"{sentence} (default {default})"
             parser.add_argument(f"--{name}", type=kind, default=default, help=told)
-        recipe = vars(parser.parse_args(argv))
-        self.build(recipe.pop("output_dir"), **recipe)
+        options = vars(parser.parse_args(argv))
+        folder = options.pop("output_dir")
+        model, words = self.build(**options)
+        write_model(folder, model, words, self.module, **options)
         return 0
 
 
@@ -130,6 +132,35 @@ def play_demonstrations(
             env.close()
 
 
+def demonstration_texts(
+    env: Any, script: Callable[..., str], task_ids: Iterable[str]
+) -> Iterator[str]:
+    """Yield every text of a demonstrator's episodes: messages, function signatures, actions."""
+    for task_id in task_ids:
+        _, info = env.reset(options={"task_id": task_id})
+        turn, step, ended = -1, 0, False
+        while not ended:
+            for message in info["messages"]:
+                content = str(message["content"])
+                yield content.rpartition("\n")[2] if message.get("tools") else content
+            yield signatures_text(info["tools"])
+            step = step + 1 if info["turn"] == turn else 0
+            turn = info["turn"]
+            action = script(task_id, turn, step, info)
+            yield action
+            _, _, terminated, truncated, info = env.step(action)
+            ended = terminated or truncated
+
+
+def signatures_text(tools: Sequence[Any]) -> str:
+    """Return the functions offered as the chat template shows them."""
+    functions = [tool["function"] for tool in tools]
+    return " ".join(
+        f"{function['name']}({','.join(function['parameters']['properties'])})"
+        for function in functions
+    )
+
+
 def learn(
     model: LlamaForCausalLM,
     records: Sequence[EpisodeRecord],
@@ -166,14 +197,22 @@ def write_model(
     """Write model, tokenizer and `SHA256.json` to a folder.
 
     The last has the command of a module with its settings, and the hash of every file written.
+    None stands for the folder; paths of this project are told from its root.
     """
     model.save_pretrained(folder)
     words.save_pretrained(folder)
     files = [path for path in sorted(folder.iterdir()) if path.name != "SHA256.json"]
     hashes = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
     size = sum(path.stat().st_size for path in files)
-    command = f"python -m {module} " + " ".join(f"--{key} {value}" for key, value in recipe.items())
-    (folder / "SHA256.json").write_text(
-        json.dumps({"command": command, "sha256": hashes}, indent=1) + "\n"
-    )
+    told = {key: _told(folder if value is None else value) for key, value in recipe.items()}
+    command = f"python -m {module} " + " ".join(f"--{key} {value}" for key, value in told.items())
+    text = json.dumps({"command": command, "sha256": hashes}, indent=1)
+    (folder / "SHA256.json").write_text(f"{text}\n")
     print(f"{folder}: {size:,} bytes; rebuild with: {command}")
+
+
+def _told(value: object) -> object:
+    root = EMBEDDED.parents[1]
+    if isinstance(value, Path) and value.is_relative_to(root):
+        return value.relative_to(root)
+    return value

@@ -11,7 +11,16 @@ from fctncalling.lab.embedded.vocabulary import RejectedDraw, VocabularyDraw, wo
 BFCL_CALL = tuple[str, dict[str, Any]]
 
 
-FILE_KINDS = ("move", "copy", "delete", "read", "write", "count", "search")
+FILE_COMMANDS = {
+    "move": "mv",
+    "copy": "cp",
+    "delete": "rm",
+    "read": "cat",
+    "write": "echo",
+    "count": "wc",
+    "search": "grep",
+}
+"""Kind of request about a file -> the function that does it."""
 
 
 @dataclass(frozen=True)
@@ -60,17 +69,7 @@ class FileScene(Scene):
 
     class_name: str = "GorillaFileSystem"
     distractor_functions: tuple[str, ...] = (
-        "ls",
-        "mkdir",
-        "touch",
-        "mv",
-        "cp",
-        "rm",
-        "cat",
-        "echo",
-        "wc",
-        "grep",
-        "cd",
+        *("ls", "mkdir", "touch", "mv", "cp", "rm", "cat", "echo", "wc", "grep", "cd"),
     )
     files: dict[str, str] = field(default_factory=dict)
     folders: list[str] = field(default_factory=list)
@@ -98,9 +97,9 @@ class FileScene(Scene):
         if self.folders:
             kinds["enter"] = False
         if self.files and self.folders:
-            kinds |= dict.fromkeys(FILE_KINDS, False)
+            kinds |= dict.fromkeys(FILE_COMMANDS, False)
         if self.last_file in self.files and self.folders:
-            kinds |= dict.fromkeys([f"{kind}_it" for kind in FILE_KINDS], True)
+            kinds |= dict.fromkeys([f"{kind}_it" for kind in FILE_COMMANDS], True)
         if self.last_folder in self.folders:
             kinds["enter_there"] = True
             if self.files:
@@ -151,12 +150,8 @@ class FileScene(Scene):
         self.last_file = None
         self.last_folder = None
         self.first_file = None
-        return UserRequest(
-            kind,
-            {} if reference else {"folder": folder},
-            ("cd", {"folder": folder}),
-            bool(reference),
-        )
+        slots = {} if reference else {"folder": folder}
+        return UserRequest(kind, slots, ("cd", {"folder": folder}), bool(reference))
 
     def _on_file(self, kind: str, verb: str, reference: str) -> UserRequest:
         """Do something to a file that is named, meant by 'it', or the first of the listing."""
@@ -180,16 +175,7 @@ class FileScene(Scene):
                 "search": {"file_name": seen["file"], "pattern": seen["content"]},
             }[verb]
 
-        name = {
-            "move": "mv",
-            "copy": "cp",
-            "delete": "rm",
-            "read": "cat",
-            "write": "echo",
-            "count": "wc",
-            "search": "grep",
-        }[verb]
-        call = self.draw.call(name, arguments)
+        call = self.draw.call(FILE_COMMANDS[verb], arguments)
         self._remember(verb, seen)
         return UserRequest(kind, seen, call, bool(reference))
 
@@ -213,11 +199,7 @@ class TicketScene(Scene):
 
     class_name: str = "TicketAPI"
     distractor_functions: tuple[str, ...] = (
-        "create_ticket",
-        "get_ticket",
-        "close_ticket",
-        "resolve_ticket",
-        "edit_ticket",
+        *("create_ticket", "get_ticket", "close_ticket", "resolve_ticket", "edit_ticket"),
         "get_user_tickets",
     )
     ticket: int | None = None  # what 'it' means
@@ -282,10 +264,7 @@ class TicketScene(Scene):
 
     def _about_it(self, kind: str) -> UserRequest:
         """Return a request about the ticket meant by 'it', whose number an earlier turn named."""
-        slots: dict[str, Any] = {
-            "fix": self.draw.word("fix"),
-            "priority": self.draw.word("priority"),
-        }
+        slots = {word: self.draw.word(word) for word in ("fix", "priority")}
         number = {"ticket_id": self.ticket}
         if kind == "show_it":
             return UserRequest(kind, {}, ("get_ticket", number), True)
@@ -310,13 +289,8 @@ class VehicleScene(Scene):
 
     class_name: str = "VehicleControlAPI"
     distractor_functions: tuple[str, ...] = (
-        "lockDoors",
-        "setHeadlights",
-        "adjustClimateControl",
-        "fillFuelTank",
-        "set_navigation",
-        "displayCarStatus",
-        "activateParkingBrake",
+        *("lockDoors", "setHeadlights", "adjustClimateControl", "fillFuelTank"),
+        *("set_navigation", "displayCarStatus", "activateParkingBrake"),
     )
     last: UserRequest | None = None
 
@@ -344,13 +318,10 @@ class VehicleScene(Scene):
 
     def draw_request(self, kind: str) -> UserRequest:
         """Return the request; it becomes the referent of 'that'."""
-        self.last = (
-            self._undo()
-            if kind == "undo"
-            else self._again(kind)
-            if kind.endswith("_again")
-            else self._plain(kind)
-        )
+        if kind == "undo":
+            self.last = self._undo()
+        else:
+            self.last = self._again(kind) if kind.endswith("_again") else self._plain(kind)
         return self.last
 
     def _plain(self, kind: str) -> UserRequest:
@@ -361,16 +332,12 @@ class VehicleScene(Scene):
             )
             return UserRequest(kind, {"door": call[1]["door"][0].replace("_", " ")}, call)
         if kind == "climate":
+            words = {"temperature": "degrees", "mode": "climate"}
             call = self.draw.call(
                 "adjustClimateControl",
-                lambda: {
-                    "temperature": self.draw.word("degrees"),
-                    "mode": self.draw.word("climate"),
-                },
+                lambda: {key: self.draw.word(word) for key, word in words.items()},
             )
-            return UserRequest(
-                kind, {"degrees": call[1]["temperature"], "climate": call[1]["mode"]}, call
-            )
+            return UserRequest(kind, {word: call[1][key] for key, word in words.items()}, call)
         vocabulary, name, parameter = {
             "lamp": ("lamp", "setHeadlights", "mode"),
             "fuel": ("gallons", "fillFuelTank", "fuelAmount"),
@@ -386,12 +353,8 @@ class VehicleScene(Scene):
         assert self.last is not None
         name, arguments = self.last.call
         if name == "lockDoors":
-            return UserRequest(
-                "undo",
-                {},
-                self.draw.call(name, lambda: {**arguments, "unlock": not arguments["unlock"]}),
-                True,
-            )
+            turned = {**arguments, "unlock": not arguments["unlock"]}
+            return UserRequest("undo", {}, self.draw.call(name, lambda: turned), True)
         return UserRequest("undo", {}, (name, {"mode": OPPOSITE[arguments["mode"]]}), True)
 
     def _again(self, kind: str) -> UserRequest:
@@ -400,11 +363,8 @@ class VehicleScene(Scene):
         name, arguments = self.last.call
         if kind == "fuel_again":
             return UserRequest(kind, {}, (name, dict(arguments)), True)
-        others = [
-            degrees
-            for degrees in wording()["words"]["degrees"]
-            if degrees != arguments["temperature"]
-        ]
+        degrees = wording()["words"]["degrees"]
+        others = [each for each in degrees if each != arguments["temperature"]]
         call = self.draw.call(
             name, lambda: {**arguments, "temperature": self.draw.rng.choice(others)}
         )

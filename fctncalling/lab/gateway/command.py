@@ -59,12 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--parallel", int, "N", "answers at once; default: 16", 16)
     add("--session_timeout_s", float, "S", idle, 900.0)
     add("--reward", str, "MODULE:FUNCTION", scoring)
-    add(
-        "--missing_reward",
-        float,
-        "X",
-        "reward of sessions that got none; default: they are invalid",
-    )
+    add("--missing_reward", float, "X", unpaid)
     parser.add_argument("--seed", type=int, default=0, help="of what is sampled; default: 0")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda; default: auto")
     add_switch(parser, "--json", "print JSON lines instead of text")
