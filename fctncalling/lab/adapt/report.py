@@ -45,9 +45,9 @@ class AdaptReport:
 
     def declining(self, name: str) -> tuple[int, int]:
         """Return (declined, to be declined): of --test where it has such tasks, else held-out."""
-        answers = answers_to_irrelevance_tasks(
-            self.played[name].test
-        ) or answers_to_irrelevance_tasks(self.played[name].held_out)
+        both = self.played[name]
+        own = answers_to_irrelevance_tasks(both.test)
+        answers = own or answers_to_irrelevance_tasks(both.held_out)
         return sum(bool(each["strict_valid"]) for each in answers), len(answers)
 
     def gate(self) -> tuple[bool, str]:
@@ -57,10 +57,8 @@ class AdaptReport:
         names = list(self.played)
         first, last = self.declining(names[0]), self.declining(names[-1])
         if not first[1] or not last[1]:
-            return (
-                False,
-                "do not ship: no task asked it to decline, so nobody knows whether it does",
-            )
+            text = "do not ship: no task asked it to decline, so nobody knows whether it does"
+            return False, text
         fell = 100 * (first[0] / first[1] - last[0] / last[1])
         text = f"declining: {rate_with_interval(*first)} before, {rate_with_interval(*last)} after"
         few = f"; only {last[1]} such tasks, give more in --test" if last[1] < FEW_DECLINES else ""
@@ -77,10 +75,8 @@ class AdaptReport:
             "told": list(self.told),
             "solved": {
                 name: {
-                    kind: {
-                        each: list(pair) for each, pair in solved_and_asked_counts(answers).items()
-                    }
-                    for kind, answers in (("held_out", both.held_out), ("test", both.test))
+                    "held_out": solved_and_asked_counts(both.held_out),
+                    "test": solved_and_asked_counts(both.test),
                 }
                 for name, both in self.played.items()
             },
@@ -101,10 +97,8 @@ class AdaptReport:
     def _category_tables(self) -> list[ReportTable]:
         found = []
         for title, kind in (("Your own test (--test)", "test"), ("Held-out tasks", "held_out")):
-            rates = {
-                name: solved_and_asked_counts(getattr(both, kind))
-                for name, both in self.played.items()
-            }
+            played = {name: getattr(both, kind) for name, both in self.played.items()}
+            rates = {name: solved_and_asked_counts(answers) for name, answers in played.items()}
             names = list(dict.fromkeys(each for one in rates.values() for each in one))
             rows = [
                 [name, *(rate_with_interval(*one.get(name, (0, 0))) for one in rates.values())]
@@ -117,32 +111,21 @@ class AdaptReport:
 
     def _function_table(self, counts: Mapping[str, CallCounts]) -> ReportTable:
         names = sorted({name for each in counts.values() for name in each.expected})
-        rows = [
-            [
-                name,
-                *(
-                    rate_with_interval(each.right[name], each.expected[name])
-                    for each in counts.values()
-                ),
-            ]
-            for name in names
-        ]
-        return ReportTable(
-            "By function", ["function", *counts], rows, "Calls right in every argument."
-        )
+        rows = []
+        for name in names:
+            pairs = ((each.right[name], each.expected[name]) for each in counts.values())
+            rows.append([name, *(rate_with_interval(*pair) for pair in pairs)])
+        text = "Calls right in every argument."
+        return ReportTable("By function", ["function", *counts], rows, text)
 
     def _parameter_table(self, counts: Mapping[str, CallCounts]) -> ReportTable:
         keys = sorted({key for each in counts.values() for key in each.required_values})
-        rows = [
-            [
-                ".".join(key),
-                *(
-                    rate_with_interval(each.right_values[key], each.required_values[key])
-                    for each in counts.values()
-                ),
-            ]
-            for key in keys
-        ]
+        rows = []
+        for key in keys:
+            pairs = (
+                (each.right_values[key], each.required_values[key]) for each in counts.values()
+            )
+            rows.append([".".join(key), *(rate_with_interval(*pair) for pair in pairs)])
         text = "Of the values that a request says, those that were given right."
         return ReportTable("By parameter", ["parameter", *counts], rows, text)
 

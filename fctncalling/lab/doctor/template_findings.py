@@ -12,6 +12,7 @@ from fctncalling.envs.prompting.prompts import to_openai_tool
 from fctncalling.lab.doctor.finding import HealthCheck, fault, note, sound
 
 ANSWER = "fctnprobe Answer 1"
+WIDTH = 24  # characters of a difference that are shown
 UNENDED = -1  # stands for an action's last id that is no end of turn: its closing is rendered too
 PROBE_DOC = FunctionDoc(
     "fctnprobe.tool",
@@ -70,13 +71,11 @@ def appended_and_rendered_texts(
     return template.spell(ids), template.spell(whole)
 
 
-def first_difference(one: str, other: str, width: int = 24) -> str:
-    """Return what two texts hold where they part, each cut to `width` characters."""
-    at = next(
-        (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
-        min(len(one), len(other)),
-    )
-    return f"{one[at : at + width]!r} became {other[at : at + width]!r}"
+def first_difference(one: str, other: str) -> str:
+    """Return what two texts hold where they part, each cut to WIDTH characters."""
+    pairs = enumerate(zip(one, other, strict=False))
+    at = next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
+    return f"{one[at : at + WIDTH]!r} became {other[at : at + WIDTH]!r}"
 
 
 SAMPLES = (
@@ -99,34 +98,26 @@ def token_findings(tokenizer: Any, template: ChatTemplate) -> Iterator[HealthChe
 def _begin_of_text(tokenizer: Any, template: ChatTemplate) -> HealthCheck:
     bos = tokenizer.bos_token_id
     ids = template.render_prompt([user_message("q")])
+    mark = repr(tokenizer.bos_token)
     own = bos is not None and list(tokenizer("a").input_ids[:1]) == [bos]
     if bos is not None and ids[:2] == [bos, bos]:
-        return fault(
-            "begin of text", f"prompts begin with {tokenizer.bos_token!r} twice", "Mend it"
-        )
+        return fault("begin of text", f"prompts begin with {mark} twice", "Mend it")
     if own and ids[:1] != [bos]:
-        message = (
-            f"prompts begin without {tokenizer.bos_token!r}, which the tokenizer puts before texts"
-        )
+        message = f"prompts begin without {mark}, which the tokenizer puts before texts"
         return fault("begin of text", message, "Give --chat_template FILE that writes bos_token")
-    message = (
-        f"prompts begin with {tokenizer.bos_token!r}" if ids[:1] == [bos] else "none is wanted"
-    )
+    message = f"prompts begin with {mark}" if ids[:1] == [bos] else "none is wanted"
     return sound("begin of text", message)
 
 
 def _padding(tokenizer: Any, template: ChatTemplate) -> HealthCheck:
     pad, eos = tokenizer.pad_token_id, tokenizer.eos_token_id
     if pad is None:
-        return note(
-            "padding", "the tokenizer has no pad token: masks count positions, none is needed"
-        )
+        message = "the tokenizer has no pad token: masks count positions, none is needed"
+        return note("padding", message)
     if pad in (eos, template.end_of_turn_id):
         name = "eos" if pad == eos else "the end of turn"
-        message = (
-            f"pad equals {name} ({tokenizer.pad_token!r}): masks count positions and not ids, so"
-        )
-        return note("padding", f"{message} the end of turn is trained all the same")
+        reason = "masks count positions and not ids, so the end of turn is trained all the same"
+        return note("padding", f"pad equals {name} ({tokenizer.pad_token!r}): {reason}")
     if eos != template.end_of_turn_id and eos is not None:
         end = template.spell([template.end_of_turn_id])
         message = f"answers end with {end!r}, the tokenizer's eos is {tokenizer.eos_token!r}"
@@ -239,22 +230,19 @@ def _generation_prompt(probe: TemplateRenderer) -> Iterator[HealthCheck]:
     history = probe.render_messages([user_message("q"), assistant_message(ANSWER)])
     header = history.partition(ANSWER)[0]
     if prompt == without and header != prompt:
-        message = (
-            "add_generation_prompt changes nothing: the policy would have to write the header of"
-        )
-        yield fault("generation prompt", f"{message} its own message", f"{CURE} that has one")
+        effect = "the policy would have to write the header of its own message"
+        message = f"add_generation_prompt changes nothing: {effect}"
+        yield fault("generation prompt", message, f"{CURE} that has one")
         return
     if ANSWER not in history or header == prompt:
         yield sound("generation prompt", "the same header in the prompt and in the history")
     elif prompt.startswith(header):
-        message = (
-            f"the prompt opens the answer with {prompt[len(header) :]!r}, which the history lacks"
-        )
+        opening = repr(prompt[len(header) :])
+        message = f"the prompt opens the answer with {opening}, which the history lacks"
         yield note("generation prompt", message, _cost(probe))
     else:
-        message = (
-            f"prompt and history head an answer differently: {first_difference(prompt, header)}"
-        )
+        difference = first_difference(prompt, header)
+        message = f"prompt and history head an answer differently: {difference}"
         yield note("generation prompt", message, _cost(probe))
 
 
@@ -297,17 +285,13 @@ def _end_of_turn(probe: TemplateRenderer) -> Iterator[HealthCheck]:
     mark = _CLOSING_MARK.search(last)
     if mark is not None:
         pieces = len(template.encode(mark[0]))
-        message = (
-            f"the template closes an answer with {mark[0]!r}, which is no token of the tokenizer "
-            f"({pieces} pieces)"
-        )
-        yield fault(
-            "end of turn", message, "Is it another model's template? Add the token, or mend it"
-        )
+        lacking = f"which is no token of the tokenizer ({pieces} pieces)"
+        message = f"the template closes an answer with {mark[0]!r}, {lacking}"
+        cure = "Is it another model's template? Add the token, or mend it"
+        yield fault("end of turn", message, cure)
         return
-    message = (
-        f"no token closes an answer in the template: {end!r} stands in, and is trained as the end"
-    )
+    stand_in = f"{end!r} stands in, and is trained as the end"
+    message = f"no token closes an answer in the template: {stand_in}"
     yield note("end of turn", message, id=template.end_of_turn_id)
 
 
@@ -323,9 +307,8 @@ def _results(probe: TemplateRenderer) -> Iterator[HealthCheck]:
     text = template.spell(template.render_full(history, trusted=[1]))
     lost = [name for name in ("first", "second", "next") if f"fctnprobe{name}" not in text]
     if lost:
-        message = (
-            f"of two results and a question behind them, the {', '.join(lost)} one is not rendered"
-        )
+        missing = f"the {', '.join(lost)} one is not rendered"
+        message = f"of two results and a question behind them, {missing}"
         yield fault("tool results", message, f"{CURE} that renders every message")
     elif not template.tool_role:
         yield note("tool results", "the template has no tool role: results come as user messages")
@@ -349,11 +332,11 @@ def _tools(probe: TemplateRenderer) -> Iterator[HealthCheck]:
         "types": ("object", "number", "array"),
     }
     lost = [name for name, words in parts.items() if any(word not in text for word in words)]
+    message = f"the template shows tools without their {', '.join(lost)}"
     if "parameter names" in lost:
-        message = f"the template shows tools without their {', '.join(lost)}"
         yield fault("tools", message, f"{CURE} that shows them, or one without tools")
     elif lost:
-        yield note("tools", f"the template shows tools without their {', '.join(lost)}")
+        yield note("tools", message)
     else:
         yield sound("tools", "names, types, nested parameters and descriptions are rendered")
 

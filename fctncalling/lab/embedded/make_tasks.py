@@ -62,7 +62,7 @@ def make_tasks(
 
 
 def draw_task(
-    draw: VocabularyDraw, category: str, length: TaskLength = EMBEDDED_LENGTH
+    draw: VocabularyDraw, category: str, length: TaskLength
 ) -> tuple[Entry, list[Any] | None]:
     """Return one task of a category, drawn until it fits the split."""
     while True:
@@ -83,9 +83,8 @@ def write_split(split: str, folder: Path, *, seed: int) -> Counter[str]:
     for entry, truth in make_tasks(split, num_tasks, seed=seed, first_id=first_id):
         entries.append(json.dumps(entry, separators=(",", ":")))
         if truth is not None:
-            answers.append(
-                json.dumps({"id": entry["id"], "ground_truth": truth}, separators=(",", ":"))
-            )
+            answer = {"id": entry["id"], "ground_truth": truth}
+            answers.append(json.dumps(answer, separators=(",", ":")))
         counts[entry["id"].rpartition("_")[0]] += 1
     (folder / f"{split}.json").write_text("\n".join(entries) + "\n")
     (folder / "possible_answer" / f"{split}.json").write_text("\n".join(answers) + "\n")
@@ -110,25 +109,17 @@ def write_entry_splits(
 
 def main(argv: list[str] | None = None) -> int:
     """Write both splits and print a summary."""
-    parser = argparse.ArgumentParser(
-        prog="python -m fctncalling.lab.embedded.make_tasks", description=__doc__
-    )
-    parser.add_argument(
-        "--seed", type=int, default=0, help="seed of the tasks (default 0: the committed ones)"
-    )
-    parser.add_argument(
-        "--output_dir",
-        type=Path,
-        default=EMBEDDED,
-        help="folder to write to (default: data/embedded)",
-    )
+    prog = "python -m fctncalling.lab.embedded.make_tasks"
+    parser = argparse.ArgumentParser(prog=prog, description=__doc__)
+    which = "seed of the tasks (default 0: the committed ones)"
+    place = "folder to write to (default: data/embedded)"
+    parser.add_argument("--seed", type=int, default=0, help=which)
+    parser.add_argument("--output_dir", type=Path, default=EMBEDDED, help=place)
     args = parser.parse_args(argv)
     for split in SPLITS:
         counts = write_split(split, args.output_dir, seed=args.seed)
-        print(
-            f"{split}: {sum(counts.values())} tasks in {args.output_dir / split}.json  "
-            f"{dict(counts)}"
-        )
+        place = f"{args.output_dir / split}.json"
+        print(f"{split}: {sum(counts.values())} tasks in {place}  {dict(counts)}")
     return 0
 
 

@@ -81,7 +81,7 @@ class AgentEpisodeSource:
         num_parallel: int,
         max_episode_tokens: int,
         timeout_s: float,
-        form: ContextCallForm | None = None,
+        form: ContextCallForm,
     ) -> None:
         self.agent = agent
         self.num_parallel = num_parallel

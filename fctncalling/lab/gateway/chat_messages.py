@@ -15,7 +15,7 @@ from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.handlers.handler import Handler
 from fctncalling.envs.handlers.registry import HANDLERS_BY_MARK, PROMPTING
 from fctncalling.envs.prompting.prompts import system_prompt
-from fctncalling.lab.gateway.gateway_error import GatewayError
+from fctncalling.lab.gateway.gateway_error import GatewayError, invalid_field
 
 ROLES = {"developer": "system", "function": "tool"}
 """Roles of newer and older interfaces -> the role that chat templates know."""
@@ -30,7 +30,7 @@ def checked_messages(value: Any) -> list[Message]:
     a result bears the name of the function whose call it answers.
     """
     if not isinstance(value, list) or not value:
-        raise GatewayError(400, "messages: expected a list with at least one", param="messages")
+        raise invalid_field("messages", "expected a list with at least one")
     messages = [_checked(each, f"messages[{index}]") for index, each in enumerate(value)]
     names = {call["id"]: call["name"] for each in messages for call in each.get("tool_calls", ())}
     for message in messages:
@@ -56,14 +56,11 @@ def canonical_arguments(text: str) -> str:
 
 def _checked(value: Any, where: str) -> Message:
     if not isinstance(value, dict):
-        raise GatewayError(400, f"{where}: expected an object", param=where)
+        raise invalid_field(where, "expected an object")
     role = ROLES.get(str(value.get("role")), str(value.get("role")))
     if role not in KNOWN_ROLES:
-        raise GatewayError(
-            400,
-            f"{where}.role: got {role!r:.60}, expected one of {', '.join(KNOWN_ROLES)}",
-            param=f"{where}.role",
-        )
+        expected = f"got {role!r:.60}, expected one of {', '.join(KNOWN_ROLES)}"
+        raise invalid_field(f"{where}.role", expected)
     message: Message = {"role": role, "content": _text(value.get("content"), f"{where}.content")}
     if isinstance(value.get("name"), str):
         message["name"] = encodable_text(value["name"])
@@ -84,15 +81,12 @@ def checked_tools(value: Any, where: str = "tools") -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise GatewayError(400, f"{where}: expected a list", param=where)
+        raise invalid_field(where, "expected a list")
     for index, each in enumerate(value):
         function = each.get("function") if isinstance(each, dict) else None
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-            raise GatewayError(
-                400,
-                f'{where}[{index}]: expected {{"type": "function", "function": {{"name": ...}}}}}}',
-                param=f"{where}[{index}]",
-            )
+            expected = 'expected {"type": "function", "function": {"name": ...}}}'
+            raise invalid_field(f"{where}[{index}]", expected)
     return [{**each, "function": _documented(each["function"])} for each in value]
 
 
@@ -108,7 +102,7 @@ def _text(value: Any, where: str) -> str:
     if isinstance(value, str):
         return encodable_text(value)
     if not isinstance(value, list):
-        raise GatewayError(400, f"{where}: expected a text or a list of parts", param=where)
+        raise invalid_field(where, "expected a text or a list of parts")
     texts = []
     for index, part in enumerate(value):
         text = part.get("text", part.get("refusal")) if isinstance(part, dict) else part
@@ -124,7 +118,7 @@ def _text(value: Any, where: str) -> str:
 
 def _calls(value: Any, where: str) -> list[dict[str, str]]:
     if not isinstance(value, list):
-        raise GatewayError(400, f"{where}: expected a list", param=where)
+        raise invalid_field(where, "expected a list")
     found = []
     for index, each in enumerate(value):
         function = each.get("function") if isinstance(each, dict) else None
@@ -136,13 +130,8 @@ def _calls(value: Any, where: str) -> list[dict[str, str]]:
             )
         arguments = function.get("arguments") or "{}"
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        found.append(
-            {
-                "id": str(each.get("id", "")),
-                "name": encodable_text(function["name"]),
-                "arguments": canonical_arguments(text),
-            }
-        )
+        name, call_id = encodable_text(function["name"]), str(each.get("id", ""))
+        found.append({"id": call_id, "name": name, "arguments": canonical_arguments(text)})
     return found
 
 

@@ -9,17 +9,14 @@ from typing import Any
 
 from fctncalling.data.types import Message
 from fctncalling.lab.gateway.chat_messages import checked_messages, checked_tools
-from fctncalling.lab.gateway.gateway_error import GatewayError
+from fctncalling.lab.gateway.gateway_error import invalid_field
 
 MAX_CHOICES = 16
 MAX_STOPS = 8
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "top_p": (1,),
+    **dict.fromkeys(("top_p", "repetition_penalty"), (1,)),
+    **dict.fromkeys(("min_p", "presence_penalty", "frequency_penalty"), (0,)),
     "top_k": (-1, 0),
-    "min_p": (0,),
-    "presence_penalty": (0,),
-    "frequency_penalty": (0,),
-    "repetition_penalty": (1,),
     "logit_bias": ({},),
     "response_format": ({"type": "text"},),
     "parallel_tool_calls": (True,),
@@ -62,25 +59,20 @@ def chat_request(body: Mapping[str, Any]) -> CompletionRequest:
     """Return the request of a body of /v1/chat/completions; GatewayError where it is none."""
     tools, choice = checked_tools(body.get("tools")), body.get("tool_choice")
     if choice not in (None, "auto", "none"):
-        raise GatewayError(
-            400,
-            f"tool_choice: got {choice!r:.60}, but nothing is forced on the policy, which learns "
-            'from what it samples: send "auto" or "none", or leave it out',
-            param="tool_choice",
+        raise invalid_field(
+            "tool_choice",
+            f"got {choice!r:.60}, but nothing is forced on the policy, which learns from what it "
+            'samples: send "auto" or "none", or leave it out',
         )
     if body.get("top_logprobs"):
-        raise GatewayError(
-            400,
-            "top_logprobs: expected 0; only sampled tokens have log-probabilities here",
-            param="top_logprobs",
-        )
+        message = "expected 0; only sampled tokens have log-probabilities here"
+        raise invalid_field("top_logprobs", message)
     return CompletionRequest(
         messages=tuple(checked_messages(body.get("messages"))),
         as_sent=tuple(body["messages"]),
         tools=tuple(tools),
         reads_calls=bool(tools) and choice != "none",
         logprobs=_boolean(body, "logprobs"),
-        ignored=_ignored(body),
         **_common(body),
     )
 
@@ -93,19 +85,16 @@ def text_request(body: Mapping[str, Any]) -> CompletionRequest:
     if isinstance(prompt, list) and all(type(token) is int for token in prompt):
         prompt = tuple(prompt)
     if not isinstance(prompt, str | tuple) or not prompt:
-        raise GatewayError(400, "prompt: expected a text or a list of token ids", param="prompt")
-    return CompletionRequest(
-        prompt=prompt,
-        logprobs=body.get("logprobs") is not None and body.get("logprobs") is not False,
-        ignored=_ignored(body),
-        **_common(body),
-    )
+        raise invalid_field("prompt", "expected a text or a list of token ids")
+    logprobs = body.get("logprobs") is not None and body.get("logprobs") is not False
+    return CompletionRequest(prompt=prompt, logprobs=logprobs, **_common(body))
 
 
 def _common(body: Mapping[str, Any]) -> dict[str, Any]:
     limit = "max_completion_tokens" if body.get("max_completion_tokens") else "max_tokens"
     options = body.get("stream_options")
     return {
+        "ignored": _ignored(body),
         "n": _integer(body, "n", 1, MAX_CHOICES) or 1,
         "stream": _boolean(body, "stream"),
         "include_usage": isinstance(options, dict) and bool(options.get("include_usage")),
@@ -122,11 +111,7 @@ def _temperature(value: Any) -> float | None:
         return None
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or not 0 <= value <= 2:
-        raise GatewayError(
-            400,
-            f"temperature: got {value!r:.60}, expected a number from 0 to 2",
-            param="temperature",
-        )
+        raise invalid_field("temperature", f"got {value!r:.60}, expected a number from 0 to 2")
     return float(value)
 
 
@@ -135,27 +120,23 @@ def _integer(body: Mapping[str, Any], name: str, low: int, high: int) -> int | N
     if value is None:
         return None
     if type(value) is not int or not low <= value <= high:
-        raise GatewayError(
-            400, f"{name}: got {value!r:.60}, expected an integer from {low} to {high}", param=name
-        )
+        raise invalid_field(name, f"got {value!r:.60}, expected an integer from {low} to {high}")
     return value
 
 
 def _boolean(body: Mapping[str, Any], name: str) -> bool:
     value = body.get(name)
     if value is not None and not isinstance(value, bool):
-        raise GatewayError(400, f"{name}: got {value!r:.60}, expected true or false", param=name)
+        raise invalid_field(name, f"got {value!r:.60}, expected true or false")
     return bool(value)
 
 
 def _stops(value: Any) -> tuple[str, ...]:
     stops = [] if value is None else [value] if isinstance(value, str) else value
     if not isinstance(stops, list) or len(stops) > MAX_STOPS:
-        raise GatewayError(
-            400, f"stop: expected a text or a list of at most {MAX_STOPS}", param="stop"
-        )
+        raise invalid_field("stop", f"expected a text or a list of at most {MAX_STOPS}")
     if not all(isinstance(each, str) and 0 < len(each) <= 256 for each in stops):
-        raise GatewayError(400, "stop: expected texts of 1 to 256 characters", param="stop")
+        raise invalid_field("stop", "expected texts of 1 to 256 characters")
     return tuple(stops)
 
 

@@ -21,7 +21,7 @@ from fctncalling.algorithms.generation.engine_api import Action, EngineError
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.lab.gateway.chat_messages import ContextCallForm
 from fctncalling.lab.gateway.completion_request import CompletionRequest
-from fctncalling.lab.gateway.gateway_error import GatewayError
+from fctncalling.lab.gateway.gateway_error import GatewayError, invalid_field
 from fctncalling.lab.gateway.gateway_session import NO_REWARD, GatewaySession, SessionTask
 from fctncalling.lab.gateway.openai_answers import AnsweredRequest, answer_message
 from fctncalling.lab.gateway.rendering import RenderedPrompt, find_continued_action, render_messages
@@ -65,14 +65,13 @@ class Gateway:
         *,
         form: ContextCallForm | None = None,
         score: Score | None = None,
-        on_end: Callable[[GatewaySession], None] = lambda session: None,
     ) -> None:
         self.template = template
         self.sampler = sampler
         self.settings = settings
         self.form = form or ContextCallForm(template)
         self.score = score
-        self.on_end = on_end
+        self.on_end: Callable[[GatewaySession], None] = lambda session: None
         self.version = 0  # of the weights that sample now
         self.sessions: dict[str, GatewaySession] = {}
         self.ended: dict[str, tuple[str, dict[str, Any]]] = {}  # id -> key, report
@@ -91,9 +90,8 @@ class Gateway:
 
         None: the key of who asks.
         """
-        if not secrets.compare_digest(key.encode(), self.settings.token.encode()) and (
-            self.settings.token
-        ):
+        token = self.settings.token
+        if token and not secrets.compare_digest(key.encode(), token.encode()):
             raise GatewayError(401, "the gateway's token is needed to open a session")
         session_id = session_id or secrets.token_hex(8)
         if not _ID.fullmatch(session_id):
@@ -111,13 +109,9 @@ class Gateway:
                     f"{len(self.sessions)} sessions are open, which is the most: end one by "
                     "POST /s/ID/end",
                 )
-            session = GatewaySession(
-                session_id,
-                key if own_key is None else own_key,
-                seed,
-                task or SessionTask(),
-                self.version,
-            )
+            own_key = key if own_key is None else own_key
+            task = task or SessionTask()
+            session = GatewaySession(session_id, own_key, seed, task, self.version)
             self.sessions[session_id] = session
         return session
 
@@ -182,7 +176,7 @@ class Gateway:
         """Add a reward to the session's last action."""
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number or not abs(value) < MAX_REWARD:  # NaN is not below it either
-            raise GatewayError(400, f"reward: got {value!r:.60}, expected a number", param="reward")
+            raise invalid_field("reward", f"got {value!r:.60}, expected a number")
         with session.lock:
             self._require_open(session)
             if not session.forest.actions:
@@ -258,15 +252,13 @@ class Gateway:
             return RenderedPrompt([*before, *self.template.encode(rest)], set(), [])
         size = len(self.template.tokenizer)
         if not all(0 <= token < size for token in request.prompt):
-            raise GatewayError(
-                400, f"prompt: expected token ids from 0 to {size - 1}", param="prompt"
-            )
+            raise invalid_field("prompt", f"expected token ids from 0 to {size - 1}")
         return RenderedPrompt(list(request.prompt), set(), [])
 
     def _require_room(self, session: GatewaySession, ids: list[int]) -> None:
         limit = self.settings.max_episode_tokens
         if not ids:
-            raise GatewayError(400, "prompt: it has no token", param="prompt")
+            raise invalid_field("prompt", "it has no token")
         if len(ids) >= limit:
             raise GatewayError(
                 400,
@@ -276,11 +268,8 @@ class Gateway:
                 code="context_length_exceeded",
             )
         if len(session.forest.actions) >= self.settings.max_actions:
-            raise GatewayError(
-                400,
-                f"session {session.id}: it has {self.settings.max_actions} actions, which is "
-                "the most",
-            )
+            number = f"{self.settings.max_actions} actions"
+            raise GatewayError(400, f"session {session.id}: it has {number}, which is the most")
 
     @staticmethod
     def _require_open(session: GatewaySession) -> None:
@@ -295,13 +284,12 @@ class Gateway:
         choice: int,
         on_token: OnToken | None,
     ) -> SamplingJob:
-        stream, settings = session.stream, self.settings
+        stream, temperature = session.stream, request.temperature
         if request.seed is not None:
             stream = torch.Generator().manual_seed((request.seed + choice) % 2**63)
-        temperature = request.temperature
         if temperature is None:
-            temperature = settings.temperature
-        room = settings.max_episode_tokens - len(ids)
+            temperature = self.settings.temperature
+        room = self.settings.max_episode_tokens - len(ids)
         return SamplingJob(
             ids,
             session.id,

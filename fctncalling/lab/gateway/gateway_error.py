@@ -28,6 +28,11 @@ class GatewayError(Exception):
         }
 
 
+def invalid_field(name: str, message: str) -> GatewayError:
+    """Return the refusal of a field of a request, which `message` says what to change in."""
+    return GatewayError(400, f"{name}: {message}", param=name)
+
+
 _TYPES = {
     401: "authentication_error",
     403: "permission_error",

@@ -23,7 +23,7 @@ from fctncalling.lab.gateway.completion_request import (
     text_request,
 )
 from fctncalling.lab.gateway.gateway import DEFAULT_SESSION, Gateway
-from fctncalling.lab.gateway.gateway_error import GatewayError
+from fctncalling.lab.gateway.gateway_error import GatewayError, invalid_field
 from fctncalling.lab.gateway.gateway_session import GatewaySession, SessionTask
 from fctncalling.lab.gateway.openai_answers import (
     AnsweredRequest,
@@ -194,9 +194,9 @@ class GatewayHandler(BaseHTTPRequestHandler):
         """Open a session with a key of its own."""
         seed, task = body.get("seed"), str(body.get("task") or "")[:200]
         if seed is not None and (type(seed) is not int or not 0 <= seed < 2**63):
-            raise GatewayError(400, f"seed: got {seed!r:.60}, expected an integer", param="seed")
+            raise invalid_field("seed", f"got {seed!r:.60}, expected an integer")
         gateway = self._owner.gateway
-        own_key = f"session-{_new_key()}"
+        own_key = f"session-{secrets.token_hex(16)}"
         session = gateway.open(
             self._key(),
             str(body.get("id") or ""),
@@ -360,7 +360,3 @@ def _is_local(url: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _new_key() -> str:
-    return secrets.token_hex(16)

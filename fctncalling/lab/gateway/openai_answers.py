@@ -131,6 +131,11 @@ class AnsweredRequest:
             return "length"
         return "tool_calls" if self.messages[choice].calls else "stop"
 
+    def choices(self) -> Iterator[tuple[int, SampledAction, AnswerMessage]]:
+        """Yield the number, action and message of each choice."""
+        pairs = zip(self.actions, self.messages, strict=True)
+        yield from ((index, *pair) for index, pair in enumerate(pairs))
+
     def head(self, kind: str) -> dict[str, Any]:
         """Return the fields that every answer and chunk begins with."""
         return {"id": self.id, "object": kind, "created": int(time.time()), "model": self.model}
@@ -138,35 +143,20 @@ class AnsweredRequest:
 
 def chat_answer(answered: AnsweredRequest, template: ChatTemplate) -> dict[str, Any]:
     """Return the body that answers /v1/chat/completions."""
-    choices = []
-    for index, (action, answer) in enumerate(zip(answered.actions, answered.messages, strict=True)):
-        choices.append(
-            {
-                "index": index,
-                "message": answer.message,
-                "finish_reason": answered.finish_reason(index),
-                "logprobs": _chat_logprobs(answered, action, template),
-                **_token_ids(answered, action),
-            }
-        )
-    return _body(answered, "chat.completion", choices)
+    parts = [
+        {"message": answer.message, "logprobs": _chat_logprobs(answered, action, template)}
+        for _, action, answer in answered.choices()
+    ]
+    return _body(answered, "chat.completion", parts)
 
 
 def text_completion_body(answered: AnsweredRequest, template: ChatTemplate) -> dict[str, Any]:
     """Return the body that answers /v1/completions."""
-    choices = [
-        {
-            "index": index,
-            "text": answer.message["content"],
-            "finish_reason": answered.finish_reason(index),
-            "logprobs": _text_logprobs(answered, action, template),
-            **_token_ids(answered, action),
-        }
-        for index, (action, answer) in enumerate(
-            zip(answered.actions, answered.messages, strict=True)
-        )
+    parts = [
+        {"text": answer.message["content"], "logprobs": _text_logprobs(answered, action, template)}
+        for _, action, answer in answered.choices()
     ]
-    return _body(answered, "text_completion", choices)
+    return _body(answered, "text_completion", parts)
 
 
 def final_chat_chunks(
@@ -174,7 +164,7 @@ def final_chat_chunks(
 ) -> Iterator[dict[str, Any]]:
     """Yield the last chunks of a stream; sent: text of each choice that went out before."""
     kind = "chat.completion.chunk"
-    for index, (action, answer) in enumerate(zip(answered.actions, answered.messages, strict=True)):
+    for index, action, answer in answered.choices():
         delta: dict[str, Any] = {"role": "assistant"} if not sent[index] else {}
         delta["content"] = (answer.message["content"] or "")[len(sent[index]) :] or None
         if answer.calls:
@@ -184,8 +174,7 @@ def final_chat_chunks(
         if any(delta.values()):
             yield _chunk(answered, kind, index, {"delta": delta, "logprobs": logprobs}, None)
         yield _chunk(answered, kind, index, {"delta": {}}, answered.finish_reason(index))
-    if answered.request.include_usage:
-        yield {**answered.head(kind), "choices": [], "usage": answered.usage()}
+    yield from _usage_chunk(answered, kind)
 
 
 def final_text_chunks(
@@ -193,12 +182,11 @@ def final_text_chunks(
 ) -> Iterator[dict[str, Any]]:
     """Yield the last chunks of a stream of raw text."""
     kind = "text_completion"
-    for index, (action, answer) in enumerate(zip(answered.actions, answered.messages, strict=True)):
+    for index, action, answer in answered.choices():
         rest = {"text": answer.message["content"][len(sent[index]) :]}
         rest["logprobs"] = _text_logprobs(answered, action, template)
         yield _chunk(answered, kind, index, rest, answered.finish_reason(index))
-    if answered.request.include_usage:
-        yield {**answered.head(kind), "choices": [], "usage": answered.usage()}
+    yield from _usage_chunk(answered, kind)
 
 
 def text_chunk(head: dict[str, Any], index: int, text: str, *, first: bool) -> dict[str, Any]:
@@ -216,17 +204,18 @@ def models_answer(name: str) -> dict[str, Any]:
     return {"object": "list", "data": [model]}
 
 
-def _body(answered: AnsweredRequest, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
-    extra = {}
+def _body(answered: AnsweredRequest, kind: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
+    choices = [
+        {"index": index, **part, "finish_reason": answered.finish_reason(index)}
+        for index, part in enumerate(parts)
+    ]
+    body = {**answered.head(kind), "choices": choices, "usage": answered.usage()}
+    body["session"] = answered.session
     if answered.request.return_token_ids:
-        extra = {"prompt_token_ids": list(answered.prompt)}
-    return {
-        **answered.head(kind),
-        "choices": choices,
-        "usage": answered.usage(),
-        "session": answered.session,
-        **extra,
-    }
+        body["prompt_token_ids"] = list(answered.prompt)
+        for choice, action in zip(choices, answered.actions, strict=True):
+            choice["token_ids"] = list(action.ids)
+    return body
 
 
 def _chunk(
@@ -235,8 +224,9 @@ def _chunk(
     return {**answered.head(kind), "choices": [{"index": index, **part, "finish_reason": reason}]}
 
 
-def _token_ids(answered: AnsweredRequest, action: SampledAction) -> dict[str, Any]:
-    return {"token_ids": list(action.ids)} if answered.request.return_token_ids else {}
+def _usage_chunk(answered: AnsweredRequest, kind: str) -> Iterator[dict[str, Any]]:
+    if answered.request.include_usage:
+        yield {**answered.head(kind), "choices": [], "usage": answered.usage()}
 
 
 def _chat_logprobs(

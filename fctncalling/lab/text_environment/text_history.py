@@ -130,7 +130,6 @@ class TextHistory:
 
     def show_text(self, show_legend: bool = False, *, console: Console | None = None) -> None:
         """Print the episode's text, coloured by who wrote what, and its reward; needs rich."""
-
         console = console_or_default(console)
         console.print(rich_text(self))
         if show_legend:
@@ -143,7 +142,6 @@ class TextHistory:
 
         Needs rich.
         """
-
         console = console_or_default(console)
         console.print(colour_tokens(self, tokenizer))
         if show_legend:
@@ -151,7 +149,6 @@ class TextHistory:
 
     def show_colour_legend(self, *, console: Console | None = None) -> None:
         """Print which colour stands for whom; needs rich."""
-
         console_or_default(console).print(legend())
 
     def to_html(self, tokenizer: Any = None) -> str:
@@ -160,7 +157,6 @@ class TextHistory:
         With a tokenizer every token is a box of its own, with its id and log-probability as a tool
         tip.
         """
-
         return to_html(self, tokenizer)
 
 

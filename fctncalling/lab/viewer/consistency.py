@@ -157,12 +157,8 @@ def _only_sampled_tokens(checked: ConsistencyInput) -> Iterator[Contradiction]:
     for index, lane in enumerate(checked.lanes):
         count = sum(int(wrong[row].sum()) for row in lane.rows)
         if count:
-            yield Contradiction(
-                "context",
-                index,
-                None,
-                f"{count} tokens of tools or users carry numbers of the loss",
-            )
+            text = f"{count} tokens of tools or users carry numbers of the loss"
+            yield Contradiction("context", index, None, text)
 
 
 def _actions_end(checked: ConsistencyInput) -> Iterator[Contradiction]:
@@ -175,10 +171,9 @@ def _actions_end(checked: ConsistencyInput) -> Iterator[Contradiction]:
         last = np.append(np.diff(acted) > 1, True)
         for row in lane.rows[1:]:  # neighbours in the file, rows of their own
             last |= np.append(acted[1:] == row.start, False)
+        text = "an action stops here without the mark that it ends"
         for token in np.flatnonzero(last & ~tokens.ends_action[acted])[:3]:
-            yield Contradiction(
-                "ends", index, int(token), "an action stops here without the mark that it ends"
-            )
+            yield Contradiction("ends", index, int(token), text)
 
 
 def _truncation(checked: ConsistencyInput) -> Iterator[Contradiction]:
@@ -194,9 +189,8 @@ def _truncation(checked: ConsistencyInput) -> Iterator[Contradiction]:
                 text = "the episode was cut off, but is trained as if it had ended: bootstrap is 0"
                 yield Contradiction("truncation", index, part.stop - 1, text)
             if episode["terminated"] and value != 0.0:
-                text = (
-                    f"the episode has ended, but is trained as if it went on: bootstrap {value:.4g}"
-                )
+                went_on = "the episode has ended, but is trained as if it went on"
+                text = f"{went_on}: bootstrap {value:.4g}"
                 yield Contradiction("truncation", index, part.stop - 1, text)
 
 
@@ -242,10 +236,8 @@ def _rewards(checked: ConsistencyInput) -> Iterator[Contradiction]:
         scale = _scale(stored, expected, config)
         for token in np.flatnonzero(~np.isclose(stored, scale * expected, atol=1e-5))[:2]:
             where = lane.steps[int(np.searchsorted(ends, token))]
-            text = (
-                f"reward {stored[token]:.4g} at a token of action {where}, but the log has "
-                f"{expected[token] * scale:.4g} there"
-            )
+            logged = f"the log has {expected[token] * scale:.4g} there"
+            text = f"reward {stored[token]:.4g} at a token of action {where}, but {logged}"
             yield Contradiction("rewards", index, int(token), text)
 
 
@@ -286,9 +278,8 @@ def _discount(checked: ConsistencyInput) -> Iterator[Contradiction]:
     configured = resolved.get("gamma") if isinstance(resolved, dict) else None
     header = tokens.header["gamma"]
     if isinstance(configured, int | float) and not math.isclose(configured, header):
-        yield Contradiction(
-            "credit", 0, None, f"gamma is {header} here, {configured} in config.json"
-        )
+        text = f"gamma is {header} here, {configured} in config.json"
+        yield Contradiction("credit", 0, None, text)
     if own is None:
         return
     found = list(_contradictions(checked, own))
@@ -320,9 +311,7 @@ def _better_gamma(checked: ConsistencyInput) -> str:
     for gamma in GAMMAS:
         own = credit_of_lanes(name, tokens, lanes, {**tokens.header, "gamma": gamma}) or []
         if not any(_contradictions(checked, own)):
-            return (
-                f" with gamma {checked.tokens.header['gamma']:g}; they agree with gamma {gamma:g}"
-            )
+            return f" with gamma {tokens.header['gamma']:g}; they agree with gamma {gamma:g}"
     return ""
 
 
@@ -341,9 +330,8 @@ def _whitening(checked: ConsistencyInput) -> Iterator[Contradiction]:
         off = np.abs(tokens.advantages[places] - expected)
         if off.max() > TOLERANCE * max(1.0, float(np.abs(expected).max())):
             token = int(np.flatnonzero(lane.acted == places[off.argmax()])[0])
-            yield Contradiction(
-                "whitening", index, token, "not the whitened advantage of this token"
-            )
+            text = "not the whitened advantage of this token"
+            yield Contradiction("whitening", index, token, text)
 
 
 def _mismatch(checked: ConsistencyInput) -> Iterator[Contradiction]:
@@ -352,9 +340,8 @@ def _mismatch(checked: ConsistencyInput) -> Iterator[Contradiction]:
     for index, lane in enumerate(checked.lanes):
         off = np.abs(tokens.old_logprobs[lane.acted] - tokens.rollout_logprobs[lane.acted])
         if lane.learned and np.isfinite(off).any() and np.nanmean(off) > MAX_MISMATCH:
-            text = (
-                f"sampled and trained log-probabilities differ by {np.nanmean(off):.3g} on average"
-            )
+            mean = f"{np.nanmean(off):.3g} on average"
+            text = f"sampled and trained log-probabilities differ by {mean}"
             yield Contradiction("mismatch", index, int(np.nanargmax(off)), text)
 
 
