@@ -122,9 +122,7 @@ class AdaptReport:
         keys = sorted({key for each in counts.values() for key in each.required_values})
         rows = []
         for key in keys:
-            pairs = (
-                (each.right_values[key], each.required_values[key]) for each in counts.values()
-            )
+            pairs = ((one.right_values[key], one.required_values[key]) for one in counts.values())
             rows.append([".".join(key), *(rate_with_interval(*pair) for pair in pairs)])
         text = "Of the values that a request says, those that were given right."
         return ReportTable("By parameter", ["parameter", *counts], rows, text)
