@@ -160,7 +160,7 @@ def test_the_same_seed_makes_the_same_answers_and_another_others(data: Path) -> 
 
 def test_every_mutation_of_several_turns_is_met_and_on_the_side_it_was_made_for(data: Path) -> None:
     met = Counter(
-        each.stratum(each.verdict())
+        each.expected_verdict().stratum
         for each in made_answers_of_category(
             data, "multi_turn_miss_func", seed=3, answers_a_task=30
         )

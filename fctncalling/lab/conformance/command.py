@@ -140,15 +140,7 @@ def _records(
     for category in categories:
         for answer in made_answers_of_category(folder, category, args.seed, args.answers):
             number += 1
-            verdict = answer.verdict()
-            awaited[str(number)] = ExpectedVerdict(
-                answer.stratum(verdict),
-                verdict.valid,
-                verdict.error_type,
-                answer.task.id,
-                answer.change,
-                answer.shown(),
-            )
+            awaited[str(number)] = answer.expected_verdict()
             yield scorer_record(answer, str(number))
 
 

@@ -20,6 +20,7 @@ from fctncalling.envs.handlers import DecodeError
 from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.envs.handlers.source_calls import require_grammar
 from fctncalling.envs.judging.judge import judge
+from fctncalling.lab.conformance.agreement import ExpectedVerdict
 from fctncalling.lab.conformance.drafts import (
     AnswerDraft,
     Mutation,
@@ -55,9 +56,12 @@ class MadeAnswer(NamedTuple):
         """Return BFCL's verdict."""
         return judge(self.task, self.response, ANSWER_FORM)
 
-    def stratum(self, verdict: Verdict) -> str:
-        """Return the stratum that it belongs to, given BFCL's verdict."""
-        return stratum_name(self.group, self.mutation, verdict.valid)
+    def expected_verdict(self) -> ExpectedVerdict:
+        """Return BFCL's verdict with the stratum that it puts the answer in."""
+        verdict = self.verdict()
+        stratum = stratum_name(self.group, self.mutation, verdict.valid)
+        told = (verdict.valid, verdict.error_type, self.task.id, self.change, self.shown())
+        return ExpectedVerdict(stratum, *told)
 
     def shown(self) -> str:
         """Return the answer, cut to what a reader looks at."""

@@ -78,6 +78,16 @@ def _written(calls: Sequence[Call]) -> str:
     return get_handler("python_calls").render(calls)
 
 
+def _in_acting_turn(change: Callable[[MultiTurnDraft, int], Mutated]) -> Make:
+    """Return a mutation of one of the turns that have calls."""
+
+    def make(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
+        turns = draft.acting_turns()
+        return change(draft, rng.choice(turns)) if turns else None
+
+    return make
+
+
 def _canonical(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
     return Mutated(draft.answer(), "the right calls, those of a turn in one message")
 
@@ -107,15 +117,12 @@ def _reading_call(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
         return None
     turn = rng.choice(draft.acting_turns())
     more = draft.with_turn(turn, [*draft.turns[turn], call])
-    return Mutated(
-        more.answer(), f"turn {turn}: {call.name}, which changes nothing, is called, too"
-    )
+    change = f"turn {turn}: {call.name}, which changes nothing, is called, too"
+    return Mutated(more.answer(), change)
 
 
-def _mistake_first(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
-    if not draft.acting_turns():
-        return None
-    turn = rng.choice(draft.acting_turns())
+@_in_acting_turn
+def _mistake_first(draft: MultiTurnDraft, turn: int) -> Mutated:
     answer = draft.answer()
     answer[turn] = ["[no_such_function(a=1)]", *answer[turn]]
     return Mutated(answer, f"turn {turn}: first a call of a function that does not exist")
@@ -139,10 +146,8 @@ def _turn_added(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
     return Mutated([*draft.answer(), [CLOSING]], "there is a turn more than was asked")
 
 
-def _turn_without_calls(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
-    if not draft.acting_turns():
-        return None
-    turn = rng.choice(draft.acting_turns())
+@_in_acting_turn
+def _turn_without_calls(draft: MultiTurnDraft, turn: int) -> Mutated:
     return Mutated(draft.with_turn(turn, []).answer(), f"turn {turn}: only words, no call")
 
 
@@ -152,9 +157,8 @@ def _call_lost(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
         return None
     turn, index, call = rng.choice(places)
     kept = [each for at, each in enumerate(draft.turns[turn]) if at != index]
-    return Mutated(
-        draft.with_turn(turn, kept).answer(), f"turn {turn}: the call of {call.name} is missing"
-    )
+    change = f"turn {turn}: the call of {call.name} is missing"
+    return Mutated(draft.with_turn(turn, kept).answer(), change)
 
 
 def _argument_changed(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
@@ -169,10 +173,8 @@ def _argument_changed(draft: MultiTurnDraft, rng: random.Random) -> Mutated | No
     turn, index, call, key, value = rng.choice(places)
     other = _other(value)
     changed = Call(call.name, {**call.arguments, key: other})
-    return Mutated(
-        draft.with_call(turn, index, changed).answer(),
-        f"turn {turn}: {call.name}, argument {key!r}: {value!r:.60} becomes {other!r:.60}",
-    )
+    change = f"turn {turn}: {call.name}, argument {key!r}: {value!r:.60} becomes {other!r:.60}"
+    return Mutated(draft.with_call(turn, index, changed).answer(), change)
 
 
 def _other(value: str | float) -> str | float:
@@ -188,10 +190,8 @@ def _argument_missing(draft: MultiTurnDraft, rng: random.Random) -> Mutated | No
     turn, index, call = rng.choice(places)
     key = rng.choice(list(call.arguments))
     kept = {name: value for name, value in call.arguments.items() if name != key}
-    return Mutated(
-        draft.with_call(turn, index, Call(call.name, kept)).answer(),
-        f"turn {turn}: {call.name}, argument {key!r} is missing",
-    )
+    shorter = draft.with_call(turn, index, Call(call.name, kept))
+    return Mutated(shorter.answer(), f"turn {turn}: {call.name}, argument {key!r} is missing")
 
 
 def _state_changed(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
@@ -199,9 +199,8 @@ def _state_changed(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
         return None
     turn = rng.choice(draft.acting_turns())
     more = [*draft.turns[turn], Call("mkdir", {"dir_name": "nobody_asked"})]
-    return Mutated(
-        draft.with_turn(turn, more).answer(), f"turn {turn}: mkdir makes a folder that nobody asked"
-    )
+    change = f"turn {turn}: mkdir makes a folder that nobody asked"
+    return Mutated(draft.with_turn(turn, more).answer(), change)
 
 
 def _call_repeated(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
@@ -219,10 +218,8 @@ def _calls_reversed(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None
     if not turns:
         return None
     turn = rng.choice(turns)
-    return Mutated(
-        draft.with_turn(turn, draft.turns[turn][::-1]).answer(),
-        f"turn {turn}: the calls in reversed order",
-    )
+    turned = draft.with_turn(turn, draft.turns[turn][::-1])
+    return Mutated(turned.answer(), f"turn {turn}: the calls in reversed order")
 
 
 def _turns_swapped(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
@@ -240,15 +237,12 @@ def _turn_too_early(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None
         return None
     turn = rng.choice(later)
     early = draft.with_turn(turn - 1, [*draft.turns[turn - 1], *draft.turns[turn]])
-    return Mutated(
-        early.with_turn(turn, []).answer(), f"the calls of turn {turn} are made in turn {turn - 1}"
-    )
+    change = f"the calls of turn {turn} are made in turn {turn - 1}"
+    return Mutated(early.with_turn(turn, []).answer(), change)
 
 
-def _unclosed(draft: MultiTurnDraft, rng: random.Random) -> Mutated | None:
-    if not draft.acting_turns():
-        return None
-    turn = rng.choice(draft.acting_turns())
+@_in_acting_turn
+def _unclosed(draft: MultiTurnDraft, turn: int) -> Mutated:
     answer = draft.answer()
     answer[turn][0] = answer[turn][0][:-2]
     return Mutated(answer, f"turn {turn}: the last parenthesis is missing")

@@ -265,9 +265,8 @@ def _missing_call(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
         return None
     lost = rng.randrange(len(draft.calls))
     kept = [call for index, call in enumerate(draft.calls) if index != lost]
-    return Mutated(
-        draft.with_calls(kept).text(), f"the call of {draft.calls[lost].name} is missing"
-    )
+    change = f"the call of {draft.calls[lost].name} is missing"
+    return Mutated(draft.with_calls(kept).text(), change)
 
 
 def _call_twice(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
@@ -277,9 +276,13 @@ def _call_twice(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
     return Mutated(draft.with_calls((*draft.calls, call)).text(), f"{call.name} is called twice")
 
 
-def _other_function(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
+def _unused_functions(draft: AnswerDraft) -> list[str]:
     used = {call.name for call in draft.calls}
-    unused = [doc.name for doc in draft.task.functions if doc.name not in used]
+    return [doc.name for doc in draft.task.functions if doc.name not in used]
+
+
+def _other_function(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
+    unused = _unused_functions(draft)
     if not draft.calls or not unused:
         return None
     name = rng.choice(unused)
@@ -290,10 +293,9 @@ def _other_function(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
 def _duplicate_for_missing(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
     if len(draft.calls) < 2:
         return None
-    return Mutated(
-        draft.with_call(len(draft.calls) - 1, draft.calls[0]).text(),
-        f"the first call stands in the place of the last, {draft.calls[-1].name}",
-    )
+    twice = draft.with_call(len(draft.calls) - 1, draft.calls[0])
+    change = f"the first call stands in the place of the last, {draft.calls[-1].name}"
+    return Mutated(twice.text(), change)
 
 
 def _renamed(rename: Callable[[str], str]) -> Make:
@@ -310,8 +312,7 @@ def _renamed(rename: Callable[[str], str]) -> Make:
 
 
 def _function_exchanged(draft: AnswerDraft, rng: random.Random) -> Mutated | None:
-    used = {call.name for call in draft.calls}
-    unused = [doc.name for doc in draft.task.functions if doc.name not in used]
+    unused = _unused_functions(draft)
     if not draft.calls or not unused:
         return None
     name, last = rng.choice(unused), draft.calls[-1]

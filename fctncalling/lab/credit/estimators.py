@@ -133,7 +133,7 @@ def one_step_and_placebo_advantages(
         ],
         "state_matched": _one_step(truth, values["state"], values["matched"]),
         "state_else_return": _one_step_else_return(truth, togo, values["state"], values["matched"]),
-        "monte_carlo": _differences(togo, values["critic"]),
+        "monte_carlo": [later - value for later, value in zip(togo, values["critic"], strict=True)],
         "critic_one_step": truth.advantages(values["critic"]),
         "constant": [np.ones(len(each)) for each in togo],
         "position": [-np.arange(len(each), dtype=np.float64) for each in togo],
@@ -146,13 +146,10 @@ def _one_step(
     truth: BranchedTruth, values: Sequence[Vector], matched: Sequence[Vector]
 ) -> list[Vector]:
     """Return r + discount V(s') - V(s); 0 where one of both states matches no other visit."""
-    known = [
-        at * np.append(at[1:], 1.0)  # behind the last action nothing has to match
-        for at in matched
-    ]
-    return [
-        each * speaks for each, speaks in zip(truth.advantages(list(values)), known, strict=True)
-    ]
+    # behind the last action nothing has to match
+    known = [at * np.append(at[1:], 1.0) for at in matched]
+    pairs = zip(truth.advantages(list(values)), known, strict=True)
+    return [each * speaks for each, speaks in pairs]
 
 
 def _one_step_else_return(
@@ -167,10 +164,6 @@ def _one_step_else_return(
         behind = np.where(known > 0, at, later)[1:]
         found.append(rewards + truth.discount * np.append(behind, 0.0) - at)
     return found
-
-
-def _differences(first: Sequence[Vector], second: Sequence[Vector]) -> list[Vector]:
-    return [one - other for one, other in zip(first, second, strict=True)]
 
 
 def _token_counts(truth: BranchedTruth) -> list[Vector]:

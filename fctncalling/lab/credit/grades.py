@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fctncalling.lab.credit.ruler import Vector
 
 SMALLEST = 0.05  # an advantage below it is not called significant, however exact its truth is
+BOOTSTRAP_DRAWS = 200
 SILENT = 1e-9  # an estimate below it says nothing
 Index = NDArray[np.int64]
 
@@ -102,15 +103,13 @@ def average_ranks(values: Vector) -> Vector:
     return found
 
 
-def bootstrap_interval(
-    grade: Callable[[Index], float], task: Index, *, draws: int = 200, seed: int = 0
-) -> tuple[float, float]:
+def bootstrap_interval(grade: Callable[[Index], float], task: Index) -> tuple[float, float]:
     """Return the 95 % interval of a grade over draws of whole tasks (cluster bootstrap)."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     places = [np.flatnonzero(task == number) for number in np.unique(task)]
     found = [
         grade(np.concatenate([places[n] for n in generator.integers(0, len(places), len(places))]))
-        for _ in range(draws)
+        for _ in range(BOOTSTRAP_DRAWS)
     ]
     low, high = np.percentile(found, [2.5, 97.5])
     return float(low), float(high)

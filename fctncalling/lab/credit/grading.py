@@ -123,11 +123,8 @@ def open_run(
     from fctncalling.training.task_setup import make_task_setup
 
     config, run_config = run_settings(folder)
-    if (
-        config.roles_have_own_weights
-        or config.team_critic == "central"
-        or config.env_name == "team"
-    ):
+    several = config.roles_have_own_weights or config.team_critic == "central"
+    if several or config.env_name == "team":
         raise UngradableRunError(f"{folder}: a team's run; the ruler grades runs of one agent")
     checkpoint = checkpoint_of(folder, update)
     setup = make_task_setup(config, run_config)
@@ -201,10 +198,8 @@ def _table(
 ) -> dict[str, Any]:
     """Return the grades of all values and estimators."""
     true_values = concatenate_episodes(truth.values)
-    advantages, errors = (
-        concatenate_episodes(truth.advantages()),
-        concatenate_episodes(truth.standard_errors()),
-    )
+    advantages = concatenate_episodes(truth.advantages())
+    errors = concatenate_episodes(truth.standard_errors())
     names = sorted({episode.task_id for episode in truth.episodes})
     lengths = [len(at) for at in truth.values]
     task = np.repeat([names.index(episode.task_id) for episode in truth.episodes], lengths)
@@ -257,9 +252,8 @@ def _write_episodes(path: Path, truth: BranchedTruth, others: dict[str, list[Vec
         for number, record in enumerate(truth.episodes):
             line = episode_json(record)
             for index, step in enumerate(line["steps"]):
-                step["credit"] = {
-                    name: round(float(of[number][index]), 6) for name, of in of_actions.items()
-                }
+                values = {name: float(of[number][index]) for name, of in of_actions.items()}
+                step["credit"] = {name: round(value, 6) for name, value in values.items()}
             file.write(json.dumps(line) + "\n")
 
 
@@ -273,14 +267,10 @@ def _coverage(truth: BranchedTruth, matched: list[Vector]) -> dict[str, Any]:
             shares["by_action"].setdefault(str(number), []).append(float(share))
             shares["by_turn"].setdefault(str(turn), []).append(float(share))
     means = {
-        by: {key: float(np.mean(found)) for key, found in sorted(each.items(), key=_number)}
+        by: {key: float(np.mean(each[key])) for key in sorted(each, key=int)}
         for by, each in shares.items()
     }
     return {"all": float(concatenate_episodes(matched).mean()), **means}
-
-
-def _number(item: tuple[str, Any]) -> int:
-    return int(item[0])
 
 
 def _about(truth: BranchedTruth, settings: RulerSettings) -> dict[str, Any]:
@@ -303,12 +293,8 @@ def _about(truth: BranchedTruth, settings: RulerSettings) -> dict[str, Any]:
             str(step): float(np.mean([at[step] for at in errors if len(at) > step]))
             for step in range(longest)
         },
-        "reliability_of_values": spearman(
-            concatenate_episodes(truth.halves[0]), concatenate_episodes(truth.halves[1])
-        ),
-        "reliability_of_advantages": spearman(
-            concatenate_episodes(halves[0]), concatenate_episodes(halves[1])
-        ),
+        "reliability_of_values": spearman(*map(concatenate_episodes, truth.halves)),
+        "reliability_of_advantages": spearman(*map(concatenate_episodes, halves)),
         "states": truth.num_states,
         "same_token_prefix": truth.same_prefixes,
         "branches": truth.num_branches,

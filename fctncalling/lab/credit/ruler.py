@@ -249,9 +249,8 @@ def measure_truth(
             truth.num_branches += 1
             truth.num_branch_steps += episode.num_steps
         if any(not states[index].returns for index in wanted):
-            raise UngradableRunError(
-                "every branch of a state is invalid: its tools cannot be copied"
-            )
+            fault = "every branch of a state is invalid: its tools cannot be copied"
+            raise UngradableRunError(fault)
     places = {key: index for index, key in enumerate(nodes)}
     _fill(truth, nodes)
     truth.same_prefixes = sum(
@@ -346,16 +345,14 @@ def _distinct_states(truth: BranchedTruth) -> dict[_Key, _State]:
 
 
 def _fill(truth: BranchedTruth, states: Mapping[_Key, _State]) -> None:
-    for number, snapshots in enumerate(truth.snapshots):
+    for snapshots in truth.snapshots:
         own = [states[snapshot.task_id, snapshot.texts] for snapshot in snapshots]
         returns = [np.asarray(state.returns) for state in own]
         truth.values.append(np.asarray([each.mean() for each in returns]))
-        truth.value_variances.append(
-            np.asarray([state.variance / len(state.returns) for state in own])
-        )
+        variances = [state.variance / len(state.returns) for state in own]
+        truth.value_variances.append(np.asarray(variances))
         for offset, half in enumerate(truth.halves):
             half.append(np.asarray([_mean(each[offset::2]) for each in returns]))
-        assert len(truth.values) == number + 1
 
 
 def _mean(values: Vector) -> float:

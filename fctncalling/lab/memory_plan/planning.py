@@ -149,9 +149,8 @@ def _available() -> int | None:
 def _left_in_container() -> int | None:
     """Return the bytes that a control group (version 2) leaves; None where it sets no limit."""
     try:
-        limit, used = (
-            (CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current")
-        )
+        names = ("memory.max", "memory.current")
+        limit, used = ((CGROUP / name).read_text().strip() for name in names)
         return None if limit == "max" else max(0, int(limit) - int(used))
     except (OSError, ValueError):
         return None
@@ -184,7 +183,7 @@ def make_plan(config: TrainConfig, roles: Sequence[str] = ()) -> MemoryPlan:
     return plan._replace(largest_microbatch=largest)
 
 
-def largest_pass(config: TrainConfig, sizes: PolicySizes, count: int = 1) -> MicrobatchSize:
+def largest_pass(config: TrainConfig, sizes: PolicySizes, count: int) -> MicrobatchSize:
     """Return the update's largest pass if all rows have --max_episode_tokens.
 
     Rows: as many whole ones as --max_microbatch_tokens and an equal share of the minibatch by
@@ -222,19 +221,16 @@ def memory_phases(
 ) -> tuple[MemoryPhase, ...]:
     """Return what each phase of a run holds in one of `count` processes; pure arithmetic."""
     shares = count if config.fsdp else 1
-    weights = [
-        MemoryTerm("weights", sizes.weight_bytes // shares, "--model_name_or_path, --critic")
-    ]
+    flags = "--model_name_or_path, --critic"
+    weights = [MemoryTerm("weights", sizes.weight_bytes // shares, flags)]
     if width < BYTES_FP32:  # autocast keeps cast copies of fp32 weights during a pass
-        weights.append(
-            MemoryTerm("weights cast", width * sizes.num_weights // shares, "--compute_dtype")
-        )
+        cast = width * sizes.num_weights // shares
+        weights.append(MemoryTerm("weights cast", cast, "--compute_dtype"))
     moments = MemoryTerm("optimiser", terms.optimiser_bytes(sizes) // shares, "--lora_r, --fsdp")
     gradients = MemoryTerm("gradients", terms.gradient_bytes(sizes) // shares, "--lora_r, --fsdp")
-    gathered = [MemoryTerm("gathered shards", terms.fsdp_gathered_bytes(sizes), "--fsdp")] * (
-        shares > 1
-    )
-    held = [*weights, moments, *gathered]
+    held = [*weights, moments]
+    if shares > 1:
+        held.append(MemoryTerm("gathered shards", terms.fsdp_gathered_bytes(sizes), "--fsdp"))
     passes = _update_passes(config, sizes, batch, width)
     before = [] if batch.is_only_one else [gradients]
     output = MemoryTerm("output gradient", terms.output_gradient_bytes(sizes), "the vocabulary")
@@ -319,16 +315,14 @@ def _rollout_phase(
     a_token = terms.kv_cache_bytes_per_token(sizes, width)
     cache = int(tokens * a_token * terms.CACHE_GROWTH)
     read = min(PREFILL_TOKENS, tokens)
+    passes = terms.rollout_pass_bytes(sizes, read, slots, width)
+    cache_flags = "--n_rollout_threads, --max_episode_tokens, --max_cache_tokens"
     found = [
         *held,
         MemoryTerm("decoder's copies", engines * sizes.fused_weights * width, "--role_adapters"),
-        MemoryTerm(
-            "KV cache", cache, "--n_rollout_threads, --max_episode_tokens, --max_cache_tokens"
-        ),
+        MemoryTerm("KV cache", cache, cache_flags),
         MemoryTerm("prefix tree", prefixes * a_token, "--max_cache_tokens"),
-        MemoryTerm(
-            "pass", terms.rollout_pass_bytes(sizes, read, slots, width), "--n_rollout_threads"
-        ),
+        MemoryTerm("pass", passes, "--n_rollout_threads"),
     ]
     if config.fsdp and count > 1:
         found.append(MemoryTerm("whole weights", sizes.policy_weight_bytes, "--fsdp"))
