@@ -100,11 +100,11 @@ def turn_step_limit(settings: AdaptSettings) -> int:
 
     A model that was not taught to call goes on talking with a user who answers.
     """
-    files = [file for file in (settings.tasks, settings.test) if file is not None]
-    long = any(
-        str(each["id"]).startswith(LONG) for file in files for each in read_task_entries(file)
-    )
-    return MULTI_TURN_STEPS if long else SINGLE_TURN_STEPS
+    for file in (settings.tasks, settings.test):
+        entries = [] if file is None else read_task_entries(file)
+        if any(str(each["id"]).startswith(LONG) for each in entries):
+            return MULTI_TURN_STEPS
+    return SINGLE_TURN_STEPS
 
 
 def require_specification(settings: AdaptSettings) -> None:

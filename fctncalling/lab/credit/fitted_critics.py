@@ -118,14 +118,10 @@ def _by_value_head(
     held_out = [is_held_out(task) for task, each in zip(tasks, returns, strict=True) for _ in each]
     arrays = (np.concatenate(learned), np.concatenate(returns))
     states, targets = (torch.from_numpy(each).float() for each in arrays)
-    shape = config.critic_shape
+    bins = config.critic_shape["bin_centres"]
     torch.manual_seed(config.seed)
-    head = ValueHead(
-        states.shape[1],
-        kind=config.critic_head,
-        width=config.critic_hidden,
-        bin_centres=shape["bin_centres"],
-    )
+    shape = {"kind": config.critic_head, "width": config.critic_hidden, "bin_centres": bins}
+    head = ValueHead(states.shape[1], **shape)
     generator = torch.Generator().manual_seed(config.seed)
     fit_critic(head, [CriticSamples(states, targets, torch.tensor(held_out))], config, generator)
     with torch.no_grad():
@@ -208,16 +204,9 @@ def _progress(episode: EpisodeRecord, ground_truth: Any) -> list[list[float]]:
         before = [a == b for a, b in zip(made[:turn], wanted[:turn], strict=True)]
         here = made[turn] if wanted else []
         truth_here = wanted[turn] if wanted else []
-        rows.append(
-            [
-                float(number),
-                float(len(wanted) - turn),
-                float(sum(map(len, wanted[turn:])) - len(here)),
-                float(all(before)),
-                float(here == truth_here[: len(here)]),
-                float(here == truth_here),
-            ]
-        )
+        left = sum(map(len, wanted[turn:])) - len(here)
+        right = [all(before), here == truth_here[: len(here)], here == truth_here]
+        rows.append([float(each) for each in (number, len(wanted) - turn, left, *right)])
         if wanted:
             made[turn] += [render_normalized_call(call) for call in step.calls]
     return rows
@@ -241,12 +230,10 @@ def _ridge(
     held_out = names % 5 == 0
     if held_out.all() or not held_out.any():
         held_out = np.arange(len(y)) % 5 == 0
-    errors = [
-        float(
-            np.mean((_solved(x[~held_out], y[~held_out], penalty)(x[held_out]) - y[held_out]) ** 2)
-        )
-        for penalty in PENALTIES
-    ]
+    errors = []
+    for penalty in PENALTIES:
+        predict = _solved(x[~held_out], y[~held_out], penalty)
+        errors.append(float(np.mean((predict(x[held_out]) - y[held_out]) ** 2)))
     predict = _solved(x, y, PENALTIES[int(np.argmin(errors))])
     return [predict((each - centre) / scale) for each in asked]
 

@@ -105,15 +105,13 @@ def episode_findings(
         )
     longest = max(episodes, key=lambda each: max(len(row.ids) for row in each.rows))
     tokens = max(len(row.ids) for row in longest.rows)
-    message = (
-        f"the longest of {len(episodes)} ground truths played (of {num_tasks} tasks) has {tokens}"
-    )
+    played = f"{len(episodes)} ground truths played (of {num_tasks} tasks)"
+    message = f"the longest of {played} has {tokens}"
     figures = {"tokens": tokens, "context": context, "task": longest.task_id}
     if context is not None and tokens > context:
         message += f" tokens ({longest.task_id}), the context {context}"
-        yield fault(
-            "context", message, "Take a model with a longer context, or leave such tasks out"
-        )
+        cure = "Take a model with a longer context, or leave such tasks out"
+        yield fault("context", message, cure)
     else:
         room = "unlimited" if context is None else context
         yield sound("context", f"{message} tokens; the context is {room}", **figures)

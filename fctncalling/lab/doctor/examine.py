@@ -133,9 +133,8 @@ def _weights(
         yield unchecked("weights", f"cannot be loaded: {_first_line(error)}")
         return
     model, info = loaded[0].eval(), loaded[1]
-    vocabulary = vocabulary_finding(
-        tokenizer, template, model.get_input_embeddings().num_embeddings
-    )
+    num_embeddings = model.get_input_embeddings().num_embeddings
+    vocabulary = vocabulary_finding(tokenizer, template, num_embeddings)
     weights = list(weight_findings(model, info["missing_keys"]))
     yield from (vocabulary, *weights, *precision_findings(model), memory_finding(model))
     if any(each.level == "fault" for each in (vocabulary, *weights)):
@@ -185,12 +184,9 @@ def _served(wanted: ExaminationSettings, model: Any, prompts: list[TurnPrompt]) 
 
 
 def _first_line(error: Exception) -> str:
-    line = next(iter(str(error).splitlines()), "").strip()
-    return (
-        line[:240]
-        if isinstance(error, OSError | ValueError | TaskError) and line
-        else (f"{type(error).__name__}: {line[:240]}")
-    )
+    line = next(iter(str(error).splitlines()), "").strip()[:240]
+    tells = isinstance(error, OSError | ValueError) and line
+    return line if tells else f"{type(error).__name__}: {line}"
 
 
 @contextmanager
@@ -219,9 +215,8 @@ def stop_finding(template: ChatTemplate, generation_eos: Any) -> HealthCheck:
     stops = ", ".join(repr(template.spell([id_])) for id_ in sorted(template.stop_ids))
     if missed:
         names = ", ".join(map(repr, missed))
-        message = (
-            f"generation_config.json ends answers at {names}, where rollouts do not stop ({stops})"
-        )
+        missing = f"where rollouts do not stop ({stops})"
+        message = f"generation_config.json ends answers at {names}, {missing}"
         return fault("stops", message, "Give --chat_template FILE that closes answers with it")
     return sound("stops", f"rollouts stop at {stops}, as generation_config.json says")
 
@@ -275,9 +270,8 @@ def precision_findings(model: Any) -> Iterator[HealthCheck]:
     """Yield a note where weights are stored in half precision."""
     names = {str(each.dtype).removeprefix("torch.") for each in model.parameters()}
     if names & {"float16"}:
-        yield note(
-            "precision", "weights are float16, which overflows: train in bfloat16 or float32"
-        )
+        message = "weights are float16, which overflows: train in bfloat16 or float32"
+        yield note("precision", message)
 
 
 def _megabytes(count: float) -> str:

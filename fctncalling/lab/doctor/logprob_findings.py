@@ -141,17 +141,15 @@ def adapter_effect_finding(
     name = str(folder) if folder else "a fresh one with random weights"
     changed, kept = float((on - before).abs().max()), float((off - before).abs().max())
     if changed == 0.0:
-        message = (
-            f"{name} changes no log-probability: it is untrained, or of another model's layers"
-        )
+        reason = "it is untrained, or of another model's layers"
+        message = f"{name} changes no log-probability: {reason}"
         cure = "Check base_model_name_or_path in adapter_config.json"
         return fault("adapter", message, cure), adapted
     if kept > MAX_OFF:
         message = f"{name}, switched off, leaves the base changed by {kept:.1e} nats"
         return fault("adapter", message), adapted
-    message = (
-        f"{name} changes log-probabilities by up to {changed:.1e} nats when on, by none when off"
-    )
+    effect = f"by up to {changed:.1e} nats when on, by none when off"
+    message = f"{name} changes log-probabilities {effect}"
     return sound("adapter", message, largest=changed), adapted
 
 
@@ -211,14 +209,9 @@ def server_finding(
         if adapter is not None:
             server.load_adapter(name, str(adapter.resolve()))
         try:
+            sampling = {"max_tokens": MAX_SERVED_TOKENS, "temperature": 1.0, "seed": 0}
             written = [
-                (
-                    prompt,
-                    server.complete(
-                        name, prompt.ids, max_tokens=MAX_SERVED_TOKENS, temperature=1.0, seed=0
-                    ),
-                )
-                for prompt in prompts
+                (prompt, server.complete(name, prompt.ids, **sampling)) for prompt in prompts
             ]
         finally:
             if adapter is not None:
@@ -235,12 +228,9 @@ def _compared(name: str, model: Any, adapter: Path | None, written: Written) -> 
     by_turn = _differences(model, written)
     mean = _mean(by_turn)
     turns = ", ".join(f"turn {turn} {_mean({turn: each}):.1e}" for turn, each in by_turn.items())
-    message = (
-        f"log-probabilities of {name} as served against a plain forward here: mean {mean:.1e} "
-        f"({turns})"
-    )
-    base = contextlib.nullcontext() if adapter is None else model.disable_adapter()
-    with base:
+    compared = f"log-probabilities of {name} as served against a plain forward here"
+    message = f"{compared}: mean {mean:.1e} ({turns})"
+    with contextlib.nullcontext() if adapter is None else model.disable_adapter():
         of_base = _mean(_differences(model, written))
     if mean <= SERVER_TOLERANCE and (adapter is None or mean <= of_base):
         return sound("vLLM", message, mean=mean)
@@ -248,9 +238,8 @@ def _compared(name: str, model: Any, adapter: Path | None, written: Written) -> 
         nearer = f"mean {of_base:.1e} from it, {mean:.1e} from the adapter"
         message = f"the server answers for {name} with the base model ({nearer})"
         return fault("vLLM", message, "Serve with --enable-lora, and the folder that was trained")
-    return fault(
-        "vLLM", message, "Does it serve this model, in this precision, from this checkpoint?"
-    )
+    cure = "Does it serve this model, in this precision, from this checkpoint?"
+    return fault("vLLM", message, cure)
 
 
 def _differences(model: Any, written: Written) -> dict[int, list[float]]:

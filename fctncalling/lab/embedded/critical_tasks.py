@@ -89,12 +89,11 @@ class ErrandScene:
         self.folders = dict(zip(("csv", "txt"), self.draw.words("folder", 2), strict=True))
         names = self.draw.words("file", 10)
         self.files = {name: str(self.draw.word("content")) for name in names}
-        tree: Entry = {
-            name: {"type": "file", "content": content} for name, content in self.files.items()
-        }
-        tree |= {
-            name: {"type": "directory", "contents": {}} for name in sorted(self.folders.values())
-        }
+        tree: Entry = {}
+        for name, content in self.files.items():
+            tree[name] = {"type": "file", "content": content}
+        for name in sorted(self.folders.values()):
+            tree[name] = {"type": "directory", "contents": {}}
         self.config = {"root": {"workspace": {"type": "directory", "contents": tree}}}
 
     def rules_text(self) -> str:

@@ -89,26 +89,21 @@ class Demonstrator:
         if not self.slips(NEEDLESS_CALL_RATE):
             return str(replies["irrelevant"])
         doc = task.functions[0]
-        words = wording()["words"]
-        kinds = {
-            key: kind
-            for key, (_, kind, _) in wording()["functions"][doc.name]["parameters"].items()
-        }
-        arguments = {key: self.rng.choice(words[kind]) for key, kind in kinds.items()}
+        words, parameters = wording()["words"], wording()["functions"][doc.name]["parameters"]
+        arguments = {key: self.rng.choice(words[kind]) for key, (_, kind, _) in parameters.items()}
         return f"[{render(doc.name, arguments)}]"
 
     def with_favourite_words(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments with favourite words in places, those inside a dictionary too."""
-        return {
-            key: self.with_favourite_words(value)
-            if isinstance(value, dict)
-            else FAVOURITES[key]
-            if key in FAVOURITES
-            and type(value) is type(FAVOURITES[key])
-            and self.slips(FAVOURITE_RATE)
-            else value
-            for key, value in arguments.items()
-        }
+        found = {}
+        for key, value in arguments.items():
+            favourite = FAVOURITES.get(key)
+            if isinstance(value, dict):
+                value = self.with_favourite_words(value)
+            elif type(value) is type(favourite) and self.slips(FAVOURITE_RATE):
+                value = favourite
+            found[key] = value
+        return found
 
     def slips(self, rate: float) -> bool:
         """Return whether a habit shows this time."""

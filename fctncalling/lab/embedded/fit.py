@@ -116,21 +116,15 @@ def acted_logits(
     language_model: Any = model
     at = acted[:, 1:]
     config: Any = getattr(model, "config", None)
-    head = (
-        language_model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
-    )
     if tree is not None:
         rows, columns = acted.nonzero(as_tuple=True)
         decoder = language_model.get_decoder()
         states = tree_states_at(model, decoder, tree, rows, columns - 1)
         return scale_logits(language_model.get_output_embeddings()(states), config)
     plain = not any(getattr(config, name, None) for name in _LOGIT_CHANGERS)
-    if (
-        head is None
-        or not plain
-        or not hasattr(model, "base_model_prefix")
-        or hasattr(model, "peft_config")
-    ):
+    head = getattr(model, "get_output_embeddings", lambda: None)()
+    is_bare = hasattr(model, "base_model_prefix") and not hasattr(model, "peft_config")
+    if head is None or not plain or not is_bare:
         logits: Tensor = language_model(input_ids=ids, use_cache=False).logits[:, :-1][at]
         return logits
     hidden: Tensor = language_model.base_model(input_ids=ids, use_cache=False).last_hidden_state

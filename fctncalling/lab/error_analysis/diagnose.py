@@ -271,12 +271,14 @@ def _diagnosis(
 ) -> Diagnosis:
     first = causes[0] if causes else ""
     differences = compared.differences if compared else ()
+    where = tuple(each.where for each in differences if each.cause == first)
+    complaint, answer = repair.complaint or verdict.message, answer_text(response)
     return Diagnosis(
         verdict,
         tuple(causes),
-        tuple(each.where for each in differences if each.cause == first),
-        repair.complaint or verdict.message,
-        answer_text(response),
+        where,
+        complaint,
+        answer,
         nearest,
         form_suffices=form,
         types_suffice=form or types,

@@ -49,18 +49,9 @@ def diagnose_multi_turn(
         outcome = judge_calls(mended)
         silent = turn < len(calls) and not calls[turn]
         if outcome.valid or outcome.per_turn[turn] or (silent and mended[turn]):
-            text = json.dumps(repaired[turn])
-            return Diagnosis(
-                verdict,
-                causes,
-                (),
-                complaint,
-                answer,
-                f"turn {turn}: {text}",
-                turn,
-                form_suffices=outcome.valid,
-                types_suffice=outcome.valid,
-            )
+            nearest = f"turn {turn}: {json.dumps(repaired[turn])}"
+            suffices = (outcome.valid, outcome.valid)  # form, and types with it
+            return Diagnosis(verdict, causes, (), complaint, answer, nearest, turn, *suffices)
     unread, said = _unread(task, response[turn], form)
     return _compared(task, calls, turn, verdict, answer, judge_calls, complaint or said, unread)
 
@@ -183,15 +174,9 @@ def _compared(
     nearest = _nearest(calls, truth, turn, at, edits, judge_calls)
     errors = judge_calls.tool_errors(calls, turn)
     said = complaint if not calls[turn] else ""
-    return Diagnosis(
-        verdict,
-        causes,
-        tuple(each.where for each in edits if each.cause == causes[0]),
-        said or next(iter(errors), verdict.message.partition(": ")[2]),
-        answer,
-        nearest,
-        turn,
-    )
+    where = tuple(each.where for each in edits if each.cause == causes[0])
+    said = said or next(iter(errors), verdict.message.partition(": ")[2])
+    return Diagnosis(verdict, causes, where, said, answer, nearest, turn)
 
 
 def _edits(task: Task, calls: Sequence[str], truth: Sequence[str]) -> list[_Edit]:
@@ -232,13 +217,11 @@ def _edits(task: Task, calls: Sequence[str], truth: Sequence[str]) -> list[_Edit
 
 
 def _differing(own: Call, wanted: Call) -> list[str]:
-    keys = dict.fromkeys((*own.arguments, *wanted.arguments))
+    missing = object()
     return [
         str(key)
-        for key in keys
-        if key not in own.arguments
-        or key not in wanted.arguments
-        or own.arguments[key] != wanted.arguments[key]
+        for key in dict.fromkeys((*own.arguments, *wanted.arguments))
+        if own.arguments.get(key, missing) != wanted.arguments.get(key, missing)
     ]
 
 

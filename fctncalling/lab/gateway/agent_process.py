@@ -227,9 +227,8 @@ def read_outcome(line: str) -> tuple[str, AgentOutcome] | None:
     if reward is not None and (isinstance(reward, bool) or not isinstance(reward, int | float)):
         error = error or f"the agent told a reward of {reward!r:.60}, which is no number"
         reward = None
-    return said["session"], AgentOutcome(
-        reward, success if isinstance(success, bool) else None, error
-    )
+    success = success if isinstance(success, bool) else None
+    return said["session"], AgentOutcome(reward, success, error)
 
 
 def _last_outcome(output: IO[str], session: str) -> AgentOutcome:

@@ -95,9 +95,8 @@ class Gateway:
             raise GatewayError(401, "the gateway's token is needed to open a session")
         session_id = session_id or secrets.token_hex(8)
         if not _ID.fullmatch(session_id):
-            raise GatewayError(
-                400, f"session {session_id!r:.80}: expected 1 to 64 of A-Z a-z 0-9 . _ -"
-            )
+            expected = "expected 1 to 64 of A-Z a-z 0-9 . _ -"
+            raise GatewayError(400, f"session {session_id!r:.80}: {expected}")
         if seed is None:
             seed = zlib.crc32(f"{self.settings.seed} {session_id}".encode())
         with self._lock:
@@ -129,9 +128,8 @@ class Gateway:
         if session is None and ended is None and opens and self.settings.opens_on_use:
             return self.open(key, session_id)
         if session is None or not session.admits(key):
-            raise GatewayError(
-                401, f"session {session_id!r:.80}: there is none that this key opens"
-            )
+            fault = "there is none that this key opens"
+            raise GatewayError(401, f"session {session_id!r:.80}: {fault}")
         return session
 
     def complete(
@@ -301,7 +299,8 @@ class Gateway:
         )
 
     def _awaited(self, futures: list[Future[Action]]) -> list[Action]:
-        until = time.monotonic() + self.settings.request_timeout_s
+        limit = self.settings.request_timeout_s
+        until = time.monotonic() + limit
         try:
             return [each.result(max(0.0, until - time.monotonic())) for each in futures]
         except (FutureTimeout, EngineError) as error:
@@ -309,9 +308,7 @@ class Gateway:
                 each.cancel()
             if isinstance(error, EngineError):
                 raise GatewayError(503, f"no action was sampled: {error}") from None
-            raise GatewayError(
-                504, f"no action was sampled in {self.settings.request_timeout_s:g} s"
-            ) from None
+            raise GatewayError(504, f"no action was sampled in {limit:g} s") from None
 
 
 def _told(on_token: OnToken, choice: int, token: int, logprob: float | None) -> None:

@@ -205,10 +205,8 @@ class GatewaySession:
 
 def _after_last_answer(messages: Sequence[Message]) -> list[Message]:
     """Return what a request says behind its last assistant message."""
-    last = max(
-        (index for index, each in enumerate(messages) if each["role"] == "assistant"), default=-1
-    )
-    return list(messages[last + 1 :])
+    answers = [index for index, each in enumerate(messages) if each["role"] == "assistant"]
+    return list(messages[max(answers, default=-1) + 1 :])
 
 
 EPISODES = Path("episodes", "train_000000.jsonl")

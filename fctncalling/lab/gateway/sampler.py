@@ -103,9 +103,7 @@ class Sampler:
             return
 
     def _begin_waiting(self, engine: Engine, slots: Sequence[_HeldSlot]) -> None:
-        while self._waiting and (
-            free := [held_slot for held_slot in slots if held_slot.job is None]
-        ):
+        while self._waiting and (free := [each for each in slots if each.job is None]):
             job = self._waiting.popleft()
             if job.answer.cancelled():
                 continue
@@ -115,18 +113,15 @@ class Sampler:
             new_ids = self._new_ids(engine, held_slot, job)
             held_slot.job = job
             held_slot.held += new_ids
-            self._submit(
-                engine,
-                held_slot,
-                Request(
-                    held_slot.slot,
-                    new_ids,
-                    max_new_tokens=job.max_new_tokens,
-                    temperature=job.temperature,
-                    stop=tuple(job.stop),
-                    on_token=job.on_token,
-                ),
+            request = Request(
+                held_slot.slot,
+                new_ids,
+                max_new_tokens=job.max_new_tokens,
+                temperature=job.temperature,
+                stop=tuple(job.stop),
+                on_token=job.on_token,
             )
+            self._submit(engine, held_slot, request)
 
     def _submit(self, engine: Engine, held_slot: _HeldSlot, request: Request) -> None:
         """Hand a request to the engine; a job that it refuses fails alone."""
@@ -146,9 +141,8 @@ class Sampler:
         if isinstance(engine, GenerationEngine):
             engine.begin_sequence(held_slot.slot, stream=job.stream)
         else:
-            engine.begin_sequence(
-                held_slot.slot, int(torch.randint(2**31, (), generator=job.stream))
-            )
+            seed = int(torch.randint(2**31, (), generator=job.stream))
+            engine.begin_sequence(held_slot.slot, seed)
         held_slot.held = []
         held_slot.owner = job.owner
         held_slot.stream = job.stream

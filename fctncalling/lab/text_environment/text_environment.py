@@ -66,9 +66,8 @@ def _singular_arguments(
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
         return None
-    if any(each.kind is each.VAR_KEYWORD for each in parameters.values()) or set(keywords) & set(
-        parameters
-    ):
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    if takes_any or set(keywords) & set(parameters):
         return None
     found = {name: keywords[f"{name}s"] for name in parameters if f"{name}s" in keywords}
     return found if found and len(found) == len(keywords) else None
@@ -81,12 +80,8 @@ def _call_one(
     try:
         return function(response, **arguments)
     except Exception as error:
-        logger.warning(
-            "reward_fn raised %s for response %d (%r): it gets none",
-            repr(error),
-            index,
-            response[:80],
-        )
+        told = (repr(error), index, response[:80])
+        logger.warning("reward_fn raised %s for response %d (%r): it gets none", *told)
         return math.nan
 
 
@@ -173,14 +168,8 @@ class TextEnvironment(FollowsAssignments):
             histories += self._play(opened[first : first + self.batch_size], first)
         self.compute_reward(histories, **rewards_kwargs)
         parts = [history.split_query_response_tokens() for history in histories]
-        rewards = [history.reward for history in histories]
-        return (
-            [part[0] for part in parts],
-            [part[1] for part in parts],
-            [part[2] for part in parts],
-            rewards,
-            histories,
-        )
+        queries_ids, responses, masks = ([part[at] for part in parts] for at in range(3))
+        return queries_ids, responses, masks, [each.reward for each in histories], histories
 
     def _play(self, histories: list[TextHistory], first: int) -> list[TextHistory]:
         """Play episodes side by side to their ends; the first of them is query number `first`."""
@@ -207,9 +196,8 @@ class TextEnvironment(FollowsAssignments):
         for history in histories:
             if not history.completed and (self._full(history) or not history.ids):
                 history.complete(truncated=True)
-        self._generator.generate(
-            [history for history in histories if not history.completed], self.max_length
-        )
+        unfinished = [history for history in histories if not history.completed]
+        self._generator.generate(unfinished, self.max_length)
         return list(histories)
 
     def step(self, history: TextHistory) -> TextHistory:
@@ -244,9 +232,8 @@ class TextEnvironment(FollowsAssignments):
             return None, None
         [(tool, arguments)] = block.record.items()
         values = list(arguments.values())
-        return tool, values[0] if len(values) == 1 and isinstance(values[0], str) else json.dumps(
-            arguments
-        )
+        is_text = len(values) == 1 and isinstance(values[0], str)
+        return tool, values[0] if is_text else json.dumps(arguments)
 
     def tasks_end_check(
         self, histories: Sequence[TextHistory], model_turn: bool = True
@@ -297,9 +284,8 @@ class TextEnvironment(FollowsAssignments):
             self.syntax.text_without_calls(self._generator.last_words(history)[0])
             for history in histories
         ]
-        for history, reward in zip(
-            histories, call_reward_fn(self.reward_fn, responses, reward_kwargs), strict=True
-        ):
+        rewards = call_reward_fn(self.reward_fn, responses, reward_kwargs)
+        for history, reward in zip(histories, rewards, strict=True):
             history.reward = math.nan if history.invalid else reward
         return list(histories)
 

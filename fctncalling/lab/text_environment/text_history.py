@@ -208,17 +208,15 @@ def console_or_default(console: Console | None) -> Console:
 
 def segments(history: TextHistory) -> Iterator[tuple[str, Style]]:
     """Yield each segment's text and style."""
-    for index, ((start, end), system) in enumerate(
-        zip(history.text_spans, history.system_spans, strict=True)
-    ):
+    spans = zip(history.text_spans, history.system_spans, strict=True)
+    for index, ((start, end), system) in enumerate(spans):
         yield history.text[start:end], _style(index, system)
 
 
 def styled_token_positions(history: TextHistory) -> Iterator[tuple[int, Style]]:
     """Yield the position of each token, with its style."""
-    for index, ((start, end), system) in enumerate(
-        zip(history.token_spans, history.system_spans, strict=True)
-    ):
+    spans = zip(history.token_spans, history.system_spans, strict=True)
+    for index, ((start, end), system) in enumerate(spans):
         for position in range(start, end):
             yield position, _style(index, system)
 
@@ -242,10 +240,8 @@ def colour_tokens(history: TextHistory, tokenizer: Any) -> Text:
 
     text = Text()
     for position, style in styled_token_positions(history):
-        spelling = token_text(tokenizer, history.ids, position)
-        text.append(escape_unprintable(spelling).replace("\n", "\\n"), style=style.style).append(
-            " "
-        )
+        spelling = escape_unprintable(token_text(tokenizer, history.ids, position))
+        text.append(spelling.replace("\n", "\\n"), style=style.style).append(" ")
     return text.append(f"\n\nReward: {_reward(history)}{_ending(history)}", style=REWARD.style)
 
 
@@ -300,12 +296,9 @@ def token_text(tokenizer: Any, ids: Sequence[int], position: int) -> str:
     Its bytes if it is part of a character.
     """
     start = max(0, position - CONTEXT)
-    before, whole = (
-        tokenizer.decode(
-            list(ids[start:end]), skip_special_tokens=False, clean_up_tokenization_spaces=False
-        )
-        for end in (position, position + 1)
-    )
+    plainly = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
+    before = tokenizer.decode(list(ids[start:position]), **plainly)
+    whole = tokenizer.decode(list(ids[start : position + 1]), **plainly)
     if whole.startswith(before) and not whole.endswith("\ufffd"):
         return str(whole[len(before) :])
     return f"[{tokenizer.convert_ids_to_tokens([ids[position]])[0]}]"

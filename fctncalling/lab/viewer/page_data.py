@@ -104,6 +104,7 @@ def page_data(run: LoadedRun, find_task: FindTask, worst: int | None = None) -> 
     """
     seen = survey_episodes(run, MAX_EPISODES if worst is None else worst)
     token_parts, checks = _token_parts(run, seen)
+    tasks = {entry["task"] for entry in seen.chosen.values()}
     for line, entry in seen.chosen.items():
         entry |= _world(entry, seen.records[line], find_task) | token_parts.get(line, {})
     return {
@@ -122,9 +123,7 @@ def page_data(run: LoadedRun, find_task: FindTask, worst: int | None = None) -> 
         "episodes": list(seen.chosen.values()),
         "members": seen.members,
         "tally": seen.tally,
-        "over_updates": answers_over_updates(
-            run, {entry["task"] for entry in seen.chosen.values()}
-        ),
+        "over_updates": answers_over_updates(run, tasks),
         "replay": "",
     }
 
@@ -178,9 +177,8 @@ def survey_episodes(run: LoadedRun, worst: int) -> EpisodeSurvey:
     tally: dict[str, Record] = {}
     length = 0
     for record in run.episodes:
-        entry = (
-            text_history_entry(record) if run.kind == "histories" else episode_entry(record, run)
-        )
+        is_text = run.kind == "histories"
+        entry = text_history_entry(record) if is_text else episode_entry(record, run)
         line = entry["line"]
         if line in described:
             entry |= _described(run, entry, described[line])
@@ -197,9 +195,7 @@ def survey_episodes(run: LoadedRun, worst: int) -> EpisodeSurvey:
     note = f"groups and left out: of the first {len(members):,} episodes" if cut else None
     chosen = {entry["line"]: entry for _, entry, _ in heap}
     records |= {entry["line"]: record for _, entry, record in heap}
-    return EpisodeSurvey(
-        {line: chosen[line] for line in sorted(chosen)}, records, members, tally, note
-    )
+    return EpisodeSurvey(dict(sorted(chosen.items())), records, members, tally, note)
 
 
 def _described(run: LoadedRun, entry: Record, described: Record) -> Record:
@@ -274,16 +270,12 @@ def _token_parts(run: LoadedRun, seen: EpisodeSurvey) -> tuple[dict[int, Record]
     }
     own = credit[tokens.header["algorithm_name"]]
     found = consistency_findings(ConsistencyInput(tokens, lanes, records, run.config, own))
-    checks = [
-        {
-            "check": name,
-            "findings": [
-                {**each._asdict(), "episode": tokens.episodes[each.episode]["episode_id"]}
-                for each in of_check
-            ],
-        }
-        for name, of_check in found.items()
-    ]
+    checks = []
+    for name, of_check in found.items():
+        ids = [tokens.episodes[each.episode]["episode_id"] for each in of_check]
+        pairs = zip(of_check, ids, strict=True)
+        findings = [{**each._asdict(), "episode": episode} for each, episode in pairs]
+        checks.append({"check": name, "findings": findings})
     return parts, checks
 
 
@@ -317,15 +309,17 @@ def compared_runs(runs: Sequence[LoadedRun]) -> Record:
     judged = [_judged(run) for run in runs]
     rates = [_success_by_task(run) for run in judged]
     names = sorted({name for run in runs for name in run.config})
-    differing = [
-        name for name in names if any(_value(run, name) != _value(runs[0], name) for run in runs)
-    ]
+    values = {name: [_value(run, name) for run in runs] for name in names}
     return {
         "titles": [str(run.path) for run in runs],
         "files": [run.episodes_file.name for run in judged],
         "tallies": [survey_episodes(run, 1).tally for run in judged],
         "changes": [_changes(rates[0], each) for each in rates[1:]],
-        "settings": [[name, *(_value(run, name) for run in runs)] for name in differing],
+        "settings": [
+            [name, *of_runs]
+            for name, of_runs in values.items()
+            if of_runs != of_runs[:1] * len(runs)
+        ],
         "metrics": [_last_metrics(run) for run in runs],
     }
 

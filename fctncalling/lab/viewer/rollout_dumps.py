@@ -148,10 +148,8 @@ def _two_scores(judged: Sequence[_Judged]) -> Iterator[tuple[int, str]]:
     for each in judged:
         other = first.setdefault((each.group, each.answer), each)
         if None not in (each.score, other.score) and each.score != other.score:
-            yield (
-                each.line,
-                f"score {each.score:g}; line {other.line} says the same for {other.score:g}",
-            )
+            text = f"score {each.score:g}; line {other.line} says the same for {other.score:g}"
+            yield each.line, text
 
 
 def _no_baseline(judged: Sequence[_Judged]) -> Iterator[tuple[int, str]]:

@@ -53,10 +53,9 @@ def _is_span(value: Any) -> bool:
 
 
 def _is_verdict(value: Any) -> bool:
-    turns = value.get("per_turn") or [] if isinstance(value, dict) else None
-    return is_list_of(lambda each: isinstance(each, bool))(turns) and isinstance(
-        value.get("error_type"), str | None
-    )
+    if not isinstance(value, dict) or not isinstance(value.get("error_type"), str | None):
+        return False
+    return is_list_of(lambda each: isinstance(each, bool))(value.get("per_turn") or [])
 
 
 _TEXT = ExpectedType("a text", lambda value: isinstance(value, str))
@@ -141,8 +140,9 @@ class LoadedRun:
         return self.path if self.kind == "training" else None
 
     @classmethod
-    def of_histories(cls, path: Path = Path("histories.jsonl")) -> LoadedRun:
+    def of_histories(cls) -> LoadedRun:
         """Return a run of text histories without its episodes."""
+        path = Path("histories.jsonl")
         return cls(path, "histories", [], path)
 
 
@@ -210,15 +210,11 @@ def _record(text: str, types: Mapping[str, ExpectedType]) -> tuple[Record, str]:
         return {}, f"it has more than {MAX_LINE:,} characters"
     try:
         record = json.loads(text)
-        is_object = isinstance(record, dict)
-        fault = (
-            type_fault(record, types)
-            if is_object
-            else f"expected a JSON object, got {text.strip()[:40]}"
-        )
+        if not isinstance(record, dict):
+            return {}, f"expected a JSON object, got {text.strip()[:40]}"
+        return record, type_fault(record, types)
     except (ValueError, RecursionError) as error:
         return {}, f"expected a JSON object, but {error}"
-    return record, fault
 
 
 def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
