@@ -120,8 +120,8 @@ def _by_value_head(
     states, targets = (torch.from_numpy(each).float() for each in arrays)
     bins = config.critic_shape["bin_centres"]
     torch.manual_seed(config.seed)
-    shape = {"kind": config.critic_head, "width": config.critic_hidden, "bin_centres": bins}
-    head = ValueHead(states.shape[1], **shape)
+    width = config.critic_hidden
+    head = ValueHead(states.shape[1], kind=config.critic_head, width=width, bin_centres=bins)
     generator = torch.Generator().manual_seed(config.seed)
     fit_critic(head, [CriticSamples(states, targets, torch.tensor(held_out))], config, generator)
     with torch.no_grad():

@@ -123,8 +123,8 @@ def open_run(
     from fctncalling.training.task_setup import make_task_setup
 
     config, run_config = run_settings(folder)
-    several = config.roles_have_own_weights or config.team_critic == "central"
-    if several or config.env_name == "team":
+    has_roles = config.roles_have_own_weights or config.team_critic == "central"
+    if has_roles or config.env_name == "team":
         raise UngradableRunError(f"{folder}: a team's run; the ruler grades runs of one agent")
     checkpoint = checkpoint_of(folder, update)
     setup = make_task_setup(config, run_config)

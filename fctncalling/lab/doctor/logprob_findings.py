@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -209,10 +210,10 @@ def server_finding(
         if adapter is not None:
             server.load_adapter(name, str(adapter.resolve()))
         try:
-            sampling = {"max_tokens": MAX_SERVED_TOKENS, "temperature": 1.0, "seed": 0}
-            written = [
-                (prompt, server.complete(name, prompt.ids, **sampling)) for prompt in prompts
-            ]
+            complete = partial(
+                server.complete, max_tokens=MAX_SERVED_TOKENS, temperature=1.0, seed=0
+            )
+            written = [(prompt, complete(name, prompt.ids)) for prompt in prompts]
         finally:
             if adapter is not None:
                 server.unload_adapter(name)

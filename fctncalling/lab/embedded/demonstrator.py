@@ -100,8 +100,8 @@ class Demonstrator:
             favourite = FAVOURITES.get(key)
             if isinstance(value, dict):
                 value = self.with_favourite_words(value)
-            elif type(value) is type(favourite) and self.slips(FAVOURITE_RATE):
-                value = favourite
+            elif favourite is not None and type(value) is type(favourite):
+                value = favourite if self.slips(FAVOURITE_RATE) else value
             found[key] = value
         return found
 

@@ -310,16 +310,13 @@ def compared_runs(runs: Sequence[LoadedRun]) -> Record:
     rates = [_success_by_task(run) for run in judged]
     names = sorted({name for run in runs for name in run.config})
     values = {name: [_value(run, name) for run in runs] for name in names}
+    differing = [name for name in names if any(each != values[name][0] for each in values[name])]
     return {
         "titles": [str(run.path) for run in runs],
         "files": [run.episodes_file.name for run in judged],
         "tallies": [survey_episodes(run, 1).tally for run in judged],
         "changes": [_changes(rates[0], each) for each in rates[1:]],
-        "settings": [
-            [name, *of_runs]
-            for name, of_runs in values.items()
-            if of_runs != of_runs[:1] * len(runs)
-        ],
+        "settings": [[name, *values[name]] for name in differing],
         "metrics": [_last_metrics(run) for run in runs],
     }
 
