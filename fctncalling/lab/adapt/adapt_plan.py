@@ -88,10 +88,8 @@ class AdaptPlan:
             f"{self.num_held_out} held-out tasks"
         ]
         for name, seconds in self.seconds.items():
-            lines.append(
-                f"  {name:11} {seconds:7.0f} s  {self.cpu_seconds[name]:7.0f} CPU s  "
-                f"{self.memory_gb[name]:5.1f} GB"
-            )
+            cpu, memory = self.cpu_seconds[name], self.memory_gb[name]
+            lines.append(f"  {name:11} {seconds:7.0f} s  {cpu:7.0f} CPU s  {memory:5.1f} GB")
         if not self.updates:
             lines.append(NO_UPDATES)
         return "\n".join(lines)
@@ -123,13 +121,11 @@ def plan_for(
     left = total - spent_s - base - score - times.start - looks - 1.0 - LEAST_MARGIN_S
     demonstrations = max(BATCH, left / (times.demonstration + times.forged_task))
     num_train = _rounded(min(demonstrations, MOST_TASKS))
+    epochs = 1
     if tasks_at_hand is not None:
         num_train = max(1, min(num_train, tasks_at_hand - num_held_out))
-    epochs = (
-        1
-        if tasks_at_hand is None
-        else max(1, min(MOST_EPOCHS, int(left / (num_train * max(times.demonstration, 1e-9)))))
-    )
+        passes = int(left / (num_train * max(times.demonstration, 1e-9)))
+        epochs = max(1, min(MOST_EPOCHS, passes))
     num_tasks = num_train + num_held_out
     learning = epochs * num_train * times.demonstration
     for_updates = left - learning - num_tasks * times.forged_task - score - times.start

@@ -109,9 +109,8 @@ def rate_with_interval(solved: int, asked: int) -> str:
     if not asked:
         return "-"
     low, high = wilson_interval(solved / asked, asked)
-    return (
-        f"{solved} of {asked} ({100 * solved / asked:.0f} %, {100 * low:.0f} to {100 * high:.0f})"
-    )
+    bounds = f"{100 * low:.0f} to {100 * high:.0f}"
+    return f"{solved} of {asked} ({100 * solved / asked:.0f} %, {bounds})"
 
 
 def episodes_to_show(answers: Sequence[dict[str, Any]], number: int) -> list[dict[str, Any]]:

@@ -93,9 +93,8 @@ def next_turn(scene: Scene, draw: VocabularyDraw, *, first: bool, two: bool = Tr
         if requests[0].call == requests[1].call:
             raise RejectedDraw("the same call twice in one turn")
         if requests[0].call[0] in TELLING and requests[1].needs_history:
-            raise RejectedDraw(
-                "the second request leans on an answer that nobody has seen when both are called"
-            )
+            reason = "an answer that nobody has seen when both are called"
+            raise RejectedDraw(f"the second request leans on {reason}")
     phrases = wording()["turns"]
     texts = [draw.phrase(phrases[r.kind], r.slots, opens=i == 0) for i, r in enumerate(requests)]
     text = texts[0] + "".join(draw.rng.choice(wording()["joiners"]) + text for text in texts[1:])
@@ -127,9 +126,8 @@ def withhold_parameter(turns: list[Turn], draw: VocabularyDraw) -> None:
     turn = turns[index]
     request = turn.requests[0]
     vague = draw.phrase(wording()["asks"][request.kind], request.slots)
-    answer = draw.phrase(
-        wording()["answers"][MISSING_SLOT[request.kind]], request.slots, opens=False
-    )
+    phrases = wording()["answers"][MISSING_SLOT[request.kind]]
+    answer = draw.phrase(phrases, request.slots, opens=False)
     turns[index : index + 1] = [Turn(vague, [], []), Turn(answer, turn.calls, turn.requests)]
 
 
@@ -174,8 +172,7 @@ def draw_offered_functions(
     needed = sorted({request.call[0] for turn in turns for request in turn.requests})
     distractors = [name for name in scene.distractor_functions if name not in needed]
     num_offered = draw.rng.randint(*number) + num_held_out  # so that their number betrays nothing
-    names = needed + draw.rng.sample(
-        distractors, min(len(distractors), max(0, num_offered - len(needed)))
-    )
+    missing = min(len(distractors), max(0, num_offered - len(needed)))
+    names = needed + draw.rng.sample(distractors, missing)
     draw.rng.shuffle(names)
     return names

@@ -158,12 +158,10 @@ class FileScene(Scene):
         seen: dict[str, Any] = {}
 
         def arguments() -> dict[str, Any]:
-            seen["file"] = {"it": self.last_file, "first": self.first_file}.get(
-                reference
-            ) or self.draw.rng.choice(sorted(self.files))
-            seen["folder"] = (
-                self.last_folder if reference == "there" else self.draw.rng.choice(self.folders)
-            )
+            meant = {"it": self.last_file, "first": self.first_file}.get(reference)
+            seen["file"] = meant or self.draw.rng.choice(sorted(self.files))
+            is_there = reference == "there"
+            seen["folder"] = self.last_folder if is_there else self.draw.rng.choice(self.folders)
             seen["content"], seen["count"] = self.draw.word("content"), self.draw.word("count")
             return {
                 "move": {"source": seen["file"], "destination": seen["folder"]},
@@ -190,6 +188,7 @@ class FileScene(Scene):
             self.first_file = None
 
 
+DOORS = ("driver", "passenger", "rear_left", "rear_right")
 OPPOSITE = {"on": "off", "off": "on", "engage": "release", "release": "engage"}
 
 
@@ -247,19 +246,16 @@ class TicketScene(Scene):
             return UserRequest(kind, {}, ("get_user_tickets", {}))
         if kind == "get_ticket":
             self.ticket = self.old_ticket
-            return UserRequest(
-                kind, {"ticket": self.ticket}, ("get_ticket", {"ticket_id": self.ticket})
-            )
+            number = {"ticket_id": self.ticket}
+            return UserRequest(kind, {"ticket": self.ticket}, ("get_ticket", number))
         if kind == "create_ticket":
+            words = {"title": "topic", "priority": "priority"}
             call = self.draw.call(
-                kind,
-                lambda: {"title": self.draw.word("topic"), "priority": self.draw.word("priority")},
+                kind, lambda: {key: self.draw.word(word) for key, word in words.items()}
             )
             self.ticket = self.next_ticket
             self.state = "Open"
-            return UserRequest(
-                kind, {"topic": call[1]["title"], "priority": call[1]["priority"]}, call
-            )
+            return UserRequest(kind, {word: call[1][key] for key, word in words.items()}, call)
         return self._about_it(kind)
 
     def _about_it(self, kind: str) -> UserRequest:
@@ -299,9 +295,7 @@ class VehicleScene(Scene):
         return {
             "fuelLevel": 10.0,
             "batteryVoltage": 12.6,
-            "doorStatus": dict.fromkeys(
-                ["driver", "passenger", "rear_left", "rear_right"], "unlocked"
-            ),
+            "doorStatus": dict.fromkeys(DOORS, "unlocked"),
         }
 
     def kinds(self) -> dict[str, bool]:

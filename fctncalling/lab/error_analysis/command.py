@@ -77,9 +77,8 @@ def _overview(models: Mapping[str, Mapping[str, Any]]) -> str:
     rows = [["category", "answers", "official", "strict", "lenient", "main cause of failure"]]
     for categories in models.values():
         for category, report in categories.items():
-            rates = [
-                f"{100 * report['rates'][key]:.1f} %" for key in ("valid", "strict", "lenient")
-            ]
+            keys = ("valid", "strict", "lenient")
+            rates = [f"{100 * report['rates'][key]:.1f} %" for key in keys]
             main = next(iter(report["causes"]), None)
             cause = f"{main['cause']} {100 * main['share']:.0f} %" if main else "-"
             rows.append([category, str(report["answers"]), *rates, cause])
@@ -91,11 +90,9 @@ def _category(title: str, report: Mapping[str, Any]) -> Iterator[str]:
     answers, failed = report["answers"], report["failed"]
     yield f"{title}: {answers - failed} of {answers} answers right"
     rates = report["rates"]
-    shown = ("official", "valid"), ("strict", "strict"), ("read leniently", "lenient")
-    yield "  " + "   ".join(
-        f"{label} {100 * rates[name]:.1f} %"
-        for label, name in (*shown, ("types mended", "types_mended"))
-    )
+    shown = {"official": "valid", "strict": "strict", "read leniently": "lenient"}
+    shown["types mended"] = "types_mended"
+    yield "  " + "   ".join(f"{label} {100 * rates[key]:.1f} %" for label, key in shown.items())
     if report["not_judged"]:
         yield f"  not judged: {report['not_judged']}; the first: {report['not_judged_reason']}"
     if report["forgiven"]:

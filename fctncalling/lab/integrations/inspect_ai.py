@@ -85,14 +85,10 @@ def verdict() -> Scorer:
 
 
 def _openai_message(message: ChatMessageAssistant) -> dict[str, Any]:
-    calls = [
-        tool_call(call.id, call.function, _arguments(call)) for call in message.tool_calls or []
-    ]
-    return {
-        "role": "assistant",
-        "content": message.text,
-        **({"tool_calls": calls} if calls else {}),
-    }
+    made = message.tool_calls or []
+    calls = [tool_call(call.id, call.function, _arguments(call)) for call in made]
+    said = {"role": "assistant", "content": message.text}
+    return {**said, "tool_calls": calls} if calls else said
 
 
 def _arguments(call: ToolCall) -> str:

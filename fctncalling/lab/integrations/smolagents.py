@@ -71,9 +71,8 @@ class ConfinedExecutor(PythonExecutor):
         logs, marked, answer = self._run(code_action).partition(self._mark)
         if not marked:
             return CodeOutput(output=None, logs=logs, is_final_answer=False)
-        return CodeOutput(
-            output=json.loads(answer.partition("\n")[0]), logs=logs, is_final_answer=True
-        )
+        value = json.loads(answer.partition("\n")[0])
+        return CodeOutput(output=value, logs=logs, is_final_answer=True)
 
     def cleanup(self) -> None:
         """End the executor's processes."""

@@ -38,17 +38,14 @@ class TextTrainer:
     ) -> None:
         self.config = config or TrainConfig(kl_coef=0.0)
         self.tokenizer = tokenizer
-        self.policy: ActorCritic = (
-            model if isinstance(model, ActorCritic) else self._with_critic(model)
-        )
+        is_policy = isinstance(model, ActorCritic)
+        self.policy: ActorCritic = model if is_policy else self._with_critic(model)
         if ref_model is not None:
-            self.policy.set_reference(
-                ref_model.model if isinstance(ref_model, ActorCritic) else ref_model
-            )
+            is_policy = isinstance(ref_model, ActorCritic)
+            self.policy.set_reference(ref_model.model if is_policy else ref_model)
         elif self.config.kl_coef:
-            raise ValueError(
-                "kl_coef is above 0: pass the ref_model that the policy is to be held to"
-            )
+            fault = "kl_coef is above 0: pass the ref_model that the policy is to be held to"
+            raise ValueError(fault)
         self.optimisers = make_optimisers(self.policy, self.config)
         self.counters = Counters()
         self._generator = torch.Generator().manual_seed(self.config.seed)
@@ -86,9 +83,8 @@ class TextTrainer:
         episodes = [_episode(*part) for part in parts]
         metrics = self._update(episodes)
         if logprobs is None:
-            metrics = {
-                name: value for name, value in metrics.items() if not name.startswith("mismatch/")
-            }
+            for name in [name for name in metrics if name.startswith("mismatch/")]:
+                del metrics[name]
         returns = [episode.episode_return for episode in episodes if not episode.invalid]
         return {"env/reward_mean": sum(returns) / len(returns), **metrics}
 
@@ -136,13 +132,8 @@ def _episode(
     if any(ends) and not math.isnan(reward):
         rewards[len(ends) - 1 - ends[::-1].index(True)] = reward
     known = list(logprobs) if logprobs is not None else [math.nan] * len(acted)
-    row = TokenRecord(
-        before + after,
-        acted,
-        ends,
-        [float(value) if here else 0.0 for value, here in zip(known, acted, strict=True)],
-        rewards,
-    )
+    sampled = [float(value) if here else 0.0 for value, here in zip(known, acted, strict=True)]
+    row = TokenRecord(before + after, acted, ends, sampled, rewards)
     return EpisodeRecord(
         task_id=" ".join(map(str, before)),  # GRPO compares episodes of one query
         category="tool_text",

@@ -203,6 +203,7 @@ def lanes_json(
     shown = {
         name: round_numbers(array) for name, array in numbers.items() if not np.isnan(array).all()
     }
+    ends = zip(lanes.parts, bootstrap_values(tokens, episode, lanes), strict=True)
     own = credit.get(tokens.header["algorithm_name"])
     of_own = own[episode] if own else None
     if of_own is not None:
@@ -216,12 +217,7 @@ def lanes_json(
         "in_loss": tokens.in_loss[acted].astype(int).tolist(),
         "clipped": tokens.clipped[acted].tolist(),
         "steps": lanes.steps,
-        "parts": [
-            {"end": part.stop, "bootstrap": _number(bootstrap)}
-            for part, bootstrap in zip(
-                lanes.parts, bootstrap_values(tokens, episode, lanes), strict=True
-            )
-        ],
+        "parts": [{"end": part.stop, "bootstrap": _number(bootstrap)} for part, bootstrap in ends],
         "credit": {
             name: round_numbers(of.advantages) if each and (of := each[episode]) else None
             for name, each in credit.items()
