@@ -116,7 +116,7 @@ PAIRS = (
     *(("forged", name) for name in ROWS[2:4]),
     *(("forged_1800", name) for name in ROWS[5:8]),
 )
-LIVE_ROWS = ("forged_tppo_1",)
+LIVE_ROWS = ("forged_tppo_1", "forged_1800_mixed_tppo_1")
 FORMER = (
     *("former_base", "former_forged", "former_forged_tppo_1", "former_forged_tppo_2"),
     *("former_forged_tppo_3", "former_forged_grpo_1", "former_forged_only_tppo_1"),
