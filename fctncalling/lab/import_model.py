@@ -65,13 +65,11 @@ def _check(args: argparse.Namespace) -> None:
     """Raise ImportFailure for what would fail only after the download."""
     missing = [name for name in ("torch", "transformers", "gguf") if find_spec(name) is None]
     if missing:
-        raise ImportFailure(
-            f"import-model needs {' and '.join(missing)}: pip install 'fctncalling[train,gguf]'"
-        )
+        cure = "pip install 'fctncalling[train,gguf]'"
+        raise ImportFailure(f"import-model needs {' and '.join(missing)}: {cure}")
     if args.model not in MODELS and not is_gguf(args.model):
-        raise ImportFailure(
-            f"no model is called {args.model!r}: expected {', '.join(MODELS)}, or a file *.gguf"
-        )
+        expected = f"expected {', '.join(MODELS)}, or a file *.gguf"
+        raise ImportFailure(f"no model is called {args.model!r}: {expected}")
     if args.model not in MODELS and args.source is not None:
         raise ImportFailure("--source is the wheel of a pinned model; leave it out for a GGUF file")
     if args.output.exists():

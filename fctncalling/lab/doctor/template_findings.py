@@ -170,6 +170,11 @@ CURE = "Give --chat_template FILE"
 _CLOSING_MARK = re.compile(r"<[|/]?[\w:-]+\|?>|\[/?[A-Z_]{3,}\]")
 
 
+def question_and_answer(answer: str, *questions: str) -> list[Message]:
+    """Return a question, its answer, and further questions."""
+    return [user_message("q"), assistant_message(answer), *map(user_message, questions)]
+
+
 class TemplateRenderer(NamedTuple):
     """A chat template as its tokenizer renders it, and as training appends to it."""
 
@@ -191,9 +196,7 @@ def template_findings(tokenizer: Any, source: str | None = None) -> list[HealthC
     """Return what there is to say of a tokenizer's chat template, or of `source` in its place."""
     try:
         template = ChatTemplate(tokenizer, source)
-        TemplateRenderer(tokenizer, template).render_messages(
-            [user_message("q"), assistant_message("a"), user_message("r")]
-        )
+        TemplateRenderer(tokenizer, template).render_messages(question_and_answer("a", "r"))
     except Exception as error:  # templates raise what Jinja does, and what they like
         changed = _changed_words(tokenizer, source or getattr(tokenizer, "chat_template", None))
         message = f"no conversation can be rendered ({_first_line(error)})"
@@ -227,7 +230,7 @@ def chat_template_findings(template: ChatTemplate) -> list[HealthCheck]:
 def _generation_prompt(probe: TemplateRenderer) -> Iterator[HealthCheck]:
     without = probe.render_messages([user_message("q")])
     prompt = probe.render_messages([user_message("q")], prompt=True)
-    history = probe.render_messages([user_message("q"), assistant_message(ANSWER)])
+    history = probe.render_messages(question_and_answer(ANSWER))
     header = history.partition(ANSWER)[0]
     if prompt == without and header != prompt:
         effect = "the policy would have to write the header of its own message"
@@ -258,7 +261,7 @@ def _changed_words(tokenizer: Any, source: Any) -> str:
     for words in WORDS:
         try:
             text = tokenizer.apply_chat_template(
-                [user_message("q"), assistant_message(words), user_message("r")],
+                question_and_answer(words, "r"),
                 chat_template=source,
                 tokenize=False,
             )
@@ -271,11 +274,9 @@ def _changed_words(tokenizer: Any, source: Any) -> str:
 
 def _end_of_turn(probe: TemplateRenderer) -> Iterator[HealthCheck]:
     template = probe.template
-    answered = probe.render_messages([user_message("q"), assistant_message(ANSWER)])
+    answered = probe.render_messages(question_and_answer(ANSWER))
     last = answered.partition(ANSWER)[2]
-    between = probe.render_messages(
-        [user_message("q"), assistant_message(ANSWER), user_message("fctnprobenext")]
-    )
+    between = probe.render_messages(question_and_answer(ANSWER, "fctnprobenext"))
     between = between.partition(ANSWER)[2].partition("fctnprobenext")[0]
     end = template.spell([template.end_of_turn_id])
     if end in last or (end in between and not last.strip()):
@@ -296,13 +297,8 @@ def _end_of_turn(probe: TemplateRenderer) -> Iterator[HealthCheck]:
 
 
 def _results(probe: TemplateRenderer) -> Iterator[HealthCheck]:
-    history = [
-        user_message("q"),
-        assistant_message(ANSWER),
-        tool_message("fctnprobefirst"),
-        tool_message("fctnprobesecond"),
-        user_message("fctnprobenext"),
-    ]
+    results = [tool_message("fctnprobefirst"), tool_message("fctnprobesecond")]
+    history = [*question_and_answer(ANSWER), *results, user_message("fctnprobenext")]
     template = probe.template
     text = template.spell(template.render_full(history, trusted=[1]))
     lost = [name for name in ("first", "second", "next") if f"fctnprobe{name}" not in text]
@@ -367,14 +363,12 @@ def _moved(template: ChatTemplate) -> bool:
     """Whether a second user message changes what stands before the first."""
     tools = probe_tools()
     first = template.spell(template.render_full([user_message("fctnprobequestion")], tools))
-    history = [
-        user_message("fctnprobequestion"),
-        assistant_message(ANSWER),
-        user_message("fctnprobenext"),
-    ]
+    question = user_message("fctnprobequestion")
+    history = [question, assistant_message(ANSWER), user_message("fctnprobenext")]
     later = template.spell(template.render_full(history, tools, trusted=[1]))
-    name, question = "fctnprobe.tool", "fctnprobequestion"
-    before, after = first.find(name) < first.find(question), later.find(name) < later.find(question)
+    before, after = (
+        text.find("fctnprobe.tool") < text.find("fctnprobequestion") for text in (first, later)
+    )
     return template.takes_tools and before != after
 
 

@@ -146,13 +146,13 @@ def _single(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Any:
         return definitions.get(reference, {})
     for key in ("anyOf", "oneOf", "allOf"):
         if isinstance(choices := schema.get(key), list):
-            others = [
-                each
-                for each in choices
-                if not (isinstance(each, Mapping) and each.get("type") == "null")
-            ]
+            others = [each for each in choices if not _is_null(each)]
             return others[0] if len(others) == 1 else {}
     return schema
+
+
+def _is_null(schema: Any) -> bool:
+    return isinstance(schema, Mapping) and schema.get("type") == "null"
 
 
 def _is_short(value: Any) -> bool:

@@ -30,11 +30,8 @@ _NO_EFFECT = {  # keyword -> values that ask for nothing
     "repetition_penalty": (None, 1),
 }
 _IGNORED = (
-    "pad_token_id",
-    "bos_token_id",
-    "use_cache",
-    "return_dict_in_generate",
-    "stopping_criteria",
+    *("pad_token_id", "bos_token_id", "use_cache"),
+    *("return_dict_in_generate", "stopping_criteria"),
 )
 
 
@@ -80,9 +77,9 @@ def parse_generation_kwargs(
 
 
 def _flag(value: Any) -> bool:
-    return (
-        value.strip().lower() not in ("false", "no", "0") if isinstance(value, str) else bool(value)
-    )
+    if isinstance(value, str):
+        return value.strip().lower() not in ("false", "no", "0")
+    return bool(value)
 
 
 RAW_TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"
@@ -235,9 +232,8 @@ class HistoryGenerator:
                 return self.generate(histories, max_length)
         if not histories:
             return None
-        actions = self.engine.generate(
-            [self._request(history, max_length) for history in histories]
-        )
+        requests = [self._request(history, max_length) for history in histories]
+        actions = self.engine.generate(requests)
         for history, action in zip(histories, actions, strict=True):
             self._append(history, action.ids, system=False, logprobs=action.logprobs)
             self._known[self._slots[id(history)]] = len(history.ids)
@@ -245,9 +241,9 @@ class HistoryGenerator:
 
     def stopped(self, history: TextHistory) -> bool:
         """Whether the policy's last token is an end token."""
-        return (
-            bool(history.ids) and not history.system_spans[-1] and history.ids[-1] in self.stop_ids
-        )
+        if not history.ids or history.system_spans[-1]:
+            return False
+        return history.ids[-1] in self.stop_ids
 
     def last_words(self, history: TextHistory) -> tuple[str, int]:
         """Return the policy's text since the last result, and the start of its last part.
@@ -303,9 +299,8 @@ def language_model(model: Any) -> nn.Module:
 
     Itself, or what the policy puts a value head on.
     """
-    inner = (
-        model.model if isinstance(model, ActorCritic) else getattr(model, "pretrained_model", model)
-    )
+    is_policy = isinstance(model, ActorCritic)
+    inner = model.model if is_policy else getattr(model, "pretrained_model", model)
     if not isinstance(inner, nn.Module):
         raise TypeError(
             f"model is a {type(model).__name__}: expected a causal language model, or a policy "
