@@ -278,8 +278,8 @@ class LearningSettings:
     critic_warmup_episodes: int = setting(
         0,
         "Episodes of as many distinct tasks, as far as there are so many, that the start policy "
-        "plays before the first update; the value head is fitted to their returns until it grows "
-        "worse on a fifth of the tasks.",
+        "plays before the first update; the value head is fitted to their returns, once for each "
+        "fifth of the tasks, until it grows worse on that fifth, and the weights are averaged.",
         interval="[0, inf)",
     )
     critic_warmup_updates: int = setting(

@@ -31,7 +31,7 @@ from fctncalling.algorithms.advantages import explained_variance
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.policy.progress_features import NUM_PROGRESS_FEATURES
 from fctncalling.algorithms.policy.value_head import ValueHead
-from fctncalling.algorithms.supervised.critic_fit import CriticSamples, fit_critic
+from fctncalling.algorithms.supervised.critic_fit import CriticSamples, fit_critic_in_folds
 from fctncalling.cli.train import parse_settings
 from fctncalling.training.prepare_run import prepare_run
 from fctncalling.training.run_config import RunConfig
@@ -80,10 +80,9 @@ def fitted(
             kept = fold != number
             torch.manual_seed(config.seed)
             head = ValueHead(states.shape[1], kind=config.critic_head, width=config.critic_hidden)
-            learned = CriticSamples(
-                states[kept], samples.returns[kept], samples.held_out[kept], samples.turns[kept]
-            )
-            fit_critic(head, [learned], config, torch.Generator().manual_seed(config.seed))
+            learned = CriticSamples(*(each[kept] for each in samples._replace(states=states)))
+            generator = torch.Generator().manual_seed(config.seed)
+            fit_critic_in_folds(head, [learned], config, generator)
             values[~kept] = head(states[~kept]).detach()
         everything = samples._replace(held_out=torch.ones_like(samples.held_out))
         yield _line(f"value head: {name}", values, everything)

@@ -41,7 +41,12 @@ from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.algorithms.run.logs import RunLog
 from fctncalling.algorithms.run.update_log import UpdateLog
 from fctncalling.algorithms.supervised import SupervisedLearner
-from fctncalling.algorithms.supervised.critic_fit import CriticSamples, critic_samples, fit_critic
+from fctncalling.algorithms.supervised.critic_fit import (
+    CriticSamples,
+    critic_samples,
+    fit_critic,
+    fit_critic_in_folds,
+)
 from fctncalling.evaluation.pass_at_k import evaluation_uncertainty
 from fctncalling.training.counters import Counters
 from fctncalling.training.resume import restore_supervised_learner, unfit_checkpoint_error
@@ -148,7 +153,9 @@ class TrainingRun:
         """Warm up the critic: fit it to --critic_warmup_episodes of the start policy."""
         cpu = time.process_time()
         result = self._play(self._planner.warm_up_round(), on_episode)
-        figures = self._fit_critic([self._critic_samples(self._learnable(result.episodes))])
+        samples = self._critic_samples(self._learnable(result.episodes))
+        generator = self._generator(SeedStream.CRITIC_FIT)
+        figures = fit_critic_in_folds(self.policy.value_head, [samples], self.config, generator)
         self.counters.critic_episodes = len(result.episodes)
         self._count([result], cpu)
         self.log.write_metrics(0, {**figures})
@@ -175,10 +182,6 @@ class TrainingRun:
     def _critic_samples(self, episodes: Sequence[EpisodeRecord]) -> CriticSamples:
         return critic_samples(self.policy, episodes, self.config, self.processes)
 
-    def _fit_critic(self, samples: Sequence[CriticSamples]) -> Metrics:
-        generator = self._generator(SeedStream.CRITIC_FIT)
-        return fit_critic(self.policy.value_head, samples, self.config, generator)
-
     def learn(self, episodes: Sequence[EpisodeRecord]) -> dict[str, float | None]:
         """Learn from episodes: update the policy, log it and return the metrics."""
         started, cpu = time.perf_counter(), time.process_time()
@@ -194,7 +197,8 @@ class TrainingRun:
         metrics |= self._update(usable, rates, trace) if usable else {}
         if self.config.critic_window_updates and collected:
             self._window.append(self._critic_samples(collected))
-            metrics |= self._fit_critic(self._window)
+            generator = self._generator(SeedStream.CRITIC_FIT)
+            metrics |= fit_critic(self.policy.value_head, self._window, self.config, generator)
         metrics |= self._curriculum_stage()
         metrics.setdefault("update/policy_skipped", 1.0)
         skipped = bool(metrics["update/policy_skipped"])
