@@ -68,6 +68,7 @@ def fitted(
 ) -> Iterator[dict[str, Any]]:
     """Yield the explained variance of five folds by the value head, for each kind of features."""
     assert samples.turns is not None
+    assert samples.folds is not None
     hidden, progress = samples.states.split(
         [samples.states.shape[1] - NUM_PROGRESS_FEATURES, NUM_PROGRESS_FEATURES], dim=1
     )
@@ -80,7 +81,10 @@ def fitted(
             kept = fold != number
             torch.manual_seed(config.seed)
             head = ValueHead(states.shape[1], kind=config.critic_head, width=config.critic_hidden)
-            learned = CriticSamples(*(each[kept] for each in samples._replace(states=states)))
+            learned = CriticSamples(
+                *(states[kept], samples.returns[kept], samples.held_out[kept]),
+                *(samples.turns[kept], samples.folds[kept]),
+            )
             generator = torch.Generator().manual_seed(config.seed)
             fit_critic_in_folds(head, [learned], config, generator)
             values[~kept] = head(states[~kept]).detach()
