@@ -26,22 +26,23 @@ if TYPE_CHECKING:
 
 _FENCE = "`\n "
 _NAME = r"[A-Za-z_$][\w$]*"
-_SCALAR = rf'(?:"[^"\\]*+"|\'[^\'\\]++\'|-?(?:0|[1-9]\d*+)(?:\.\d++)?+|{_NAME}(?:\.{_NAME})*+)'
-_ARRAY = rf"\[(?:{_SCALAR}(?:, ?{_SCALAR})*+)?+\]"
+_NUMBER = r"-?(?:0|[1-9]\d*+)(?>(?:\.\d++)?)"
+_SCALAR = rf'(?:"[^"\\]*+"|\'[^\'\\]++\'|{_NUMBER}|{_NAME}(?>(?:\.{_NAME})*))'
+_ARRAY = rf"\[(?>(?:{_SCALAR}(?>(?:, ?{_SCALAR})*))?)\]"
 _PROPERTY = rf"(?!(?:true|false|null)\b){_NAME}: ?(?:{_SCALAR}|{_ARRAY})"
-_CONTAINER = rf"(?:{_ARRAY}|\{{(?:{_PROPERTY}(?:, ?{_PROPERTY})*+)?+\}})"
+_CONTAINER = rf"(?:{_ARRAY}|\{{(?>(?:{_PROPERTY}(?>(?:, ?{_PROPERTY})*))?)\}})"
 
 
 def _patterns(value: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     """Return what a whole plain call matches, and each of its arguments."""
     argument = rf"({_NAME})=({value})"
-    call = rf"({_NAME}(?:\.{_NAME})*+)\(({_NAME}={value}(?:, {_NAME}={value})*+)\)\Z"
+    call = rf"({_NAME}(?>(?:\.{_NAME})*))\(({_NAME}={value}(?>(?:, {_NAME}={value})*))\)\Z"
     return re.compile(call, re.ASCII), re.compile(argument, re.ASCII)
 
 
 _OF_SCALARS = _patterns(_SCALAR)
 _OF_LITERALS = _patterns(f"(?:{_SCALAR}|{_CONTAINER})")
-_STRING_OR_NAMES = re.compile(rf"\"[^\"]*+\"|'[^']*+'|({_NAME}(?:\.{_NAME})*+)", re.ASCII)
+_STRING_OR_NAMES = re.compile(rf"\"[^\"]*+\"|'[^']*+'|({_NAME}(?>(?:\.{_NAME})*))", re.ASCII)
 _PLAIN_CHARS = range(24, 1_000)  # behind shorter calls Java's grammar inserts no semicolon
 _CONSTANTS = frozenset(("true", "false", "null"))
 _LITERAL = re.compile(r"-?\d|(?:true|false|null)$|new |\[|\{")

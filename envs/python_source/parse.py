@@ -31,8 +31,8 @@ of them.
 
 # Every string matches, closed or not, so that no character is looked at twice.
 _TOKEN = re.compile(
-    r'"""(?:[^"\\]|\\.|"(?!""))*+(?:""")?|\'\'\'(?:[^\'\\]|\\.|\'(?!\'\'))*+(?:\'\'\')?'
-    r'|"(?:[^"\\\n]|\\.)*+"?|\'(?:[^\'\\\n]|\\.)*+\'?|#[^\n]*+|\w++|[^\w\s]',
+    r'"""(?>(?:[^"\\]|\\.|"(?!""))*)(?:""")?|\'\'\'(?>(?:[^\'\\]|\\.|\'(?!\'\'))*)(?:\'\'\')?'
+    r'|"(?>(?:[^"\\\n]|\\.)*)"?|\'(?>(?:[^\'\\\n]|\\.)*)\'?|#[^\n]*+|\w++|[^\w\s]',
     re.DOTALL,
 )
 _FORMAT = re.compile(r"(?i)\b(?:f|fr|rf)[\"']")
@@ -137,25 +137,26 @@ def _is_unusual(node: ast.AST) -> bool:
 
 
 # Patterns of plain calls. Nothing is tried twice: what a part has taken it keeps (`*+`), and its
-# first character tells it from the others.
+# first character tells it from the others. A group keeps it by `(?>...)`: after `(...)*+` Python
+# 3.11.0 to 3.11.4 match what does not match (python/cpython#106052).
 _BLANK = r"[ \t\n]*+"
 _NAME = r"(?!__)[A-Za-z_][A-Za-z0-9_]*+"
-_DOTTED = rf"{_NAME}(?:\.{_NAME}){{0,20}}+"
+_DOTTED = rf"{_NAME}(?>(?:\.{_NAME}){{0,20}})"
 _TEXT = r"""(?:'[^'\\\n\r\0\ud800-\udfff]*+'|"[^"\\\n\r\0\ud800-\udfff]*+")"""
-_NUMBER = r"-?(?:0|[1-9][0-9]{0,17}+)(?:\.[0-9]{1,17}+)?+(?:e[-+]?[0-9]{1,3}+)?+"
+_NUMBER = r"-?(?:0|[1-9][0-9]{0,17}+)(?>(?:\.[0-9]{1,17}+)?)(?>(?:e[-+]?[0-9]{1,3}+)?)"
 _SCALAR = rf"(?:{_TEXT}|{_NUMBER}|True|False|None)"
-_LIST = rf"\[{_BLANK}(?:{_SCALAR}{_BLANK}(?:,{_BLANK}{_SCALAR}{_BLANK})*+)?+\]"
+_LIST = rf"\[{_BLANK}(?>(?:{_SCALAR}{_BLANK}(?>(?:,{_BLANK}{_SCALAR}{_BLANK})*))?)\]"
 _PAIR = rf"{_TEXT}{_BLANK}:{_BLANK}(?:{_SCALAR}|{_LIST}){_BLANK}"
-_VALUE = rf"(?:{_SCALAR}|{_LIST}|\{{{_BLANK}(?:{_PAIR}(?:,{_BLANK}{_PAIR})*+)?+\}})"
+_VALUE = rf"(?:{_SCALAR}|{_LIST}|\{{{_BLANK}(?>(?:{_PAIR}(?>(?:,{_BLANK}{_PAIR})*))?)\}})"
 _NAMED = rf"{_NAME}{_BLANK}={_BLANK}{_VALUE}{_BLANK}"
-_CALL = rf"{_DOTTED}\({_BLANK}(?:{_NAMED}(?:,{_BLANK}{_NAMED})*+)?+\){_BLANK}"
-_GIVEN = rf"(?:{_NAME}{_BLANK}={_BLANK})?+{_VALUE}{_BLANK}"
+_CALL = rf"{_DOTTED}\({_BLANK}(?>(?:{_NAMED}(?>(?:,{_BLANK}{_NAMED})*))?)\){_BLANK}"
+_GIVEN = rf"(?>(?:{_NAME}{_BLANK}={_BLANK})?){_VALUE}{_BLANK}"
 
-_CALLS = re.compile(rf"\[{_BLANK}{_CALL}(?:,{_BLANK}{_CALL})*+\]")
-_ONE_CALL = re.compile(rf"({_NAME})\({_BLANK}(?:{_GIVEN}(?:,{_BLANK}{_GIVEN})*+)?+\)")
+_CALLS = re.compile(rf"\[{_BLANK}{_CALL}(?>(?:,{_BLANK}{_CALL})*)\]")
+_ONE_CALL = re.compile(rf"({_NAME})\({_BLANK}(?>(?:{_GIVEN}(?>(?:,{_BLANK}{_GIVEN})*))?)\)")
 # What stands in a text found to be plain.
 _CALLEES_AND_ARGUMENTS = re.compile(rf"({_DOTTED})(?:\(|{_BLANK}={_BLANK}({_VALUE}))")
-_ARGUMENTS = re.compile(rf"(?:({_NAME}){_BLANK}={_BLANK})?+({_VALUE})")
+_ARGUMENTS = re.compile(rf"(?>(?:({_NAME}){_BLANK}={_BLANK})?)({_VALUE})")
 _ITEMS = re.compile(_SCALAR)
 _PAIRS = re.compile(rf"({_TEXT}){_BLANK}:{_BLANK}({_SCALAR}|{_LIST})")
 _WORDS = {"True": True, "False": False, "None": None}

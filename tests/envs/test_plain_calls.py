@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -203,3 +204,22 @@ def test_every_recorded_answer_is_read_alike(shared: Path) -> None:
                     num_texts, num_plain = num_texts + 1, num_plain + (found is not None)
                     assert found is None or repr(found) == full(text), text
     assert num_plain > num_texts / 3
+
+
+def test_no_pattern_keeps_a_group_possessively() -> None:
+    """Python 3.11.0 to 3.11.4 match "aca" by (?:ab?c)*+ (python/cpython#106052), (?>...) does not.
+
+    So an unclosed call was plain there.
+    """
+    root = Path(__file__).parents[2]
+    possessive = re.compile(r"(?<!\\)\)(?:[*+?]|\{+\d*,?\d*\}+)\+")
+    found = [
+        f"{file.relative_to(root)}: {line.strip()}"
+        for folder in ("data", "checkers", "envs", "algorithms", "fctncalling")
+        for file in sorted((root / folder).rglob("*.py"))
+        for line in file.read_text("utf-8").splitlines()
+        if possessive.search(line) and not line.lstrip().startswith("#")
+    ]
+    assert not found
+    assert possessive.search(r"(?:ab?c)*+")
+    assert parse_plain_calls("[f(a=1), g(b='x']") is None
