@@ -21,6 +21,8 @@ SHORT = [
     "1",
     "--episodes_per_update",
     "8",
+    "--dynamic_sampling",
+    "1",
     "--num_mini_batch",
     "2",
     "--eval_episodes",

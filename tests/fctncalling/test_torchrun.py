@@ -23,7 +23,7 @@ pytestmark = pytest.mark.prove
 ROOT = Path(__file__).parents[2]
 FLAGS = (
     "--episodes_per_update 10 --n_rollout_threads 4 --num_mini_batch 2 --eval_episodes 7 "
-    "--eval_interval 2 "
+    "--eval_interval 2 --group_size 1 --group_baseline none --dynamic_sampling 1 "
 )
 FLAGS += (
     "--save_interval 1 --device cpu --tensorboard false --lora_r 4 --critic lora --kl_coef "

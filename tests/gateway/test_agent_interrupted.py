@@ -50,6 +50,7 @@ def train(folder: Path, agent: str, threads: int, *more: str) -> int:
         "agent_command": agent,
         "num_updates": 3,
         "episodes_per_update": 8,
+        "dynamic_sampling": 1,
         "n_rollout_threads": threads,
         "num_mini_batch": 2,
         "max_new_tokens": 8,
