@@ -41,7 +41,7 @@ from fctncalling.algorithms.policy.sparse_forward import (
     token_logprobs_and_entropies,
 )
 from fctncalling.algorithms.policy.value_head import (
-    find_value_head_file,
+    has_value_head_to_load,
     load_critic,
     make_value_head,
     save_critic,
@@ -393,7 +393,7 @@ class ActorCritic(nn.Module):
             str(name_or_path), dtype=dtype, trust_remote_code=False
         ).requires_grad_(dtype == torch.float32)
         policy = cls(model, **critic)
-        if find_value_head_file(Path(name_or_path)) is not None:
+        if has_value_head_to_load(Path(name_or_path), policy.value_head):
             policy.load_critic(name_or_path)
         return policy
 

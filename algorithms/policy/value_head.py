@@ -25,6 +25,22 @@ def find_value_head_file(folder: Path) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
+def has_value_head_to_load(folder: Path, value_head: ValueHead) -> bool:
+    """Whether a model folder has a value head to load into this one.
+
+    One of another shape that has learned nothing is left: that of supervised fine-tuning alone.
+    """
+    from safetensors.torch import load_file
+
+    if (file := find_value_head_file(folder)) is None:
+        return False
+    saved, own = load_file(file), value_head.state_dict()
+    if {it: saved[it].shape for it in saved} == {it: own[it].shape for it in own}:
+        return True
+    outputs = [weight for name, weight in saved.items() if name.split(".")[-2:-1] == ["out"]]
+    return not outputs or any(bool(weight.any()) for weight in outputs)
+
+
 class ValueHead(nn.Module):
     """Value head: maps hidden states (..., H) to values (...).
 
@@ -94,8 +110,8 @@ class ValueHead(nn.Module):
         if found != expected:
             raise ValueError(
                 f"{path}: the saved value head has {found}, this run's has {expected}. Give the "
-                "--critic_head, --critic_hidden, --critic_layers and --value_bins it was trained "
-                "with, or remove the file to start a fresh head."
+                "--critic_head, --critic_hidden, --critic_layers, --critic_sees and --value_bins "
+                "it was trained with, or remove the file to start a fresh head."
             )
         self.load_state_dict(saved)
 

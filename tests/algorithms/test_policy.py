@@ -257,11 +257,24 @@ def test_half_precision_files_load_in_full_precision(tmp_path: Path) -> None:
 
 
 def test_a_value_head_of_another_shape_is_refused_by_its_flags(tmp_path: Path) -> None:
-    tiny_policy(critic_head="mlp").save(tmp_path)
-    with pytest.raises(ValueError, match="--critic_head"):
+    policy = tiny_policy(critic_head="mlp")
+    nn.init.normal_(policy.value_head.out.weight)
+    policy.save(tmp_path)
+    with pytest.raises(ValueError, match=r"--critic_head.* --critic_sees"):
         ActorCritic.load(tmp_path, critic_head="linear")
     with pytest.raises(ValueError, match='expected "linear" or "mlp"'):
         ValueHead(8, kind="deep")
+
+
+def test_a_head_that_learned_nothing_makes_room_for_one_of_another_shape(tmp_path: Path) -> None:
+    """Supervised fine-tuning saves such a head; what is learned next may have another critic."""
+    policy = tiny_policy()
+    policy.save(tmp_path)
+    hidden = policy.value_head.state_dict()["hidden.weight"]
+    assert torch.equal(ActorCritic.load(tmp_path).value_head.state_dict()["hidden.weight"], hidden)
+    for shape in ({"critic_sees_progress": True}, {"critic_head": "linear"}, {"critic_layers": 2}):
+        loaded = ActorCritic.load(tmp_path, **shape)
+        assert not loaded(*make_batch(rows_of_several_lengths())).values.any()
 
 
 @pytest.mark.parametrize(
