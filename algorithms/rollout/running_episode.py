@@ -253,7 +253,8 @@ class RunningEpisode:
             truncated=self.truncated,
             invalid=self.invalid,
             invalid_reason=self.invalid_reason,
-            success=not self.invalid and _succeeded(self.info, episode_return),
+            success=not self.invalid
+            and _succeeded(self.info, episode_return, was_cut=self.overflow > 0),
             strict_success=None if strict is None else bool(strict.valid),
             strict_error_type=None if strict is None else strict.error_type,
             strict_message="" if strict is None else strict.message,
@@ -326,9 +327,12 @@ def _messages(info: dict[str, Any], observation: Any) -> list[Message]:
     return [{"role": "user", "content": str(observation)}]
 
 
-def _succeeded(info: dict[str, Any], episode_return: float) -> bool:
-    """Whether the verdict is valid; without one info["is_success"], else a positive return."""
+def _succeeded(info: dict[str, Any], episode_return: float, *, was_cut: bool) -> bool:
+    """Whether the verdict is valid; without one info["is_success"], else a positive return.
+
+    An episode that our own budget cut before its end has no verdict: what it earned is no success.
+    """
     verdict = info.get("verdict")
     if verdict is not None:
         return bool(verdict.valid)
-    return bool(info.get("is_success", episode_return > 0))
+    return bool(info.get("is_success", episode_return > 0 and not was_cut))

@@ -172,6 +172,20 @@ def test_an_episode_never_grows_past_its_token_budget() -> None:
             assert record.terminated or record.truncated
 
 
+def test_an_episode_that_the_budget_cut_is_no_success_whatever_it_earned_before() -> None:
+    template = ChatTemplate(tiny_tokenizer())
+    (whole,) = collect(
+        [EchoEnv()], scripted(template, "b"), template, ["t1"], max_episode_tokens=500
+    )
+    assert (whole.success, whole.episode_return) == (True, 2.0)
+    first_action = whole.rows[0].ends_action.index(True) + 1
+    (cut,) = collect(
+        [EchoEnv()], scripted(template, "b"), template, ["t1"], max_episode_tokens=first_action + 1
+    )
+    assert (cut.truncated, cut.num_steps, cut.episode_return) == (True, 1, 1.0)
+    assert not cut.success
+
+
 def test_a_prompt_longer_than_the_budget_is_a_truncated_episode_that_is_told(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
