@@ -77,7 +77,8 @@ class EpisodeRecord:
     episode: object | None = None  # fctncalling.data.types.Episode, for the episode log
     # The environment's messages in OpenAI form: those of reset, then those after each step.
     messages: list[list[Any]] = field(default_factory=list)
-    ground_truth: Any = None  # info["ground_truth"] at the episode's end, if there
+    # info["ground_truth"] at the episode's end, or the environment's attribute, if there
+    ground_truth: Any = None
     # info["role"] of each action in time order, empty where the environment names none; rows are
     # then sorted by role, each role's in time order
     roles: list[str] = field(default_factory=list)

@@ -170,6 +170,11 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
         """Task, the current (or last) one, with the docs of all that it offers."""
         return self._required_state("task").task
 
+    @property
+    def ground_truth(self) -> Any:
+        """Ground truth of the current (or last) task, which `info` tells at the end alone."""
+        return copy.deepcopy(self._required_state("ground_truth").task.ground_truth)
+
     def executes_calls(self, task_id: str) -> bool:
         """Whether a task executes calls; elsewhere the first message is the answer."""
         return self._tasks.by_id(task_id).executes_calls

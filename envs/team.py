@@ -98,6 +98,11 @@ class TeamEnv(gymnasium.Env[str, str]):
         return self._env.tasks
 
     @property
+    def ground_truth(self) -> Any:
+        """Ground truth of the current (or last) task, which `info` tells at the end alone."""
+        return self._env.ground_truth
+
+    @property
     def roles(self) -> tuple[str, ...]:
         """Names of the roles, as `info["role"]` has them."""
         return tuple(self.team.roles)

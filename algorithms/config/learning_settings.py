@@ -271,8 +271,8 @@ class LearningSettings:
     critic_sees: str = setting(
         "episode",
         "What the critic reads: the episode as the policy does; beside it, how far it is along the "
-        "task's truth (info ground_truth); or a row of its own with the truth in front. The policy "
-        "never sees the truth.",
+        "task's truth (the environment's attribute ground_truth, else info's at the end); or a "
+        "row of its own with the truth in front. The policy never sees the truth.",
         choices=("episode", "progress", "truth"),
     )
     critic_warmup_episodes: int = setting(

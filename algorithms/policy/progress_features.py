@@ -110,8 +110,8 @@ def token_progress_features(
         raise SettingError("--critic_sees progress: the episodes have roles; leave it out")
     if all(episode.ground_truth is None for episode in episodes):
         raise SettingError(
-            f"--critic_sees progress: the info of {len(episodes)} episodes has no ground_truth at "
-            "their end; leave it out, or let the environment give one"
+            f"--critic_sees progress: the info of {len(episodes)} episodes has no ground_truth; "
+            "leave it out, or give the environment an attribute ground_truth"
         )
     rows = [progress_features(episode) for episode in episodes]
     before = torch.tensor([each for of_episode in rows for each in of_episode[:-1]], device=device)

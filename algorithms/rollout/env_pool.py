@@ -143,22 +143,22 @@ def call_env(slot: int, env: TextEnv, request: EnvRequest) -> EnvResponse:
 
 
 def _reset(env: TextEnv, request: EnvRequest) -> tuple[Any, ...]:
-    """Reset an environment.
+    """Reset an environment; info has its attribute `ground_truth`, where it has one.
 
     Warn of the first that draws from what all threads draw from, which no seed of ours can order.
     """
-    if _drawn.is_set():
-        return env.reset(seed=request.seed, options={"task_id": request.task_id})
-    before = random.getstate()
-    result = env.reset(seed=request.seed, options={"task_id": request.task_id})
-    if random.getstate() != before and not _drawn.is_set():
+    before = None if _drawn.is_set() else random.getstate()
+    observation, info = env.reset(seed=request.seed, options={"task_id": request.task_id})
+    unwrapped = getattr(env, "unwrapped", env)
+    if before is not None and random.getstate() != before and not _drawn.is_set():
         _drawn.set()
         logger.warning(
             "%s.reset draws from Python's global random stream, which environments share: two runs "
             "of one seed may differ. Draw from self.np_random, which reset seeds",
-            type(getattr(env, "unwrapped", env)).__name__,
+            type(unwrapped).__name__,
         )
-    return result
+    truth = getattr(unwrapped, "ground_truth", None)
+    return observation, info if truth is None else {**info, "ground_truth": truth}
 
 
 def have_in_process_tools(envs: Sequence[TextEnv]) -> bool:

@@ -29,8 +29,8 @@ def add_critic_rows(
     truth = config.critic_sees == "truth"
     if truth and all(episode.ground_truth is None for episode in episodes):
         raise SettingError(
-            f"--critic_sees truth: the info of {len(episodes)} episodes has no ground_truth at "
-            "their end; leave it out, or let the environment give one"
+            f"--critic_sees truth: the info of {len(episodes)} episodes has no ground_truth; "
+            "leave it out, or give the environment an attribute ground_truth"
         )
     for episode in episodes if config.critic_has_own_rows else ():
         known = f"{episode.ground_truth or []}\n" if truth else ""

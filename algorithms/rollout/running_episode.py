@@ -127,6 +127,7 @@ class RunningEpisode:
     errors: list[str] = field(default_factory=list)
     info: dict[str, Any] = field(default_factory=dict)
     state: str = ""  # info["state"] of reset
+    ground_truth: Any = None  # info["ground_truth"] of reset
     messages: list[list[Message]] = field(default_factory=list)  # for the episode log
     text: str = ""  # of the last action
     step_in_turn: int = 0
@@ -159,6 +160,7 @@ class RunningEpisode:
         """On reset, handle its result: render the first prompt."""
         self.info = info
         self.state = str(info.get("state") or "")
+        self.ground_truth = info.get("ground_truth")
         engine.begin_sequence(self.slot, self.seed)
         messages = _messages(info, observation)
         self.messages = [list(messages)]
@@ -269,7 +271,7 @@ class RunningEpisode:
             role_rewards=self.role_rewards,
             state_hashes=self.state_hashes,
             state=self.state,
-            ground_truth=self.info.get("ground_truth"),
+            ground_truth=self.info.get("ground_truth", self.ground_truth),
             env_seed=self.env_seed,
             episode=Episode(
                 self.task_id,

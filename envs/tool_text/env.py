@@ -109,6 +109,11 @@ class ToolTextEnv(gymnasium.Env[str, str]):
         self._comparer = SymbolicComparer() if reward == "symbolic" else None
         self._message: _Message | None = None
 
+    @property
+    def ground_truth(self) -> str:
+        """Ground truth of the current (or last) task, which `info` tells at the end alone."""
+        return self._required("ground_truth").task.answer
+
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:

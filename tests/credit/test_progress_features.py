@@ -9,6 +9,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from players import perfect_texts, shop_env, shop_task
+from tiny_models import tiny_tokenizer
 from token_worlds import CPU, episode, settings, tiny_policy
 from torch import nn
 
@@ -17,13 +19,16 @@ from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import SettingError
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS
 from fctncalling.algorithms.episodes import EpisodeRecord
+from fctncalling.algorithms.generation.engine import ScriptedEngine
 from fctncalling.algorithms.minibatches import add_forward_inputs, bootstrap_values
+from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.policy.progress_features import (
     NUM_PROGRESS_FEATURES,
     SCALE,
     progress_features,
 )
 from fctncalling.algorithms.ppo import ALGORITHMS, update
+from fctncalling.algorithms.rollout.collect import collect
 from fctncalling.algorithms.supervised.critic_fit import critic_samples, fit_critic
 from fctncalling.data.types import Call, Episode, StepRecord
 from fctncalling.training.training_run import make_optimisers
@@ -81,6 +86,23 @@ def test_a_feature_depends_on_nothing_that_came_later(ours: list[Any], others: l
         )
         assert features[: cut + 1] == changed[: cut + 1]
         assert [len(row) for row in features] == [NUM_PROGRESS_FEATURES] * (len(one) + 1)
+
+
+def test_an_episode_that_the_budget_cuts_is_read_like_one_that_ends() -> None:
+    """Else the value of every action would know that the episode is going to be cut."""
+    template = ChatTemplate(tiny_tokenizer())
+    task = shop_task(["sell(item='apple', price=1)"], ["sell(item='fig', price=2)"])
+
+    def play(budget: int) -> EpisodeRecord:
+        texts = iter(perfect_texts(task))
+        engine = ScriptedEngine(lambda *_: next(texts), template.encode, template.end_of_turn_id)
+        return collect([shop_env(task)], engine, template, [task.id], max_episode_tokens=budget)[0]
+
+    whole = play(5000)
+    cut = play(whole.rows[0].ends_action.index(True) + 2)
+    assert (whole.terminated, cut.truncated, cut.num_steps) == (True, True, 1)
+    assert cut.ground_truth == whole.ground_truth == task.ground_truth
+    assert progress_features(cut) == progress_features(whole)[:2]
 
 
 def worlds(num_tasks: int, **ending: Any) -> list[EpisodeRecord]:

@@ -91,6 +91,7 @@ def test_a_call_is_answered_in_mid_message_and_the_submitted_result_earns_one() 
     assert total == 1.0
     assert info["verdict"].valid
     assert info["is_success"]
+    assert info["ground_truth"] == env.ground_truth
     with pytest.raises(ResetNeeded):
         env.step("more")
 
