@@ -283,3 +283,42 @@ def test_the_embedded_models_are_sound(tasks: Path) -> None:
     for name in ("model", "calculator", "python_math"):
         found = examine(ExaminationSettings(str(embedded_path(name)), tasks, quick=True)).findings
         assert exit_code(found) == 0
+
+
+def test_tasks_of_an_own_class_are_played_where_it_may_be_imported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "doctor_desk.py").write_text(
+        'class Desk:\n    def ring(self, times: int) -> int:\n        """Ring."""\n'
+        "        return times\n"
+    )
+    task = {
+        "id": "multi_turn_base_0",
+        "question": [[{"role": "user", "content": "Ring twice."}]],
+        "involved_classes": ["doctor_desk.Desk"],
+        "initial_config": {"Desk": {}},
+        "ground_truth": [["ring(times=2)"]],
+    }
+    Path("by_path.json").write_text(json.dumps([task]))
+    Path("by_name.json").write_text(json.dumps([{**task, "involved_classes": ["Desk"]}]))
+    model = str(embedded_path("model"))
+
+    def doctor(path: str, *flags: str) -> tuple[int, dict[str, str], str]:
+        code = main(["doctor", "--model", model, "--dataset_path", path, "--json", *flags])
+        told = json.loads(capsys.readouterr().out)
+        spans = "".join(each["text"] for each in told["episode"]["spans"])
+        return code, {each["check"]: each["message"] for each in told["findings"]}, spans
+
+    code, found, _ = doctor("by_path.json")  # nothing is imported, and no check is a fault
+    assert (code, "engine" in found) == (2, False)
+    assert "--allow_task_tools" in found["tasks"]
+    for path, *flags in (
+        ("by_path.json", "--allow_task_tools"),
+        ("by_name.json", "--tools", "Desk=doctor_desk:Desk"),
+    ):
+        code, found, spans = doctor(path, *flags)
+        assert (code, "engine" in found) == (0, True)
+        assert "ring(times)" in spans  # its docs are offered
+        assert "[ring(times=2)]" in spans

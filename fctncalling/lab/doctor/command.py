@@ -22,6 +22,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from fctncalling.algorithms.config import SettingError
 from fctncalling.cli.shared.parser import (
     add_flag,
     add_json_switch,
@@ -29,6 +30,7 @@ from fctncalling.cli.shared.parser import (
     missing_training_message,
     print_error,
 )
+from fctncalling.cli.shared.tool_flags import add_tool_arguments
 from fctncalling.lab.doctor.episode_findings import Span
 from fctncalling.lab.doctor.examine import ExaminationResult
 from fctncalling.lab.doctor.finding import (
@@ -39,6 +41,7 @@ from fctncalling.lab.doctor.finding import (
     HealthCheck,
     exit_code,
 )
+from fctncalling.training.user_code import parse_tool_classes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     budget = "budget of an episode; default: the model's context"
     add("--model", str, "PATH", "folder of a model, or a name on the hub", required=True)
     add("--dataset_path", Path, "FILE", tasks)
+    add_tool_arguments(parser)
     add("--chat_template", Path, "FILE", "in place of its own")
     add("--adapter", Path, "FOLDER", "saved LoRA adapter of the model")
     add("--vllm_url", str, "URL", "server to compare with")
@@ -63,15 +67,20 @@ def run(args: argparse.Namespace) -> int:
     try:
         from fctncalling.lab.doctor.examine import ExaminationSettings, examine
 
+        tools = parse_tool_classes(args.tools)
         template = args.chat_template and args.chat_template.read_text(encoding="utf-8")
+    except SettingError as error:
+        return print_error(error)
     except ImportError as error:
         return print_error(missing_training_message("doctor", error))
     except (OSError, UnicodeDecodeError) as error:
         return print_error(f"--chat_template {args.chat_template}: {error}")
-    names = ("dataset_path", "adapter", "vllm_url", "max_episode_tokens", "quick")
+    names = "dataset_path adapter vllm_url max_episode_tokens quick allow_task_tools".split()
     given = {name: getattr(args, name) for name in names}
     found = examine(
-        ExaminationSettings(args.model, chat_template=template, on_stage=_show_stage, **given)
+        ExaminationSettings(
+            args.model, chat_template=template, tools=tools, on_stage=_show_stage, **given
+        )
     )
     _show_stage("")
     if args.json:

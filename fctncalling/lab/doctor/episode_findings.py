@@ -31,7 +31,9 @@ class Span(NamedTuple):
     num_tokens: int
 
 
-def play_ground_truths(tasks: Sequence[Task], template: ChatTemplate) -> list[EpisodeRecord]:
+def play_ground_truths(
+    tasks: Sequence[Task], template: ChatTemplate, tools: Mapping[str, Any]
+) -> list[EpisodeRecord]:
     """Return the ground truth's episodes of the longest tasks, and of some spread over the rest.
 
     Raises RolloutError where none can be played.
@@ -43,7 +45,7 @@ def play_ground_truths(tasks: Sequence[Task], template: ChatTemplate) -> list[Ep
         return players[task_id].answer("", info)
 
     engine = ScriptedEngine(script, template.encode, template.end_of_turn_id)
-    env: Any = FunctionCallingEnv(tasks=chosen)
+    env: Any = FunctionCallingEnv(tasks=chosen, tools=tools)
     ids = [task.id for task in chosen]
     played = collect([env], engine, template, ids, max_episode_tokens=MAX_TOKENS)
     return [each for each in played if not each.invalid]
@@ -139,12 +141,15 @@ def spans_by_author(episode: EpisodeRecord, template: ChatTemplate) -> list[Span
 
 
 def ground_truth_findings(
-    tasks: Sequence[Task], template: ChatTemplate, context: int | None
+    tasks: Sequence[Task],
+    template: ChatTemplate,
+    context: int | None,
+    tools: Mapping[str, Any],
 ) -> tuple[list[HealthCheck], list[EpisodeRecord]]:
     """Return what episodes of the ground truth say, and those episodes, the most telling first."""
     found = [schema_finding(tasks)]
     try:
-        episodes = play_ground_truths(tasks, template)
+        episodes = play_ground_truths(tasks, template, tools)
     except (RolloutError, LookupError, ValueError, ImportError) as error:
         line = (str(error).splitlines() or [""])[0]
         return [*found, unchecked("episodes", f"no ground truth could be played: {line}")], []

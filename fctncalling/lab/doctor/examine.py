@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,8 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task
+from fctncalling.envs.tools.box.callables import ToolDefinitionError
+from fctncalling.envs.user_tools import UserTools
 from fctncalling.lab.doctor.episode_findings import Span, ground_truth_findings, spans_by_author
 from fctncalling.lab.doctor.finding import HealthCheck, fault, note, sound, unchecked
 from fctncalling.model_folder import missing_model_message
@@ -35,6 +37,8 @@ class ExaminationSettings:
     vllm_url: str | None = None
     max_episode_tokens: int | None = None
     quick: bool = False  # files, template and tasks; no weights are loaded
+    tools: Mapping[str, Any] = field(default_factory=dict)  # stateful classes of the user's own
+    allow_task_tools: bool = False  # import the classes that tasks name by their path
     on_stage: Callable[[str], None] = lambda stage: None  # called as each part begins
 
 
@@ -76,11 +80,20 @@ def _examine(wanted: ExaminationSettings, found: ExaminationResult) -> None:
     if any(each.check == "template" and each.level == "fault" for each in found.findings):
         return  # nothing can be rendered
     try:
-        tasks = load_tasks(wanted.dataset_path or embedded_path("held_out"))
-    except (TaskError, OSError) as error:
+        tasks, tools = _tasks_and_tools(wanted)
+    except (TaskError, ToolDefinitionError, OSError) as error:
         found.findings.append(unchecked("tasks", _first_line(error)))
         return
-    _check_model(wanted, source, config, tokenizer, tasks, found)
+    _check_model(replace(wanted, tools=tools), source, config, tokenizer, tasks, found)
+
+
+def _tasks_and_tools(wanted: ExaminationSettings) -> tuple[list[Task], Mapping[str, Any]]:
+    """Return the tasks, documented, and the user's own classes that they are played with."""
+    path = wanted.dataset_path or embedded_path("held_out")
+    own = UserTools(wanted.tools)
+    tasks = load_tasks(path, self_documented=own.classes)
+    own.import_task_tools(tasks, str(path), allowed=wanted.allow_task_tools)
+    return [own.with_tool_docs(task) for task in tasks], own.classes
 
 
 def _check_model(
@@ -104,7 +117,7 @@ def _check_model(
     limits = (getattr(config, "max_position_embeddings", None), wanted.max_episode_tokens)
     context = min((each for each in limits if each is not None), default=None)
     wanted.on_stage("episodes of the ground truth")
-    played, episodes = ground_truth_findings(tasks, template, context)
+    played, episodes = ground_truth_findings(tasks, template, context, wanted.tools)
     found.findings += played
     if episodes:
         found.spans = spans_by_author(episodes[0], template)
@@ -161,7 +174,7 @@ def _logprob_findings(
 
     wanted.on_stage("sampling")
     try:
-        episodes = sampled_episodes(model, template, tasks, context)
+        episodes = sampled_episodes(model, template, tasks, context, wanted.tools)
     except (RolloutError, *_LOADING) as error:
         yield fault("engine", f"the rollout cannot sample from the model: {_first_line(error)}")
         return

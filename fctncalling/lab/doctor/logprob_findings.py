@@ -32,14 +32,20 @@ MAX_OFF = 1e-4
 
 
 def sampled_episodes(
-    model: Any, template: ChatTemplate, tasks: Sequence[Task], context: int | None
+    model: Any,
+    template: ChatTemplate,
+    tasks: Sequence[Task],
+    context: int | None,
+    tools: Mapping[str, Any],
 ) -> list[EpisodeRecord]:
     """Return a few episodes that the model plays, as in training; RolloutError where it cannot."""
     engine = GenerationEngine(
         model, template.stop_ids, max_new_tokens=MAX_NEW_TOKENS, decode=template.decode
     )
     chosen = tasks[:: max(1, len(tasks) // NUM_EPISODES)][:NUM_EPISODES]
-    envs: list[Any] = [FunctionCallingEnv(tasks=chosen, max_steps_per_turn=3) for _ in chosen]
+    envs: list[Any] = [
+        FunctionCallingEnv(tasks=chosen, tools=tools, max_steps_per_turn=3) for _ in chosen
+    ]
     ids = [task.id for task in chosen]
     played = collect(envs, engine, template, ids, max_episode_tokens=min(context or 4096, 4096))
     return [each for each in played if each.rows and not each.invalid]
