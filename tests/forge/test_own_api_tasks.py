@@ -364,6 +364,39 @@ def test_paraphrases_are_kept_where_they_lead_back_and_their_log_makes_the_file_
 def test_flags_of_an_own_api_need_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["forge", "--held_out", "3", "--output", str(tmp_path / "o")]) == 2
     assert "expected --api SPEC" in capsys.readouterr().err
+    words = ["forge", "--api", SPECS[2], "--held_out", "-1", "--output", str(tmp_path / "o")]
+    assert main(words) == 2
+    assert capsys.readouterr().err == "error: --held_out: got -1, expected at least 0\n"
+
+
+def test_a_category_that_is_not_made_is_told_with_its_cure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty_desk.py").write_text(
+        "class EmptyDesk:\n"
+        "    def _load_scenario(self, scenario: dict, long_context: bool = False) -> None:\n"
+        "        self.keys = set(scenario.get('keys', ()))\n"
+        "    def lend_key(self, key_id: str) -> dict:\n"
+        '        """Lend a key.\n\n        Args:\n            key_id: Such as K-12.\n        """\n'
+        "        if key_id not in self.keys:\n"
+        "            return {'error': 'no such key'}\n"
+        "        self.keys.remove(key_id)\n"
+        "        return {'lent': key_id}\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    spec, output = "empty_desk:EmptyDesk", tmp_path / "tasks.jsonl"
+    tasks = forged(spec, output, num_tasks=10)
+    assert not any(each["id"].startswith("multi_turn") for each in tasks)
+    told = [line for line in capsys.readouterr().err.splitlines() if "multi_turn" in line]
+    assert told == [
+        "not made: multi_turn_base: no task after 400 drafts (400 refused by the class); "
+        "--scenarios FILE gives states to begin from"
+    ]
+    states = tmp_path / "states.json"
+    states.write_text(json.dumps([{"keys": [f"K-{number}" for number in range(10, 30)]}]))
+    tasks = forged(spec, tmp_path / "more.jsonl", "--scenarios", str(states), num_tasks=10)
+    assert any(each["id"].startswith("multi_turn") for each in tasks)
+    assert "multi_turn" not in capsys.readouterr().err
 
 
 def test_coverage_names_what_cannot_be_asked(tmp_path: Path) -> None:

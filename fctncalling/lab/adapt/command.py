@@ -46,7 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--minutes", float, "N", "what all stages may take together; default: %(default)g", 60.0)
     add("--test", Path, "FILE", "tasks of your own, measured and never trained on")
     add("--tasks", Path, "FILE", "tasks to learn from, in place of forged ones")
-    add("--scenarios", Path, "FILE", "states of a Python class to forge from")
+    add(
+        "--scenarios",
+        Path,
+        "FILE",
+        "states of a class: a JSON list of what its _load_scenario takes",
+    )
     add("--kinds", Path, "FILE", "your own word on kinds of values")
     add("--phrases", Path, "FILE", "your own frames of requests")
     add("--seed", int, "N", "of all draws; default: 1", 1)

@@ -102,6 +102,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         if args.num_tasks < 1:
             raise InputError(f"--num_tasks: got {args.num_tasks}, expected at least 1")
+        if args.held_out < 0:
+            raise InputError(f"--held_out: got {args.held_out}, expected at least 0")
         if not args.output.name:
             raise InputError(f'--output "{args.output}": expected the name of a file (or folder)')
         if args.api is not None:

@@ -88,7 +88,9 @@ def own_entry(api: AskableApi, category: str, seed: int, index: int, attempt: in
             continue
         return ForgedEntry(entry, _difficulty(draft, entry), _provenance(draft), thrown)
     most = ", ".join(f"{count} {each}" for each, count in thrown.most_common(3))
-    raise NoTaskDrawn(f"{category}: no task after {_TRIES} drafts ({most})")
+    lacks_state = category == "multi_turn_base" and not api.api.scenarios
+    cure = "; --scenarios FILE gives states to begin from" * lacks_state
+    raise NoTaskDrawn(f"{category}: no task after {_TRIES} drafts ({most}){cure}")
 
 
 def draft_entry(api: AskableApi, draft: RequestDraft, category: str, index: int) -> dict[str, Any]:

@@ -156,7 +156,8 @@ def add_own_arguments(parser: argparse.ArgumentParser) -> None:
         help="your own functions: module:Class, an OpenAPI document or tool schemas "
         "(FILE.yaml, FILE.json), mcp:COMMAND or mcp:URL",
     )
-    add("--scenarios", type=Path, metavar="FILE", help="states of a Python class to begin from")
+    states = "states of a Python class to begin from: a JSON list of what its _load_scenario takes"
+    add("--scenarios", type=Path, metavar="FILE", help=states)
     add("--kinds", type=Path, metavar="FILE", help="kinds of values, where they are guessed wrong")
     add("--phrases", type=Path, metavar="FILE", help="phrases of your own, used beside ours")
     add(
@@ -258,7 +259,11 @@ def categories_to_make(named: Sequence[str] | None, api: AskableApi, seed: int) 
     if not any(_may_be_open(api, name) for name in api.names):
         allowed.remove("clarify")
     if named is None:
-        if given := tuple(name for name in allowed if _gives(api, name, seed)):
+        faults = {name: _why_no_task(api, name, seed) for name in allowed}
+        part = " (held out)" * api.held_out
+        for fault in filter(None, faults.values()):
+            print(f"not made{part}: {fault}", file=sys.stderr)
+        if given := tuple(name for name, fault in faults.items() if not fault):
             return given
         raise InputError(f"{api.api.source}: no request can be made: --phrases FILE can give some")
     if unknown := [name for name in named if name not in allowed]:
@@ -266,13 +271,13 @@ def categories_to_make(named: Sequence[str] | None, api: AskableApi, seed: int) 
     return tuple(name for name in allowed if name in named)
 
 
-def _gives(api: AskableApi, category: str, seed: int) -> bool:
-    """Return whether an API gives tasks of a category: a lone function cannot be called twice."""
+def _why_no_task(api: AskableApi, category: str, seed: int) -> str:
+    """Return why an API gives no task of a category, as a lone function that is called twice."""
     try:
         own_entry(api, category, seed, 0, 0)
-    except NoTaskDrawn:
-        return False
-    return True
+    except NoTaskDrawn as fault:
+        return str(fault)
+    return ""
 
 
 def _may_be_open(api: AskableApi, name: str) -> bool:
