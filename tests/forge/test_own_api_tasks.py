@@ -361,12 +361,23 @@ def test_paraphrases_are_kept_where_they_lead_back_and_their_log_makes_the_file_
     assert "expected the log of the same command" in capsys.readouterr().err
 
 
-def test_flags_of_an_own_api_need_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["forge", "--held_out", "3", "--output", str(tmp_path / "o")]) == 2
-    assert "expected --api SPEC" in capsys.readouterr().err
-    words = ["forge", "--api", SPECS[2], "--held_out", "-1", "--output", str(tmp_path / "o")]
-    assert main(words) == 2
-    assert capsys.readouterr().err == "error: --held_out: got -1, expected at least 0\n"
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ("--held_out 3", "--held_out: belongs to your own API: expected --api SPEC too"),
+        ("--paraphrase http://x", "--paraphrase: belongs to your own API: expected --api SPEC too"),
+        ("--api bike_shop:BikeShop --held_out -1", "--held_out: got -1, expected at least 0"),
+        ("--api bike_shop:BikeShop --dials history", "--dials: belongs to BFCL's categories"),
+        ("--api bike_shop:BikeShop --layout bfcl", "--layout: belongs to BFCL's categories"),
+    ],
+)
+def test_flags_of_an_own_api_need_one_and_go_with_no_others(
+    flags: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "tasks.jsonl"
+    assert main(["forge", *flags.split(), "--output", str(output)]) == 2
+    assert told in capsys.readouterr().err
+    assert not output.exists()
 
 
 def test_a_category_that_is_not_made_is_told_with_its_cure(
@@ -380,13 +391,11 @@ def test_a_category_that_is_not_made_is_told_with_its_cure(
         '        """Lend a key.\n\n        Args:\n            key_id: Such as K-12.\n        """\n'
         "        if key_id not in self.keys:\n"
         "            return {'error': 'no such key'}\n"
-        "        self.keys.remove(key_id)\n"
-        "        return {'lent': key_id}\n"
+        "        return {'lent': self.keys.remove(key_id) or key_id}\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    spec, output = "empty_desk:EmptyDesk", tmp_path / "tasks.jsonl"
-    tasks = forged(spec, output, num_tasks=10)
-    assert not any(each["id"].startswith("multi_turn") for each in tasks)
+    spec = "empty_desk:EmptyDesk"
+    assert "multi_turn" not in str(forged(spec, tmp_path / "tasks.jsonl", num_tasks=10))
     told = [line for line in capsys.readouterr().err.splitlines() if "multi_turn" in line]
     assert told == [
         "not made: multi_turn_base: no task after 400 drafts (400 refused by the class); "
@@ -394,8 +403,8 @@ def test_a_category_that_is_not_made_is_told_with_its_cure(
     ]
     states = tmp_path / "states.json"
     states.write_text(json.dumps([{"keys": [f"K-{number}" for number in range(10, 30)]}]))
-    tasks = forged(spec, tmp_path / "more.jsonl", "--scenarios", str(states), num_tasks=10)
-    assert any(each["id"].startswith("multi_turn") for each in tasks)
+    more = forged(spec, tmp_path / "more.jsonl", "--scenarios", str(states), num_tasks=10)
+    assert "multi_turn" in str(more)
     assert "multi_turn" not in capsys.readouterr().err
 
 

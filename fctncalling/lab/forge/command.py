@@ -107,6 +107,7 @@ def run(args: argparse.Namespace) -> int:
         if not args.output.name:
             raise InputError(f'--output "{args.output}": expected the name of a file (or folder)')
         if args.api is not None:
+            _refuse_flags_of_bfcl(args)
             return run_own(args)
         _require_api(args)
         _require_multi_turn(args)
@@ -137,9 +138,24 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _refuse_flags_of_bfcl(args: argparse.Namespace) -> None:
+    """Raise InputError for a flag that tasks of one's own API do not follow."""
+    idle = {
+        "dials": "official",
+        "apis": [],
+        "layout": "file",
+        "official_dir": None,
+        "report": False,
+    }
+    for flag, default in idle.items():
+        if getattr(args, flag) != default:
+            raise InputError(f"--{flag}: belongs to BFCL's categories: leave it out with --api")
+
+
 def _require_api(args: argparse.Namespace) -> None:
     """Raise InputError for a flag of one's own API without the API."""
-    for flag in ("scenarios", "kinds", "phrases", "write_phrases", "held_out", "from_logs"):
+    files = ("scenarios", "kinds", "phrases", "write_phrases", "from_logs")
+    for flag in (*files, "held_out", "paraphrase"):
         if getattr(args, flag):
             raise InputError(f"--{flag}: belongs to your own API: expected --api SPEC too")
 
