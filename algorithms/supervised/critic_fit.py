@@ -82,7 +82,7 @@ def critic_samples(
     experience = add_forward_inputs(experience, policy, config)
     algorithm = ALGORITHMS[config.algorithm_name]
     bootstrap = bootstrap_values(policy, experience, algorithm, config, processes)
-    plain = replace(config, lam=1.0, lam_value=None, group_baseline="none")
+    plain = replace(config, lam=1.0, lam_value=None, lam_token=1.0, group_baseline="none")
     nothing = torch.zeros_like(experience.tokens.rewards)
     estimate = estimate_advantages(algorithm, experience, nothing, bootstrap, plain)
     states = torch.zeros(len(nothing), policy.value_head.num_features, device=device)

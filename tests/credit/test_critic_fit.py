@@ -122,7 +122,8 @@ def test_samples_are_what_the_head_reads_and_the_discounted_rewards_to_come() ->
     ]
     for record, name in zip(records, ("task", "task 2"), strict=True):
         record.task_id = name
-    config = settings(gamma=0.9, lam=0.3, lam_value=0.2)  # the fit's own lambda is 1
+    # the fit's own lambdas are 1
+    config = settings(gamma=0.9, lam=0.3, lam_value=0.2, lam_token=0.5)
     found = critic_samples(policy, records, config)
     row = records[1].rows[0]
     whole = torch.tensor([list(row.ids)])
