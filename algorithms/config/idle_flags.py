@@ -29,6 +29,14 @@ def _is_grpo(config: TrainConfig) -> bool:
     return config.algorithm_name == "GRPO"
 
 
+def _samples_what_it_learns(config: TrainConfig) -> bool:
+    """Whether rollouts have the update's weights, engine and, as far as flags say, rounding."""
+    in_fp32 = config.compute_dtype == "float32" or (
+        (config.compute_dtype, config.device) == ("auto", "cpu")
+    )
+    return config.max_staleness == 0 and config.rollout_engine == "local" and in_fp32
+
+
 NO_CRITIC = "a critic, which GRPO has none of"
 OF_CRITIC = "critic critic_head team_critic group_baseline critic_layers critic_sees value_bins"
 OF_VALUES = (
@@ -70,8 +78,8 @@ RULES = (
     ),
     IdleFlagRule(
         "importance_cap",
-        lambda config: config.max_staleness == 0 and config.rollout_engine == "local",
-        "--max_staleness above 0 or --rollout_engine vllm",
+        _samples_what_it_learns,
+        "--max_staleness above 0, --rollout_engine vllm or --compute_dtype bfloat16",
         refused=False,
     ),
     IdleFlagRule("value_low value_high", lambda config: not config.value_bins, "--value_bins"),

@@ -223,6 +223,24 @@ def test_what_is_idle_but_harmless_is_noted_and_defaults_are_never_told() -> Non
         )
 
 
+@pytest.mark.parametrize(
+    ("flags", "corrects"),
+    [
+        ("--device cpu", False),
+        ("--compute_dtype float32", False),
+        ("--compute_dtype bfloat16", True),
+        ("--max_staleness 1 --num_rollout_workers 1", True),
+        ("--device cuda", True),  # whose passes are in bfloat16
+    ],
+)
+def test_importance_weights_are_idle_where_rollouts_sample_what_learns(
+    flags: str, corrects: bool
+) -> None:
+    words = [*flags.split(), "--importance_cap", "3"]
+    notes = idle_flag_notes(TrainConfig.from_args(parse_settings(words)), given_flags(words))
+    assert [note.split(":")[0] for note in notes] == ["--importance_cap"] * (not corrects)
+
+
 def run_notes(words: list[str]) -> list[str]:
     namespace = parse_settings(words)
     of_run = {field.name: getattr(namespace, field.name) for field in dataclasses.fields(RunConfig)}
