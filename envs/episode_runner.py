@@ -23,7 +23,7 @@ from fctncalling.envs.judging.judge import EpisodeJudge, bounded_memo
 from fctncalling.envs.judging.strict import strict_verdict
 from fctncalling.envs.prompting import prompts
 from fctncalling.envs.prompting.prompts import PROMPT_STYLES, TaskPrompt
-from fctncalling.envs.rewards import Reward
+from fctncalling.envs.rewards import Reward, is_strict_reward
 from fctncalling.envs.user_tools import UserTools
 from fctncalling.envs.users.rule_user import RuleUser
 from fctncalling.envs.users.user_names import User, make_user
@@ -156,6 +156,9 @@ class EpisodeRunner:
         outcome = self._judge.outcome(state, step, turn_ends=turn_ends)
         step = replace(step, reward=self.reward(outcome))
         state.add_step(step)
+        has_truth = not state.task.is_multi_turn or step.turn < len(state.task.ground_truth or ())
+        if is_strict_reward(self.reward) and has_truth and not outcome.turn_is_strict():
+            state.forgiven.add(step.turn)
         return step
 
     def _final_info(self, state: EpisodeState) -> dict[str, Any]:

@@ -124,6 +124,11 @@ def get_reward(reward: str | UserReward) -> Reward:
     return lambda outcome: _checked(reward(outcome.step, outcome.verdict), reward)
 
 
+def is_strict_reward(reward: Reward) -> bool:
+    """Whether a reward pays for strict verdicts, and so goes by what earlier messages were."""
+    return any(reward is REWARDS[name] for name in STRICT_REWARDS)
+
+
 def is_user_reward(reward: str | UserReward) -> bool:
     """Whether a reward is a user's own code, which may take its time."""
     return callable(reward) and not isinstance(reward, ClarifyReward)

@@ -6,7 +6,7 @@ import copy
 import hashlib
 import json
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -23,11 +23,19 @@ LAST_STEPS = 2  # with so many or fewer steps left in a turn their number counts
 
 
 def state_hash(
-    tools: str, past: str, results: Iterable[str], turn: int, observation: str, *, steps_left: int
+    tools: str,
+    past: str,
+    results: Iterable[str],
+    turn: int,
+    observation: str,
+    *,
+    steps_left: int,
+    forgiven: Collection[int] = (),
 ) -> str:
     """Return the hash of an episode's state: of all that decides what can still happen.
 
-    tools: `content_hash` of the tools' state; past: of the turns that ended; results: this turn's.
+    tools: `content_hash` of the tools' state; past: of the turns that ended; results: this turn's;
+    forgiven: turns for which a strict reward pays no more, whatever follows.
 
     It takes in the tools' whole state, the turn, the observation that the agent answers, what the
     checker will look at (each turn's results, without order, and the state it ended in), and the
@@ -36,7 +44,8 @@ def state_hash(
     here. A policy may remember more; what is matched by this hash assumes that it does not matter.
     """
     left = steps_left if steps_left <= LAST_STEPS else -1
-    return _digest([tools, past, sorted(set(results)), turn, observation, left])
+    unpaid = [[turn in forgiven, any(it < turn for it in forgiven)]] if forgiven else []
+    return _digest([tools, past, sorted(set(results)), turn, observation, left, *unpaid])
 
 
 def content_hash(value: Any) -> str:
@@ -94,6 +103,8 @@ class EpisodeState:
     conversation: list[Message] = field(default_factory=list)
     last_message: str | None = None  # the last one that called nothing: an agentic task's answer
     paid: float = 0.0  # rewards so far, added up in order
+    # turns in which something had to be forgiven, where the reward is strict
+    forgiven: set[int] = field(default_factory=set)
     verdict: Verdict | None = None
     strict_verdict: Verdict | None = None  # where it is asked for
     terminated: bool = False
@@ -195,6 +206,7 @@ class EpisodeState:
             self.turn,
             observation,
             steps_left=max_steps_per_turn - self.steps_in_turn,
+            forgiven=self.forgiven,
         )
 
     def _hash_of_tools(self) -> str:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import random
 
+import pytest
+from players import shop_env, shop_task
+
 import fctncalling
 from fctncalling.data.types import Task
 from fctncalling.envs.episode.state import canonical_json, content_hash
@@ -44,6 +47,23 @@ def test_other_files_another_turn_or_another_past_are_other_states() -> None:
     # The same files and the same turn, but the first turn's check saw another result.
     detour = hashes("[mkdir(dir_name='b')]", "[rm(file_name='b')]", "[mkdir(dir_name='a')]", "done")
     assert detour[-1] != hashes("[mkdir(dir_name='a')]", "done")[-1]
+
+
+@pytest.mark.parametrize("reward", ["strict", "strict_progress"])
+def test_under_a_strict_reward_what_had_to_be_forgiven_is_another_state(reward: str) -> None:
+    """Its turn pays no more: else the credit of matched states would pass over the call."""
+    task = shop_task(["sell(item='apple', price=1)"], ["sell(item='fig', price=2)"])
+
+    def played(item: str, paid: str) -> list[str]:
+        env = shop_env(task, reward=paid)
+        found = [env.reset(seed=1)[1]]
+        found += [env.step(text)[4] for text in (f"[sell(item={item}, price=1)]", "done")]
+        return [info["state_hash"] for info in found]
+
+    exact, forgiven = played("'apple'", reward), played("apple", reward)
+    assert exact[0] == forgiven[0]
+    assert len({exact[1], forgiven[1], exact[2], forgiven[2]}) == 4
+    assert exact == played("'apple'", "success") == played("apple", "success")
 
 
 def test_a_state_that_was_set_has_its_hash_and_the_end_has_none() -> None:
