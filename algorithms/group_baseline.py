@@ -130,15 +130,18 @@ def state_matched_estimate(
     V is the mean return to go of the group's other episodes from the same state, one voice an
     episode. Where nobody else came: the critic's value for V(s), the episode's own return for
     V(s'). No value of an episode depends on its own actions, and where s' is unmatched the
-    advantage is an unbiased return less a baseline. Episodes whose environment names no states keep
-    the estimate. The critic's targets stay.
+    advantage is an unbiased return less a baseline. A cut episode goes on with its bootstrap value.
+    Episodes whose environment names no states keep the estimate. The critic's targets stay.
     """
     begins = trajectories.begins_action()
     number = trajectories.action_number().clamp(min=0)  # (E, L)
     rewards = _by_action(trajectories.rewards, trajectories.acted, number)
     values = _by_action(trajectories.values, begins, number)
     counts = begins.sum(1).tolist()
-    togo = [_returns_to_go(rewards[e, :n].tolist(), discount) for e, n in enumerate(counts)]
+    ends = trajectories.bootstrap.tolist()
+    togo = [
+        _returns_to_go(rewards[e, :n].tolist(), discount, ends[e]) for e, n in enumerate(counts)
+    ]
     visits = _visits(hashes, togo, trajectories.group.tolist())
     advantages = estimate.advantages.clone()
     for episode, (names, later) in enumerate(zip(hashes, togo, strict=True)):
@@ -149,7 +152,7 @@ def state_matched_estimate(
         credit = torch.tensor(
             [
                 float(rewards[episode, step])
-                + discount * _value_behind(known, later, step + 1)
+                + discount * _value_behind(known, [*later, ends[episode]], step + 1)
                 - (at if (at := known[step]) is not None else float(values[episode, step]))
                 for step in range(len(names))
             ],
@@ -183,8 +186,8 @@ def _by_action(tokens: Tensor, at: Tensor, number: Tensor) -> Tensor:
     return blank.scatter_add_(1, number, kept)
 
 
-def _returns_to_go(rewards: Sequence[float], discount: float) -> list[float]:
-    later = 0.0
+def _returns_to_go(rewards: Sequence[float], discount: float, later: float) -> list[float]:
+    """Return the reward to go from each action; `later` is the value behind the last."""
     found = []
     for reward in reversed(rewards):
         later = reward + discount * later
@@ -214,10 +217,8 @@ def _others_mean(visits: dict[int, list[float]], own: int) -> float | None:
 
 
 def _value_behind(known: Sequence[float | None], togo: Sequence[float], step: int) -> float:
-    """Return the value of the state before action `step`, 0 behind the last."""
-    if step >= len(known):
-        return 0.0
-    value = known[step]
+    """Return the value of the state before action `step`: what others got, else the own return."""
+    value = known[step] if step < len(known) else None
     return togo[step] if value is None else value
 
 

@@ -14,7 +14,10 @@ DISCOUNT = 0.9
 
 
 def credit(
-    hashes: list[list[str]], rewards: list[list[float]], values: float = 0.0
+    hashes: list[list[str]],
+    rewards: list[list[float]],
+    values: float = 0.0,
+    bootstrap: tuple[float, ...] = (),
 ) -> list[list[float]]:
     """Return the advantages of episodes of one group whose actions are two tokens each."""
     longest = 2 * max(map(len, rewards))
@@ -31,7 +34,7 @@ def credit(
         values=torch.full(shape, values),
         acted=acted,
         ends_action=ends,
-        bootstrap=torch.zeros(len(rewards)),
+        bootstrap=torch.tensor(bootstrap or [0.0] * len(rewards)),
         group=torch.zeros(len(rewards), dtype=torch.int64),
     )
     blank = torch.full(shape, 7.0)
@@ -64,6 +67,12 @@ def test_luck_behind_a_shared_state_does_not_move_the_credit_of_what_led_there()
 def test_where_nobody_else_came_the_critic_and_the_own_return_speak() -> None:
     found = credit([["s", "alone"], ["s", "t"]], [[0.0, 1.0], [0.0, 0.0]], values=0.3)
     assert found[0] == pytest.approx([DISCOUNT * 1.0 - 0.0, 1.0 - 0.3])
+
+
+def test_a_cut_episode_goes_on_with_the_value_behind_it() -> None:
+    found = credit([["s", "t"], ["s"]], [[0.0, 0.0], [1.0]], values=0.3, bootstrap=(0.5, 0.0))
+    assert found[0] == pytest.approx([DISCOUNT**2 * 0.5 - 1.0, DISCOUNT * 0.5 - 0.3])
+    assert found[1] == pytest.approx([1.0 - DISCOUNT**2 * 0.5])
 
 
 def test_repeated_states_of_one_episode_are_one_voice() -> None:
