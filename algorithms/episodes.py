@@ -94,6 +94,23 @@ class EpisodeRecord:
         return self.task_id, self.env_seed, self.role
 
 
+def task_outcomes(episodes: Sequence[EpisodeRecord], *, strict: bool) -> list[tuple[str, bool]]:
+    """Return the outcomes of tasks, (task id, success), one for each valid episode.
+
+    strict: by the strict verdict, where the environment gave one.
+    """
+    return [
+        (
+            episode.task_id,
+            episode.success
+            if not strict or episode.strict_success is None
+            else episode.strict_success,
+        )
+        for episode in episodes
+        if not episode.invalid
+    ]
+
+
 def check_token_record(row: TokenRecord) -> None:
     """Check a token record; ValueError where its lists are inconsistent.
 

@@ -15,7 +15,7 @@ import torch
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.fsdp import full_state_dict, load_full_state_dict
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
-from fctncalling.algorithms.episodes import EpisodeRecord, episode_metrics
+from fctncalling.algorithms.episodes import EpisodeRecord, episode_metrics, task_outcomes
 from fctncalling.algorithms.learning_signal import (
     groups_with_signal,
     learnable_episodes,
@@ -208,7 +208,7 @@ class TrainingRun:
             metrics["mismatch/staleness"] = float(self._staleness)
         seconds = time.perf_counter() - started
         self.counters.updates += 1
-        outcomes = ((each.task_id, each.success) for each in episodes if not each.invalid)
+        outcomes = task_outcomes(episodes, strict=self.config.reward.startswith("strict"))
         self.counters.successes = self.sampler.record_outcomes(self.counters.successes, outcomes)
         self.counters.train_cpu_seconds += self.processes.sum(time.process_time() - cpu)
         counters = {"env_steps": self.counters.env_steps, "episodes": self.counters.episodes}

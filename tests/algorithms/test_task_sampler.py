@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
+from fctncalling.algorithms.episodes import EpisodeRecord, task_outcomes
 from fctncalling.algorithms.rollout.task_sampler import CandidateTask, Successes, TaskSampler
 
 CANDIDATES = [
@@ -105,6 +106,18 @@ def test_by_success_a_task_comes_the_likelier_the_closer_it_is_to_one_half() -> 
     )  # never and always are alike: the least weight
     assert tasks["long_0"] / least == pytest.approx(1.0 / 0.05, rel=0.1)
     assert tasks["long_1"] / least == pytest.approx(4 * 0.9 * 0.1 / 0.05, rel=0.1)
+
+
+def test_success_is_what_the_reward_pays_for() -> None:
+    """A task that is solved with something forgiven earns nothing under a strict reward."""
+    verdicts = [("a", True, False), ("b", True, True), ("c", True, None), ("d", False, None)]
+    records = [
+        EpisodeRecord(task, "simple", [], success=success, strict_success=strict)
+        for task, success, strict in verdicts
+    ]
+    records.append(EpisodeRecord("e", "simple", [], invalid=True))
+    for strict, solved in ((True, "bc"), (False, "abc")):
+        assert task_outcomes(records, strict=strict) == [(it, it in solved) for it in "abcd"]
 
 
 def test_a_task_that_was_never_played_is_taken_for_its_category() -> None:
