@@ -77,7 +77,8 @@ def checkpoint_in(folder: Path) -> Path:
         raise ValueError("no such folder: expected a run's folder, or its checkpoints/update_...")
     marks = (STATE_FILE, "config.json", "adapter_config.json")
     if folder.name != "checkpoints":
-        is_run = (folder / "checkpoints").is_dir()
+        # a run's config.json is not a model's
+        is_run = any((folder / name).exists() for name in ("checkpoints", "metrics.jsonl"))
         if not is_run and any((folder / name).is_file() for name in marks):
             return folder
         folder = folder / "checkpoints"

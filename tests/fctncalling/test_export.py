@@ -61,10 +61,14 @@ def test_a_folder_without_a_checkpoint_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["export", "--checkpoint", str(tmp_path), "--output", str(tmp_path / "model")]
-    assert main(command) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert f"--checkpoint {tmp_path}: no checkpoint is there or in {tmp_path}/checkpoints" in line
-    assert not any(tmp_path.iterdir())
+    for written in ((), ("config.json", "metrics.jsonl")):  # none; a run ended before it saved
+        for name in written:
+            (tmp_path / name).write_text("{}")
+        assert main(command) == 2
+        [line] = capsys.readouterr().err.splitlines()
+        told = f"--checkpoint {tmp_path}: no checkpoint is there or in {tmp_path}/checkpoints"
+        assert told in line
+        assert sorted(each.name for each in tmp_path.iterdir()) == sorted(written)
 
 
 def test_a_failed_export_leaves_nothing(

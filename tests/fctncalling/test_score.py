@@ -188,6 +188,14 @@ def test_a_folder_without_results_is_told(
     assert "BFCL_v4_<category>_result.json" in capsys.readouterr().err
 
 
+def test_a_file_that_is_not_there_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = tmp_path / "answers.jsonl"
+    assert main(["score", "--input", str(missing)]) == 2
+    assert f"error: {missing}: there is no such file or folder" in capsys.readouterr().err
+
+
 def test_a_mean_that_lacks_results_is_shown_as_such_with_what_bfcl_makes_of_it(
     shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -179,6 +179,7 @@ def test_a_crashed_run_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[st
         ("empty", [], "no episodes/*.jsonl in it"),
         ("run", ["--update", "2"], "there are: 1, 3"),
         ("run", ["--worst", "0"], "expected at least 1"),
+        ("run", ["--dataset_path", "no/tasks.json"], "--dataset_path no/tasks.json: there is no"),
         ("words.jsonl", [], 'field "steps": expected a list of objects'),
         ("steps.jsonl", [], 'line 1 is left out: field "steps"'),
         ("broken.jsonl", [], "line 1 is left out: expected a JSON object"),

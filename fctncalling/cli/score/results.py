@@ -60,6 +60,10 @@ def official_results(root: Path, form: str | None) -> list[CategoryAnswers]:
     `form` None detects each model's form: lists of calls are tool calls, texts are prompted. Raises
     InputError if nothing is found.
     """
+    if not root.exists():
+        raise InputError(
+            f"{root}: there is no such file or folder: expected a result tree, or .jsonl of answers"
+        )
     found: dict[tuple[str, str], CategoryAnswers] = {}
     files = {
         path: match

@@ -31,7 +31,8 @@ from fctncalling.cli.shared.tool_flags import (
     add_dataset_argument,
     add_tool_arguments,
 )
-from fctncalling.data.bfcl import load_tasks
+from fctncalling.data.agentic_tasks import find_agentic_variant
+from fctncalling.data.bfcl import load_tasks, resolve_task_path
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task
 from fctncalling.lab.viewer import ViewError, compared_runs, load_run, page_data, write_page
@@ -71,6 +72,10 @@ def run(args: argparse.Namespace) -> int:
     try:
         if args.worst < 1:
             raise ViewError(f"--worst {args.worst}: expected at least 1")
+        for path in args.dataset_path or ():
+            found = resolve_task_path(path)
+            if not found.exists() and find_agentic_variant(found) is None:
+                raise ViewError(f"--dataset_path {path}: there is no such file or folder")
         _make(args, output)
         if args.follow:
             _follow(args, output)
