@@ -74,6 +74,7 @@ class EpisodeRecord:
     cut_actions: list[int] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)  # info["error"] of each step that had one
     env_seed: int | None = None  # that the environment was reset with
+    next_turn: int | None = None  # info["turn"] behind the last step; None: not known
     episode: object | None = None  # fctncalling.data.types.Episode, for the episode log
     # The environment's messages in OpenAI form: those of reset, then those after each step.
     messages: list[list[Any]] = field(default_factory=list)

@@ -38,7 +38,8 @@ def progress_features(episode: EpisodeRecord) -> list[list[float]]:
     num_actions = sum(sum(row.ends_action) for row in episode.rows)
     made, paid, turn, error, rows = list[Any](), 0.0, 0, False, list[list[float]]()
     for number in range(num_actions + 1):
-        now = min(steps[number].turn if number < len(steps) else turn, len(turns) - 1)
+        behind = turn if episode.next_turn is None else episode.next_turn
+        now = min(steps[number].turn if number < len(steps) else behind, len(turns) - 1)
         if now != turn:
             made, turn, error = [], now, False
         rows.append(_features(turns, turn, made, paid, error))

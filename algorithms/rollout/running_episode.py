@@ -273,6 +273,7 @@ class RunningEpisode:
             state=self.state,
             ground_truth=self.info.get("ground_truth", self.ground_truth),
             env_seed=self.env_seed,
+            next_turn=int(self.info.get("turn", 0)),
             episode=Episode(
                 self.task_id,
                 category,

@@ -99,10 +99,12 @@ def test_an_episode_that_the_budget_cuts_is_read_like_one_that_ends() -> None:
         return collect([shop_env(task)], engine, template, [task.id], max_episode_tokens=budget)[0]
 
     whole = play(5000)
-    cut = play(whole.rows[0].ends_action.index(True) + 2)
-    assert (whole.terminated, cut.truncated, cut.num_steps) == (True, True, 1)
-    assert cut.ground_truth == whole.ground_truth == task.ground_truth
-    assert progress_features(cut) == progress_features(whole)[:2]
+    ends = [at for at, ends in enumerate(whole.rows[0].ends_action) if ends]
+    for number, end in enumerate(ends[:-1], 1):  # behind the second step begins another turn
+        cut = play(end + 2)
+        assert (whole.terminated, cut.truncated, cut.num_steps) == (True, True, number)
+        assert cut.ground_truth == whole.ground_truth == task.ground_truth
+        assert progress_features(cut) == progress_features(whole)[: number + 1]
 
 
 def worlds(num_tasks: int, **ending: Any) -> list[EpisodeRecord]:
