@@ -6,9 +6,12 @@ import copy
 import hashlib
 import json
 import random
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from datetime import date, time, timedelta
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -16,9 +19,12 @@ import numpy as np
 from fctncalling.data.types import Episode, Message, StepRecord, Task, TurnResults, Verdict
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers.execution import ToolSession
+from fctncalling.envs.tools.bfcl.directory_tree import Directory
 from fctncalling.envs.user_tools import UserTools
 
 MAX_DEPTH = 16  # of a state's objects
+_MAX_BITS = 10_000  # of an integer as a number: the interpreter writes out some 14,000
+_ATOMS = (bytes, bytearray, Number, np.generic, date, time, timedelta)  # what their texts tell
 LAST_STEPS = 2  # with so many or fewer steps left in a turn their number counts
 
 
@@ -34,14 +40,16 @@ def state_hash(
 ) -> str:
     """Return the hash of an episode's state: of all that decides what can still happen.
 
-    tools: `content_hash` of the tools' state; past: of the turns that ended; results: this turn's;
-    forgiven: turns for which a strict reward pays no more, whatever follows.
+    tools: `content_hash` of the tools' state; past: of the turns that ended, or of what the user
+    said where a checker counts questions; results: this turn's; forgiven: turns for which a strict
+    reward pays no more, whatever follows.
 
     It takes in the tools' whole state, the turn, the observation that the agent answers, what the
-    checker will look at (each turn's results, without order, and the state it ended in), and the
-    steps that are left where the limit is near. The agent's own earlier messages are left out on
-    purpose: tools are deterministic, so what can still happen does not depend on how the agent came
-    here. A policy may remember more; what is matched by this hash assumes that it does not matter.
+    checker will look at (each turn's results, without order or number, and the state it ended in),
+    and the steps that are left where the limit is near. The agent's own earlier messages are left
+    out on purpose: tools are deterministic, so what can still happen does not depend on how the
+    agent came here. A policy may remember more; what is matched by this hash assumes that it does
+    not matter.
     """
     left = steps_left if steps_left <= LAST_STEPS else -1
     unpaid = [[turn in forgiven, any(it < turn for it in forgiven)]] if forgiven else []
@@ -52,18 +60,23 @@ def content_hash(value: Any) -> str:
     """Return the content hash of an object, private attributes included."""
     try:
         return _digest(value, sort_keys=True)
-    except (TypeError, ValueError, RecursionError):  # keys of several types; what holds itself
+    # keys of several types; what holds itself; integers over the interpreter's limit of digits
+    except (TypeError, ValueError, RecursionError):
         return _digest(canonical_json(value))
 
 
 def canonical_json(value: Any, depth: int = 0) -> Any:
     """Return the canonical JSON of an object's content, equal for equal content."""
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        return hex(value)
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if depth > MAX_DEPTH:
         return "..."
     if isinstance(value, Mapping):
-        return sorted([str(key), canonical_json(each, depth + 1)] for key, each in value.items())
+        named = [(str(canonical_json(key)), each) for key, each in value.items()]
+        # by their texts: 1 and "1" are one name, and their values may not compare
+        return sorted(([name, canonical_json(each, depth + 1)] for name, each in named), key=repr)
     if isinstance(value, list | tuple):
         return [canonical_json(each, depth + 1) for each in value]
     return canonical_json(_parts(value), depth + 1)
@@ -77,7 +90,17 @@ def _parts(value: Any) -> Any:
         return hashlib.sha256(repr(value.getstate()).encode()).hexdigest()
     if isinstance(value, np.random.Generator):
         return str(value.bit_generator.state)
-    return [type(value).__name__, getattr(value, "__dict__", "")]
+    if isinstance(value, Directory):
+        return value.graph()
+    if isinstance(value, _ATOMS):
+        return [type(value).__name__, str(value)]
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, deque):
+        return list(value)
+    state = object.__getstate__(value)  # a pair where the class has slots
+    attributes = state if isinstance(state, tuple) else getattr(value, "__dict__", "")
+    return [type(value).__name__, attributes]
 
 
 def _digest(content: Any, *, sort_keys: bool = False) -> str:
@@ -199,9 +222,13 @@ class EpisodeState:
 
     def state_hash(self, observation: str, max_steps_per_turn: int) -> str:
         """Return the state's hash, of what decides the future, see `state_hash`."""
+        past = self.past_hash
+        if self.task.kind == "clarify":  # its questions are counted, their answers looked at
+            said = [each.get("content") for each in self.conversation if each["role"] == "user"]
+            past = content_hash(said)
         return state_hash(
             self._hash_of_tools(),
-            self.past_hash,
+            past,
             self.results,
             self.turn,
             observation,

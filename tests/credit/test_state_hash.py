@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections import deque
+from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
+from typing import Any
 
+import numpy as np
 import pytest
 from players import shop_env, shop_task
 
@@ -11,6 +17,7 @@ import fctncalling
 from fctncalling.data.types import Task
 from fctncalling.envs.episode.state import canonical_json, content_hash
 from fctncalling.envs.function_calling import FunctionCallingEnv
+from fctncalling.envs.handlers.execution import ToolSession
 
 TASK = Task(
     id="multi_turn_base_9",
@@ -90,3 +97,100 @@ def test_the_embedded_tasks_offer_it() -> None:
     task = fctncalling.load_tasks(fctncalling.embedded_path("train"))[0]
     info = env.reset(options={"task_id": task.id})[1]
     assert len(info["state_hash"]) == 16
+
+
+def hash_of_files(*calls: str) -> str:
+    """Return the hash of a file system after calls, none of which fails; as copied alike."""
+    session = ToolSession(["GorillaFileSystem"], {})
+    results = [session.execute(call) for call in calls]
+    assert not any("rror" in result for result in results), results
+    found = content_hash(session.live_state())
+    twin = ToolSession(["GorillaFileSystem"], {})
+    twin.set_state(session.get_state())
+    assert content_hash(twin.live_state()) == found
+    return found
+
+
+FOLDER_AND_FILE = ("mkdir('d')", "touch('f')")
+IN_D = ("cd('d')", "touch('g')", "cd('..')")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (["echo('x', 'f')"], ["echo('y', 'f')"]),  # both say None
+        ([], ["cd('d')"]),
+        ([*IN_D], ["cd('d')", "touch('h')", "cd('..')"]),
+        (["touch('a')", "touch('b')"], ["touch('b')", "touch('a')"]),  # as `ls` tells them
+        # a file that two folders share, and a copy of it
+        ([*IN_D, "cp('d', 'e')"], [*IN_D, "mkdir('e')", "cd('e')", "touch('g')", "cd('..')"]),
+    ],
+)
+def test_texts_entries_their_order_and_the_current_folder_are_the_state(
+    one: list[str], other: list[str]
+) -> None:
+    def after(calls: list[str]) -> str:
+        return hash_of_files(*FOLDER_AND_FILE, *calls)
+
+    assert after(one) == after(one) != after(other)
+
+
+def test_another_way_to_the_same_files_is_no_other_state() -> None:
+    assert hash_of_files(*FOLDER_AND_FILE) == hash_of_files(
+        "mkdir('d')", "cd('d')", "cd('..')", "touch('e')", "mv('e', 'f')", "ls()"
+    )
+
+
+class Slotted:
+    __slots__ = ("inner", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+@pytest.mark.parametrize(
+    ("make", "one", "other"),
+    [
+        (Slotted, "a", "b"),
+        (date.fromisoformat, "2024-01-02", "2024-01-03"),
+        (Decimal, "1.5", "2.5"),
+        (str.encode, "a", "b"),
+        (deque, "ab", "ba"),
+        (lambda text: np.array([int(text)]), "1", "2"),
+        (lambda text: {1: "a", "1": ["b", text]}, "1", "2"),
+    ],
+)
+def test_what_an_object_holds_is_in_its_hash(
+    make: Callable[[str], Any], one: str, other: str
+) -> None:
+    assert content_hash([make(one)]) == content_hash([make(one)]) != content_hash([make(other)])
+
+
+def test_a_number_of_too_many_digits_in_a_tool_is_a_state_like_any_other() -> None:
+    task = Task(
+        id="multi_turn_base_8",
+        category="multi_turn_base",
+        question=[[{"role": "user", "content": "Open a ticket."}]],
+        functions=(),
+        ground_truth=[["logout()"]],
+        involved_classes=("TicketAPI", "MathAPI"),
+    )
+
+    def hash_after(exponent: int) -> str:
+        env = FunctionCallingEnv(tasks=[task])
+        env.reset()
+        env.step("[ticket_login(username='a', password='b')]")
+        env.step(f"[create_ticket(title=power(base=10, exponent={exponent}))]")
+        info = env.step("[logout()]")[4]
+        return str(info["state_hash"])
+
+    assert hash_after(5000) == hash_after(5000) != hash_after(5001)
+
+
+def test_another_number_of_questions_is_another_state() -> None:
+    env = FunctionCallingEnv(
+        dataset_path=fctncalling.embedded_path("clarify_train"), user=lambda _, __: "No."
+    )
+    env.reset(seed=1)
+    hashes = [env.step("Which one?")[4]["state_hash"] for _ in range(2)]
+    assert hashes[0] != hashes[1]

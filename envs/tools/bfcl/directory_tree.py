@@ -153,6 +153,28 @@ class Directory:
                     pending.append(neighbour)
         return found
 
+    def graph(self) -> list[list[Any]]:
+        """Return the graph of all that hangs together with this directory, flat and in order.
+
+        Of each directory name, parent and entries; a number instead of what stood there before.
+        """
+        numbers: dict[int, int] = {}
+        graph: list[list[Any]] = []
+
+        def number(thing: object) -> int:
+            return numbers.setdefault(id(thing), len(numbers))
+
+        for directory in self._reachable({}):
+            parent = None if directory.parent is None else number(directory.parent)
+            node: list[Any] = [number(directory), directory.name, parent]
+            if id(directory.contents) not in numbers:
+                for name, item in directory.contents.items():
+                    is_new = id(item) not in numbers
+                    told = [item.name, item.content] if isinstance(item, File) and is_new else []
+                    node.append([name, number(item), *told])
+            graph.append([*node, number(directory.contents)])
+        return graph
+
     def __repr__(self) -> str:
         pieces = list(islice(self._pieces(), MAX_TEXT_PIECES + 1))
         return "".join(pieces[:MAX_TEXT_PIECES]) + ("…" if len(pieces) > MAX_TEXT_PIECES else "")
