@@ -180,6 +180,13 @@ def test_answers_run_as_read_have_the_results_of_their_call_strings(inner: str) 
         ) == outcome(text, PythonCalls().decode_execute), text
 
 
+def test_a_number_beyond_all_floats_runs_as_its_call_string() -> None:
+    """BFCL hands the tools the text `inf`, which is a name that nobody has defined."""
+    text = "[f(a=1e999), f(b=[-1e400])]"
+    ran = outcome(text, lambda text: PythonCalls().decode_action(text).executable_calls)
+    assert ran == ["Error during execution: name 'inf' is not defined"] * 2
+
+
 def outcome(text: str, decode: Callable[[str], Sequence[str | PlainCall]]) -> list[str] | str:
     try:
         return [told(call) for call in decode(text)]
