@@ -194,7 +194,7 @@ class LlamaPythonicCalls(CallFormat):
     def decode_ast(self, text: str) -> Record:
         """Decode a text to the AST record of its list's calls; raises DecodeError."""
         require_readable_text(text)
-        text = _without_tag(text).rstrip().removesuffix(_PYTHON_END).rstrip()
+        text = pythonic_source(text)
         if not (text.startswith("[") and text.endswith("]")):
             raise DecodeError("shape", "expected a list of calls in brackets")
         return calls_of_expression(text)
@@ -206,6 +206,11 @@ class LlamaPythonicCalls(CallFormat):
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the one candidate text: the bare list."""
         yield PythonCalls().render(calls)
+
+
+def pythonic_source(text: str) -> str:
+    """Return the source of pythonic calls: the text without the tags around it."""
+    return _without_tag(text).rstrip().removesuffix(_PYTHON_END).rstrip()
 
 
 def _without_tag(text: str) -> str:

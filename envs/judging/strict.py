@@ -11,6 +11,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from fctncalling.checkers import check
@@ -18,9 +19,10 @@ from fctncalling.checkers.python_values import Fault, prepare_python_argument
 from fctncalling.checkers.strict_checker import strict_answer_fault, strict_calls_fault
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import Call, FunctionDoc, StepRecord, Task, Verdict
-from fctncalling.envs.handlers.json_calls import HermesCalls
-from fctncalling.envs.handlers.mistral_calls import MistralCalls
+from fctncalling.envs.handlers import DecodeError
+from fctncalling.envs.handlers.json_calls import LlamaPythonicCalls, pythonic_source
 from fctncalling.envs.handlers.registry import PROMPTING, detect_handler
+from fctncalling.envs.handlers.return_formats import CLOSE_TAG, OPEN_TAG, TaggedPythonReturn
 from fctncalling.envs.python_source.parse import parse_expression
 
 _WORD = re.compile(r"\w+")
@@ -300,17 +302,32 @@ def _is_leniently_read(task: Task, step: StepRecord) -> bool:
     variant = task.extra.get("prompt_variant")
     if isinstance(variant, PromptVariant) and (variant.tagged or variant.return_format != "python"):
         return False
-    if (
-        task.language != "python"
-        or not PROMPTING.recognises(step.text)
-        or step.text.lstrip().startswith(("{", "[{"))
-        or isinstance(detect_handler(step.text), HermesCalls | MistralCalls)
-    ):
+    source = _python_source(step) if task.language == "python" else None
+    if source is None:
         return False
     try:
-        return _tree(step.text.strip()) != _tree(PROMPTING.render(step.calls))
+        return _tree(source) != _tree(PROMPTING.render(step.calls))
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return True  # as it stands, it is no Python: something was mended
+
+
+def _python_source(step: StepRecord) -> str | None:
+    """Return the Python that a step's calls were read from; None where it was another form.
+
+    What reads as the same calls in Python is Python, whatever marks of other forms stand in it.
+    """
+    text = step.text.strip()
+    handler = detect_handler(text)
+    if handler is PROMPTING:
+        return text if "(" in text else None
+    with suppress(DecodeError):
+        if PROMPTING.decode(text) == list(step.calls):
+            return text
+    if isinstance(handler, LlamaPythonicCalls):
+        return pythonic_source(text)
+    if isinstance(handler, TaggedPythonReturn):
+        return text.partition(OPEN_TAG)[2].partition(CLOSE_TAG)[0].strip()
+    return None
 
 
 def _tree(text: str) -> list[str]:

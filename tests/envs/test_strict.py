@@ -48,6 +48,40 @@ def test_single_turn_answers_that_only_bfcl_accepts(text: str, strict_error: str
     assert played.total == 1.0
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<|python_start|>[sell(item='apple')]<|python_end|>",
+        '<|python_tag|>{"name": "sell", "parameters": {"item": "(apple)"}}',
+        '```json\n[{"name": "sell", "arguments": {"item": "(apple)"}}]\n```',
+        '<functions><function name="sell"><param name="item">(apple)</param></function>'
+        "</functions>",
+        "<TOOLCALL>[sell(item='apple')]</TOOLCALL>",
+        '(so:) [TOOL_CALLS][{"name": "sell", "arguments": {"item": "apple"}}]',
+    ],
+)
+def test_brackets_in_other_forms_than_python_calls_are_no_syntax_of_theirs(text: str) -> None:
+    task = simple_task(ground_truth=[{"sell": {"item": ["apple", "(apple)"], "price": [""]}}])
+    played = Replay(shop_env(task, strict=True), [text])
+    assert played.valid
+    assert played.info["strict_verdict"].valid
+
+
+@pytest.mark.parametrize(
+    ("handler", "text"),
+    [
+        ("python_calls", "sell(item=apple,\n# <tool_call>\n)"),
+        ("python_calls", "sell(item=apple,\n# <TOOLCALL>[sell(item='apple')]</TOOLCALL>\n)"),
+        ("auto", "<|python_start|>[sell(item=apple)]<|python_end|>"),
+        ("auto", "<TOOLCALL>[sell(item=apple)]</TOOLCALL>"),
+    ],
+)
+def test_marks_of_another_form_hide_no_syntax(handler: str, text: str) -> None:
+    played = Replay(shop_env(simple_task(), strict=True, handler=handler), [text])
+    assert played.valid
+    assert played.info["strict_verdict"].error_type == "strict:lenient_syntax"
+
+
 def test_calls_in_an_empty_turn_are_forgiven_officially_and_reported() -> None:
     played = Replay(
         shop_env(shop_task([], ["look()"]), strict=True), ["[look()]", DONE, "[look()]", DONE]
