@@ -34,6 +34,13 @@ from fctncalling.envs.python_source.render import python_literal
 
 _FENCE = "`\n "
 _WORD = re.compile(r"\w")
+# What looks like a call: a name with a bracket at once, at the beginning of a line, or before an
+# argument's name or literal, the bracket that closes, or the end of the text.
+_CALL = re.compile(
+    r"^[ \t`]*+[A-Za-z_][\w.]*+\((?!e?s\))"
+    r"|(?<![\w.])[A-Za-z_][\w.]*+\(\s*+(?:[)\[{\"'\d-]|\w*+\s*+(?:\Z|=(?!=)))",
+    re.MULTILINE,
+)
 
 
 class PythonCalls(Handler):
@@ -42,8 +49,11 @@ class PythonCalls(Handler):
     name = "python_calls"
 
     def recognises(self, text: str) -> bool:
-        """Whether the handler recognises the text: it opens a list, or looks like a call."""
-        return text.strip(_FENCE).startswith("[") or "(" in text
+        """Whether the handler recognises the text: it opens a list, or looks like a call.
+
+        Brackets in prose, as in "the file (of 2 kB)" or "file(s)", are no call's.
+        """
+        return text.strip(_FENCE).startswith("[") or _CALL.search(text) is not None
 
     def decode_action(self, text: str) -> DecodedAction:
         """Decode an action's text once; its record is [{name: {parameter: value}}].

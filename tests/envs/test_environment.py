@@ -191,6 +191,25 @@ def test_retry_malformed_answers_what_cannot_be_read_and_nothing_else() -> None:
     assert Replay(shop_env(shop_task(["look()"])), ["[look("]).ended
 
 
+@pytest.mark.parametrize(
+    ("text", "is_call"),
+    [
+        ("I have looked (there is one till).", False),
+        ("File(s) and till(s): 10 (ten)", False),
+        ("I used look(here) for it.", False),
+        ("look(", True),
+        ("sell(item", True),
+        ("So: sell(item='apple'", True),
+        ("Look:\nsell(apple)\nsell(pear)", True),
+        ("I call look() now.", True),
+    ],
+)
+def test_brackets_in_prose_are_no_calls_that_cannot_be_read(text: str, is_call: bool) -> None:
+    played = Replay(shop_env(shop_task(["look()"]), retry_malformed=True), [text])
+    assert played.ended != is_call
+    assert played.info["error"] == ("malformed" if is_call else "no_call")
+
+
 def test_retries_count_towards_the_step_limit() -> None:
     for task in (shop_task(["look()"]), simple_task()):
         played = Replay(shop_env(task, retry_malformed=True, max_steps_per_turn=3), ["[look("] * 99)
