@@ -156,7 +156,7 @@ class Slotted:
         (Decimal, "1.5", "2.5"),
         (str.encode, "a", "b"),
         (deque, "ab", "ba"),
-        (lambda text: np.array([int(text)]), "1", "2"),
+        (lambda text: np.int64(text), "1", "2"),
         (lambda text: {1: "a", "1": ["b", text]}, "1", "2"),
     ],
 )
@@ -164,6 +164,10 @@ def test_what_an_object_holds_is_in_its_hash(
     make: Callable[[str], Any], one: str, other: str
 ) -> None:
     assert content_hash([make(one)]) == content_hash([make(one)]) != content_hash([make(other)])
+
+
+def test_the_last_digits_of_an_embedding_make_no_other_state() -> None:
+    assert content_hash({"text": np.ones(3)}) == content_hash({"text": np.ones(3) * (1 + 1e-12)})
 
 
 def test_a_number_of_too_many_digits_in_a_tool_is_a_state_like_any_other() -> None:
