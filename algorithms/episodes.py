@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fctncalling.data.categories import WITHOUT_ANSWER
 from fctncalling.data.types import Episode
 
 FIELDS = ("ids", "acted", "ends_action", "rollout_logprobs", "rewards")
@@ -93,6 +94,14 @@ class EpisodeRecord:
     def group_key(self) -> tuple[str, int | None, str]:
         """Group key of the episode (GRPO): task, environment seed and role."""
         return self.task_id, self.env_seed, self.role
+
+
+def lack_ground_truths(episodes: Sequence[EpisodeRecord]) -> bool:
+    """Whether episodes lack ground truths, all of them, though tasks of their kinds have some."""
+    return not any(
+        episode.ground_truth is not None or episode.category in WITHOUT_ANSWER
+        for episode in episodes
+    )
 
 
 def task_outcomes(episodes: Sequence[EpisodeRecord], *, strict: bool) -> list[tuple[str, bool]]:

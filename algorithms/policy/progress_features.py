@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fctncalling.algorithms.config import SettingError
-from fctncalling.algorithms.episodes import EpisodeRecord
+from fctncalling.algorithms.episodes import EpisodeRecord, lack_ground_truths
 
 NUM_PROGRESS_FEATURES = 17
 MOST_MISSING, MOST_OTHER = 4, 3  # calls that are told apart
@@ -109,7 +109,7 @@ def token_progress_features(
     """
     if any(episode.role for episode in episodes):
         raise SettingError("--critic_sees progress: the episodes have roles; leave it out")
-    if all(episode.ground_truth is None for episode in episodes):
+    if lack_ground_truths(episodes):
         raise SettingError(
             f"--critic_sees progress: the info of {len(episodes)} episodes has no ground_truth; "
             "leave it out, or give the environment an attribute ground_truth"

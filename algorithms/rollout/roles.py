@@ -8,7 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.episodes import EpisodeRecord, RowArrays, TokenRecord
+from fctncalling.algorithms.episodes import (
+    EpisodeRecord,
+    RowArrays,
+    TokenRecord,
+    lack_ground_truths,
+)
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
 
@@ -27,7 +32,7 @@ def add_critic_rows(
     a baseline of the future would bias the policy's gradient.
     """
     truth = config.critic_sees == "truth"
-    if truth and all(episode.ground_truth is None for episode in episodes):
+    if truth and lack_ground_truths(episodes):
         raise SettingError(
             f"--critic_sees truth: the info of {len(episodes)} episodes has no ground_truth; "
             "leave it out, or give the environment an attribute ground_truth"

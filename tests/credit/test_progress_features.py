@@ -161,6 +161,9 @@ def test_an_update_learns_with_it_and_needs_a_truth() -> None:
     without = [dataclasses.replace(each, ground_truth=None) for each in worlds(2)]
     with pytest.raises(SettingError, match="--critic_sees progress: the info of 2 episodes has no"):
         update(policy, optimisers, without, config, torch.Generator())
+    # An update of irrelevance tasks alone is none: they have no truth, nothing is to be called.
+    irrelevant = [dataclasses.replace(each, category="irrelevance") for each in without]
+    assert update(policy, optimisers, irrelevant, config, torch.Generator())
     of_team = [dataclasses.replace(each, role="planner") for each in worlds(2)]
     with pytest.raises(SettingError, match="--critic_sees progress: the episodes have roles"):
         update(policy, optimisers, of_team, config, torch.Generator())
