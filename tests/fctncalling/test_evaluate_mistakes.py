@@ -140,7 +140,7 @@ MISTAKES: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
         'field "result": expected',
     ),
     ({TREE: [RESULT, RESULT]}, ("score", "--input", "tree", "--data_dir", "."), "line 2"),
-    ({}, ("score", "--input", "none", "--data_dir", "."), "expected result files named"),
+    ({}, ("score", "--input", "none", "--data_dir", "."), "none: there is no such file or folder"),
     ({}, ("replay", "--input", "none.jsonl"), "none.jsonl: cannot be read"),
     ({"in.jsonl": ""}, ("replay", "--input", "in.jsonl"), "in.jsonl: no episode in it"),
     (

@@ -165,7 +165,7 @@ def test_lines_of_answers_score_as_their_official_verdicts_in_any_order(
         ([{"id": "multiple_0", "result": "x"}] * 2, 'line 2: field "id": .*multiple_0'),
         (
             [{"id": "multiple_999", "result": "x"}],
-            'line 1: field "id": no task of multiple is called "multiple_999"',
+            'line 1: field "id": no task of multiple is called "multiple_999".*--dataset_path',
         ),
         ([{"id": "multiple_0"}], 'line 1: field "result"'),
         ([{"result": "x"}], 'line 1: field "id"'),

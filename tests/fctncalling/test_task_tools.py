@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from players import DONE, Replay
 
+from fctncalling.cli.command import main
 from fctncalling.data.bfcl import TaskError, load_tasks
 from fctncalling.envs.function_calling import FunctionCallingEnv
 
@@ -218,3 +219,22 @@ def test_a_method_that_cannot_be_described_is_named(folder: Path) -> None:
     path = write(folder, entry(involved_classes=["own_notes.Talk"], initial_config={}))
     with pytest.raises(TypeError, match=r"class Talk: tool say: \*words cannot be described"):
         FunctionCallingEnv(dataset_path=path, allow_task_tools=True).reset(seed=0)
+
+
+def test_commands_that_read_answers_name_the_file_whose_class_they_may_not_import(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    write(folder, entry())
+    leave = "--allow_task_tools"
+    played = ["run", "--agent", "oracle", "--dataset_path", "my_tasks.json"]
+    assert main([*played, "--output", "played.jsonl", leave]) == 0
+    told = 'my_tasks.json (id "multi_turn_base_0"): involved_classes: "own_notes:Notes" names'
+    capsys.readouterr()
+    assert main(["verdicts", "--input", "played.jsonl", "--output", "judged.jsonl"]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {told}")
+    assert main(["view", "played.jsonl"]) == 0
+    note = f"note: the state of the tools is not shown: {told}"
+    assert capsys.readouterr().err.startswith(note)
+    assert main(["view", "played.jsonl", leave]) == 0
+    assert capsys.readouterr().err == ""

@@ -216,10 +216,11 @@ def _read_up_to(
     while entry_id not in waiting:
         task = next(tasks, None)
         if task is None:
-            message = (
-                f'no task of {results.category} is called "{entry_id}", or it was answered already'
+            raise line.error(
+                "id",
+                f'no task of {results.category} is called "{entry_id}", or it was answered already '
+                "in this file. Name the tasks that were answered by --dataset_path",
             )
-            raise line.error("id", message)
         waiting[task.id] = task
 
 

@@ -228,7 +228,8 @@ class TaskFinder:
         self._self_documented = self_documented
         self._indexes: dict[Path, TaskIndex] = {}
         self._given = [self._index(path) for path in given]
-        self.path = given[0] if given else official_data_folder()  # for messages
+        # for messages: where the last task was found
+        self.path = given[0] if given else official_data_folder()
 
     def find_task(self, line: SourceRecord) -> Task:
         """Find the task of a record with "category" and "id".
@@ -244,6 +245,7 @@ class TaskFinder:
                 continue
             difference = task_difference(line.record, task)
             if not difference:
+                self.path = index.path
                 return task
             reason = str(
                 line.error("id", f"{index.path} has another task of this id: {difference}")

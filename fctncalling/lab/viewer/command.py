@@ -98,7 +98,7 @@ def _make(args: argparse.Namespace, output: Path) -> None:
     if len(paths) > 1:
         data["compared"] = compared_runs([loaded, *(_loaded(args, path) for path in paths[1:])])
     size = write_page(output, data)
-    for note in loaded.notes:
+    for note in filter(None, [*loaded.notes, task_of.refusal]):
         print(f"note: {note}", file=sys.stderr)
     count = len(data["episodes"])
     if args.json:
@@ -163,9 +163,10 @@ class _TaskOfEpisode:
         self._finder = TaskFinder(self._given, self._tools.given)
         self._own_files = _existing(config.get(name) for name in _TASK_SETTINGS)
         self._names_tasks = not config or bool(config.get("dataset_path"))
-        self._tasks: dict[str, Task] = {}
+        self.refusal = ""  # why the tools of the first such task cannot be had
+        self._tasks: dict[str, tuple[Task, Path]] = {}
         for path in self._own_files:
-            self._tasks |= {task.id: task for task in self._loaded(path)}
+            self._tasks |= self._loaded(path)
 
     def __call__(self, record: dict[str, Any]) -> tuple[Task | None, Mapping[str, Any]]:
         task_id = record.get("task_id", record.get("id"))
@@ -173,10 +174,15 @@ class _TaskOfEpisode:
             for path in _existing([record.get("dataset_path")]):
                 if path not in self._own_files:
                     self._own_files.append(path)
-                    self._tasks |= {task.id: task for task in self._loaded(path)}
-            task = self._tasks.get(str(task_id)) or self._found({**record, "id": task_id})
-            return task, self._tools.classes_for((task,), self._finder.path)
+                    self._tasks |= self._loaded(path)
+            own = self._tasks.get(str(task_id))
+            task, origin = own or self._found({**record, "id": task_id})
         except (InputError, TaskError, LookupError, ValueError):
+            return None, {}
+        try:
+            return task, self._tools.classes_for((task,), origin)
+        except (LookupError, ValueError) as error:
+            self.refusal = self.refusal or f"the state of the tools is not shown: {error}"
             return None, {}
 
     def replay_flags(self) -> list[str]:
@@ -186,12 +192,14 @@ class _TaskOfEpisode:
         flags += ["--tools", *self._args.tools] if self._args.tools else []
         return flags + ["--allow_task_tools"] * self._args.allow_task_tools
 
-    def _loaded(self, path: Path) -> list[Task]:
+    def _loaded(self, path: Path) -> dict[str, tuple[Task, Path]]:
         use_sibling_long_context_tables(path)
-        return load_tasks(path, self_documented=self._tools.given)
+        loaded = load_tasks(path, self_documented=self._tools.given)
+        return {task.id: (task, path) for task in loaded}
 
-    def _found(self, record: dict[str, Any]) -> Task:
-        return self._finder.find_task(SourceRecord(self._run, record["line"], record))
+    def _found(self, record: dict[str, Any]) -> tuple[Task, Path]:
+        task = self._finder.find_task(SourceRecord(self._run, record["line"], record))
+        return task, self._finder.path
 
 
 def _existing(paths: Iterable[Any]) -> list[Path]:
