@@ -158,7 +158,9 @@ def _reset(env: TextEnv, request: EnvRequest) -> tuple[Any, ...]:
             type(unwrapped).__name__,
         )
     truth = getattr(unwrapped, "ground_truth", None)
-    return observation, info if truth is None else {**info, "ground_truth": truth}
+    if truth is None or callable(truth):  # a method of that name is something else
+        return observation, info
+    return observation, {**info, "ground_truth": truth}
 
 
 def have_in_process_tools(envs: Sequence[TextEnv]) -> bool:

@@ -149,6 +149,16 @@ def test_a_hanging_environment_is_replaced_by_one_that_plays_on(clock: Clock) ->
     assert [record.num_steps for record in records] == [2, 2, 0, *[2] * 9]
 
 
+@pytest.mark.parametrize(
+    ("attribute", "told"), [([["f()"]], [["f()"]]), (None, None), (lambda task_id: "f()", None)]
+)
+def test_reset_tells_the_trainer_the_attribute_ground_truth(attribute: Any, told: Any) -> None:
+    env: Any = TwoStepEnv()
+    env.ground_truth = attribute
+    _, info = env_pool.call_env(0, env, env_pool.EnvRequest("t1", 0)).result
+    assert info.get("ground_truth") == told
+
+
 def test_an_environment_that_raises_in_its_thread_costs_its_episode(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
