@@ -79,6 +79,14 @@ def test_a_tool_object_is_described_by_its_inputs() -> None:
     }
 
 
+def test_a_tool_object_may_list_the_types_of_an_input() -> None:
+    class Listing(SmolTool):
+        inputs = {"a": {"type": ["integer", "null"]}, "b": {"type": ["integer", "string"]}}  # noqa: RUF012
+
+    properties = as_tool(Listing()).doc.parameters["properties"]
+    assert [properties[name]["type"] for name in "ab"] == ["integer", "any"]
+
+
 @pytest.mark.parametrize(
     ("annotation", "schema"),
     [

@@ -122,6 +122,9 @@ def _doc_of_tool_object(
     properties: dict[str, Any] = {}
     for parameter, described in source.inputs.items():
         kind = described.get("type", "any")
+        if isinstance(kind, list):  # of several types, in smolagents
+            others = [each for each in kind if each != "null"]
+            kind = others[0] if len(others) == 1 else "any"
         kind = {"number": "float", "object": "dict"}.get(kind, kind)
         properties[parameter] = {"type": kind, "description": described.get("description", "")}
     required = [
