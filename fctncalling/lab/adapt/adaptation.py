@@ -46,10 +46,11 @@ class Adaptation:
     def __init__(self, settings: AdaptSettings) -> None:
         assert settings.model is not None
         self.settings = settings
-        self.stages = Stages(settings.output / "work")
         self._begun = time.monotonic()
         require_specification(settings)
         self.model: BaseModel = inspect_base_model(settings.model)
+        settings.keep()  # a SPEC or a model that cannot be read claims no folder
+        self.stages = Stages(settings.output / "work")
         self.plan: AdaptPlan
         self.told: list[str] = []  # what the minutes cut short
 
@@ -198,6 +199,7 @@ def evaluate_endpoint(settings: AdaptSettings, num_tasks: int) -> Stages:
     """Let an endpoint's model answer tasks; return the stages, of which "score" holds them."""
     assert settings.evaluate is not None
     require_specification(settings)
+    settings.keep()
     stages = Stages(settings.output / "work")
 
     def make(part: Path) -> int:

@@ -65,7 +65,6 @@ def run(args: argparse.Namespace) -> int:
     """Adapt or measure; return 0, 1 for a model not to be shipped, 2 with one line, 130."""
     try:
         settings = _settings(args)
-        settings.keep()
         report = _evaluate(settings) if settings.evaluate else _adapt(settings)
     except (AdaptError, TaskError, OSError) as error:
         return print_error(error)
