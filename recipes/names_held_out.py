@@ -5,8 +5,9 @@
 
 A sixth of all file, folder, stock and city names is held out, by a hash of the name. Writes to the
 folder: train.jsonl, training tasks that take none of them, as many of each API, renumbered;
-test.jsonl, half of whose tasks take a held-out name, and half none, alike in category, API and
-number of turns, task for task; names.json says which is which.
+practice.jsonl, --num_practice others of the kind; test.jsonl, half of whose tasks take a held-out
+name, and half none, alike in category, API and number of turns, task for task; names.json says
+which is which.
 """
 
 from __future__ import annotations
@@ -101,6 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--train", type=Path, nargs="+", required=True, metavar="FILE")
     parser.add_argument("--num_train", type=int, default=640, metavar="N")
+    parser.add_argument("--num_practice", type=int, default=0, metavar="N")
     parser.add_argument("--test", type=Path, required=True, metavar="FILE")
     parser.add_argument("--num_test", type=int, default=200, metavar="N")
     parser.add_argument("--output", type=Path, required=True, metavar="FOLDER")
@@ -109,13 +111,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not path.is_file():
             parser.error(f"{path}: there is no such file")
     options.output.mkdir(parents=True, exist_ok=True)
-    learned = evenly(chain.from_iterable(map(read, options.train)), options.num_train)
+    wanted = options.num_train + options.num_practice
+    learned = evenly(chain.from_iterable(map(read, options.train)), wanted)
     halves = matched_halves(by_hash(read(options.test)), options.num_test)
     tests = [task for half in halves.values() for task in half]
-    for flag, found in (("train", learned), ("test", tests)):
-        if len(found) < (wanted := getattr(options, f"num_{flag}")):
-            parser.error(f"--num_{flag} {wanted}: --{flag} gives {len(found)}: forge more tasks")
-    write(options.output / "train.jsonl", learned)
+    for flag, found, asked in (("train", learned, wanted), ("test", tests, options.num_test)):
+        if len(found) < asked:
+            parser.error(f"--{flag} gives {len(found)} tasks of the {asked} asked for: forge more")
+    write(options.output / "train.jsonl", learned[: options.num_train])
+    write(options.output / "practice.jsonl", learned[options.num_train :])
     write(options.output / "test.jsonl", tests)
     ids = {half: [task["id"] for task in tasks] for half, tasks in halves.items()}
     (options.output / "names.json").write_text(json.dumps(ids, indent=1) + "\n", "utf-8")

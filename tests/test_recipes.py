@@ -195,17 +195,20 @@ def test_tasks_of_one_api_are_all_of_those_that_involve_no_other(
 def test_names_of_one_half_of_the_tests_are_in_no_training_task(tmp_path: Path) -> None:
     words = ["forge", "--apis", "TradingBot", "GorillaFileSystem", "--category", "multi_turn_base"]
     for name, seed in (("train", "1"), ("test", "2")):
-        file = ["--seed", seed, "--num_tasks", "60", "--output", str(tmp_path / f"{name}.jsonl")]
+        file = ["--seed", seed, "--num_tasks", "90", "--output", str(tmp_path / f"{name}.jsonl")]
         assert evaluate([*words, *file]) == 0
     held = script("names_held_out.py")
     files = ["--train", str(tmp_path / "train.jsonl"), "--test", str(tmp_path / "test.jsonl")]
-    sizes = ["--num_train", "8", "--num_test", "16", "--output", str(tmp_path / "parts")]
-    assert held["main"]([*files, *sizes]) == 0
-    parts = {name: held["read"](tmp_path / "parts" / f"{name}.jsonl") for name in ("train", "test")}
-    assert {name: len(tasks) for name, tasks in parts.items()} == {"train": 8, "test": 16}
+    sizes = ["--num_train", "8", "--num_practice", "4", "--num_test", "16"]
+    assert held["main"]([*files, *sizes, "--output", str(tmp_path / "parts")]) == 0
+    counts = {"train": 8, "practice": 4, "test": 16}
+    parts = {name: held["read"](tmp_path / "parts" / f"{name}.jsonl") for name in counts}
+    assert {name: len(tasks) for name, tasks in parts.items()} == counts
+    shown, practised = ([it["question"] for it in parts[name]] for name in ("train", "practice"))
+    assert not any(question in shown for question in practised)
     apis = Counter(task["involved_classes"][0] for task in parts["train"])
     assert apis == {"TradingBot": 4, "GorillaFileSystem": 4}
-    learned = set().union(*map(held["names"], parts["train"]))
+    learned = set().union(*map(held["names"], parts["train"] + parts["practice"]))
     ids = json.loads((tmp_path / "parts/names.json").read_text("utf-8"))
     tests = {task["id"]: task for task in parts["test"]}
     for one, other in zip(ids["held_out"], ids["seen"], strict=True):
@@ -321,7 +324,7 @@ def test_flags_of_the_recipes_exist(path: Path) -> None:
         subprocess.run(["bash", "-n", str(path)], check=True)
     flags = set(re.findall(r"(?<!\S)--[a-z]\w*(?:-\w+)*", path.read_text("utf-8")))
     known = {"--data_dir", "--split", "--answers", "--title", "--first_number"}
-    known |= {"--train", "--num_train", "--test", "--num_test", "--folder"}
+    known |= {"--train", "--num_train", "--num_practice", "--test", "--num_test", "--folder"}
     for subcommand in ("train", "run", "forge", "import-model", "export", "doctor"):
         known |= known_flags(subcommand)
     assert flags - known == set()

@@ -118,12 +118,14 @@ def _write_models(checkpoint: Path, output: Path, arguments: argparse.Namespace)
         if arguments.head_size is not None:
             model = pad_heads(model, arguments.head_size)
         model.save_pretrained(folder)
-        _copy_tokenizer_and_critic(checkpoint, folder, with_critic=with_critic)
+        _copy_tokenizer_and_critic(checkpoint, folder, base, with_critic=with_critic)
     return list(sources)
 
 
-def _copy_tokenizer_and_critic(checkpoint: Path, output: Path, *, with_critic: bool) -> None:
-    """Copy tokenizer files, and the value head on request.
+def _copy_tokenizer_and_critic(
+    checkpoint: Path, output: Path, base: str | None, *, with_critic: bool
+) -> None:
+    """Copy tokenizer files, the base's for an adapter without any, and the value head on request.
 
     A critic with a model of its own reads other weights than the exported ones, so it is not
     copied.
@@ -133,6 +135,10 @@ def _copy_tokenizer_and_critic(checkpoint: Path, output: Path, *, with_critic: b
     for pattern in ("tokenizer*", "special_tokens*", "chat_template*"):
         for path in checkpoint.glob(pattern):
             shutil.copy2(path, output / path.name)
+    if base is not None and not any(output.glob("tokenizer*")):
+        from transformers import AutoTokenizer
+
+        AutoTokenizer.from_pretrained(base, trust_remote_code=False).save_pretrained(output)
     if with_critic and (head := find_value_head_file(checkpoint)) is not None:
         (output / EXPORTED_VALUE_HEAD).parent.mkdir()
         shutil.copy2(head, output / EXPORTED_VALUE_HEAD)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from evaluate_fctncalling import main
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
@@ -55,6 +57,27 @@ def test_a_server_finds_the_models_weights_alone_and_the_trainer_the_value_head_
         assert torch.equal(
             ActorCritic.load(folder).value_head.out.weight, policy.value_head.out.weight
         )
+
+
+def test_an_adapter_alone_becomes_a_model_with_the_bases_tokenizer(tmp_path: Path) -> None:
+    base, adapter, output = embedded_path("model"), tmp_path / "adapter", tmp_path / "model"
+    adapted = get_peft_model(
+        AutoModelForCausalLM.from_pretrained(base), LoraConfig(r=2, target_modules="all-linear")
+    )
+    for name, weights in adapted.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.constant_(weights, 0.01)
+    adapted.save_pretrained(adapter)
+    command = ["export", "--checkpoint", str(adapter), "--output", str(output)]
+    assert main([*command, "--base", str(base)]) == 0
+    known, written = (AutoTokenizer.from_pretrained(folder) for folder in (base, output))
+    assert written.chat_template == known.chat_template
+    ids = known("List my files.", return_tensors="pt").input_ids
+    assert written("List my files.").input_ids == ids[0].tolist()
+    with torch.no_grad():
+        wanted = adapted.eval()(ids).logits
+        found = AutoModelForCausalLM.from_pretrained(output).eval()(ids).logits
+    assert torch.allclose(found, wanted, atol=1e-4)
 
 
 def test_a_folder_without_a_checkpoint_is_told(
