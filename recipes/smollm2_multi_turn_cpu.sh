@@ -3,12 +3,12 @@
 #
 #     recipes/smollm2_multi_turn_cpu.sh [FOLDER] [ROW...]
 #
-#   supervised             from the pretrained model: adapters learn 1,500 forged tasks, and to decline
+#   supervised_1500        from the pretrained model: adapters learn 1,500 forged tasks, and to decline
 #                          100 that no function fits; one pass, compact prompt
 #   tppo_SEED and other arms (cold, state, appo, grpo, rloo: recipes/steps.sh)
-#                          from supervised: rewards on 1,000 other forged tasks, groups of eight
+#                          from supervised_1500: rewards on 1,000 other forged tasks, groups of eight
 #
-# Without rows it makes supervised. Where a folder has none of its own, arms start from the adapter
+# Without rows it makes supervised_1500. Where a folder has none of its own, arms start from the adapter
 # that is kept of that row (results/kept/smollm2/multi_turn_adapter). Tests: 200 forged tasks of another seed, half of
 # them with names that no training task has (test.jsonl, names.json); the official tasks of base and
 # miss_func that involve one of the three APIs alone (official), but for those that were looked at
@@ -17,7 +17,7 @@
 cd "$(dirname "$0")/.."
 folder=${1:-results/smollm2_multi_turn} python=${PYTHON:-python}
 rows=("${@:2}")
-[ ${#rows[@]} -gt 0 ] || rows=(supervised)
+[ ${#rows[@]} -gt 0 ] || rows=(supervised_1500)
 apis=(TradingBot GorillaFileSystem VehicleControlAPI)
 held_out=look.jsonl test_names="test official former irrelevance"
 common=(--preset 0.1B --torch_threads 1 --compute_dtype bfloat16 --prompt_style compact
@@ -33,7 +33,7 @@ reinforced=(--num_updates 10 --episodes_per_update 64 --group_size 8 --dynamic_s
 export OMP_NUM_THREADS=1
 
 for name in "${rows[@]}"; do
-    [[ $name =~ ^(supervised|(tppo|cold|state|appo|grpo|rloo)_[0-9]+)$ ]] ||
+    [[ $name =~ ^(supervised_1500|(tppo|cold|state|appo|grpo|rloo)_[0-9]+)$ ]] ||
         { echo "error: row $name: the head of recipes/smollm2_multi_turn_cpu.sh lists the rows" >&2 && exit 2; }
 done
 
@@ -53,10 +53,10 @@ cat "$folder/declined.jsonl" >> "$folder/train.jsonl"
 grep '"id": "irrelevance' "$folder/single_turn/test.jsonl" > "$folder/irrelevance.jsonl"
 
 for name in "${rows[@]}"; do
-    if [ "$name" = supervised ]; then
+    if [ "$name" = supervised_1500 ]; then
         start=$folder/model tasks=$folder/train.jsonl learn=("${demonstrated[@]}")
     else
-        start=$folder/supervised_model tasks=$folder/practice.jsonl
+        start=$folder/supervised_1500_model tasks=$folder/practice.jsonl
         [ -e "$start" ] || "${evaluate[@]}" export --checkpoint results/kept/smollm2/multi_turn_adapter \
             --base "$folder/model" --output "$start"
         arm "$name" 128

@@ -551,6 +551,18 @@ def test_a_local_model_has_one_thread_unless_more_are_asked_for() -> None:
         torch.set_num_threads(before)
 
 
+def test_a_local_model_computes_in_the_precision_asked_for() -> None:
+    ids, hidden = torch.tensor([[5, 6, 7]]), {}
+    for name in ("auto", "float32", "bfloat16"):
+        model = LocalModel(LocalSettings(str(embedded_path("model")), compute_dtype=name))._actor()
+        with torch.no_grad():
+            hidden[name] = model.model(ids).logits
+    assert all(each.dtype == torch.float32 for each in hidden.values())
+    assert torch.equal(hidden["auto"], hidden["float32"])
+    error = (hidden["bfloat16"] - hidden["float32"]).abs().max() / hidden["float32"].abs().max()
+    assert 2**-16 < error < 2**-4  # bfloat16 has 8 bits
+
+
 @pytest.mark.parametrize("form", ["prompting", "tool_call"])
 def test_a_model_in_a_folder_plays_and_replays(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str

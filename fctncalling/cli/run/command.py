@@ -195,6 +195,9 @@ def _add_local(group: argparse._ArgumentGroup) -> None:
     devices = ("auto", "cpu", "cuda", "mps")
     where = "where tensors live; default: %(default)s"
     group.add_argument("--device", default="auto", choices=devices, help=where)
+    dtypes = ("auto", "float32", "bfloat16")
+    passes = "precision of passes; auto: that of the weights; default: %(default)s"
+    group.add_argument("--compute_dtype", default="auto", choices=dtypes, help=passes)
     threads = "CPU threads of one operation; more help large models only; default: %(default)s"
     add("--torch_threads", int, "N", threads, 1)
 

@@ -350,6 +350,7 @@ def _local_model(args: argparse.Namespace, folder: str) -> LocalModel:
             num_envs=args.concurrency,
             seed=args.seed,
             device=args.device,
+            compute_dtype=args.compute_dtype,
             torch_threads=args.torch_threads,
         )
     )

@@ -62,6 +62,7 @@ class LocalSettings:
     num_envs: int = 4  # episodes that run side by side
     seed: int = 0
     device: str = "auto"
+    compute_dtype: str = "auto"  # as the weights are; bfloat16 keeps the output layer in fp32
     torch_threads: int = 1
 
 
@@ -135,15 +136,18 @@ class LocalModel:
 
         from fctncalling.algorithms.config import resolve_device
         from fctncalling.algorithms.generation.engine import GenerationEngine
+        from fctncalling.algorithms.policy.precision import NAMES, set_compute_dtype
 
         settings = self._settings
         try:
             model: Any = AutoModelForCausalLM.from_pretrained(
                 settings.folder, trust_remote_code=False
             )
-            model.to(resolve_device(settings.device))
+            model.to(device := resolve_device(settings.device))
         except (OSError, ValueError) as error:
             raise _cannot_load(settings, error) from None
+        if settings.compute_dtype != "auto":
+            set_compute_dtype(model, NAMES[settings.compute_dtype], device)
         return GenerationEngine(
             model.eval(),
             self._template.stop_ids,
