@@ -26,9 +26,10 @@ common=(--preset 0.1B --torch_threads 1 --compute_dtype bfloat16 --prompt_style 
 adapters=(--lora_r 16 --lora_alpha 32)
 demonstrated=(--sft_tasks dataset --sft_lr 3e-3 --sft_batch_size 8 --sft_group_by_prefix
     --sft_fixed_prefixes --max_microbatch_tokens 4096 --num_updates 0)
+# A rate of 8e-4 in two minibatches moved row mixture by 0.0003 nats a token in an update: too little.
 reinforced=(--num_updates 10 --episodes_per_update 64 --group_size 8 --dynamic_sampling 2
-    --task_sampling success --reward strict_progress --num_mini_batch 2
-    --lr 4e-4 --lr_schedule linear --min_lr_ratio 0.2 --warmup_updates 1 --eval_interval 0)
+    --task_sampling success --reward strict_progress --num_mini_batch 4
+    --lr 2e-3 --lr_schedule linear --min_lr_ratio 0.2 --warmup_updates 1 --eval_interval 0)
 . recipes/steps.sh
 export OMP_NUM_THREADS=1
 
@@ -64,6 +65,6 @@ for name in "${rows[@]}"; do
     run "$name" "$start" "$tasks" "${adapters[@]}" "${learn[@]}"
     merge_adapter "$name"
     answer_tests "$name" "$folder/${name}_model" --prompt_style compact --max_episode_tokens 4096 \
-        --concurrency 16 --max_steps_per_turn 8
+        --concurrency 32 --max_steps_per_turn 8 --compute_dtype bfloat16
 done
 write_page "SmolLM2-135M on multi-turn tasks of three APIs" "${rows[@]}"
