@@ -18,7 +18,7 @@ KEPT = DOCS.parent / "results/kept/smollm2"
 ANSWERS = (KEPT / "answers.jsonl", KEPT / "multi_turn_forged.jsonl")
 RESULTS_PAGE = runpy.run_path(str(DOCS.parent / "recipes/results_page.py"))
 LEAST = 10  # answers that a share is told of
-ROWS = ("supervised", "mixture")
+ROWS = ("supervised", "supervised_1500", "mixture")
 """Rows of recipes/smollm2_multi_turn_cpu.sh and of its GPU twin; stored as multi_turn_ROW."""
 GROUPS: dict[str, Callable[[Mapping[str, Any]], bool]] = {
     "forged": lambda it: it["tests"] == "test",
