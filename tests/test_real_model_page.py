@@ -8,6 +8,7 @@ import runpy
 from pathlib import Path
 
 import pytest
+from safetensors import safe_open
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/real_model.md"
@@ -118,6 +119,30 @@ def test_the_multi_turn_row_fails_and_declines_as_often_as_the_page_tells() -> N
     assert strict.count(False) == failed
     assert [sum(each) for each in valid] == [declined_before, declined]
     assert len(valid[0]) == len(valid[1]) == number
+
+
+def test_the_row_of_the_kept_adapter_declines_as_the_page_tells() -> None:
+    text = PAGE.read_text("utf-8").replace("\n", " ")
+    answers = runpy.run_path(str(ROOT / "docs/multi_turn_figures.py"))["answers_of"](
+        "supervised_1500"
+    )
+    told = int(re.search(r"having seen none, `supervised_1500` (\d+)\)", text)[1])
+    declined = [it["valid"] for it in answers if it["tests"] == "irrelevance"]
+    assert (sum(declined), len(declined)) == (told, 100)
+    solved, number = map(int, re.search(r"strictly (\d+) of (\d+) miss_func tasks", text).groups())
+    withheld = [it["strict"] for it in answers if "miss_func" in it["id"]]
+    assert (sum(withheld), len(withheld)) == (solved, number)
+
+
+def test_the_kept_adapter_is_one_of_every_linear_layer_of_the_model() -> None:
+    folder = ROOT / "results/kept/smollm2/multi_turn_adapter"
+    settings = json.loads((folder / "adapter_config.json").read_text("utf-8"))
+    assert settings["base_model_name_or_path"] == "HuggingFaceTB/SmolLM2-135M-Instruct"
+    with safe_open(folder / "adapter_model.safetensors", "pt") as weights:
+        names = weights.keys()
+        shapes = {name: weights.get_slice(name).get_shape() for name in names}
+    assert len(shapes) == 30 * len(settings["target_modules"]) * 2 == 420
+    assert all(settings["r"] in shape for shape in shapes.values())
 
 
 def test_the_mixture_gains_and_loses_as_many_multi_turn_tasks_as_the_page_tells() -> None:

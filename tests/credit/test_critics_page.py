@@ -36,13 +36,3 @@ def test_a_body_of_its_own_is_graded_as_the_page_says() -> None:
     values = json.loads(kept.read_text(encoding="utf-8"))["values"]
     body, last = (values[f"critic_{name}"]["explained_variance"] for name in ("body", "last"))
     assert f"{body:.2f}, on the policy's last layer {last:.2f}" in page
-
-
-def test_the_ruler_on_smollm2_cost_what_the_page_says() -> None:
-    page = (ROOT / "docs/credit.md").read_text(encoding="utf-8")
-    truth = json.loads((KEPT.parent / "smollm2.json").read_text(encoding="utf-8"))["truth"]
-    assert truth["tasks"] == 40
-    assert truth["success"] == 0.0
-    assert truth["same_token_prefix"] == truth["states"]
-    said = f"{truth['states']} states, {truth['cpu_ms_a_branch'] / 1000:.1f} CPU seconds a branch"
-    assert said in page
