@@ -72,7 +72,7 @@ def main() -> None:
     """Draw how many turns are right, by turn."""
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(6, 3.5))
+    figure, axes = plt.subplots(figsize=(6, 4))
     for number, row in enumerate(ROWS):
         for tests, style in (("test", "-"), ("official", "--")):
             right_turns = right_by_turn([it for it in answers_of(row) if it["tests"] == tests])
@@ -89,7 +89,7 @@ def main() -> None:
             )
     axes.set(xlabel="turn", ylabel="turns that are right, %", ylim=(0, 100))
     axes.set_title("SmolLM2-135M, greedy", fontsize=10)
-    axes.legend(fontsize=8)
+    axes.legend(fontsize=8, ncol=3, loc="upper center", bbox_to_anchor=(0.45, -0.2))
     figure.tight_layout()
     figure.savefig(DOCS / "real_model_turns.png", dpi=100)
 
