@@ -140,7 +140,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _refuse_flags_of_bfcl(args: argparse.Namespace) -> None:
     """Raise InputError for a flag that tasks of one's own API do not follow."""
-    idle = {
+    idle: dict[str, object] = {
         "dials": "official",
         "apis": [],
         "layout": "file",
