@@ -94,9 +94,7 @@ def _parts(value: Any) -> Any:
         return value.graph()
     if isinstance(value, _ATOMS):
         return [type(value).__name__, str(value)]
-    if isinstance(
-        value, np.ndarray
-    ):  # embeddings of texts, whose last digits depend on the machine
+    if isinstance(value, np.ndarray):  # of texts' embeddings the last digits depend on the machine
         return [type(value).__name__, value.shape]
     if isinstance(value, deque):
         return list(value)
