@@ -247,25 +247,37 @@ def _candidates(tasks: Sequence[Task]) -> list[CandidateTask]:
 def _registered_setup(config: TrainConfig) -> TaskSetup:
     """Return environments that gymnasium knows.
 
-    SettingError for a name that it does not, or a module that is missing.
+    SettingError for a name that it does not, a module that is missing, or actions that are numbers.
     """
     import gymnasium
 
     from fctncalling.algorithms.rollout.task_sampler import CandidateTask
+
+    def make() -> gymnasium.Env[Any, Any]:
+        return gymnasium.make(config.env_name, disable_env_checker=True)
 
     module, _, registered = config.env_name.rpartition(":")
     try:
         if module:
             importlib.import_module(module)  # which registers it
         gymnasium.spec(registered)
+        env = make()
     except (gymnasium.error.Error, ImportError) as error:
         raise SettingError(
             f'--env_name: got "{config.env_name}": {str(error).rstrip(".")}. Expected '
             "fctncalling_env, clarify, calculator, python_math, team, tool_text, or a name "
             "registered with gymnasium, its module in front: my_module:MyEnv-v0"
         ) from error
+    spaces = gymnasium.spaces
+    numeric = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
+    with contextlib.closing(env):
+        if isinstance(env.action_space, numeric):
+            raise SettingError(
+                f"--env_name: the actions of {config.env_name} are {env.action_space}: expected "
+                "texts, such as gymnasium.spaces.Text, which a language model writes"
+            )
     return TaskSetup(
-        lambda: gymnasium.make(config.env_name, disable_env_checker=True),
+        make,
         [CandidateTask(f"train_{i}") for i in range(config.episodes_per_update)],
         [f"held_out_{i}" for i in range(config.eval_episodes)],
     )

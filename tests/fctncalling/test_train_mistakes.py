@@ -136,6 +136,7 @@ def checkpoint(tmp_path: Path) -> Path:
         (["--dataset_path=/nowhere.json"], "/nowhere.json: no such file"),
         (["--env_name=NoSuch-v0"], '--env_name: got "NoSuch-v0"'),
         (["--env_name=no_module:NoSuch-v0"], "No module named 'no_module'"),
+        (["--env_name=CartPole-v1"], "the actions of CartPole-v1 are Discrete(2): expected texts"),
         (["--handler=nope"], '--handler: no handler is called "nope"'),
         (["--resume"], "--resume auto: no checkpoint below"),
         (["--resume=best"], "--resume best: no checkpoint below"),
