@@ -18,8 +18,9 @@ KEPT = DOCS.parent / "results/kept/smollm2"
 ANSWERS = (KEPT / "answers.jsonl", KEPT / "multi_turn_forged.jsonl")
 RESULTS_PAGE = runpy.run_path(str(DOCS.parent / "recipes/results_page.py"))
 LEAST = 10  # answers that a share is told of
-ROWS = ("supervised", "supervised_1500", "mixture")
+ROWS = ("supervised_1500", "tppo_1", "grpo_1", "mixture")
 """Rows of recipes/smollm2_multi_turn_cpu.sh and of its GPU twin; stored as multi_turn_ROW."""
+CRITIC_ROW = "tppo_1"
 GROUPS: dict[str, Callable[[Mapping[str, Any]], bool]] = {
     "forged": lambda it: it["tests"] == "test",
     "names seen": lambda it: it["tests"] == "test" and it["names"] == "seen",
@@ -37,7 +38,9 @@ def answers_of(row: str) -> list[dict[str, Any]]:
 
 
 def share(answers: Sequence[Mapping[str, Any]]) -> str:
-    """Return "16.7 [7.3,33.6]/13.3/23.0": valid with its interval, strictly valid, progress."""
+    """Return "16.7 [7.3,33.6]/13.3/23.0": valid and interval, strict, progress; or "-"."""
+    if not answers:
+        return "-"
     number = len(answers)
     valid = sum(it["valid"] for it in answers) / number
     low, high = (100 * it for it in RESULTS_PAGE["wilson_interval"](valid, number))
@@ -68,28 +71,42 @@ def right_by_turn(answers: Sequence[Mapping[str, Any]]) -> list[float]:
     return [sum(each) / len(each) for each in played if len(each) >= LEAST]
 
 
+def explained_variance(row: str, turn: str) -> list[float]:
+    """Return what the critic of a kept arm explains of returns that it has not seen, by update.
+
+    The first is that of the warm-up's folds. turn: "/turn_1" and so on; "": of all turns.
+    """
+    file = KEPT / f"multi_turn_{row}/metrics.jsonl"
+    lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    before = [it for it in lines if "critic_fit/explained_variance" in it][:1]
+    after = [it for it in lines if "critic/monte_carlo_explained_variance" in it]
+    found = [it.get(f"critic_fit/explained_variance{turn}") for it in before]
+    found += [it.get(f"critic/monte_carlo_explained_variance{turn}") for it in after]
+    return [float("nan") if it is None else it for it in found]
+
+
 def main() -> None:
-    """Draw how many turns are right, by turn."""
+    """Draw how many turns are right, by turn, and what the critic explains, by turn."""
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(6, 4))
-    for number, row in enumerate(ROWS):
-        for tests, style in (("test", "-"), ("official", "--")):
-            right_turns = right_by_turn([it for it in answers_of(row) if it["tests"] == tests])
-            places = range(1, len(right_turns) + 1)
-            label = f"{row}, {'forged' if tests == 'test' else 'official'}"
-            axes.plot(
-                places,
-                [100 * it for it in right_turns],
-                style,
-                marker="o",
-                markersize=3,
-                color=f"C{number}",
-                label=label,
-            )
-    axes.set(xlabel="turn", ylabel="turns that are right, %", ylim=(0, 100))
-    axes.set_title("SmolLM2-135M, greedy", fontsize=10)
-    axes.legend(fontsize=8, ncol=3, loc="upper center", bbox_to_anchor=(0.45, -0.2))
+    figure, (forged, official, critic) = plt.subplots(1, 3, figsize=(12, 4))
+    for axes, tests in ((forged, "test"), (official, "official")):
+        for row in ROWS:
+            shares = right_by_turn([it for it in answers_of(row) if it["tests"] == tests])
+            percent = [100 * it for it in shares]
+            axes.plot(range(1, len(shares) + 1), percent, marker="o", markersize=3, label=row)
+        axes.set(xlabel="turn", ylabel="turns that are right, %", ylim=(0, 100))
+    forged.set_title("forged tests, greedy", fontsize=10)
+    official.set_title("official tests, greedy", fontsize=10)
+    forged.legend(fontsize=8)
+    for turn in ("", "/turn_1", "/turn_2", "/turn_3"):
+        explained = explained_variance(CRITIC_ROW, turn)
+        label = turn[1:].replace("_", " ") or "all turns"
+        critic.plot(range(len(explained)), explained, marker="o", markersize=3, label=label)
+    critic.axhline(0, color="grey", linewidth=0.8)
+    critic.set(xlabel="update", ylabel="explained variance", ylim=(-1, 1))
+    critic.set_title(f"critic of {CRITIC_ROW}, returns not seen", fontsize=10)
+    critic.legend(fontsize=8)
     figure.tight_layout()
     figure.savefig(DOCS / "real_model_turns.png", dpi=100)
 

@@ -21,15 +21,16 @@ rows=("${@:2}")
 apis=(TradingBot GorillaFileSystem VehicleControlAPI)
 held_out=look.jsonl test_names="test official former irrelevance"
 common=(--preset 0.1B --torch_threads 1 --compute_dtype bfloat16 --prompt_style compact
-    --max_episode_tokens 4096 --max_new_tokens 96 --n_rollout_threads 16 --max_microbatch_tokens 2560
+    --max_episode_tokens 4096 --max_new_tokens 96 --n_rollout_threads 24 --max_microbatch_tokens 4096
     --gradient_checkpointing false --max_steps_per_turn 8 --eval_episodes 1)
 adapters=(--lora_r 16 --lora_alpha 32)
 demonstrated=(--sft_tasks dataset --sft_lr 3e-3 --sft_batch_size 8 --sft_group_by_prefix
-    --sft_fixed_prefixes --max_microbatch_tokens 4096 --num_updates 0)
-# A rate of 8e-4 in two minibatches moved row mixture by 0.0003 nats a token in an update: too little.
-reinforced=(--num_updates 10 --episodes_per_update 64 --group_size 8 --dynamic_sampling 2
-    --task_sampling success --reward strict_progress --num_mini_batch 4
-    --lr 2e-3 --lr_schedule linear --min_lr_ratio 0.2 --warmup_updates 1 --eval_interval 0)
+    --sft_fixed_prefixes --num_updates 0)
+# At 2e-3 in four minibatches TPPO solved after five updates 7, GRPO after four 11 of 46 forged tests, of which
+# the start solves 15 (results/kept/smollm2/multi_turn_high_rate.jsonl).
+reinforced=(--num_updates 10 --episodes_per_update 48 --group_size 8 --dynamic_sampling 1
+    --task_sampling success --reward strict_progress --num_mini_batch 2 --log_tokens_interval 5
+    --lr 1e-3 --lr_schedule linear --min_lr_ratio 0.2 --warmup_updates 1 --eval_interval 0)
 . recipes/steps.sh
 export OMP_NUM_THREADS=1
 
