@@ -163,11 +163,17 @@ def test_the_arms_change_as_many_tests_as_the_page_tells() -> None:
     told = re.search(
         r"`tppo_1` gains (\d+) forged tests strictly and loses (\d+) \(p = ([\d.]+)\), `grpo_1` "
         r"(\d+) and (\d+) \(([\d.]+)\); from `tppo_1` to `grpo_1` it is (\d+) and (\d+) "
-        r"\(([\d.]+)\)",
+        r"\(([\d.]+)\)\. Official ones, by BFCL's verdict: (\d+) and (\d+) \(([\d.]+)\), (\d+) and "
+        r"(\d+) \(([\d.]+)\)",
         text,
     )
     found = list[str]()
-    for before, after in ((start, tppo), (start, grpo), (tppo, grpo)):
+    official = [
+        {it["id"]: it["valid"] for it in answers_of(row) if it["tests"] == "official"}
+        for row in ("supervised_1500", "tppo_1", "grpo_1")
+    ]
+    pairs = [(start, tppo), (start, grpo), (tppo, grpo)]
+    for before, after in (*pairs, *((official[0], arm) for arm in official[1:])):
         assert before.keys() == after.keys()
         gained = sum(after[name] > before[name] for name in before)
         lost = sum(after[name] < before[name] for name in before)
