@@ -356,12 +356,11 @@ def test_answers_in_source_text_pass(category: str) -> None:
         assert judge(task, text).valid, (task.id, text)
 
 
-def test_the_single_turn_examples_of_the_documentation_are_what_seed_1_gives() -> None:
+def test_the_single_turn_example_of_the_documentation_is_what_seed_1_gives() -> None:
     page = (Path(__file__).parents[2] / "docs/forge.md").read_text(encoding="utf-8")
     shown = re.findall(r"`((?!multi_turn)\w+)_(\d+)`\*\*\n\n> (.*)\n", page)
-    assert len(shown) == 2
-    for category, index, question in shown:
-        entry = single_turn_entry(category, 1, int(index)).entry
-        assert entry["question"][0][0]["content"] == question
-        for call in entry.get("ground_truth", ()):
-            assert f"`{json.dumps(call, ensure_ascii=False)}`" in page
+    [(category, index, question)] = shown
+    entry = single_turn_entry(category, 1, int(index)).entry
+    assert entry["question"][0][0]["content"] == question
+    [call] = entry["ground_truth"]
+    assert f"`{json.dumps(call, ensure_ascii=False)}`" in page
