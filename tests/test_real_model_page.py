@@ -204,7 +204,7 @@ def test_the_critic_of_the_arm_explains_as_much_as_the_page_tells() -> None:
 def test_as_much_of_the_arms_returns_lies_between_tasks_as_the_page_tells() -> None:
     text = " ".join(PAGE.read_text("utf-8").split())
     share, number = re.search(
-        r"(\.\d+) of their variance lies between tasks \((\d+) groups", text
+        r"(\.\d+) of the variance of both arms' returns lies between tasks \((\d+) groups", text
     ).groups()
     file = ROOT / "results/kept/smollm2/multi_turn_returns.jsonl"
     groups = [json.loads(line)["returns"] for line in file.read_text("utf-8").splitlines()]
