@@ -69,6 +69,13 @@ def test_the_grades_keep_their_contract(run: Path, tmp_path: Path) -> None:
     coverage = grades["coverage"]
     assert coverage["by_action"]["0"] == 1  # a group begins in one state
     assert list(coverage["by_turn"]) == [str(turn) for turn in range(len(coverage["by_turn"]))]
+    variance = truth["return_variance"]
+    assert list(variance["by_turn"]) == list(coverage["by_turn"])
+    assert variance["between_tasks"] + sum(variance["by_turn"].values()) == pytest.approx(1)
+    for row in grades["values"].values():
+        assert list(row["by_turn"]) == list(coverage["by_turn"])
+    for row in grades["estimators"].values():
+        assert row["cosine_interval"][0] <= row["cosine_interval"][1]
     assert (run / "credit" / "last.png").stat().st_size > 10_000
 
 

@@ -13,6 +13,7 @@ from fctncalling.lab.credit.grades import (
     bootstrap_interval,
     explained_variance,
     pairwise_ranking_accuracy,
+    return_variance_shares,
     spearman,
     value_grades,
 )
@@ -38,6 +39,48 @@ def test_moments_of_a_task_score_within_tasks_alone() -> None:
     grades = value_grades(TRUTH, np.asarray([0.0, 0.2, 0.0, 0.2]), TASK)
     assert grades["within"] == pytest.approx(1)
     assert grades["between"] == 0
+
+
+@given(
+    payoffs=st.lists(st.floats(-2, 2), min_size=8, max_size=8),
+    discount=st.floats(0.5, 1),
+)
+def test_shares_of_variance_are_those_of_all_outcomes(
+    payoffs: list[float], discount: float
+) -> None:
+    """Two tasks of two fair coins each, all outcomes played once: variances are exact."""
+    tasks = np.asarray(payoffs).reshape(2, 2, 2)  # task, first coin, second coin
+    middle = tasks.mean(2)
+    start = discount * middle.mean(1)
+    values, advantages = list[np.ndarray](), list[np.ndarray]()
+    for task, first, second in np.ndindex(2, 2, 2):
+        values.append(np.asarray([start[task], middle[task, first]]))
+        gains = discount * middle[task, first] - start[task]
+        advantages.append(np.asarray([gains, tasks[task, first, second] - middle[task, first]]))
+    exact = [np.zeros(2)] * 8
+    shares = return_variance_shares(values, advantages, (exact, exact), [[0, 1]] * 8, discount)
+    spread = float(np.var(discount * tasks))
+    if spread < 1e-6:
+        return
+    assert shares["between_tasks"] == pytest.approx(np.var(start) / spread, abs=1e-6)
+    firsts = np.var(discount * middle - start[:, None])
+    assert shares["by_turn"]["0"] == pytest.approx(firsts / spread, abs=1e-6)
+    assert shares["between_tasks"] + sum(shares["by_turn"].values()) == pytest.approx(1)
+
+
+def test_the_truths_own_noise_is_no_share_of_the_variance() -> None:
+    """Advantages that are all noise leave the variance of returns to the tasks."""
+    noise = np.random.default_rng(3).normal(0, 0.1, (400, 5))
+    errors = ([np.zeros(5)] * 400, [np.full(5, 0.1)] * 400)
+    values = [np.full(5, float(task % 2)) for task in range(400)]
+    shares = return_variance_shares(values, list(noise), errors, [[0, 0, 1, 1, 1]] * 400, 1.0)
+    assert shares["between_tasks"] == pytest.approx(1, abs=0.02)
+    assert return_variance_shares(
+        [np.ones(1)], [np.zeros(1)], ([np.zeros(1)],) * 2, [[0]], 1.0
+    ) == {
+        "between_tasks": 0.0,
+        "by_turn": {"0": 0.0},
+    }
 
 
 def test_signs_count_where_the_action_matters_and_silence_is_wrong() -> None:

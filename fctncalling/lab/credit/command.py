@@ -90,6 +90,7 @@ def _write(grades: dict[str, Any], place: Path, copy: Path | None) -> None:
 def grades_text(grades: dict[str, Any]) -> str:
     """Return the grades as text: what the truth is, then a table each."""
     truth, coverage = grades["truth"], grades["coverage"]
+    variance = truth["return_variance"]
     parts = ("explained_variance", "between", "within")
     values = [
         [
@@ -114,7 +115,9 @@ def grades_text(grades: dict[str, Any]) -> str:
         f"{truth['standard_error_median']:.3f} (median), {truth['standard_error_p90']:.3f} (90 %); "
         f"{truth['same_token_prefix']} of {truth['states']} states branched with the very tokens; "
         f"{coverage['all']:.0%} of states match another episode's; by turn: "
-        f"{', '.join(f'{share:.0%}' for share in coverage['by_turn'].values())}."
+        f"{', '.join(f'{share:.0%}' for share in coverage['by_turn'].values())}.\n"
+        f"Variance of returns: {variance['between_tasks']:.0%} between tasks; in the actions of "
+        f"each turn: {', '.join(f'{share:.0%}' for share in variance['by_turn'].values())}."
     )
     head = ["value", "explained variance", "between tasks", "within", "95 %", "bias"]
     title = ["estimator", "sign", "speaks", "sign if so", "Spearman", "cosine", "ranking"]

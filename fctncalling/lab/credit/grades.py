@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,35 @@ def value_grades(truth: Vector, values: Vector, task: Index) -> dict[str, float]
         "within": explained_variance(truth - means_true, values - means),
         "bias": float(np.mean(values - truth)),
         "spearman": spearman(truth, values),
+    }
+
+
+def return_variance_shares(
+    values: Sequence[Vector],
+    advantages: Sequence[Vector],
+    errors: tuple[Sequence[Vector], Sequence[Vector]],
+    turns: Sequence[Sequence[int]],
+    discount: float,
+) -> dict[str, Any]:
+    """Return where the variance of returns lies: between tasks, and in the actions of each turn.
+
+    A return is V before the first action plus the discounted advantages, which are uncorrelated
+    where tools are deterministic, so its variance is the sum of theirs. errors: the variances of
+    the values' means and the standard errors of the advantages, which are taken off. Shares add up
+    to 1; a noisy one may be negative.
+    """
+    value_variances, standard_errors = errors
+    between = float(np.var([at[0] for at in values]) - np.mean([at[0] for at in value_variances]))
+    by_turn: dict[int, float] = {}
+    for truth, error, at in zip(advantages, standard_errors, turns, strict=True):
+        squares = discount ** (2 * np.arange(len(truth))) * (truth**2 - error**2)
+        for turn, square in zip(at, squares, strict=True):
+            by_turn[turn] = by_turn.get(turn, 0.0) + float(square) / len(values)
+    total = between + sum(by_turn.values())
+    share = 1.0 / total if total > SILENT else 0.0
+    return {
+        "between_tasks": between * share,
+        "by_turn": {str(turn): by_turn[turn] * share for turn in sorted(by_turn)},
     }
 
 

@@ -33,6 +33,7 @@ from fctncalling.lab.credit.grades import (
     concatenate_episodes,
     explained_variance,
     pairwise_ranking_accuracy,
+    return_variance_shares,
     significance_mask,
     spearman,
     value_grades,
@@ -206,6 +207,7 @@ def _table(
     hashes = [snapshot.state_hash for snapshots in truth.snapshots for snapshot in snapshots]
     places = np.asarray([f"{a}/{b}" for a, b in zip(task, hashes, strict=True)])
     state = np.unique(places, return_inverse=True)[1]
+    turn = np.asarray([number for at in _turns(truth) for number in at])
     graded_values: dict[str, Any] = {}
     for name, at in values.items():
         flat = concatenate_episodes(at)
@@ -215,6 +217,9 @@ def _table(
 
         graded_values[name] = {
             **value_grades(true_values, flat, task),
+            "by_turn": {
+                str(number): explained(np.flatnonzero(turn == number)) for number in np.unique(turn)
+            },
             "interval": bootstrap_interval(explained, task),
         }
     graded_estimators: dict[str, Any] = {}
@@ -224,13 +229,26 @@ def _table(
         def sign(index: Index, flat: Vector = flat) -> float:
             return advantage_grades(advantages[index], errors[index], flat[index])["sign"]
 
+        def cosine(index: Index, flat: Vector = flat) -> float:
+            return _cosine(advantages[index], flat[index])
+
         graded_estimators[name] = {
             **advantage_grades(advantages, errors, flat),
             "ranking": pairwise_ranking_accuracy(advantages, errors, flat, state),
             "interval": bootstrap_interval(sign, task),
             "cosine": _cosine(advantages, flat),
+            "cosine_interval": bootstrap_interval(cosine, task),
         }
     return {"values": graded_values, "estimators": graded_estimators}
+
+
+def _turns(truth: BranchedTruth) -> list[list[int]]:
+    """Return the turn of every action; 0 where an environment has no turns."""
+    records: list[Any] = [episode.episode for episode in truth.episodes]
+    return [
+        [step.turn for step in record.steps] if record is not None else [0] * len(at)
+        for record, at in zip(records, truth.values, strict=True)
+    ]
 
 
 def _cosine(truth: Vector, estimate: Vector) -> float:
@@ -260,9 +278,7 @@ def _write_episodes(path: Path, truth: BranchedTruth, others: dict[str, list[Vec
 def _coverage(truth: BranchedTruth, matched: list[Vector]) -> dict[str, Any]:
     """Return the share of states that another episode visited: all, by action number, by turn."""
     shares: dict[str, dict[str, list[float]]] = {"by_action": {}, "by_turn": {}}
-    for episode, at in zip(truth.episodes, matched, strict=True):
-        record: Any = episode.episode  # none where an environment has no turns
-        turns = [step.turn for step in record.steps] if record is not None else [0] * len(at)
+    for turns, at in zip(_turns(truth), matched, strict=True):
         for number, (turn, share) in enumerate(zip(turns, at, strict=True)):
             shares["by_action"].setdefault(str(number), []).append(float(share))
             shares["by_turn"].setdefault(str(turn), []).append(float(share))
@@ -302,5 +318,12 @@ def _about(truth: BranchedTruth, settings: RulerSettings) -> dict[str, Any]:
         "cpu_seconds": round(truth.cpu_seconds, 1),
         "cpu_ms_a_branch": round(1000 * truth.cpu_seconds / max(truth.num_branches, 1), 2),
         "discount": truth.discount,
+        "return_variance": return_variance_shares(
+            truth.values,
+            truth.advantages(),
+            (truth.value_variances, errors),
+            _turns(truth),
+            truth.discount,
+        ),
         "states_hash": hashlib.sha256(json.dumps(hashes).encode()).hexdigest()[:16],
     }
