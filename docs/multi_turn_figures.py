@@ -21,6 +21,7 @@ LEAST = 10  # answers that a share is told of
 ROWS = ("supervised_1500", "tppo_1", "grpo_1", "mixture")
 """Rows of recipes/smollm2_multi_turn_cpu.sh and of its GPU twin; stored as multi_turn_ROW."""
 CRITIC_ROW = "tppo_1"
+ESTIMATORS = ("TPPO_state", "TPPO_shrunk", "TPPO", "leave_one_out", "GRPO", "shuffled")
 GROUPS: dict[str, Callable[[Mapping[str, Any]], bool]] = {
     "forged": lambda it: it["tests"] == "test",
     "names seen": lambda it: it["tests"] == "test" and it["names"] == "seen",
@@ -86,16 +87,16 @@ def explained_variance(row: str, turn: str) -> list[float]:
 
 
 def main() -> None:
-    """Draw how many turns are right, by turn, and what the critic explains, by turn."""
+    """Draw the turns that are right, what the critic explains, by turn, and credit's cosines."""
     import matplotlib.pyplot as plt
 
-    figure, (forged, official, critic) = plt.subplots(1, 3, figsize=(12, 4))
+    figure, ((forged, official), (critic, credit)) = plt.subplots(2, 2, figsize=(10, 7.5))
     for axes, tests in ((forged, "test"), (official, "official")):
         for row in ROWS:
             shares = right_by_turn([it for it in answers_of(row) if it["tests"] == tests])
             percent = [100 * it for it in shares]
             axes.plot(range(1, len(shares) + 1), percent, marker="o", markersize=3, label=row)
-        axes.set(xlabel="turn", ylabel="turns that are right, %", ylim=(0, 100))
+        axes.set(xlabel="turn", ylabel="turns that are right, %", ylim=(0, 100), xticks=range(1, 7))
     forged.set_title("forged tests, greedy", fontsize=10)
     official.set_title("official tests, greedy", fontsize=10)
     forged.legend(fontsize=8)
@@ -107,6 +108,14 @@ def main() -> None:
     critic.set(xlabel="update", ylabel="explained variance", ylim=(-1, 1))
     critic.set_title(f"critic of {CRITIC_ROW}, returns not seen", fontsize=10)
     critic.legend(fontsize=8)
+    graded = json.loads((KEPT / f"multi_turn_{CRITIC_ROW}/credit.json").read_text("utf-8"))
+    names = [name for name in ESTIMATORS if name in graded["estimators"]][::-1]
+    cosines = [graded["estimators"][name]["cosine"] for name in names]
+    bounds = [graded["estimators"][name]["cosine_interval"] for name in names]
+    sides = [[mean - it[0], it[1] - mean] for mean, it in zip(cosines, bounds, strict=True)]
+    credit.barh(names, cosines, xerr=list(zip(*sides, strict=True)), ecolor="grey")
+    credit.set(xlabel="cosine with the true advantages (95 %, by tasks)", xlim=(-0.1, 1))
+    credit.set_title("credit before the first update", fontsize=10)
     figure.tight_layout()
     figure.savefig(DOCS / "real_model_turns.png", dpi=100)
 
