@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import re
 import runpy
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, variance
+from typing import Any
 
+import numpy as np
 import pytest
 from safetensors import safe_open
+
+from fctncalling.lab.credit.grades import explained_variance
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/real_model.md"
@@ -201,10 +206,73 @@ def test_the_critic_of_the_arm_explains_as_much_as_the_page_tells() -> None:
     assert max(value for key, value in fit.items() if re.search(r"/turn_[3-9]", key)) < 0
 
 
+def test_the_branched_credit_of_the_arms_start_is_as_good_as_the_page_tells() -> None:
+    """The figures of all six tasks, as `credit` wrote them."""
+    text = " ".join(PAGE.read_text("utf-8").split())
+    folder = ROOT / "results/kept/smollm2/multi_turn_tppo_1"
+    grades = json.loads((folder / "credit.json").read_text("utf-8"))
+    values, estimators = grades["values"], grades["estimators"]
+
+    def short(number: float) -> str:
+        return f"{number:.2f}".replace("0.", ".")
+
+    def told(row: Mapping[str, Any], key: str, interval: str) -> str:
+        return f"{short(row[key])} [{','.join(map(short, row[interval]))}]"
+
+    critic = values["critic"]
+    turns = ", ".join(short(critic["by_turn"][turn]) for turn in "0123")
+    state, others = (short(values[name]["explained_variance"]) for name in ("state", "siblings"))
+    of_critic = told(critic, "explained_variance", "interval")
+    assert (
+        f"explains {of_critic} of true values, by turn {turns}; matched states {state}, the "
+        f"group's others {others}" in text
+    )
+    tppo, matched, grpo = (
+        told(estimators[name], "cosine", "cosine_interval")
+        for name in ("TPPO", "TPPO_state", "GRPO")
+    )
+    assert f"cosine of {tppo} with the true ones, by states {matched}, GRPO's {grpo}" in text
+    truth, shares = grades["truth"], grades["truth"]["return_variance"]
+    assert f"{truth['episodes']} episodes of six tasks" in text
+    assert f"{truth['branches']:,} branches" in text
+    assert truth["tasks"] == 6
+    assert f"{shares['between_tasks']:.0%}".replace("%", " %") + " of that of returns" in text
+    first, second, *later = shares["by_turn"].values()
+    assert f"{100 * first:.0f} % in turn 1, {100 * second:.0f} % in turn 2" in text
+    assert max(map(abs, later)) < 0.005
+    matter = round(truth["significant"] * truth["actions"])
+    assert f"{matter} of {truth['actions']} actions matter" in text
+
+
+def test_tasks_that_the_critic_was_not_fitted_to_are_told_apart() -> None:
+    """From the kept actions: the grades of all tasks, then those of the three others."""
+    text = " ".join(PAGE.read_text("utf-8").split())
+    folder = ROOT / "results/kept/smollm2/multi_turn_tppo_1"
+    grades = json.loads((folder / "credit.json").read_text("utf-8"))
+    lines = (folder / "credit_actions.jsonl").read_text("utf-8").splitlines()
+    episodes = [json.loads(line) for line in lines]
+
+    def figures(chosen: Sequence[Mapping[str, Any]]) -> list[float]:
+        flat = {
+            name: np.concatenate([it[name] for it in chosen])
+            for name in ("V", "A", "critic", "TPPO", "TPPO_state", "GRPO")
+        }
+        cosines = [np.corrcoef(flat["A"], flat[it])[0, 1] for it in ("TPPO", "TPPO_state", "GRPO")]
+        return [explained_variance(flat["V"], flat["critic"]), *cosines]
+
+    kept = [grades["values"]["critic"]["explained_variance"]]
+    kept += [grades["estimators"][it]["cosine"] for it in ("TPPO", "TPPO_state", "GRPO")]
+    assert figures(episodes) == pytest.approx(kept, abs=1e-3)
+    others = [it for it in episodes if not it["in_warm_up"]]
+    assert len({it["task_id"] for it in others}) == 3
+    critic, *cosines = (f"{it:.2f}".lstrip("0") for it in figures(others))
+    assert f"On the other three tasks: {critic}; {', '.join(cosines)}." in text
+
+
 def test_as_much_of_the_arms_returns_lies_between_tasks_as_the_page_tells() -> None:
     text = " ".join(PAGE.read_text("utf-8").split())
     share, number = re.search(
-        r"(\.\d+) of the variance of both arms' returns lies between tasks \((\d+) groups", text
+        r"between tasks \((\.\d+) over (\d+) groups of both arms\)", text
     ).groups()
     file = ROOT / "results/kept/smollm2/multi_turn_returns.jsonl"
     groups = [json.loads(line)["returns"] for line in file.read_text("utf-8").splitlines()]
