@@ -282,9 +282,13 @@ def test_as_much_of_the_arms_returns_lies_between_tasks_as_the_page_tells() -> N
     assert f"{between / (between + within):.2f}".lstrip("0") == share
 
 
-def test_a_higher_rate_unlearned_as_many_tests_as_the_page_tells() -> None:
-    text = " ".join(PAGE.read_text("utf-8").split())
-    told = re.search(r"TPPO (\d+), GRPO (\d+) of (\d+) forged tests, their start (\d+)", text)
+def test_a_higher_rate_unlearned_as_many_tests_as_the_recipe_tells() -> None:
+    recipe = (ROOT / "recipes/smollm2_multi_turn_cpu.sh").read_text("utf-8").replace("\n# ", " ")
+    told = re.search(
+        r"TPPO solved after five updates (\d+), GRPO after four (\d+) of (\d+) forged tests, of "
+        r"which the start solves (\d+)",
+        recipe,
+    )
     answers_of = runpy.run_path(str(ROOT / "docs/multi_turn_figures.py"))["answers_of"]
     start = {it["id"]: it["strict"] for it in answers_of("supervised_1500")}
     file = ROOT / "results/kept/smollm2/multi_turn_high_rate.jsonl"
