@@ -161,33 +161,34 @@ def test_the_mixture_solves_as_many_official_tasks_counted_once_as_the_page_tell
 def test_the_arms_change_as_many_tests_as_the_page_tells() -> None:
     text = " ".join(PAGE.read_text("utf-8").split())
     answers_of = runpy.run_path(str(ROOT / "docs/multi_turn_figures.py"))["answers_of"]
-    start, tppo, grpo = (
-        {it["id"]: it["strict"] for it in answers_of(row) if it["tests"] == "test"}
-        for row in ("supervised_1500", "tppo_1", "grpo_1")
-    )
-    told = re.search(
-        r"`tppo_1` gains (\d+) forged tests strictly and loses (\d+) \(p = ([\d.]+)\), `grpo_1` "
-        r"(\d+) and (\d+) \(([\d.]+)\); from `tppo_1` to `grpo_1` it is (\d+) and (\d+) "
-        r"\(([\d.]+)\)\. Official ones, by BFCL's verdict: (\d+) and (\d+) \(([\d.]+)\), (\d+) and "
-        r"(\d+) \(([\d.]+)\)",
-        text,
-    )
-    found = list[str]()
-    official = [
-        {it["id"]: it["valid"] for it in answers_of(row) if it["tests"] == "official"}
-        for row in ("supervised_1500", "tppo_1", "grpo_1")
+    arms = ("tppo_1", "state_1", "rloo_1", "grpo_1")
+
+    def change(before: str, after: str, tests: str, verdict: str) -> str:
+        first, second = (
+            {it["id"]: it[verdict] for it in answers_of(row) if it["tests"] == tests}
+            for row in (before, after)
+        )
+        assert first.keys() == second.keys()
+        gained = sum(second[name] > first[name] for name in first)
+        lost = sum(second[name] < first[name] for name in first)
+        return f"{gained} and {lost} ({TABLES['RESULTS_PAGE']['sign_test'](gained, lost):.1g})"
+
+    forged = [change("supervised_1500", row, "test", "strict") for row in arms]
+    named = ", ".join(f"`{row}` {it}" for row, it in zip(arms, forged, strict=True))
+    assert f"gained and lost of the forged tests, strictly (p): {named};" in text
+    official = [change("supervised_1500", row, "official", "valid") for row in arms]
+    assert f"of official ones, by BFCL's verdict: {', '.join(official)}." in text
+    of_rloo, of_grpo = (change("state_1", row, "test", "strict") for row in arms[2:])
+    to_rloo, to_grpo = (change("state_1", row, "official", "valid") for row in arms[2:])
+    first = f"From `state_1` to `rloo_1`: {of_rloo}, official {to_rloo};"
+    assert f"{first} to `grpo_1`: {of_grpo}, {to_grpo}." in text
+    rows = ("supervised_1500", *arms)
+    unseen = [
+        sum(it["strict"] for it in answers_of(row) if it.get("names") == "held_out") for row in rows
     ]
-    pairs = [(start, tppo), (start, grpo), (tppo, grpo)]
-    for before, after in (*pairs, *((official[0], arm) for arm in official[1:])):
-        assert before.keys() == after.keys()
-        gained = sum(after[name] > before[name] for name in before)
-        lost = sum(after[name] < before[name] for name in before)
-        found += [
-            str(gained),
-            str(lost),
-            f"{TABLES['RESULTS_PAGE']['sign_test'](gained, lost):.1g}",
-        ]
-    assert list(told.groups()) == found
+    losing = [row for row, number in zip(rows, unseen, strict=True) if number < unseen[0]]
+    assert losing == [row for row in arms if row != "state_1"]
+    assert "All but `state_1` lose names never seen" in text
 
 
 def test_the_critic_of_the_arm_explains_as_much_as_the_page_tells() -> None:
@@ -272,7 +273,7 @@ def test_tasks_that_the_critic_was_not_fitted_to_are_told_apart() -> None:
 def test_as_much_of_the_arms_returns_lies_between_tasks_as_the_page_tells() -> None:
     text = " ".join(PAGE.read_text("utf-8").split())
     share, number = re.search(
-        r"between tasks \((\.\d+) over (\d+) groups of both arms\)", text
+        r"between tasks \((\.\d+) over (\d+) groups of the arms\)", text
     ).groups()
     file = ROOT / "results/kept/smollm2/multi_turn_returns.jsonl"
     groups = [json.loads(line)["returns"] for line in file.read_text("utf-8").splitlines()]
