@@ -185,7 +185,7 @@ CONFIG_SETTINGS = (
     *("adam_beta1", "adam_beta2", "adam_eps", "agent_timeout_s"),
     *("base_dtype", "cast_lm_head_to_fp32", "critic_hidden", "dual_clip", "eval_samples"),
     *("huber_delta", "kl_mode", "lam_value", "lora_targets", "overlong_buffer"),
-    *("overlong_penalty", "reward_scale", "sft_save_interval", "tool_deadline_s"),
+    *("overlong_penalty", "reward_scale", "tool_deadline_s"),
     *("truncation_bootstrap", "vllm_logprob_tolerance", "vllm_patience_s", "wait_for_tools"),
 )
 """Settings of --config alone, in Python fields of TrainConfig or RunConfig like the others."""
