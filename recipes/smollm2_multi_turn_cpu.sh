@@ -29,6 +29,7 @@ demonstrated=(--sft_tasks dataset --sft_lr 3e-3 --sft_batch_size 8 --sft_group_b
 # At 2e-3 in four minibatches TPPO solved after five updates 7, GRPO after four 11 of 46 forged tests, of which
 # the start solves 15 (64 episodes an update; results/kept/smollm2/multi_turn_high_rate.jsonl). The kept tppo_1
 # and grpo_1 are resumed runs: two updates in microbatches of 2,560 tokens, tppo_1's warm-up with 16 threads.
+# The kept state_1 went on from that warm-up, which is the same episodes and fit.
 reinforced=(--num_updates 10 --episodes_per_update 48 --group_size 8 --dynamic_sampling 1
     --task_sampling success --reward strict_progress --num_mini_batch 2 --log_tokens_interval 5
     --lr 1e-3 --lr_schedule linear --min_lr_ratio 0.2 --warmup_updates 1 --eval_interval 0)

@@ -20,7 +20,7 @@ held_out=look.jsonl test_names="test official former irrelevance"
 common=(--device cuda --preset 0.1B --torch_threads 1 --prompt_style compact --max_episode_tokens 4096
     --max_new_tokens 96 --n_rollout_threads 64 --gradient_checkpointing false --max_steps_per_turn 8
     --eval_episodes 1)
-# A step takes .3 s of an H100 and a checkpoint of all weights 5: one in 250 steps, not in 25.
+# A step takes .3 s of an H100, a checkpoint of all weights several: one in 250 steps, not in 25.
 demonstrated=(--sft_tasks dataset --sft_lr 5e-4 --sft_batch_size 16 --max_microbatch_tokens 40000
     --share_prefixes false --num_updates 0 --sft_save_interval 250)
 reinforced=(--num_updates 10 --episodes_per_update 128 --group_size 8 --dynamic_sampling 2

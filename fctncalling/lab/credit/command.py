@@ -116,8 +116,8 @@ def grades_text(grades: dict[str, Any]) -> str:
         f"{truth['same_token_prefix']} of {truth['states']} states branched with the very tokens; "
         f"{coverage['all']:.0%} of states match another episode's; by turn: "
         f"{', '.join(f'{share:.0%}' for share in coverage['by_turn'].values())}.\n"
-        f"Variance of returns: {variance['between_tasks']:.0%} between tasks; in the actions of "
-        f"each turn: {', '.join(f'{share:.0%}' for share in variance['by_turn'].values())}."
+        f"Variance of returns: {variance['between_tasks']:z.0%} between tasks; in the actions of "
+        f"each turn: {', '.join(f'{share:z.0%}' for share in variance['by_turn'].values())}."
     )
     head = ["value", "explained variance", "between tasks", "within", "95 %", "bias"]
     title = ["estimator", "sign", "speaks", "sign if so", "Spearman", "cosine", "ranking"]
