@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
@@ -18,8 +19,9 @@ KEPT = DOCS.parent / "results/kept/smollm2"
 ANSWERS = (KEPT / "answers.jsonl", KEPT / "multi_turn_forged.jsonl")
 RESULTS_PAGE = runpy.run_path(str(DOCS.parent / "recipes/results_page.py"))
 LEAST = 10  # answers that a share is told of
-ROWS = ("supervised_1500", "tppo_1", "state_1", "rloo_1", "grpo_1", "mixture")
+ROWS = ("supervised_1500", "tppo_1", "state_1", "state_2", "rloo_1", "grpo_1", "grpo_2", "mixture")
 """Rows of recipes/smollm2_multi_turn_cpu.sh and of its GPU twin; stored as multi_turn_ROW."""
+SEED = r"_\d$"  # of an arm
 CRITIC_ROW = "tppo_1"
 ESTIMATORS = ("TPPO_state", "TPPO_shrunk", "TPPO", "leave_one_out", "GRPO", "shuffled")
 GROUPS: dict[str, Callable[[Mapping[str, Any]], bool]] = {
@@ -39,7 +41,7 @@ def answers_of(row: str) -> list[dict[str, Any]]:
 
 
 def share(answers: Sequence[Mapping[str, Any]]) -> str:
-    """Return "16.7 [7.3,33.6]/13.3/23.0": valid and interval, strict, progress; or "-"."""
+    """Return "16.7[7.3,33.6]/13.3/23.0": valid and interval, strict, progress; or "-"."""
     if not answers:
         return "-"
     number = len(answers)
@@ -48,20 +50,21 @@ def share(answers: Sequence[Mapping[str, Any]]) -> str:
     strict, progress = (
         100 * sum(it[name] for it in answers) / number for name in ("strict", "progress")
     )
-    return f"{100 * valid:.1f} [{low:.1f},{high:.1f}]/{strict:.1f}/{progress:.1f}"
+    return f"{100 * valid:.1f}[{low:.1f},{high:.1f}]/{strict:.1f}/{progress:.1f}"
 
 
 def table() -> str:
-    """Return a line a test set, a column a row of the recipe."""
+    """Return a line a row of the recipe, a column a test set."""
     rows = {row: answers_of(row) for row in ROWS}
+    numbers = [sum(map(belongs, rows[ROWS[0]])) for belongs in GROUPS.values()]
+    headers = [f"{name} ({number})" for name, number in zip(GROUPS, numbers, strict=True)]
     lines = [
-        f"| valid/strictly/progress, % | {' | '.join(f'`{row}`' for row in rows)} |",
-        "| --- |" + " --- |" * len(rows),
+        f"| valid/strictly/progress, % | {' | '.join(headers)} |",
+        "| --- |" + " --- |" * len(GROUPS),
     ]
-    for name, belongs in GROUPS.items():
-        found = [[it for it in answers if belongs(it)] for answers in rows.values()]
-        cells = " | ".join(map(share, found))
-        lines.append(f"| {name} ({len(found[0])}) | {cells} |")
+    for row, answers in rows.items():
+        cells = [share([it for it in answers if belongs(it)]) for belongs in GROUPS.values()]
+        lines.append(f"| `{row}` | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -90,12 +93,17 @@ def main() -> None:
     """Draw the turns that are right, what the critic explains, by turn, and credit's cosines."""
     import matplotlib.pyplot as plt
 
+    methods = dict.fromkeys(re.sub(SEED, "", row) for row in ROWS)
+    colours = dict(zip(methods, plt.rcParams["axes.prop_cycle"].by_key()["color"], strict=False))
     figure, ((forged, official), (critic, credit)) = plt.subplots(2, 2, figsize=(10, 7.5))
     for axes, tests in ((forged, "test"), (official, "official")):
         for row in ROWS:
             shares = right_by_turn([it for it in answers_of(row) if it["tests"] == tests])
             percent = [100 * it for it in shares]
-            axes.plot(range(1, len(shares) + 1), percent, marker="o", markersize=3, label=row)
+            style = {"color": colours[re.sub(SEED, "", row)]}
+            style["linestyle"] = "--" if row.endswith("_2") else "-"
+            turns = range(1, len(shares) + 1)
+            axes.plot(turns, percent, marker="o", markersize=3, label=row, **style)
         axes.set(xlabel="turn", ylabel="turns that are right, %", ylim=(0, 100), xticks=range(1, 7))
     forged.set_title("forged tests, greedy", fontsize=10)
     official.set_title("official tests, greedy", fontsize=10)

@@ -54,14 +54,14 @@ def chosen(model: str, part: str, categories: Sequence[str]) -> Answers:
 
 
 def share(answers: Answers) -> str:
-    """Return "37.2 % (28.8 to 46.4), strictly 36.3 %"; - without answers."""
+    """Return "37.2[28.8,46.4]/36.3": valid and interval, strict; "-" without answers."""
     if not answers:
         return "-"
     count, total = sum(it["valid"] for it in answers.values()), len(answers)
     low, high = RESULTS_PAGE["wilson_interval"](count / total, total)
     strict = sum(it["strict"] for it in answers.values()) / total
-    interval = f"{100 * low:.1f} to {100 * high:.1f}"
-    return f"{100 * count / total:.1f} % ({interval}), strictly {100 * strict:.1f} %"
+    interval = f"[{100 * low:.1f},{100 * high:.1f}]"
+    return f"{100 * count / total:.1f}{interval}/{100 * strict:.1f}"
 
 
 def paired(before: Answers, after: Answers) -> str:
@@ -78,7 +78,7 @@ def shares_table(models: Sequence[str], part: str, groups: Mapping[str, Sequence
         name: max(len(chosen(model, part, categories)) for model in models)
         for name, categories in groups.items()
     }
-    head = ["row", *(f"{name} ({count})" for name, count in counts.items())]
+    head = ["valid/strictly, %", *(f"{name} ({count})" for name, count in counts.items())]
     rows = [
         [f"`{model}`", *(share(chosen(model, part, group)) for group in groups.values())]
         for model in models

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from safetensors import safe_open
 
 from fctncalling.lab.credit.grades import explained_variance
@@ -53,7 +54,7 @@ def test_shares_and_changes_are_counted_by_hand() -> None:
         }
 
     # Wilson for 1 of 10: (0.1 + 0.19207 +- 1.96 sqrt(0.009 + 0.0096035)) / 1.38415
-    assert TABLES["share"](answers("1000000000")) == "10.0 % (1.8 to 40.4), strictly 0.0 %"
+    assert TABLES["share"](answers("1000000000")) == "10.0[1.8,40.4]/0.0"
     # Of 6 changes one or none is lost by chance in 2 * (1 + 6) / 64 of all cases.
     paired = TABLES["paired"](answers("1000000"), answers("0211110"))
     assert paired == "5 gained, 1 lost (p = 0.2)"
@@ -161,7 +162,7 @@ def test_the_mixture_solves_as_many_official_tasks_counted_once_as_the_page_tell
 def test_the_arms_change_as_many_tests_as_the_page_tells() -> None:
     text = " ".join(PAGE.read_text("utf-8").split())
     answers_of = runpy.run_path(str(ROOT / "docs/multi_turn_figures.py"))["answers_of"]
-    arms = ("tppo_1", "state_1", "rloo_1", "grpo_1")
+    arms = ("tppo_1", "state_1", "state_2", "rloo_1", "grpo_1", "grpo_2")
 
     def change(before: str, after: str, tests: str, verdict: str) -> str:
         first, second = (
@@ -178,31 +179,57 @@ def test_the_arms_change_as_many_tests_as_the_page_tells() -> None:
     assert f"gained and lost of the forged tests, strictly (p): {named};" in text
     official = [change("supervised_1500", row, "official", "valid") for row in arms]
     assert f"of official ones, by BFCL's verdict: {', '.join(official)}." in text
-    of_rloo, of_grpo = (change("state_1", row, "test", "strict") for row in arms[2:])
-    to_rloo, to_grpo = (change("state_1", row, "official", "valid") for row in arms[2:])
-    first = f"From `state_1` to `rloo_1`: {of_rloo}, official {to_rloo};"
-    assert f"{first} to `grpo_1`: {of_grpo}, {to_grpo}." in text
+    of_seeds = [
+        f"rom `state_{seed}` to `grpo_{seed}`: {change(*rows, 'test', 'strict')}, "
+        f"official {change(*rows, 'official', 'valid')}"
+        for seed in (1, 2)
+        for rows in [(f"state_{seed}", f"grpo_{seed}")]
+    ]
+    assert f"F{of_seeds[0]}; f{of_seeds[1]}." in text
     rows = ("supervised_1500", *arms)
     unseen = [
         sum(it["strict"] for it in answers_of(row) if it.get("names") == "held_out") for row in rows
     ]
     losing = [row for row, number in zip(rows, unseen, strict=True) if number < unseen[0]]
-    assert losing == [row for row in arms if row != "state_1"]
-    assert "All but `state_1` lose names never seen" in text
+    assert losing == [row for row in arms if row not in ("state_1", "grpo_2")]
+    assert "All but `state_1` and `grpo_2` lose names never seen" in text
+    solved = [sum(it["strict"] for it in answers_of(row) if it["tests"] == "test") for row in rows]
+    assert max(solved) < solved[0] + 10  # 5 points of 200 tests
+
+
+def test_two_seeds_change_as_much_on_the_mean_as_the_page_tells() -> None:
+    text = " ".join(PAGE.read_text("utf-8").split())
+    answers_of = runpy.run_path(str(ROOT / "docs/multi_turn_figures.py"))["answers_of"]
+
+    def solved(row: str) -> NDArray[np.float64]:
+        strict = {it["id"]: it["strict"] for it in answers_of(row) if it["tests"] == "test"}
+        return np.array([strict[name] for name in sorted(strict)], dtype=float)
+
+    def told(method: str) -> str:
+        changes = 100 * (np.mean([solved(f"{method}_{it}") for it in (1, 2)], 0) - start)
+        means = changes[np.random.default_rng(0).integers(0, 200, (4000, 200))].mean(1)
+        low, high = np.percentile(means, [2.5, 97.5])
+        return f"{changes.mean():.1f} [{low:.1f},{high:.1f}]"
+
+    start = solved("supervised_1500")
+    assert f"by states {told('state')}, GRPO {told('grpo')} (bootstrap over tests)" in text
 
 
 def test_the_critic_of_the_arm_explains_as_much_as_the_page_tells() -> None:
     text = " ".join(PAGE.read_text("utf-8").split())
     told = re.search(
-        r"explains (\.\d+) of held-out returns before the first policy step, (\.\d+) in turn 1, "
-        r"(\.\d+) in turn 2, nothing later",
+        r"explains (\.\d+) \(`state_2`'s (\.\d+)\) of held-out returns before the first "
+        r"policy step, (\.\d+) in turn 1, (\.\d+) in turn 2, nothing later",
         text,
     )
-    file = ROOT / "results/kept/smollm2/multi_turn_tppo_1/metrics.jsonl"
-    lines = map(json.loads, file.read_text("utf-8").splitlines())
     name = "critic_fit/explained_variance"
-    fit = next(it for it in lines if name in it)
-    found = [fit[f"{name}{turn}"] for turn in ("", "/turn_1", "/turn_2")]
+    fits = [
+        next(it for it in map(json.loads, file.read_text("utf-8").splitlines()) if name in it)
+        for row in ("tppo_1", "state_2")
+        for file in [ROOT / f"results/kept/smollm2/multi_turn_{row}/metrics.jsonl"]
+    ]
+    fit = fits[0]
+    found = [*(it[name] for it in fits), *(fit[f"{name}/{turn}"] for turn in ("turn_1", "turn_2"))]
     assert [f"{it:.2f}".lstrip("0") for it in found] == list(told.groups())
     assert max(value for key, value in fit.items() if re.search(r"/turn_[3-9]", key)) < 0
 
