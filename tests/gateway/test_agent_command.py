@@ -161,13 +161,13 @@ if number == 4: told["api_key"] = "guess"; complete(told)
 if number == 5: return say(told, reward=float("nan"))
 say(told, reward=1.0, success=False)"""
     safe = body.replace('told["api_key"] = "guess"; complete(told)', 'return say({"session": "x"})')
-    records = played(scripted(tmp_path, safe), agent_timeout_s=1.5)
+    records = played(scripted(tmp_path, safe), agent_timeout_s=6)
     assert reasons(records) == [
         "",
         "the shop was closed",
         "the agent asked for no completion",
         "the agent told a reward of 'much', which is no number",
-        "the agent was not done after 1.5 s",
+        "the agent was not done after 6 s",
         "reward: got nan, expected a number",
         "",
         "",
@@ -178,8 +178,15 @@ say(told, reward=1.0, success=False)"""
 
 
 def test_a_round_tells_where_the_agent_left_what_was_sampled(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    offered = AgentEpisodeSource._offered
+
+    def late(self: AgentEpisodeSource, task_id: str, seed: int) -> tuple[dict[str, Any], str]:
+        time.sleep(0.3 * (task_id == TASKS[0]))  # so the first episode is the last to end
+        return offered(self, task_id, seed)
+
+    monkeypatch.setattr(AgentEpisodeSource, "_offered", late)
     body = """first = complete(told)
 messages = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "I said so"}]
 complete(told, messages=[*messages, {"role": "user", "content": "go on"}])
@@ -220,10 +227,10 @@ if number == 2: complete(told); subprocess.run(["sleep", "60"])
 complete(told)
 say(told, reward=1)"""
     started = time.monotonic()
-    records = played(scripted(tmp_path, body), 5, agent_per_episode=True, agent_timeout_s=2.0)
-    assert reasons(records)[2] == "the agent was not done after 2 s"
+    records = played(scripted(tmp_path, body), 5, agent_per_episode=True, agent_timeout_s=8)
+    assert reasons(records)[2] == "the agent was not done after 8 s"
     assert sum(record.invalid for record in records) == 1
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 50  # the child would sleep for 60
 
 
 def test_a_task_without_a_reward_is_judged_by_its_conversation(tmp_path: Path) -> None:

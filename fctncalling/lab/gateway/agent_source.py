@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 from fctncalling.algorithms.config import TrainConfig
@@ -97,7 +98,7 @@ class AgentEpisodeSource:
             token=self._token,
             opens_on_use=False,
         )
-        self._drift: list[tuple[str, PromptDrift]] = []  # with the task, since the last round
+        self._drift: list[tuple[int, str, PromptDrift]] = []  # of episode, task; in this round
         self._ignored: set[str] = set()  # fields of requests, since the start
         self._sampler = Sampler(num_parallel)
         self.gateway = Gateway(template, self._sampler, settings, form=form)
@@ -122,7 +123,7 @@ class AgentEpisodeSource:
         done: queue.SimpleQueue[EpisodeRecord] = queue.SimpleQueue()
         with ThreadPoolExecutor(self.num_parallel, "episode") as threads:
             played = [
-                threads.submit(self._play, rollout_round.task_ids[number], *own, done)
+                threads.submit(self._play, number, rollout_round.task_ids[number], *own, done)
                 for number, own in zip(numbers, seeds, strict=True)
             ]
 
@@ -144,9 +145,9 @@ class AgentEpisodeSource:
         """Say how often, and where first, the agent left what was sampled in this round."""
         drift, self._drift = self._drift, []
         if drift:
-            kinds = Counter(each.kind for _, each in drift)
+            kinds = Counter(each.kind for *_, each in drift)
             counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-            task, first = drift[0]
+            _, task, first = min(drift, key=itemgetter(0))  # in whatever order they ended
             logger.warning(
                 "agent: rows begin anew where it leaves what was sampled: %s; such as task %s, "
                 "request %d, message %d: %s",
@@ -162,7 +163,12 @@ class AgentEpisodeSource:
         self._env.close()
 
     def _play(
-        self, task_id: str, seed: int, env_seed: int, done: queue.SimpleQueue[EpisodeRecord]
+        self,
+        number: int,
+        task_id: str,
+        seed: int,
+        env_seed: int,
+        done: queue.SimpleQueue[EpisodeRecord],
     ) -> EpisodeRecord:
         """Play one episode; whatever goes wrong with the agent makes it invalid."""
         offered, category = self._offered(task_id, env_seed)
@@ -186,7 +192,7 @@ class AgentEpisodeSource:
         reason = reason or self._judge_and_pay(session)
         self.gateway.end(session, reason)
         self.gateway.ended.clear()  # nobody asks for reports
-        self._drift += [(task_id, each) for each in session.drift]
+        self._drift += [(number, task_id, each) for each in session.drift]
         if new := session.ignored.keys() - self._ignored:
             self._ignored |= new
             logger.warning("agent: it asks for %s, which has no effect", ", ".join(sorted(new)))
