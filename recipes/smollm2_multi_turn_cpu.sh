@@ -7,6 +7,7 @@
 #                          100 that no function fits; one pass, compact prompt
 #   tppo_SEED and other arms (cold, state, appo, grpo, rloo: recipes/steps.sh)
 #                          from supervised_1500: rewards on 1,000 other forged tasks, groups of eight
+#   mean_of_arms           the mean of the weights of all arms that the folder has
 #
 # Without rows it makes supervised_1500. Where a folder has none of its own, arms start from the adapter
 # that is kept of that row (results/kept/smollm2/multi_turn_adapter). Tests: 200 forged tasks of another seed, half of
@@ -40,7 +41,7 @@ export OMP_NUM_THREADS=1
 export GLIBC_TUNABLES=glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=8388608
 
 for name in "${rows[@]}"; do
-    [[ $name =~ ^(supervised_1500|(tppo|cold|state|appo|grpo|rloo)_[0-9]+)$ ]] ||
+    [[ $name =~ ^(supervised_1500|mean_of_arms|(tppo|cold|state|appo|grpo|rloo)_[0-9]+)$ ]] ||
         { echo "error: row $name: the head of recipes/smollm2_multi_turn_cpu.sh lists the rows" >&2 && exit 2; }
 done
 
@@ -60,16 +61,22 @@ cat "$folder/declined.jsonl" >> "$folder/train.jsonl"
 grep '"id": "irrelevance' "$folder/single_turn/test.jsonl" > "$folder/irrelevance.jsonl"
 
 for name in "${rows[@]}"; do
-    if [ "$name" = supervised_1500 ]; then
-        start=$folder/model tasks=$folder/train.jsonl learn=("${demonstrated[@]}")
-    else
-        start=$folder/supervised_1500_model tasks=$folder/practice.jsonl
+    start=$folder/supervised_1500_model tasks=$folder/practice.jsonl
+    case $name in
+    mean_of_arms)
+        arms=("$folder"/*_[0-9]_model)
+        [ -e "$folder/${name}_model" ] || "${evaluate[@]}" export --checkpoint "${arms[0]}" \
+            --average_with "${arms[@]:1}" --output "$folder/${name}_model" ;;
+    supervised_1500) start=$folder/model tasks=$folder/train.jsonl learn=("${demonstrated[@]}") ;;
+    *)
         [ -e "$start" ] || "${evaluate[@]}" export --checkpoint results/kept/smollm2/multi_turn_adapter \
             --base "$folder/model" --output "$start"
-        arm "$name" 128
+        arm "$name" 128 ;;
+    esac
+    if [ "$name" != mean_of_arms ]; then
+        run "$name" "$start" "$tasks" "${adapters[@]}" "${learn[@]}"
+        merge_adapter "$name"
     fi
-    run "$name" "$start" "$tasks" "${adapters[@]}" "${learn[@]}"
-    merge_adapter "$name"
     answer_tests "$name" "$folder/${name}_model" --prompt_style compact --max_episode_tokens 4096 \
         --concurrency 32 --max_steps_per_turn 8 --compute_dtype bfloat16
 done

@@ -1,6 +1,6 @@
 """Export a checkpoint as a transformers model: adapters merged into the base model, with the
 tokenizer and the critic. A checkpoint with an adapter for each role of a team gives a model for
-each, in a folder of its name.
+each, in a folder of its name. Several checkpoints of one start give the mean of their weights.
 
 example:
   fctncalling export --output my_model \\
@@ -28,11 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's flags."""
     add = partial(add_flag, parser)
     of_run = "checkpoint of a run, or the run's folder, for its last one; it is only read"
+    also = "others from the same start, as of other seeds: the model has the mean of all weights"
     new = "folder of the new model; it must not exist yet"
     base = "base model of the adapters (default: what the run's config.json names)"
     width = "width of attention heads, filled up with zeros to the same function (Llama alone): "
     add("--checkpoint", Path, "FOLDER", of_run, required=True)
     add("--output", Path, "FOLDER", new, required=True)
+    add("--average_with", Path, "FOLDER", also, nargs="+", default=[])
     add("--base", str, "MODEL", base)
     add("--head_size", int, "N", width + "for servers that know few widths (default: as it is)")
     add_json_switch(parser)
@@ -45,9 +47,15 @@ def run(arguments: argparse.Namespace) -> int:
     checkpoint, output = arguments.checkpoint, arguments.output
     if output.exists():
         return print_error(f"--output {output} exists already; name a new folder")
+    others = list[Path]()
+    for folder in arguments.average_with:
+        try:
+            others.append(checkpoint_in(folder))
+        except ValueError as error:
+            return print_error(f"--average_with {folder}: {error}")
     try:
         checkpoint = checkpoint_in(checkpoint)
-        folders = _export(checkpoint, output, arguments)
+        folders = _export([checkpoint, *others], output, arguments)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         return print_error(f"--checkpoint {checkpoint}: {error}")
     if arguments.json:
@@ -58,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"An ordinary model lies in {folder}: --model_name_or_path {folder}, or transformers' "
             "from_pretrained."
         )
-    if critic_kind(checkpoint) in ("lora", "full"):
+    if not others and critic_kind(checkpoint) in ("lora", "full"):
         print(
             "Its critic reads with weights of its own and stays where it is: --init_critic_from "
             f"{checkpoint}"
@@ -91,14 +99,14 @@ def checkpoint_in(folder: Path) -> Path:
         ) from None
 
 
-def _export(checkpoint: Path, output: Path, arguments: argparse.Namespace) -> list[Path]:
+def _export(checkpoints: list[Path], output: Path, arguments: argparse.Namespace) -> list[Path]:
     """Write the model, or that of each role, to a folder that appears only when all of it is
     written; return the folders.
     """
     output.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=f".{output.name}.", suffix=".part", dir=output.parent))
     try:
-        written = _write_models(checkpoint, part, arguments)
+        written = _write_models(checkpoints, part, arguments)
         part.chmod(0o755)  # mkdtemp's folders are their owner's alone
         part.rename(output)
     finally:
@@ -106,20 +114,42 @@ def _export(checkpoint: Path, output: Path, arguments: argparse.Namespace) -> li
     return [output / folder.relative_to(part) for folder in written]
 
 
-def _write_models(checkpoint: Path, output: Path, arguments: argparse.Namespace) -> list[Path]:
+def _write_models(
+    checkpoints: list[Path], output: Path, arguments: argparse.Namespace
+) -> list[Path]:
     from fctncalling.lab.head_padding import pad_heads
 
+    checkpoint, *others = checkpoints
     roles = saved_adapter_folders(checkpoint)
-    with_critic = not roles and critic_kind(checkpoint) not in ("lora", "full")
+    if roles and others:
+        raise ValueError("it has an adapter for each role, which --average_with does not take")
+    # A value head fits the hidden states of its own model, not those of a mean.
+    with_critic = not (roles or others) and critic_kind(checkpoint) not in ("lora", "full")
     base = arguments.base or (base_of(checkpoint) if roles else None)
     sources = {output / role: path for role, path in roles.items()} or {output: checkpoint}
     for folder, source in sources.items():
         model = load_merged_model(source, base)
+        for number, other in enumerate(others, start=2):
+            _move_to_mean(model, load_merged_model(other, base), number)
         if arguments.head_size is not None:
             model = pad_heads(model, arguments.head_size)
         model.save_pretrained(folder)
         _copy_tokenizer_and_critic(checkpoint, folder, base, with_critic=with_critic)
     return list(sources)
+
+
+def _move_to_mean(model: Any, other: Any, number: int) -> None:
+    """Move the mean of `number` - 1 models' weights to that of `number` models.
+
+    Model soups (Wortsman et al. 2022); of reinforced policies: WARP (Rame et al. 2024).
+    """
+    weights, theirs = dict(model.named_parameters()), dict(other.named_parameters())  # tied: once
+    if {name: weight.shape for name, weight in weights.items()} != {
+        name: weight.shape for name, weight in theirs.items()
+    }:
+        raise ValueError("a model of --average_with has other weights: expected the same model")
+    for name, weight in weights.items():
+        weight.data.lerp_(theirs[name].data.to(weight.dtype), 1 / number)
 
 
 def _copy_tokenizer_and_critic(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from tiny_models import save_tiny
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from evaluate_fctncalling import main
@@ -78,6 +79,31 @@ def test_an_adapter_alone_becomes_a_model_with_the_bases_tokenizer(tmp_path: Pat
         wanted = adapted.eval()(ids).logits
         found = AutoModelForCausalLM.from_pretrained(output).eval()(ids).logits
     assert torch.allclose(found, wanted, atol=1e-4)
+
+
+def test_several_checkpoints_give_the_mean_of_their_weights(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = [tmp_path / name for name in ("one", "two", "three")]
+    for shift, folder in enumerate(folders):
+        shutil.copytree(embedded_path("model"), folder)
+        model = AutoModelForCausalLM.from_pretrained(folder)
+        for weight in model.parameters():
+            torch.nn.init.constant_(weight, shift**2)  # 0, 1 and 4
+        model.save_pretrained(folder)
+    output = tmp_path / "mean"
+    command = ["export", "--checkpoint", str(folders[0]), "--output", str(output)]
+    assert main([*command, "--average_with", *map(str, folders[1:])]) == 0
+    for weight in AutoModelForCausalLM.from_pretrained(output).parameters():
+        assert torch.allclose(weight, torch.tensor(5 / 3))
+    assert critic_kind(output) is None
+
+    save_tiny(tmp_path / "other")
+    command = ["export", "--checkpoint", str(folders[0]), "--output", str(tmp_path / "new")]
+    for wrong, told in (("other", "expected the same model"), ("none", "no such folder")):
+        assert main([*command, "--average_with", str(tmp_path / wrong)]) == 2
+        assert told in capsys.readouterr().err
+        assert not (tmp_path / "new").exists()
 
 
 def test_a_folder_without_a_checkpoint_is_told(
