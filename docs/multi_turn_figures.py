@@ -19,7 +19,8 @@ KEPT = DOCS.parent / "results/kept/smollm2"
 ANSWERS = (KEPT / "answers.jsonl", KEPT / "multi_turn_forged.jsonl")
 RESULTS_PAGE = runpy.run_path(str(DOCS.parent / "recipes/results_page.py"))
 LEAST = 10  # answers that a share is told of
-ROWS = ("supervised_1500", "tppo_1", "state_1", "state_2", "rloo_1", "grpo_1", "grpo_2", "mixture")
+ARMS = ("tppo_1", "cold_1", "state_1", "state_2", "appo_1", "rloo_1", "grpo_1", "grpo_2")
+ROWS = ("supervised_1500", *ARMS, "mean_of_arms", "mixture")
 """Rows of recipes/smollm2_multi_turn_cpu.sh and of its GPU twin; stored as multi_turn_ROW."""
 SEED = r"_\d$"  # of an arm
 CRITIC_ROW = "tppo_1"
@@ -107,7 +108,7 @@ def main() -> None:
         axes.set(xlabel="turn", ylabel="turns that are right, %", ylim=(0, 100), xticks=range(1, 7))
     forged.set_title("forged tests, greedy", fontsize=10)
     official.set_title("official tests, greedy", fontsize=10)
-    forged.legend(fontsize=8)
+    official.legend(fontsize=7, ncols=2, loc="upper right")
     for turn in ("", "/turn_1", "/turn_2", "/turn_3"):
         explained = explained_variance(CRITIC_ROW, turn)
         label = turn[1:].replace("_", " ") or "all turns"
