@@ -245,6 +245,9 @@ def test_the_mean_of_arms_changes_as_many_tests_as_the_page_tells() -> None:
     arms = [row for row in figures["ARMS"] if row != "appo_1"]
     changes = solved("mean_of_arms") - solved("supervised_1500")
     assert f": {sum(changes > 0)} gained and {sum(changes < 0)} lost (0.08), " in text
+    of_four = solved("mean_of_tppo") - solved("supervised_1500")
+    told = f"{sum(of_four > 0)} and {sum(of_four < 0)}"
+    assert f"Of TPPO's four: {told} (0.3)." in text
     points = change_in_points(["supervised_1500"], ["mean_of_arms"]).replace(" ", " points ")
     more = change_in_points(arms, ["mean_of_arms"])
     assert f", {points}, hardly of names held out; {more} over its arms" in text
