@@ -159,20 +159,23 @@ def test_the_mixture_solves_as_many_official_tasks_counted_once_as_the_page_tell
     assert (len(solved), len(tasks)) == (int(once[1]), int(once[2]))
 
 
+def change(before: str, after: str, tests: str, verdict: str) -> str:
+    """Return "15 and 6 (0.08)": tests gained and lost between two rows, and the sign test's p."""
+    answers_of = runpy.run_path(str(ROOT / "docs/multi_turn_figures.py"))["answers_of"]
+    first, second = (
+        {it["id"]: it[verdict] for it in answers_of(row) if it["tests"] == tests}
+        for row in (before, after)
+    )
+    assert first.keys() == second.keys()
+    gained = sum(second[name] > first[name] for name in first)
+    lost = sum(second[name] < first[name] for name in first)
+    return f"{gained} and {lost} ({TABLES['RESULTS_PAGE']['sign_test'](gained, lost):.1g})"
+
+
 def test_the_arms_change_as_many_tests_as_the_page_tells() -> None:
     text = " ".join(PAGE.read_text("utf-8").split())
     figures = runpy.run_path(str(ROOT / "docs/multi_turn_figures.py"))
     answers_of, arms = figures["answers_of"], figures["ARMS"]
-
-    def change(before: str, after: str, tests: str, verdict: str) -> str:
-        first, second = (
-            {it["id"]: it[verdict] for it in answers_of(row) if it["tests"] == tests}
-            for row in (before, after)
-        )
-        assert first.keys() == second.keys()
-        gained = sum(second[name] > first[name] for name in first)
-        lost = sum(second[name] < first[name] for name in first)
-        return f"{gained} and {lost} ({TABLES['RESULTS_PAGE']['sign_test'](gained, lost):.1g})"
 
     forged = [change("supervised_1500", row, "test", "strict") for row in arms]
     named = ", ".join(f"`{row}` {it}" for row, it in zip(arms, forged, strict=True))
@@ -214,7 +217,7 @@ def test_arms_lose_as_many_tests_by_one_habit_as_the_page_tells() -> None:
     assert found == tuple(map(int, (*told[:2], *told[3:])))
 
 
-def solved(row: str) -> NDArray[np.float64]:
+def strictly_solved(row: str) -> NDArray[np.float64]:
     """Return which forged tests a row solves strictly, in the order of their ids."""
     answers = runpy.run_path(str(ROOT / "docs/multi_turn_figures.py"))["answers_of"](row)
     strict = {it["id"]: it["strict"] for it in answers if it["tests"] == "test"}
@@ -223,7 +226,7 @@ def solved(row: str) -> NDArray[np.float64]:
 
 def change_in_points(before: Sequence[str], after: Sequence[str]) -> str:
     """Return the mean change from rows to rows with its interval: a bootstrap over tests."""
-    first, second = (np.mean([solved(row) for row in rows], 0) for rows in (before, after))
+    first, second = (np.mean([strictly_solved(row) for row in rows], 0) for rows in (before, after))
     changes = 100 * (second - first)
     means = changes[np.random.default_rng(0).integers(0, 200, (4000, 200))].mean(1)
     low, high = np.percentile(means, [2.5, 97.5])
@@ -243,11 +246,11 @@ def test_the_mean_of_arms_changes_as_many_tests_as_the_page_tells() -> None:
     text = " ".join(PAGE.read_text("utf-8").split())
     figures = runpy.run_path(str(ROOT / "docs/multi_turn_figures.py"))
     arms = [row for row in figures["ARMS"] if row != "appo_1"]
-    changes = solved("mean_of_arms") - solved("supervised_1500")
-    assert f": {sum(changes > 0)} gained and {sum(changes < 0)} lost (0.08), " in text
-    of_four = solved("mean_of_tppo") - solved("supervised_1500")
-    told = f"{sum(of_four > 0)} and {sum(of_four < 0)}"
-    assert f"Of TPPO's four: {told} (0.3)." in text
+    forged = change("supervised_1500", "mean_of_arms", "test", "strict")
+    official = change("supervised_1500", "mean_of_arms", "official", "valid")
+    assert f"(`export --average_with`): {forged}, " in text
+    assert f"official {official}. Of TPPO's four: " in text
+    assert f"four: {change('supervised_1500', 'mean_of_tppo', 'test', 'strict')}." in text
     points = change_in_points(["supervised_1500"], ["mean_of_arms"]).replace(" ", " points ")
     more = change_in_points(arms, ["mean_of_arms"])
     assert f", {points}, hardly of names held out; {more} over its arms" in text
@@ -256,6 +259,7 @@ def test_the_mean_of_arms_changes_as_many_tests_as_the_page_tells() -> None:
         for row in ("supervised_1500", "mean_of_arms")
     ]
     assert unseen[1] == unseen[0] + 1
+    assert strictly_solved("mean_of_arms").sum() > max(strictly_solved(row).sum() for row in arms)
 
 
 def test_the_critic_of_the_arm_explains_as_much_as_the_page_tells() -> None:

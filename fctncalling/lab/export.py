@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's flags."""
     add = partial(add_flag, parser)
     of_run = "checkpoint of a run, or the run's folder, for its last one; it is only read"
-    also = "others from the same start, as of other seeds: the model has the mean of all weights"
+    also = "others from the same start, as of other seeds: the mean of all weights, no value head"
     new = "folder of the new model; it must not exist yet"
     base = "base model of the adapters (default: what the run's config.json names)"
     width = "width of attention heads, filled up with zeros to the same function (Llama alone): "
@@ -121,8 +121,8 @@ def _write_models(
 
     checkpoint, *others = checkpoints
     roles = saved_adapter_folders(checkpoint)
-    if roles and others:
-        raise ValueError("it has an adapter for each role, which --average_with does not take")
+    if others and any(map(saved_adapter_folders, checkpoints)):
+        raise ValueError("--average_with takes no checkpoint with an adapter for each role")
     # A value head fits the hidden states of its own model, not those of a mean.
     with_critic = not (roles or others) and critic_kind(checkpoint) not in ("lora", "full")
     base = arguments.base or (base_of(checkpoint) if roles else None)
@@ -130,7 +130,10 @@ def _write_models(
     for folder, source in sources.items():
         model = load_merged_model(source, base)
         for number, other in enumerate(others, start=2):
-            _move_to_mean(model, load_merged_model(other, base), number)
+            try:
+                _move_to_mean(model, load_merged_model(other, base), number)
+            except (OSError, ValueError) as error:
+                raise ValueError(f"--average_with {other}: {error}") from error
         if arguments.head_size is not None:
             model = pad_heads(model, arguments.head_size)
         model.save_pretrained(folder)
@@ -147,7 +150,7 @@ def _move_to_mean(model: Any, other: Any, number: int) -> None:
     if {name: weight.shape for name, weight in weights.items()} != {
         name: weight.shape for name, weight in theirs.items()
     }:
-        raise ValueError("a model of --average_with has other weights: expected the same model")
+        raise ValueError("its weights have other names or shapes: expected the same model")
     for name, weight in weights.items():
         weight.data.lerp_(theirs[name].data.to(weight.dtype), 1 / number)
 

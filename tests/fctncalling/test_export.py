@@ -102,7 +102,9 @@ def test_several_checkpoints_give_the_mean_of_their_weights(
     command = ["export", "--checkpoint", str(folders[0]), "--output", str(tmp_path / "new")]
     for wrong, told in (("other", "expected the same model"), ("none", "no such folder")):
         assert main([*command, "--average_with", str(tmp_path / wrong)]) == 2
-        assert told in capsys.readouterr().err
+        error = capsys.readouterr().err
+        assert f"--average_with {tmp_path / wrong}: " in error
+        assert told in error
         assert not (tmp_path / "new").exists()
 
 
