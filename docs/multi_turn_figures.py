@@ -19,10 +19,12 @@ KEPT = DOCS.parent / "results/kept/smollm2"
 ANSWERS = (KEPT / "answers.jsonl", KEPT / "multi_turn_forged.jsonl")
 RESULTS_PAGE = runpy.run_path(str(DOCS.parent / "recipes/results_page.py"))
 LEAST = 10  # answers that a share is told of
-ARMS = ("tppo_1", "cold_1", "state_1", "state_2", "appo_1", "rloo_1", "grpo_1", "grpo_2")
+STATE, GRPO = (tuple(f"{method}_{seed}" for seed in (1, 2, 3)) for method in ("state", "grpo"))
+ARMS = ("tppo_1", "cold_1", *STATE, "appo_1", "rloo_1", *GRPO)
 ROWS = ("supervised_1500", *ARMS, "mean_of_arms", "mixture")
 """Rows of recipes/smollm2_multi_turn_cpu.sh and of its GPU twin; stored as multi_turn_ROW."""
 SEED = r"_\d$"  # of an arm
+LINES = {"_2": "--", "_3": ":"}  # of its curve
 CRITIC_ROW = "tppo_1"
 ESTIMATORS = ("TPPO_state", "TPPO_shrunk", "TPPO", "leave_one_out", "GRPO", "shuffled")
 GROUPS: dict[str, Callable[[Mapping[str, Any]], bool]] = {
@@ -102,7 +104,7 @@ def main() -> None:
             shares = right_by_turn([it for it in answers_of(row) if it["tests"] == tests])
             percent = [100 * it for it in shares]
             style = {"color": colours[re.sub(SEED, "", row)]}
-            style["linestyle"] = "--" if row.endswith("_2") else "-"
+            style["linestyle"] = LINES.get(row[-2:], "-")
             turns = range(1, len(shares) + 1)
             axes.plot(turns, percent, marker="o", markersize=3, label=row, **style)
         axes.set(xlabel="turn", ylabel="turns that are right, %", ylim=(0, 100), xticks=range(1, 7))

@@ -32,7 +32,8 @@ demonstrated=(--sft_tasks dataset --sft_lr 3e-3 --sft_batch_size 8 --sft_group_b
 # and grpo_1 are resumed runs: two updates in microbatches of 2,560 tokens, tppo_1's warm-up with 16 threads.
 # The kept state_1 went on from that warm-up, which is the same episodes and fit. All of seed 1 but cold
 # and appo had microbatches of 4,096 tokens. The kept state_1_at_20 is state_1 resumed with --num_updates 30 and
-# ended after update 20; mean_of_arms is of all kept arms but appo_1, mean_of_tppo of tppo_1, cold_1, state_1, state_2.
+# ended after update 20; mean_of_arms is of all kept arms but appo_1, state_3 and grpo_3, mean_of_tppo of tppo_1,
+# cold_1 and three of state.
 reinforced=(--num_updates 10 --episodes_per_update 48 --group_size 8 --dynamic_sampling 1
     --task_sampling success --reward strict_progress --num_mini_batch 2 --max_microbatch_tokens 3072
     --log_tokens_interval 5 --lr 1e-3 --lr_schedule linear --min_lr_ratio 0.2 --warmup_updates 1 --eval_interval 0)

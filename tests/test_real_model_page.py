@@ -195,7 +195,7 @@ def test_the_arms_change_as_many_tests_as_the_page_tells() -> None:
 def test_arms_lose_as_many_tests_by_one_habit_as_the_page_tells() -> None:
     text = " ".join(PAGE.read_text("utf-8").split())
     told = re.search(
-        r"(\d+) of `rloo_1`'s (\d+) call `(\w+)`, a name cut short, .* (\d+) of `appo_1`'s (\d+) "
+        r"(\d+) of `rloo_1`'s (\d+) call `(\w+)`, a name cut short; (\d+) of `appo_1`'s (\d+) "
         r"no longer look up a company's symbol",
         text,
     ).groups()
@@ -233,25 +233,31 @@ def change_in_points(before: Sequence[str], after: Sequence[str]) -> str:
     return f"{changes.mean():.1f} [{low:.1f},{high:.1f}]"
 
 
-def test_two_seeds_change_as_much_on_the_mean_as_the_page_tells() -> None:
+def test_three_seeds_change_as_much_on_the_mean_as_the_page_tells() -> None:
     text = " ".join(PAGE.read_text("utf-8").split())
+    figures = runpy.run_path(str(ROOT / "docs/multi_turn_figures.py"))
     states, grpo = (
-        change_in_points(["supervised_1500"], [f"{method}_{seed}" for seed in (1, 2)])
-        for method in ("state", "grpo")
+        change_in_points(["supervised_1500"], figures[method]) for method in ("STATE", "GRPO")
     )
-    assert f"by states {states}, GRPO {grpo} (bootstrap over tests)" in text
+    more = change_in_points(figures["STATE"], figures["GRPO"])
+    assert f"by states {states}, GRPO {grpo}, {more} more (bootstrap over tests)" in text
 
 
 def test_the_mean_of_arms_changes_as_many_tests_as_the_page_tells() -> None:
     text = " ".join(PAGE.read_text("utf-8").split())
     figures = runpy.run_path(str(ROOT / "docs/multi_turn_figures.py"))
-    arms = [row for row in figures["ARMS"] if row != "appo_1"]
+    later = ("appo_1", "state_3", "grpo_3")  # not of the mean
+    arms = [row for row in figures["ARMS"] if row not in later]
     forged = change("supervised_1500", "mean_of_arms", "test", "strict")
     official = change("supervised_1500", "mean_of_arms", "official", "valid")
-    assert f"(`export --average_with`): {forged}, " in text
-    assert f"official {official}. Of TPPO's four: " in text
-    assert f"four: {change('supervised_1500', 'mean_of_tppo', 'test', 'strict')}." in text
-    points = change_in_points(["supervised_1500"], ["mean_of_arms"]).replace(" ", " points ")
+    assert f"(`export --average_with`; without `appo_1`, third seeds): {forged}, " in text
+    assert f"official {official}. Of TPPO's five: " in text
+    points, of_tppo = (
+        change_in_points(["supervised_1500"], [row]).replace(" ", " points ")
+        for row in ("mean_of_arms", "mean_of_tppo")
+    )
+    tppo = change("supervised_1500", "mean_of_tppo", "test", "strict")
+    assert f"five: {tppo}, {of_tppo}." in text
     more = change_in_points(arms, ["mean_of_arms"])
     assert f", {points}, hardly of names held out; {more} over its arms" in text
     unseen = [
@@ -265,14 +271,15 @@ def test_the_mean_of_arms_changes_as_many_tests_as_the_page_tells() -> None:
 def test_the_critic_of_the_arm_explains_as_much_as_the_page_tells() -> None:
     text = " ".join(PAGE.read_text("utf-8").split())
     told = re.search(
-        r"explains (\.\d+) \(`state_2`'s (\.\d+), `appo_1`'s (\.\d+)\) of held-out returns before "
-        r"the first policy step, (\.\d+) in turn 1, (\.\d+) in turn 2, nothing later",
+        r"explains (\.\d+) \(`state_2`'s (\.\d+), `state_3`'s (\.\d+), `appo_1`'s (\.\d+)\) of "
+        r"held-out returns before the first policy step, "
+        r"(\.\d+) in turn 1, (\.\d+) in turn 2, nothing later",
         text,
     )
     name = "critic_fit/explained_variance"
     fits = [
         next(it for it in map(json.loads, file.read_text("utf-8").splitlines()) if name in it)
-        for row in ("tppo_1", "state_2", "appo_1")
+        for row in ("tppo_1", "state_2", "state_3", "appo_1")
         for file in [ROOT / f"results/kept/smollm2/multi_turn_{row}/metrics.jsonl"]
     ]
     fit = fits[0]
