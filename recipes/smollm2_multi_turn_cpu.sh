@@ -40,7 +40,8 @@ reinforced=(--num_updates 10 --episodes_per_update 48 --group_size 8 --dynamic_s
 . recipes/steps.sh
 export OMP_NUM_THREADS=1
 # Blocks of 1 MiB and more go back to the system when they are freed: grpo_3's first three updates peaked at 5.1 GB,
-# with 8 MiB, as the kept arms had at most, at 6.5 (appo_1 at 8.5, grpo_3 at 8.7 in the end). An update takes 1.08 times as long.
+# with 8 MiB, as the kept arms had at most, at 6.5 (appo_1 at 8.5, grpo_3 at 8.7 in the end). An update takes
+# 1.08 times as long.
 export GLIBC_TUNABLES=glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=1048576
 
 for name in "${rows[@]}"; do
