@@ -326,3 +326,18 @@ def test_a_mistake_costs_one_line(
 def test_a_setting_is_wrong_before_anything_is_started() -> None:
     with pytest.raises(SettingError, match="expected a command"):
         source_of(" ")
+
+
+@pytest.mark.parametrize(
+    "chatter", ['print("waiting", flush=True); time.sleep(0.2)', 'print("x" * 65536, end="")']
+)
+def test_an_agent_that_only_chatters_is_given_up(
+    chatter: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with pytest.raises(RolloutError, match="every one of 2 episodes failed"):
+        played(scripted(tmp_path, f"while True:\n    {chatter}"), 2, agent_timeout_s=2)
+    assert "the agent was not done after 2 s" in caplog.text
+    assert len(capfd.readouterr().err) < (1 << 20) + 500

@@ -147,3 +147,62 @@ def test_a_mistake_costs_one_line(
     error = capsys.readouterr().err
     assert told in error
     assert error.startswith("error: ")
+
+
+class _Served:
+    """A gateway's process with its output folder."""
+
+    def __init__(self, folder: Path, prefix: str = "") -> None:
+        command = f"{prefix} exec {sys.executable} -m fctncalling gateway --port 0 --json"
+        self.process = subprocess.Popen(
+            ["bash", "-c", f"{command} --output {folder}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        self.server: Any = _Address(json.loads(line)["address"].removesuffix("/v1") if line else "")
+
+    def end(self, by: int = signal.SIGINT) -> tuple[int, str, str]:
+        """Return exit code, output and error messages."""
+        self.process.send_signal(by)
+        output, errors = self.process.communicate(timeout=30)
+        return self.process.returncode, output, errors
+
+
+def _play(served: _Served, session: str) -> tuple[int, Any]:
+    client = GatewayClient(served.server, session)
+    client.chat([ASK])
+    return client.ask("POST", f"/s/{session}/reward", {"reward": 1, "end": True})
+
+
+def test_a_full_disk_is_told_and_the_session_stays_open(tmp_path: Path) -> None:
+    served = _Served(tmp_path, "ulimit -f 12;")  # blocks of 1,024 bytes
+    statuses = [_play(served, f"s{number}")[0] for number in range(12)]
+    full = statuses.index(507)
+    assert 0 < full
+    assert statuses == [200] * full + [507] * (12 - full)
+    status, report = GatewayClient(served.server, "s11").ask("GET", "/s/s11")
+    assert (status, report["ended"]) == (200, False)
+    code, output, errors = served.end()
+    assert (code, json.loads(output)["valid"]) == (2, full)
+    assert f"{12 - full} sessions could not be recorded" in errors
+    assert len(recorded_lines(tmp_path)) == full  # no half line
+
+
+def test_a_line_that_a_kill_cut_takes_no_other_session_along(tmp_path: Path) -> None:
+    first = _Served(tmp_path)
+    assert _play(first, "whole")[0] == 200
+    assert not first.end(signal.SIGKILL)[1]
+    log = next((tmp_path / "episodes").glob("*.jsonl"))
+    with log.open("a") as file:
+        file.write('{"task_id": "cut", "rows": [[1, 2')
+    second = _Served(tmp_path)
+    assert _play(second, "next")[0] == 200
+    other = _Served(tmp_path)  # two at one folder would mix their sessions
+    assert other.process.wait(30) == 2
+    assert f"process {second.process.pid}" in other.process.communicate()[1]
+    code, _, errors = second.end()
+    assert (code, "33 bytes of an unfinished record were removed" in errors) == (0, True)
+    assert [line["session"] for line in recorded_lines(tmp_path)] == ["whole", "next"]

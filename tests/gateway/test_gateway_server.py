@@ -362,6 +362,21 @@ def test_sessions_and_connections_are_bounded(gateway: RunningGateway) -> None:
     assert error_of(gateway.client(), "/v1/completions", {"prompt": "x"})[0] == 429
 
 
+def test_refused_requests_leave_no_session_behind(gateway: RunningGateway) -> None:
+    client = gateway.client()
+    far_too_long = {"prompt": [1] * 100_000}
+    refused = [{"bad": 1}, {"messages": []}, {"prompt": [10**9]}, far_too_long]
+    for number in range(60):  # more than may be open at once
+        for body, kind in zip(refused, ("chat/", "chat/", "", ""), strict=True):
+            status, _ = client.ask("POST", f"/s/x{number}/v1/{kind}completions", body)
+            assert status == 400
+    assert gateway.gateway.sessions == {}
+    gateway.client("x0").chat(HELLO)
+    assert error_of(gateway.client("x0"), "/v1/completions", far_too_long)[0] == 400
+    assert list(gateway.gateway.sessions) == ["x0"]  # one with an action stays
+    assert gateway.ended == []
+
+
 def test_sessions_side_by_side_are_not_mixed(gateway: RunningGateway) -> None:
     def agent(number: int) -> None:
         client = gateway.client(f"n{number}")

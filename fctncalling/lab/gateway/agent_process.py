@@ -27,6 +27,7 @@ from fctncalling.algorithms.config import SettingError
 from fctncalling.algorithms.generation.engine_api import RolloutError
 
 MAX_LINE = 1 << 20  # characters of a line that an agent writes
+MAX_SHOWN = 1 << 20  # characters of what it prints otherwise
 MAX_DEATHS = 3  # in a row, without an episode between them, before the run ends
 POLL_S = 0.1
 GRACE_S = 2.0  # between asking a process to end and killing it
@@ -84,10 +85,10 @@ class LastingAgent:
                     self._deaths = self._deaths if run.code is not None else 0
                 return outcome
             first = began()
-            since = max(sent, run.last_line) if first is None else first
+            since = max(sent, run.last_outcome) if first is None else first
             if time.monotonic() - since > timeout_s:
                 run.forget(offer.session)
-                if time.monotonic() - max(sent, run.last_line) > timeout_s:
+                if time.monotonic() - max(sent, run.last_outcome) > timeout_s:
                     run.end()  # it says nothing to anybody
                 return AgentOutcome(error=f"the agent was not done after {timeout_s:g} s")
 
@@ -120,7 +121,8 @@ class _AgentRun:
 
     def __init__(self, command: list[str]) -> None:
         self.code: int | None = None  # exit code, once it has ended
-        self.last_line = time.monotonic()
+        self.last_outcome = time.monotonic()
+        self._shown = 0
         self._answers: dict[str, Future[AgentOutcome]] = {}
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._process = _started(command, {}, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -157,15 +159,24 @@ class _AgentRun:
         stream = self._process.stdout
         assert stream is not None
         while line := stream.readline(MAX_LINE):
-            self.last_line = time.monotonic()
             said = read_outcome(line)
-            if said is None:  # what it prints otherwise
-                sys.stderr.write(line)
+            if said is None:  # what it prints otherwise is no sign that an episode goes on
+                self._show(line)
             elif (answer := self._answers.pop(said[0], None)) is not None:
+                self.last_outcome = time.monotonic()
                 answer.set_result(said[1])
         self.code = self._process.wait()
         self._lines.put(None)
         self._fail()
+
+    def _show(self, line: str) -> None:
+        """Pass on what the agent prints, up to MAX_SHOWN characters a run of it."""
+        room = MAX_SHOWN - self._shown
+        if room > 0:
+            sys.stderr.write(line[:room])
+            if len(line) >= room:
+                sys.stderr.write(f"\nagent: more than {MAX_SHOWN} characters; the rest is left out\n")
+        self._shown += len(line)
 
     def _fail(self) -> None:
         while self._answers:

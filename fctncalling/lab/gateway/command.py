@@ -15,6 +15,7 @@ import argparse
 import json
 import math
 import signal
+import sys
 import threading
 from functools import partial
 from pathlib import Path
@@ -68,10 +69,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until interrupted; return 0, 2 if it cannot start."""
     from fctncalling.algorithms.config import SettingError
+    from fctncalling.algorithms.run.run_lock import RunLockedError
 
+    faults = (SettingError, RunLockedError, OSError, ValueError, LookupError, OverflowError)
     try:
         return _serve(args)
-    except (SettingError, OSError, ValueError, LookupError, OverflowError) as error:
+    except faults as error:
         return print_error(error)
     except ImportError as error:
         return print_error(missing_training_message("gateway", error))
@@ -114,6 +117,12 @@ def _serve(args: argparse.Namespace) -> int:
     if args.output is not None:
         log = SessionLog(args.output, template, {"model": folder})
         gateway.on_end = log.write
+        if log.removed_bytes:
+            print(
+                f"{log.path}: its last line was cut (a killed process): {log.removed_bytes} bytes "
+                "of an unfinished record were removed",
+                file=sys.stderr,
+            )
 
     def stop(*_: Any) -> None:
         over.set()
@@ -127,10 +136,18 @@ def _serve(args: argparse.Namespace) -> int:
     sampler.run(engine, over.is_set)
     server.shutdown()
     sampler.close()
-    gateway.close()
+    lost = gateway.close()
     if log is not None:
         log.close()
         print(json.dumps(log.counts()) if args.json else log.summary())
+    if lost:
+        names = ", ".join(session.id for session in lost[:10])
+        return print_error(
+            ValueError(
+                f"--output {args.output}: {len(lost)} sessions could not be recorded and are lost "
+                f"({names}): make room on its disk"
+            )
+        )
     return 0
 
 

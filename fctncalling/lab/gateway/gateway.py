@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 import secrets
@@ -126,7 +127,9 @@ class Gateway:
                 "another episode needs another id",
             )
         if session is None and ended is None and opens and self.settings.opens_on_use:
-            return self.open(key, session_id)
+            session = self.open(key, session_id)
+            session.opened_by_use = True
+            return session
         if session is None or not session.admits(key):
             fault = "there is none that this key opens"
             raise GatewayError(401, f"session {session_id!r:.80}: {fault}")
@@ -140,11 +143,7 @@ class Gateway:
         if self.settings.fixed_temperature and request.temperature not in given:
             ignored = (*request.ignored, "temperature")
             request = replace(request, temperature=None, ignored=ignored)
-        with session.lock:
-            self._require_open(session)
-            prompt = self._prompt(session, request)
-            self._require_room(session, prompt.ids)
-            number = session.begin_request(prompt, request)
+        prompt, number = self._begin(session, request)
         futures = [
             self.sampler.submit(self._job(session, request, prompt.ids, choice, on_token))
             for choice in range(request.n)
@@ -170,6 +169,29 @@ class Gateway:
             answer_id, self.settings.model, request, prompt.ids, sampled, messages, session.id
         )
 
+    def _begin(
+        self, session: GatewaySession, request: CompletionRequest
+    ) -> tuple[RenderedPrompt, int]:
+        """Render a request and number it; a session that only had refused ones is dropped."""
+        with session.lock:
+            try:
+                self._require_open(session)
+                prompt = self._prompt(session, request)
+                self._require_room(session, prompt.ids)
+            except GatewayError:
+                self._drop_unused(session)
+                raise
+            with self._lock:  # it may have been dropped while this request waited for its lock
+                if self.sessions.setdefault(session.id, session) is not session:
+                    raise GatewayError(409, f"session {session.id}: it began anew; ask once more")
+            return prompt, session.begin_request(prompt, request)
+
+    def _drop_unused(self, session: GatewaySession) -> None:
+        """Forget a session that a refused first request opened, so that it takes no place."""
+        with self._lock:
+            if session.opened_by_use and not session.num_requests and not session.ended:
+                self.sessions.pop(session.id, None)
+
     def reward(self, session: GatewaySession, value: Any) -> None:
         """Add a reward to the session's last action."""
         number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -187,7 +209,8 @@ class Gateway:
     def end(self, session: GatewaySession, reason: str = "") -> dict[str, Any]:
         """End a session, scored where it has no reward yet; return its report.
 
-        reason: why it is invalid. A session that has ended stays as it is.
+        reason: why it is invalid. A session that has ended stays as it is. GatewayError 507 where
+        `on_end` cannot write: the session then stays open.
         """
         with session.lock:
             if session.ended:
@@ -196,26 +219,38 @@ class Gateway:
                 reason = self._score(session)
             session.end(reason)
             report = session.report()
+            try:
+                self.on_end(session)
+            except OSError as error:
+                session.reopen()
+                fault = error.strerror or type(error).__name__
+                raise GatewayError(
+                    507,
+                    f"session {session.id} cannot be recorded: {fault}; it stays open: make room "
+                    "and end it again",
+                ) from None
         with self._lock:
             self.sessions.pop(session.id, None)
             self.ended[session.id] = session.key, report
             while len(self.ended) > MAX_REMEMBERED:
                 del self.ended[next(iter(self.ended))]
-        self.on_end(session)
         return report
 
     def expire(self, now: float | None = None) -> None:
-        """End sessions that were not used for too long."""
+        """End sessions that were not used for too long; those that cannot be recorded stay open."""
         now, limit = time.monotonic() if now is None else now, self.settings.session_timeout_s
         with self._lock:
             late = [each for each in self.sessions.values() if now - each.last_used > limit]
         for session in late:
-            self.end(session, f"no request for {limit:g} s")
+            with contextlib.suppress(GatewayError):
+                self.end(session, f"no request for {limit:g} s")
 
-    def close(self) -> None:
-        """End all sessions that are open: they are invalid."""
+    def close(self) -> list[GatewaySession]:
+        """End all sessions that are open: they are invalid. Return those that were not recorded."""
         for session in list(self.sessions.values()):
-            self.end(session, "the gateway closed before the session ended")
+            with contextlib.suppress(GatewayError):
+                self.end(session, "the gateway closed before the session ended")
+        return list(self.sessions.values())
 
     def _score(self, session: GatewaySession) -> str:
         """Give the session the reward of the user's function, or the default; return what fails."""

@@ -41,4 +41,5 @@ _TYPES = {
     500: "server_error",
     503: "server_error",
     504: "server_error",
+    507: "server_error",
 }

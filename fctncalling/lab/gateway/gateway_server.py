@@ -136,7 +136,7 @@ class GatewayHandler(BaseHTTPRequestHandler):
             answer()
         except GatewayError as error:
             self._send(error.status, error.body())
-        except OSError:  # the client is gone
+        except (ConnectionError, TimeoutError):  # the client is gone
             self.close_connection = True
         except Exception as error:  # a fault of ours costs a request, never the server
             self._send(500, GatewayError(500, f"{type(error).__name__}: {error}").body())
@@ -167,9 +167,11 @@ class GatewayHandler(BaseHTTPRequestHandler):
         session_id, rest = self._route()
         gateway = self._owner.gateway
         if rest == "/v1/chat/completions":
-            self._complete(gateway.session(session_id, self._key()), chat_request(body))
+            request = chat_request(body)  # a session begins with a request that can be read
+            self._complete(gateway.session(session_id, self._key()), request)
         elif rest == "/v1/completions":
-            self._complete(gateway.session(session_id, self._key()), text_request(body))
+            request = text_request(body)
+            self._complete(gateway.session(session_id, self._key()), request)
         elif rest == "/reward" and self._has_session():
             session = gateway.session(session_id, self._key(), opens=False)
             self._success(session, body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import os
 import threading
 import time
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine_api import Action
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.run.logs import episode_json, write_json
+from fctncalling.algorithms.run.run_lock import lock_for_file
 from fctncalling.data.types import Call, Episode, Message, StepRecord
 from fctncalling.data.unsafe_text import json_text
 from fctncalling.lab.gateway.action_forest import (
@@ -66,6 +68,7 @@ class GatewaySession:
     num_requests: int = 0
     success: bool | None = None
     ended: bool = False
+    opened_by_use: bool = False  # by its first request, not by `open`
     invalid_reason: str = ""
     began: float | None = None  # time.monotonic() of the first request
     last_used: float = field(default_factory=time.monotonic)
@@ -131,6 +134,10 @@ class GatewaySession:
         elif not self.rewards:
             reason = reason or NO_REWARD
         self.invalid_reason = reason
+
+    def reopen(self) -> None:
+        """Take an end back that could not be recorded."""
+        self.ended, self.invalid_reason = False, ""
 
     def to_record(self) -> EpisodeRecord:
         """Return the episode for training and for the episode log."""
@@ -213,24 +220,32 @@ EPISODES = Path("episodes", "train_000000.jsonl")
 
 
 class SessionLog:
-    """Log of ended sessions, a JSON line each, as `view` and `--sft_episodes` read them."""
+    """Log of ended sessions, a JSON line each, as `view` and `--sft_episodes` read them.
+
+    RunLockedError where another process writes to the folder. A half line that a killed process
+    left is removed, and `removed_bytes` has its length.
+    """
 
     def __init__(self, folder: Path, template: ChatTemplate, config: dict[str, Any]) -> None:
         self.path = folder / EPISODES
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._folder_lock = lock_for_file(self.path)
         write_json(folder / "config.json", {"command": "gateway", **config})
         self._template = template
-        self._file = self.path.open("a", encoding="utf-8")
+        self.removed_bytes = _end_last_line(self.path)
+        # Without a buffer: what a full disk refuses is not written later, behind other lines.
+        self._file = self.path.open("ab", buffering=0)
         self._lock = threading.Lock()
         self.valid = 0
         self.invalid: dict[str, int] = {}  # reason -> sessions
         self.drift: dict[str, int] = {}  # kind -> places
 
     def write(self, session: GatewaySession) -> None:
-        """Append a session that ended."""
+        """Append a session that ended; OSError where that fails, and nothing is then written."""
         with session.lock:
             line = session_line(session, self._template)
         with self._lock:
+            self._append(json_text(line, default=repr).encode() + b"\n")
             if session.invalid_reason:
                 reason = session.invalid_reason
                 self.invalid[reason] = self.invalid.get(reason, 0) + 1
@@ -238,8 +253,16 @@ class SessionLog:
                 self.valid += 1
             for each in session.drift:
                 self.drift[each.kind] = self.drift.get(each.kind, 0) + 1
-            self._file.write(json_text(line, default=repr) + "\n")
-            self._file.flush()
+
+    def _append(self, line: bytes) -> None:
+        """Write a whole line, or none of it."""
+        size, rest = os.fstat(self._file.fileno()).st_size, memoryview(line)
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError:
+            self._file.truncate(size)
+            raise
 
     def summary(self) -> str:
         """Return what was recorded, in a few lines."""
@@ -256,6 +279,34 @@ class SessionLog:
         """Close the file."""
         with self._lock:
             self._file.close()
+            self._folder_lock.release(remove=True)
+
+
+def _end_last_line(path: Path) -> int:
+    """End a file's last line where a kill cut it; return how many bytes of it were removed.
+
+    A line that is whole but for its newline is kept.
+    """
+    if not path.exists():
+        return 0
+    with path.open("rb+") as file:
+        size = file.seek(0, os.SEEK_END)
+        start, last = size, b""
+        while start and b"\n" not in last:
+            start = max(0, start - (1 << 16))
+            file.seek(start)
+            last = file.read(size - start)
+        last = last[last.rfind(b"\n") + 1 :]
+        try:
+            whole = not last or bool(json.loads(last))
+        except ValueError:
+            whole = False
+        file.seek(0, os.SEEK_END)
+        if whole:
+            file.write(b"\n" if last else b"")
+            return 0
+        file.truncate(size - len(last))
+        return len(last)
 
 
 def belongs_to_another_command(folder: Path) -> bool:
