@@ -7,6 +7,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ some something sorry specify sure tell thank thanks that the their them then the
 thing things this those to too up us use used value values want was we were what when where
 which who whom whose why will wish with would yes you your
 """
+_JOINERS = frozenset("a also and as or plus the well what which your".split())
 _FUNCTION_WORDS = frozenset(_FUNCTION_WORD_LIST.split())
 
 
@@ -50,8 +52,8 @@ class RuleUser:
 
     It knows `known_values` of its task. A question has to name what it asks for: the parameter
     (of several the first one named), or words that the description of this parameter alone has, or
-    two candidates, one of which is the value ("low or high?"). Asked for less than that, the user
-    asks back. It refuses to speak of functions, calls and the like, so that begging brings nothing
+    two candidates, one of which is the value ("low or high?"). Asked for less than that, or for a
+    list of parameters of which it has said one already, the user asks back. It refuses to speak of functions, calls and the like, so that begging brings nothing
     but values. A message that asks nothing, or tries to call, it leaves to the script, and also a
     question that the task's next turn answers.
 
@@ -81,6 +83,8 @@ class RuleUser:
         if _CALL_OPENS.match(question) or not (speaks or is_question(question)):
             return None
         known = known_values(task, turn)
+        if _lists_what_was_said(question, known, conversation):
+            return self._say("unclear", task, len(conversation))
         name = _asked(question, known, task)
         if name is not None and _is_said_next(task, turn, known[name]):
             return None
@@ -121,8 +125,30 @@ def _asked(question: str, known: Mapping[str, Value], task: Task) -> str | None:
     return _described(question, known, task) if is_question(question) else None
 
 
+def _lists_what_was_said(
+    question: str, known: Mapping[str, Value], conversation: Sequence[Message]
+) -> bool:
+    """Whether a question lists parameters ("room, level and time?") of which one was said before.
+
+    Such a question fits every request alike: whoever asks it has not read this one.
+    """
+    places = _places(question, known)
+    listed: set[str] = set()
+    for one, other in pairwise(sorted(places, key=lambda name: min(places[name]))):
+        between = split_words(question)[max(places[one]) + 1 : min(places[other])]
+        listed |= {one, other} if _JOINERS.issuperset(between) else set()
+    said = " ".join(str(each.get("content")) for each in conversation if each["role"] == "user")
+    return any(is_mentioned(known[name], said) for name in listed)
+
+
 def _named(question: str, names: Collection[str]) -> list[str]:
-    """Return the parameters whose words all occur in a question, in the order of the question.
+    """Return the parameters whose words all occur in a question, in the order of the question."""
+    places = _places(question, names)
+    return sorted(places, key=lambda name: (max(places[name]), name))
+
+
+def _places(question: str, names: Collection[str]) -> dict[str, set[int]]:
+    """Return where in a question the words of parameters stand, by parameter.
 
     A name within a longer one, as "city" in "departure city", is not meant. Names that are mere
     function words ("to") are meant only at the end.
@@ -137,8 +163,9 @@ def _named(question: str, names: Collection[str]) -> list[str]:
         at = [[place for place in places if _alike(words[place], part)] for part in parts]
         if parts and all(at):
             found[name] = {each[0] for each in at}
-    meant = [name for name in found if not any(found[name] < other for other in found.values())]
-    return sorted(meant, key=lambda name: (max(found[name]), name))
+    return {
+        name: at for name, at in found.items() if not any(at < other for other in found.values())
+    }
 
 
 def _described(question: str, known: Mapping[str, Value], task: Task) -> str | None:

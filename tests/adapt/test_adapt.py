@@ -21,6 +21,7 @@ from stub_endpoint import endpoint
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.lab.adapt.adapt_plan import AdaptPlan, ProbeTimes, plan_for
 from fctncalling.lab.adapt.adapt_settings import AdaptError, AdaptSettings
+from fctncalling.lab.adapt.adaptation import Adaptation
 from fctncalling.lab.adapt.command import add_arguments, run
 from fctncalling.lab.adapt.played import NO_CALL, CallCounts, StageAnswers, episodes_to_show
 from fctncalling.lab.adapt.report import AdaptReport
@@ -103,26 +104,45 @@ def test_objects_are_counted_as_the_truth_writes_them() -> None:
     assert (right.right["send"], wrong.right["send"]) == (1, 0)
 
 
-def reported(before: int, after: int, of: int = 40) -> AdaptReport:
-    """Return a report in which so many of the tasks were declined before and after."""
-    played = {
-        name: StageAnswers(
-            [answer(None, [], solved=at < right, category="irrelevance") for at in range(of)], []
-        )
-        for name, right in (("before", before), ("after", after))
-    }
-    return AdaptReport("a model", played, {})
+def reported(
+    declined: tuple[int, int], called: tuple[int, int] = (5, 20), of: int = 40, **more: Any
+) -> AdaptReport:
+    """Return a report of so many tasks declined, and called right, before and after."""
+    played = {}
+    for name, declines, calls in zip(("before", "after"), declined, called, strict=True):
+        answers = [
+            answer(None, [], solved=at < declines, category="irrelevance") for at in range(40)
+        ]
+        answers += [answer([{"f": {}}], [], solved=at < calls) for at in range(of)]
+        played[name] = StageAnswers(answers, [])
+    return AdaptReport("a model", played, {}, **more)
 
 
-def test_gate_closes_where_declining_fell_by_more_than_five_points() -> None:
-    assert reported(20, 20).gate()[0]
-    assert reported(20, 18).gate()[0]  # five points
-    may_ship, why = reported(20, 17).gate()
-    assert not may_ship
-    assert why.startswith("do not ship")
-    assert not AdaptReport(
-        "m", {"before": StageAnswers([], []), "after": StageAnswers([], [])}, {}
-    ).gate()[0]
+@pytest.mark.parametrize(
+    ("report", "may_ship", "begins", "kind"),
+    [
+        (reported((20, 20)), True, "may be shipped: calls: 5 of 40", "yes"),
+        (reported((20, 18)), True, "may be shipped", "yes"),  # five points
+        (reported((20, 17)), False, "do not ship: declining", "no"),
+        (reported((40, 40), (0, 0)), False, "do not ship: it hardly ever calls right", "no"),
+        (reported((40, 40), (0, 3)), False, "do not ship: it hardly ever calls right", "no"),
+        (reported((40, 40), (20, 20)), False, "do not ship: it calls no better", "no"),
+        (reported((40, 40), (5, 20), of=29), False, "too few tasks to say", "unclear"),
+        (reported((40, 40), (0, 0), of=0), False, "do not ship: no task asked it to call", "no"),
+        (reported((20, 20), told=["out of minutes: ..."]), True, "may be shipped", "unclear"),
+    ],
+)
+def test_gate_opens_for_better_calls_with_declining_kept(
+    report: AdaptReport, may_ship: bool, begins: str, kind: str
+) -> None:
+    gate = report.gate()
+    assert (gate.may_ship, gate.kind) == (may_ship, kind)
+    assert gate.why.startswith(begins)
+
+
+def test_gate_is_closed_where_nothing_asks_to_decline() -> None:
+    nothing = {"before": StageAnswers([], []), "after": StageAnswers([], [])}
+    assert not AdaptReport("m", nothing, {}).gate().may_ship
 
 
 def test_shown_episodes_hold_failures_of_every_function_first() -> None:
@@ -199,6 +219,53 @@ def test_stage_out_of_time_is_told_to_end_and_marked(tmp_path: Path) -> None:
     stages.run("long", long, deadline=time.monotonic() + 0.3)
     assert stages.costs["long"].cut_short
     assert (tmp_path / "long" / "what_it_had").exists()
+
+
+def test_stage_that_ignores_its_end_is_killed_and_what_it_had_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deaf(part: Path) -> int:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        (part / "what_it_had").touch()
+        time.sleep(60)
+        return 0
+
+    monkeypatch.setattr("fctncalling.lab.adapt.stage.GRACE_S", 0.3)
+    stages = Stages(tmp_path)
+    stages.run("deaf", deaf, deadline=time.monotonic() + 0.5)
+    assert stages.costs["deaf"].cut_short
+    assert (tmp_path / "deaf" / "what_it_had").exists()
+    stages.reopen("deaf")  # the next command goes on with it
+    assert (stages.run("deaf", lambda _: 0) / "what_it_had").exists()
+
+
+def test_time_between_stages_counts(tmp_path: Path) -> None:
+    first = Stages(tmp_path)
+    first.run("one", lambda _: time.sleep(0.3) or 0)
+    time.sleep(0.4)
+    assert 0.7 <= first.wall_seconds < 5
+    again = Stages(tmp_path)  # of the former command its finished stages count
+    again.run("one", lambda _: 0)
+    again.run("one", lambda _: 0)
+    assert first.costs["one"].wall_seconds <= again.wall_seconds < 0.65
+
+
+def test_nothing_learned_in_the_minutes_can_go_on_with_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned_tasks(tmp_path)
+    for minutes, learned in ((0.0, None), (20.0, tmp_path)):
+        adaptation = Adaptation(replace(settings_of(tmp_path), minutes=minutes))
+        asked: list[float] = []
+        monkeypatch.setattr(adaptation, "_checkpoint", lambda _, found=learned: found)
+        monkeypatch.setattr(adaptation, "_play", lambda *_: 0)
+        monkeypatch.setattr(adaptation, "_export_and_play", lambda *_: 0)
+        monkeypatch.setattr(adaptation, "_tppo", lambda *_: 0)
+        monkeypatch.setattr(adaptation, "_supervised", lambda _, log=asked: log.append(1) or 0)
+        adaptation.run()
+        nothing = any("nothing was learned" in note for note in adaptation.told)
+        assert nothing == (learned is None)
+    assert (tmp_path / "out" / "work" / "supervised").is_dir()
 
 
 def test_other_flags_and_foreign_folders_are_refused_in_one_line(
@@ -328,16 +395,27 @@ def weights_and_answers(out: Path) -> dict[str, str]:
     return found
 
 
+def settings_of(folder: Path) -> AdaptSettings:
+    tasks, model = folder / "tasks.json", str(embedded_path("model"))
+    spec = str(folder / "api.json")
+    return AdaptSettings(spec, folder / "out", model=model, minutes=20.0, tasks=tasks)
+
+
+def planned_tasks(folder: Path) -> None:
+    """Write an API with its tasks, and begin its adaptation."""
+    (folder / "tasks.json").write_text(json.dumps([task(each) for each in range(24)]))
+    (folder / "api.json").write_text(json.dumps([HEAT, DOOR]))
+    planned(folder)
+
+
 def planned(folder: Path) -> None:
     """Begin an adaptation with a small plan, as if its probe had been made."""
-    tasks, model = folder / "tasks.json", str(embedded_path("model"))
-    output, spec = folder / "out", str(folder / "api.json")
-    AdaptSettings(spec, output, model=model, minutes=20.0, tasks=tasks).keep()
+    settings_of(folder).keep()
     stages = ("tasks", "base", "supervised", "tppo", "score")
     counts: dict[str, float] = dict.fromkeys(stages, 1.0)
     plan = AdaptPlan(20.0, 24, 6, 20, 6, 64, counts, counts, counts)
     for name in ("probe", "plan"):
-        stage = output / "work" / name
+        stage = folder / "out" / "work" / name
         stage.mkdir()
         plan.write(stage)
         (stage / COST_FILE).write_text(json.dumps(asdict(StageCost(1.0, 1.0, 1.0))))
@@ -377,12 +455,15 @@ def test_wrong_flags_are_one_line(tmp_path: Path, capsys: Any) -> None:
     tasks = tmp_path / "tasks.json"
     tasks.write_text("[]")
     given = {"spec": "a:B", "output": tmp_path / "o", "model": None, "minutes": 1.0, "seed": 1}
+    given["plan"] = False
     for changes, word in (
         ({}, "--model"),
         ({"evaluate": "hf:x"}, "openai:NAME"),
         ({"model": "m", "minutes": 0.0}, "--minutes"),
         ({"model": "m", "test": tmp_path / "gone"}, "--test"),
         ({"model": str(tmp_path), "tasks": tasks}, "cannot be used"),
+        ({"model": "nosuch model", "tasks": tasks}, "there is no such folder"),
+        ({"evaluate": "openai:x", "plan": True}, "--plan"),
         ({"model": "m"}, "a:B: "),
     ):
         given["output"] = tmp_path / f"o{len(changes)}{word}"

@@ -126,3 +126,18 @@ def test_a_question_for_one_parameter_never_brings_another(tasks: list[Task]) ->
             words = " ".join(split_words(other))
             for question in (f"Which {words}?", f"Could you tell me the {words}, please?"):
                 assert not is_mentioned(value, answer(task, question)), (task.id, question)
+
+
+@pytest.mark.parametrize(
+    "question", ["What are the {}?", "Which {}?", "Please tell me your {} as well."]
+)
+def test_a_list_of_all_parameters_is_asked_back(question: str) -> None:
+    """It fits every task alike, so it must not pay in the third of them that it happens to fit."""
+    answers = set()
+    for task in load_tasks(embedded_path("clarify_held_out")):
+        if task.id.startswith("clarify_missing"):
+            names = task.functions[0].parameters["properties"]
+            asked = question.format(" and the ".join(names))
+            said = [*task.question[0], {"role": "assistant", "content": asked}]
+            answers.add(RuleUser("plain")(said, {"task": task, "turn": 0}))
+    assert answers <= set(REGISTERS["plain"]["unclear"])

@@ -48,8 +48,10 @@ def test_a_question_is_answered_by_the_value_that_it_names(register: str) -> Non
     user = RuleUser(register)
     assert "high" in str(ask(user, "Which level?", lights()))
     assert "kitchen" in str(ask(user, "in which rooms?", lights()))
-    first_only = str(ask(user, "what level and what room?", lights()))
+    nothing_said = lights(question=[[{"role": "user", "content": "set the lights"}]])
+    first_only = str(ask(user, "what level and what room?", nothing_said))
     assert "high" in first_only
+    assert ask(user, "what level and what room?", lights()) in REGISTERS[register]["unclear"]
     assert "kitchen" not in first_only
     assert ask(user, "please give me more details", lights()) in REGISTERS[register]["unclear"]
     two = {"room": "attic", "level": "high"}

@@ -74,6 +74,7 @@ class AdaptPlan:
     seconds: dict[str, float] = field(default_factory=dict)
     cpu_seconds: dict[str, float] = field(default_factory=dict)
     memory_gb: dict[str, float] = field(default_factory=dict)
+    spent_s: float = 0.0  # by the probe, before the stages
 
     @property
     def after_training_s(self) -> float:
@@ -90,6 +91,12 @@ class AdaptPlan:
         for name, seconds in self.seconds.items():
             cpu, memory = self.cpu_seconds[name], self.memory_gb[name]
             lines.append(f"  {name:11} {seconds:7.0f} s  {cpu:7.0f} CPU s  {memory:5.1f} GB")
+        needed = (self.spent_s + sum(self.seconds.values())) / 60
+        if needed > self.minutes:
+            lines.append(
+                f"these stages need about {needed:.1f} minutes, more than --minutes "
+                f"{self.minutes:g}: give more minutes, or fewer --test tasks"
+            )
         if not self.updates:
             lines.append(NO_UPDATES)
         return "\n".join(lines)
@@ -150,6 +157,7 @@ def plan_for(
         {name: round(each, 1) for name, each in seconds.items()},
         {name: round(each * times.cpu_share, 1) for name, each in seconds.items()},
         {name: round(memory.get(name, times.memory_gb), 2) for name in seconds},
+        round(spent_s, 1),
     )
 
 

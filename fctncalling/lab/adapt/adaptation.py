@@ -24,7 +24,7 @@ from fctncalling.lab.adapt.adapt_plan import (
 from fctncalling.lab.adapt.adapt_settings import AdaptError, AdaptSettings
 from fctncalling.lab.adapt.base_model import BaseModel, inspect_base_model
 from fctncalling.lab.adapt.played import StageAnswers, success_rate
-from fctncalling.lab.adapt.stage import INTERRUPTED, Stages
+from fctncalling.lab.adapt.stage import CUT_SHORT, INTERRUPTED, Stages
 from fctncalling.lab.adapt.task_files import (
     HELD_OUT,
     TRAIN,
@@ -46,7 +46,6 @@ class Adaptation:
     def __init__(self, settings: AdaptSettings) -> None:
         assert settings.model is not None
         self.settings = settings
-        self._begun = time.monotonic()
         require_specification(settings)
         self.model: BaseModel = inspect_base_model(settings.model)
         settings.keep()  # a SPEC or a model that cannot be read claims no folder
@@ -56,8 +55,7 @@ class Adaptation:
 
     def run(self) -> None:
         """Do all stages; AdaptError where one fails."""
-        self.plan = self._plan()
-        print(self.plan.text(), file=sys.stderr)
+        self.make_plan()
         self.stages.run("tasks", self._tasks)
         self.stages.run("base", lambda part: self._play(str(self.settings.model), part))
         end = self._deadline()
@@ -66,7 +64,10 @@ class Adaptation:
         self._tell("supervised")
         learned = self._checkpoint(supervised)
         if learned is None:
-            self.told.append("nothing was learned in the minutes: give more --minutes")
+            self.stages.reopen("supervised")
+            self.told.append(
+                "nothing was learned in the minutes: the same command with more --minutes goes on"
+            )
             return
         self.stages.run("supervised_score", lambda part: self._export_and_play(learned, part))
         if not self.plan.updates:
@@ -83,6 +84,11 @@ class Adaptation:
         """The score stage of the model that is shipped: the better one on held-out tasks."""
         names = [name for name in ("tppo_score", "supervised_score") if name in self.stages.costs]
         return max(names, key=lambda name: success_rate(self.played(name).held_out), default=None)
+
+    def make_plan(self) -> None:
+        """Plan the minutes by a probe, and print the plan."""
+        self.plan = self._plan()
+        print(self.plan.text(), file=sys.stderr)
 
     def played(self, stage: str) -> StageAnswers:
         """Return what a stage's model answered."""
@@ -101,7 +107,7 @@ class Adaptation:
                 times,
                 num_test=len(read_task_entries(settings.test)) if settings.test else 0,
                 tasks_at_hand=len(read_task_entries(settings.tasks)) if settings.tasks else None,
-                spent_s=cost.wall_seconds,
+                spent_s=self.stages.wall_seconds,
             )
             self.stages.run("plan", plan.write)
         for name in ("probe", "plan"):
@@ -172,7 +178,7 @@ class Adaptation:
 
     def _tell(self, stage: str) -> None:
         if self.stages.costs[stage].cut_short:
-            line = f"out of minutes: {stage} was ended before it was through; what it had is used"
+            line = f"{CUT_SHORT}: {stage} was ended before it was through; what it had is used"
             self.told.append(line)
             print(line, file=sys.stderr)
 

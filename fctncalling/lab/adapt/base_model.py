@@ -85,8 +85,15 @@ def inspect_base_model(name: str) -> BaseModel:
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
-    from fctncalling.model_folder import ImportFailure, resolve_model_folder
+    from fctncalling.model_folder import (
+        ImportFailure,
+        is_gguf,
+        missing_model_message,
+        resolve_model_folder,
+    )
 
+    if not is_gguf(name) and (missing := missing_model_message(name)):
+        raise AdaptError(f"--model {name}: cannot be used: {missing}")
     try:
         folder = str(resolve_model_folder(name))
         config = AutoConfig.from_pretrained(folder)

@@ -5,7 +5,7 @@ makes a plan that keeps to --minutes; then tasks are forged, the base model is m
 (supervised, then TPPO), measured again and exported. OUTPUT has report.html, episodes.html and
 model/, a Hugging Face folder with a model card and a client. Interrupted or killed, the same
 command goes on. With --evaluate an endpoint's model is measured instead, without training. Exit
-code 1 where the report says "do not ship".
+code 1 where the report does not say "may be shipped".
 
 example:
   fctncalling adapt my_tools:Thermostat --model models/smollm2 --output thermostat
@@ -23,6 +23,7 @@ from pathlib import Path
 from fctncalling.cli.shared.parser import (
     add_flag,
     add_json_switch,
+    add_switch,
     missing_training_message,
     print_error,
 )
@@ -58,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--torch_threads", int, "N", "CPU threads; default: one a core, at most 4")
     add("--evaluate", str, "openai:NAME", "measure an endpoint's model; trains nothing")
     add("--base_url", str, "URL", "with --evaluate: the endpoint's address")
+    add_switch(parser, "--plan", "print what the minutes are planned for, by the probe, and end")
     add_json_switch(parser)
 
 
@@ -65,6 +67,9 @@ def run(args: argparse.Namespace) -> int:
     """Adapt or measure; return 0, 1 for a model not to be shipped, 2 with one line, 130."""
     try:
         settings = _settings(args)
+        if args.plan:
+            Adaptation(settings).make_plan()
+            return 0
         report = _evaluate(settings) if settings.evaluate else _adapt(settings)
     except (AdaptError, TaskError, OSError) as error:
         return print_error(error)
@@ -76,12 +81,14 @@ def run(args: argparse.Namespace) -> int:
 
     print(json.dumps(report.record(), indent=1) if args.json else summary(report))
     print(f"report: {settings.output / 'report.html'}", file=sys.stderr)
-    return 0 if report.gate()[0] else 1
+    return 0 if report.gate().may_ship else 1
 
 
 def _settings(args: argparse.Namespace) -> AdaptSettings:
     if (args.model is None) == (args.evaluate is None):
         raise AdaptError("expected --model MODEL to train, or --evaluate openai:NAME to measure")
+    if args.plan and args.evaluate:
+        raise AdaptError("--plan: nothing is planned with --evaluate: leave one of them out")
     if args.evaluate and not args.evaluate.startswith("openai:"):
         raise AdaptError(f"--evaluate {args.evaluate}: expected openai:NAME")
     if not args.minutes > 0:
@@ -106,7 +113,7 @@ def _adapt(settings: AdaptSettings) -> AdaptReport:
     order = sorted(names, key=lambda name: name == shipped)  # the shipped one last
     told = [*adaptation.told, f"shipped: the model after {shipped}"] if shipped else adaptation.told
     report = AdaptReport(
-        f"{settings.model} for {settings.spec}",
+        f"{Path(str(settings.model)).name} for {settings.spec}",
         {name: adaptation.played(names[name]) for name in order},
         stages.costs,
         adaptation.plan.cpu_seconds,

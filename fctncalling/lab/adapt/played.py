@@ -104,6 +104,11 @@ def answers_to_irrelevance_tasks(answers: Iterable[Mapping[str, Any]]) -> list[M
     return [each for each in answers if each["category"] in DECLINE]
 
 
+def answers_to_call_tasks(answers: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the answers to tasks that want calls."""
+    return [each for each in answers if each["category"] not in DECLINE]
+
+
 def rate_with_interval(solved: int, asked: int) -> str:
     """Return a rate with its 95 % interval."""
     if not asked:

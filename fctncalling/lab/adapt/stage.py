@@ -21,6 +21,8 @@ from fctncalling.lab.adapt.adapt_settings import AdaptError
 
 COST_FILE = "cost.json"
 INTERRUPTED = 130
+KILLED = -signal.SIGKILL
+CUT_SHORT = "out of minutes"  # how notes on stages that were ended early begin
 GRACE_S = 300.0  # for a stage that is told to end: an update under way is finished
 _PR_SET_PDEATHSIG = 1
 Work = Callable[[Path], int]
@@ -43,6 +45,8 @@ class Stages:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.costs: dict[str, StageCost] = {}
+        self._begun = time.monotonic()
+        self._earlier_s = 0.0  # of stages that a former command finished
 
     def path(self, name: str) -> Path:
         """Return a finished stage's folder."""
@@ -51,25 +55,34 @@ class Stages:
     def run(self, name: str, work: Work, *, deadline: float | None = None) -> Path:
         """Do a stage unless it is done; return its folder.
 
-        At `deadline` (of time.monotonic) it is told to end with what it has. AdaptError where it
-        fails, KeyboardInterrupt where the user ends it.
+        At `deadline` (of time.monotonic) it is told to end with what it has, and killed GRACE_S
+        later. AdaptError where it fails, KeyboardInterrupt where the user ends it.
         """
         final, part = self.path(name), self.folder / f".{name}.part"
-        if not final.is_dir():
+        is_new = not final.is_dir()
+        if is_new:
             print(f"== {name}", file=sys.stderr, flush=True)
             part.mkdir(parents=True, exist_ok=True)
             cost, code = _in_process(work, part, deadline)
-            if code not in (0, INTERRUPTED) or (code == INTERRUPTED and not cost.cut_short):
+            if code and not (cost.cut_short and code in (INTERRUPTED, KILLED)):
                 raise AdaptError(f"stage {name} ended with exit code {code}; its lines are above")
             (part / COST_FILE).write_text(json.dumps(asdict(cost)), encoding="utf-8")
             part.rename(final)
+        known = name in self.costs
         self.costs[name] = StageCost(**json.loads((final / COST_FILE).read_text(encoding="utf-8")))
+        if not is_new and not known:
+            self._earlier_s += self.costs[name].wall_seconds
         return final
+
+    def reopen(self, name: str) -> None:
+        """Take a finished stage for unfinished: the next command goes on with it."""
+        self.path(name).rename(self.folder / f".{name}.part")
+        del self.costs[name]
 
     @property
     def wall_seconds(self) -> float:
-        """The time that all finished stages took."""
-        return sum(each.wall_seconds for each in self.costs.values())
+        """The time since the start, and that of the stages that a former command finished."""
+        return self._earlier_s + time.monotonic() - self._begun
 
 
 def _in_process(work: Work, part: Path, deadline: float | None) -> tuple[StageCost, int]:
