@@ -20,6 +20,7 @@ from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers import Handler
 from fctncalling.envs.handlers.registry import resolve_handler
 from fctncalling.envs.judging.judge import EpisodeJudge, bounded_memo
+from fctncalling.envs.judging.state_hash import state_hash
 from fctncalling.envs.judging.strict import strict_verdict
 from fctncalling.envs.prompting import prompts
 from fctncalling.envs.prompting.prompts import PROMPT_STYLES, TaskPrompt
@@ -114,6 +115,18 @@ class EpisodeRunner:
         if handler.is_lenient:
             extra["repairs"] = list(parsed.repairs)
         return StepResult(step, observation, messages, extra)
+
+    def state_hash(self, state: EpisodeState, observation: str) -> str | None:
+        """Return the hash of what decides an episode's future; None where it cannot be read."""
+        assert not isinstance(self.user, str)
+        return state_hash(
+            state,
+            observation,
+            steps_left=self.max_steps_per_turn - state.steps_in_turn,
+            is_strict=is_strict_reward(self.reward),
+            user=self.user,
+            truth=lambda: self._judge.truth(state.task),
+        )
 
     def _execute(
         self, state: EpisodeState, parsed: ParsedMessage, text: str
