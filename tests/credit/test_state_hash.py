@@ -11,8 +11,8 @@ from players import doc, shop_env, shop_task
 
 import fctncalling
 from fctncalling.data.types import Task
-from fctncalling.envs.episode.content_hash import content_hash
 from fctncalling.envs import function_calling
+from fctncalling.envs.episode.content_hash import content_hash
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.tools.bfcl.memory_vector import MemoryAPI_vector

@@ -119,7 +119,7 @@ def numbered(second: bool) -> Callable[[], int]:
 
 
 def default(second: bool) -> Callable[[], list[int]]:
-    def given(seen: list[int] = [int(second)]) -> list[int]:  # noqa: B006, B008 - the state meant
+    def given(seen: list[int] = [int(second)]) -> list[int]:  # noqa: B006 - the state meant
         return seen
 
     return given
@@ -183,7 +183,7 @@ KINDS: dict[str, Kind] = {
     "closure": Kind(numbered, lambda v: v()),
     "function's default": Kind(default, lambda v: v()),
     "partial": Kind(lambda b: partial(int, str(int(b))), lambda v: v()),
-    "method": Kind(lambda b: (str.upper if b else str.lower), lambda v: v("Ab")),
+    "method": Kind(lambda b: str.upper if b else str.lower, lambda v: v("Ab")),
     "bound method": Kind(lambda b: [3, b].index, lambda v: v.__self__),
     "type": Kind(lambda b: int if b else str, lambda v: v()),
     "class attribute": Kind(owner, lambda v: type(v).total),
@@ -224,6 +224,8 @@ KINDS: dict[str, Kind] = {
     "1 and 1.0": Kind(lambda b: 1 if b else 1.0),
     "generator": Kind(lambda b: (each for each in [b]), first, readable=False),
     "lock": Kind(held, lambda v: v.locked(), readable=False),
-    "system's randomness": Kind(lambda b: random.SystemRandom(), lambda v: v.random(), readable=False),
+    "system's randomness": Kind(
+        lambda b: random.SystemRandom(), lambda v: v.random(), readable=False
+    ),
     "view of a dict": Kind(lambda b: {"a": b}.values(), list, readable=False),
 }
