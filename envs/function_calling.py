@@ -75,7 +75,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
     and where it applies:
 
     - `state_hash`: str, of what decides the future (unless the episode ended, or a tool's state
-      cannot be read). See `fctncalling.envs.judging.state_hash`.
+      cannot be read). See `fctncalling.envs.state_hash`.
     - `instructions`: str, the system text of the prompting form (`reset`).
     - `repairs`: list of str, what a lenient handler mended before it read the action.
     - `observation_bytes_cut`: int, by how much the observation was cut.

@@ -105,7 +105,7 @@ class Player:
         return told
 
 
-def check_pairs(
+def play_pairs(
     tasks: Sequence[Task], number: int, *, num_onward: int = 6, **keywords: Any
 ) -> float:
     """Check pairs under all rewards; return the share that had one hash under each."""
@@ -136,21 +136,21 @@ def multi_turn(path: str | Path) -> list[Task]:
 def test_equal_hashes_have_equal_futures_under_every_reward() -> None:
     tasks = multi_turn(fctncalling.embedded_path("held_out"))[::4]
     # what is one state has mostly one hash
-    assert 0.3 < check_pairs(tasks, 16, num_onward=1) < 0.9
+    assert 0.3 < play_pairs(tasks, 16, num_onward=1) < 0.9
 
 
 @pytest.mark.prove
 @pytest.mark.parametrize("name", ["base", "miss_func", "miss_param", "long_context"])
 def test_equal_hashes_have_equal_futures_in_official_tasks(name: str, shared: Path) -> None:
     folder = shared / "bfcl" / "data"
-    assert 0.3 < check_pairs(multi_turn(folder / f"BFCL_v4_multi_turn_{name}.json"), 250) < 0.9
+    assert 0.3 < play_pairs(multi_turn(folder / f"BFCL_v4_multi_turn_{name}.json"), 250) < 0.9
 
 
 @pytest.mark.prove
 def test_a_thousand_pairs_of_embedded_tasks_have_equal_futures() -> None:
     tasks = multi_turn(fctncalling.embedded_path("held_out"))
-    assert 0.3 < check_pairs(tasks, 750) < 0.9
-    assert 0.3 < check_pairs(tasks, 250, max_steps_per_turn=8) < 0.9
+    assert 0.3 < play_pairs(tasks, 750) < 0.9
+    assert 0.3 < play_pairs(tasks, 250, max_steps_per_turn=8) < 0.9
 
 
 LOOK = "[look()]"

@@ -117,8 +117,6 @@ def test_arguments_nested_deep_are_the_model_s_mistake(form: str, depth: int) ->
         call = {"id": "c7", "function": {"name": "ls", "arguments": arguments}}
         dialogue.reply({"role": "assistant", "content": "", "tool_calls": [call]})
         assert not dialogue.verdict_so_far().valid
-    while isinstance(nested, dict):  # taken apart here: freeing it whole is the interpreter's risk
-        nested = nested["a"][0]
 
 
 def test_score_of_a_conversation_cut_short_is_that_of_what_there_is() -> None:

@@ -119,10 +119,10 @@ def numbered(second: bool) -> Callable[[], int]:
 
 
 def default(second: bool) -> Callable[[], list[int]]:
-    def given(seen: list[int] = [int(second)]) -> list[int]:  # noqa: B006 - the state meant
+    def returned(seen: list[int] = [int(second)]) -> list[int]:  # noqa: B006 - the state meant
         return seen
 
-    return given
+    return returned
 
 
 def held(second: bool) -> Any:

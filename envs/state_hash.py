@@ -14,6 +14,7 @@ from fctncalling.envs.judging.strict import MAX_CALLS, MAX_TRIES, distinct_calls
 from fctncalling.envs.users.rule_user import RuleUser
 from fctncalling.envs.users.user_names import User, scripted_user
 
+STATE_HASH_VERSION = "2"  # 0.3 and before had another, and named none
 DETOURS = 2  # steps, calls or tries beyond the truth's for which a limit is looked at ahead
 
 
