@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fctncalling.data.types import Call, TurnResults
-from fctncalling.envs.episode.content_hash import content_hash
+from fctncalling.envs.episode.content_hash import hash_of_text
 from fctncalling.envs.episode.state import EpisodeState
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.judging.strict import MAX_CALLS, MAX_TRIES, distinct_calls, function_of
@@ -55,7 +55,7 @@ def state_hash(
         content.append([state.turn in state.forgiven, earlier])
     if is_strict and state.turn not in state.forgiven:
         content += _strict_limits(state, expected)
-    return content_hash(content)
+    return hash_of_text(repr(content))  # nothing but texts and numbers in lists and dicts
 
 
 def _truth_calls(state: EpisodeState) -> Sequence[str]:

@@ -75,7 +75,12 @@ def content_hash(value: Any) -> str:
     except Exception as error:  # whatever a class of a user raises
         what = f"what raises {type(error).__name__} when it is read"
         raise UnreadableStateError(what) from error
-    return hashlib.sha256(texts.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return hash_of_text(texts)
+
+
+def hash_of_text(text: str) -> str:
+    """Return the hash of a text, 16 hexadecimal digits."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _texts(value: Any) -> list[str]:

@@ -9,7 +9,11 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from fctncalling.data.types import Episode, Message, StepRecord, Task, TurnResults, Verdict
-from fctncalling.envs.episode.content_hash import UnreadableStateError, content_hash
+from fctncalling.envs.episode.content_hash import (
+    UnreadableStateError,
+    content_hash,
+    hash_of_text,
+)
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.user_tools import UserTools
@@ -95,7 +99,7 @@ class EpisodeState:
             record = TurnResults(tuple(self.results), self.session.public_state())
             self.turns.append(record)
             results = sorted(set(self.results))
-            self.past_hash = content_hash([self.past_hash, results, self.hash_of_tools()])
+            self.past_hash = hash_of_text(repr([self.past_hash, results, self.hash_of_tools()]))
         if not last:
             self.turn += 1
             self.steps_in_turn = 0
