@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from fctncalling.checkers.python_values import short_repr
 from fctncalling.data.types import Call, FunctionDoc, Message, Task, tool_call
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.prompting.prompts import MORE_FUNCTIONS
@@ -229,7 +230,8 @@ def _named_tool_call(call: Any, where: str) -> dict[str, str]:
 
 
 def _unlike(where: str, expected: str, found: Any) -> ValueError:
-    return ValueError(f"{where}: expected {expected}, found {type(found).__name__} {found!r:.100}")
+    shown = short_repr(found)[:100]
+    return ValueError(f"{where}: expected {expected}, found {type(found).__name__} {shown}")
 
 
 def reads_as_calls(text: str, tools: Sequence[Any]) -> bool:

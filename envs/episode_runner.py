@@ -24,6 +24,7 @@ from fctncalling.envs.judging.strict import strict_verdict
 from fctncalling.envs.prompting import prompts
 from fctncalling.envs.prompting.prompts import PROMPT_STYLES, TaskPrompt
 from fctncalling.envs.rewards import Reward, is_strict_reward
+from fctncalling.envs.state_hash import state_hash
 from fctncalling.envs.user_tools import UserTools
 from fctncalling.envs.users.rule_user import RuleUser
 from fctncalling.envs.users.user_names import User, make_user
@@ -114,6 +115,18 @@ class EpisodeRunner:
         if handler.is_lenient:
             extra["repairs"] = list(parsed.repairs)
         return StepResult(step, observation, messages, extra)
+
+    def state_hash(self, state: EpisodeState, observation: str) -> str | None:
+        """Return the hash of what decides an episode's future; None where it cannot be read."""
+        assert not isinstance(self.user, str)
+        return state_hash(
+            state,
+            observation,
+            steps_left=self.max_steps_per_turn - state.steps_in_turn,
+            is_strict=is_strict_reward(self.reward),
+            user=self.user,
+            truth=lambda: self._judge.truth(state.task),
+        )
 
     def _execute(
         self, state: EpisodeState, parsed: ParsedMessage, text: str

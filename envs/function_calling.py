@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,19 @@ from fctncalling.envs.tools.local_corpus import CorpusError
 from fctncalling.envs.user_tools import ToolsArgument, UserTools
 from fctncalling.envs.users.user_names import User, may_answer_slowly
 
+logger = logging.getLogger(__name__)
 Step = tuple[str, float, bool, bool, dict[str, Any]]
+
+
+@lru_cache(maxsize=256)  # once for each class
+def say_unreadable(what: str) -> None:
+    """Say, once, which tool's state cannot be read."""
+    logger.warning(
+        'no info["state_hash"]: %s, which cannot be read; --group_baseline state keeps the '
+        "algorithm's estimate there. Give the tool a method _hashed_state that returns what "
+        "decides its results",
+        what,
+    )
 
 
 class FunctionCallingEnv(gymnasium.Env[str, str]):
@@ -60,8 +74,8 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
 
     and where it applies:
 
-    - `state_hash`: str, of what decides the future (unless the episode ended): tools, turn, what
-      the checker saw so far, observation. See `fctncalling.envs.episode.state`.
+    - `state_hash`: str, of what decides the future (unless the episode ended, or a tool's state
+      cannot be read). See `fctncalling.envs.state_hash`.
     - `instructions`: str, the system text of the prompting form (`reset`).
     - `repairs`: list of str, what a lenient handler mended before it read the action.
     - `observation_bytes_cut`: int, by how much the observation was cut.
@@ -271,7 +285,10 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
             **extra,
         }
         if not state.is_over and state.invalid_reason is None:
-            info["state_hash"] = state.state_hash(observation, self._runner.max_steps_per_turn)
+            if (found := self._runner.state_hash(state, observation)) is not None:
+                info["state_hash"] = found
+            else:
+                say_unreadable(state.unreadable)
         observation, cut = cut_text(observation, OBSERVATION_BYTES)
         if cut:
             info["observation_bytes_cut"] = cut

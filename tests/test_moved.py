@@ -57,6 +57,14 @@ def test_a_former_name_gives_what_it_named(former: str) -> None:
     assert told[0].filename == __file__
 
 
+def test_former_names_of_a_former_module_are_found_in_it() -> None:
+    program = (
+        "from fctncalling.envs.tool_text.presets import calculator, python_math\n"
+        "assert calculator(max_turns=1).unwrapped"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_a_name_that_never_was_is_no_attribute() -> None:
     with pytest.raises(AttributeError, match="types' has no attribute 'TurnRecords'"):
         _ = import_module("fctncalling.data.types").TurnRecords

@@ -19,6 +19,7 @@ from typing import Literal
 
 from fctncalling.checkers.math.canonical import (
     canonical_form,
+    divides_by_sum,
     is_unsimplified,
     subtrees,
     tuple_elements,
@@ -240,6 +241,8 @@ def restates_question(answer: str, question: str, truth: str = "") -> bool:
     sizes = {
         form: _size(each) for each in trees if (form := canonical_form(each)) not in forms_of_truth
     }
+    if divides_by_sum(tree) and wanted and not divides_by_sum(wanted):
+        return True  # the truth tells that the quotient can be had
     return any(
         not _is_written_out(each)
         and (is_unsimplified(each) or sizes.get(canonical_form(each), math.inf) <= _size(each))

@@ -79,7 +79,8 @@ def is_unsimplified(tree: Tree) -> bool:
         trivial = rational_value(exponent) in (0, 1) or rational_value(base) in (0, 1)
         computable = None not in (rational_value(base), rational_value(_power(base, exponent)))
         nested = _as_power(power[0]) is not None or _undoes(tree, power[0], power[1])
-        return trivial or computable or nested or any(map(is_unsimplified, power))
+        needless = power[0][:2] == ["call", "abs"] and _is_even(exponent)
+        return trivial or computable or nested or needless or any(map(is_unsimplified, power))
     arguments = [each for each in tree[1:] if isinstance(each, list)]
     of_numbers = all(rational_value(canonical_form(each)) is not None for each in arguments)
     if kind == "call" and ((tree[1] in _OF_NUMBERS and of_numbers) or _undoes(tree, *arguments)):
@@ -92,6 +93,21 @@ def tuple_elements(tree: Tree) -> list[Tree]:
     if tree[0] not in _PARTS:
         return [tree]
     return [each for each in tree[1:] if isinstance(each, list)]
+
+
+def divides_by_sum(tree: Tree) -> bool:
+    """Whether something is divided by a sum of unknowns, as in (x^2-1)/(x-1)."""
+    return any(
+        each[0] == "/"
+        and any(below[0] in ("+", "-") and _has_unknown(below) for below in subtrees(each[2]))
+        for each in subtrees(tree)
+    )
+
+
+def _has_unknown(tree: Tree) -> bool:
+    return any(
+        each[0] == "name" and each[1] not in ("pi", "e", "i", "oo") for each in subtrees(tree)
+    )
 
 
 def subtrees(tree: Tree) -> Iterator[Tree]:
@@ -232,6 +248,9 @@ def _collected(powers: dict[Any, Form], coefficient: Fraction) -> Form:
     """Return a product of powers, those computed that are numbers."""
     kept = {}
     for base, exponent in powers.items():
+        if base[0] == "call" and base[1][0] == "abs" and _is_even(exponent):  # |x|^2 is x^2
+            rest = {each: power for each, power in powers.items() if each != base}
+            return _product(_power(base[1][1], exponent), _collected(rest, coefficient))
         number = rational_value(exponent) if base[0] == "number" else None
         computed = None if number is None else rational_value(_number_power(base[1], number))
         if computed is not None:
@@ -243,6 +262,11 @@ def _collected(powers: dict[Any, Form], coefficient: Fraction) -> Form:
         if base[0] == "sum" and exponent == _ONE:
             return _scaled(base[1], coefficient)
     return frozenset({(frozenset(kept.items()), coefficient)})
+
+
+def _is_even(exponent: Form) -> bool:
+    number = rational_value(exponent)
+    return number is not None and number % 2 == 0
 
 
 def _power(base: Form, exponent: Form) -> Form:

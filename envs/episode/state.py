@@ -1,113 +1,22 @@
-"""State of one episode, and the hash of what decides its future."""
+"""State of one episode."""
 
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
-import random
-from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from datetime import date, time, timedelta
-from numbers import Number
 from typing import Any
 
-import numpy as np
-
 from fctncalling.data.types import Episode, Message, StepRecord, Task, TurnResults, Verdict
+from fctncalling.envs.episode.content_hash import (
+    UnreadableStateError,
+    content_hash,
+    hash_of_text,
+)
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers.execution import ToolSession
-from fctncalling.envs.tools.bfcl.directory_tree import Directory
 from fctncalling.envs.user_tools import UserTools
-
-MAX_DEPTH = 16  # of a state's objects
-_MAX_BITS = 10_000  # of an integer as a number: the interpreter writes out some 14,000
-_ATOMS = (bytes, bytearray, Number, np.generic, date, time, timedelta)  # what their texts tell
-LAST_STEPS = 2  # with so many or fewer steps left in a turn their number counts
-
-
-def state_hash(
-    tools: str,
-    past: str,
-    results: Iterable[str],
-    turn: int,
-    observation: str,
-    *,
-    steps_left: int,
-    forgiven: Collection[int] = (),
-) -> str:
-    """Return the hash of an episode's state: of all that decides what can still happen.
-
-    tools: `content_hash` of the tools' state; past: of the turns that ended, or of what the user
-    said where a checker counts questions; results: this turn's; forgiven: turns for which a strict
-    reward pays no more, whatever follows.
-
-    It takes in the tools' whole state, the turn, the observation that the agent answers, what the
-    checker will look at (each turn's results, without order or number, and the state it ended in),
-    and the steps that are left where the limit is near. The agent's own earlier messages are left
-    out on purpose: tools are deterministic, so what can still happen does not depend on how the
-    agent came here. A policy may remember more; what is matched by this hash assumes that it does
-    not matter.
-    """
-    left = steps_left if steps_left <= LAST_STEPS else -1
-    unpaid = [[turn in forgiven, any(it < turn for it in forgiven)]] if forgiven else []
-    return _digest([tools, past, sorted(set(results)), turn, observation, left, *unpaid])
-
-
-def content_hash(value: Any) -> str:
-    """Return the content hash of an object, private attributes included."""
-    try:
-        return _digest(value, sort_keys=True)
-    # keys of several types; what holds itself; integers over the interpreter's limit of digits
-    except (TypeError, ValueError, RecursionError):
-        return _digest(canonical_json(value))
-
-
-def canonical_json(value: Any, depth: int = 0) -> Any:
-    """Return the canonical JSON of an object's content, equal for equal content."""
-    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
-        return hex(value)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if depth > MAX_DEPTH:
-        return "..."
-    if isinstance(value, Mapping):
-        named = [(str(canonical_json(key)), each) for key, each in value.items()]
-        # by their texts: 1 and "1" are one name, and their values may not compare
-        return sorted(([name, canonical_json(each, depth + 1)] for name, each in named), key=repr)
-    if isinstance(value, list | tuple):
-        return [canonical_json(each, depth + 1) for each in value]
-    return canonical_json(_parts(value), depth + 1)
-
-
-def _parts(value: Any) -> Any:
-    """Return what an object that JSON does not know is made of."""
-    if isinstance(value, set | frozenset):
-        return sorted(str(canonical_json(each)) for each in value)
-    if isinstance(value, random.Random):
-        return hashlib.sha256(repr(value.getstate()).encode()).hexdigest()
-    if isinstance(value, np.random.Generator):
-        return str(value.bit_generator.state)
-    if isinstance(value, Directory):
-        return value.graph()
-    if isinstance(value, _ATOMS):
-        return [type(value).__name__, str(value)]
-    if isinstance(value, np.ndarray):  # of texts' embeddings the last digits depend on the machine
-        return [type(value).__name__, value.shape]
-    if isinstance(value, deque):
-        return list(value)
-    state = object.__getstate__(value)  # a pair where the class has slots
-    attributes = state if isinstance(state, tuple) else getattr(value, "__dict__", "")
-    return [type(value).__name__, attributes]
-
-
-def _digest(content: Any, *, sort_keys: bool = False) -> str:
-    # The encoder is written in C: a walk in Python took ten times as long as the step itself.
-    text = json.dumps(content, sort_keys=sort_keys, default=_parts)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
 
 _SHARED = ("task", "session")  # the task never changes; the session copies its state itself
 
@@ -135,6 +44,7 @@ class EpisodeState:
     invalid_reason: str | None = None  # why infrastructure failed
     tools_hash: str = ""  # of the tools' state; "" where calls may have changed it
     past_hash: str = ""  # of the turns that ended
+    unreadable: str = ""  # the tool whose state could not be read, and what it holds
 
     @property
     def is_over(self) -> bool:
@@ -189,7 +99,7 @@ class EpisodeState:
             record = TurnResults(tuple(self.results), self.session.public_state())
             self.turns.append(record)
             results = sorted(set(self.results))
-            self.past_hash = content_hash([self.past_hash, results, self._hash_of_tools()])
+            self.past_hash = hash_of_text(repr([self.past_hash, results, self.hash_of_tools()]))
         if not last:
             self.turn += 1
             self.steps_in_turn = 0
@@ -220,26 +130,17 @@ class EpisodeState:
             seed=seed,
         )
 
-    def state_hash(self, observation: str, max_steps_per_turn: int) -> str:
-        """Return the state's hash, of what decides the future, see `state_hash`."""
-        past = self.past_hash
-        if self.task.kind == "clarify":  # its questions are counted, their answers looked at
-            said = [each.get("content") for each in self.conversation if each["role"] == "user"]
-            past = content_hash(said)
-        return state_hash(
-            self._hash_of_tools(),
-            past,
-            self.results,
-            self.turn,
-            observation,
-            steps_left=max_steps_per_turn - self.steps_in_turn,
-            forgiven=self.forgiven,
-        )
+    def hash_of_tools(self) -> str:
+        """Return the hash of the tools' state, made anew only where calls were executed.
 
-    def _hash_of_tools(self) -> str:
-        """Return the hash of the tools' state, made anew only where calls were executed."""
+        "" where it cannot be read: `unreadable` then says why.
+        """
         if self.session is not None and not self.tools_hash:
-            self.tools_hash = content_hash(self.session.live_state())
+            try:
+                self.tools_hash = content_hash(self.session.hashed_state())
+            except UnreadableStateError as error:
+                names = ", ".join(self.task.involved_classes)
+                self.unreadable = f"the state of {names} holds {error}"
         return self.tools_hash
 
     def get_state(self) -> dict[str, Any]:

@@ -189,6 +189,15 @@ class ToolSession:
             for name, tool in tools.items()
         }
 
+    def hashed_state(self) -> list[Any]:
+        """Return what decides the results to come: the tools, and allowances that may run out.
+
+        Nothing is copied: hash it at once.
+        """
+        left, most = self._allowance, SizeBudget()
+        pairs = ((left.characters, most.characters), (left.weight, most.weight))
+        return [self._instances, *(each if each < all_ // 4 else None for each, all_ in pairs)]
+
     def has_function(self, name: str) -> bool:
         """Whether the session has a function of this name."""
         return name in self._class_of

@@ -185,7 +185,7 @@ class EpisodeJudge:
                 answers = answers_to_questions(state.steps, state.conversation)
                 return check(task, ClarifyRecord(record, len(answers), answers))
             if task.is_multi_turn:
-                return judge_turns(task, state.turns, self._truth(task))
+                return judge_turns(task, state.turns, self.truth(task))
             return check(task, record)
 
     def turn_passes(self, state: EpisodeState, turn: int) -> bool:
@@ -195,7 +195,7 @@ class EpisodeJudge:
         if not state.task.is_multi_turn:
             return state.verdict is not None and state.verdict.valid
         with reraise_as_infrastructure("checker"):
-            return judge_turns(state.task, state.turns, self._truth(state.task)).per_turn[turn]
+            return judge_turns(state.task, state.turns, self.truth(state.task)).per_turn[turn]
 
     def outcome(self, state: EpisodeState, step: StepRecord, *, turn_ends: bool) -> StepOutcome:
         """Return the outcome of a step, the input of rewards."""
@@ -210,7 +210,11 @@ class EpisodeJudge:
             paid=state.paid,
         )
 
-    def _truth(self, task: Task) -> tuple[TurnResults, ...]:
+    def truth(self, task: Task) -> tuple[TurnResults, ...]:
+        """Return what a task's ground truth leaves behind, turn by turn.
+
+        Raises InfrastructureError where it cannot be replayed.
+        """
         return bounded_memo(self._truths, task.id, lambda: replay_ground_truth(task, self._tools))
 
 

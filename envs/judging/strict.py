@@ -168,7 +168,8 @@ def first_leniency_in_turn(task: Task, steps: Sequence[StepRecord], turn: int) -
 
     None if they relied on none.
     """
-    fault = _first_of_turns(task, [step for step in steps if step.turn == turn])
+    here = [step for step in steps if step.turn == turn]
+    fault = _unread_calls(task, here) or _first_of_turns(task, here)
     return None if fault is None else fault.error_type
 
 
@@ -234,10 +235,11 @@ def _expected(task: Task, turn: int) -> set[str]:
     A few call one before it is offered.
     """
     truth = (task.ground_truth or ())[turn] if task.is_multi_turn else ()
-    return {_function_of(str(text)) for text in truth}
+    return {function_of(str(text)) for text in truth}
 
 
-def _function_of(call: str) -> str:
+def function_of(call: str) -> str:
+    """Return the function that a call string calls."""
     return call.partition("(")[0].strip()
 
 
@@ -283,15 +285,16 @@ def _needless_calls(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
         if count > MAX_CALLS[0] + MAX_CALLS[1] * len(truth):
             message = f"turn {turn}: {count} calls where its ground truth has {len(truth)}"
             return Fault("strict:needless_calls", message)
-        tried = Counter(call.name for call in _distinct_calls(here))
-        for name, expected in Counter(map(_function_of, truth)).items():
+        tried = Counter(call.name for call in distinct_calls(here))
+        for name, expected in Counter(map(function_of, truth)).items():
             if tried[name] > expected + MAX_TRIES:
                 message = f"turn {turn}: {name} tried with {tried[name]} arguments for {expected}"
                 return Fault("strict:needless_calls", message)
     return None
 
 
-def _distinct_calls(steps: Sequence[StepRecord]) -> list[Call]:
+def distinct_calls(steps: Sequence[StepRecord]) -> list[Call]:
+    """Return the distinct calls of steps, in order."""
     calls: list[Call] = []
     for call in (call for step in steps for call in step.calls):
         calls += [] if call in calls else [call]

@@ -26,6 +26,7 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.algorithms.run.logs import NoLog, RunExistsError, RunLog, results_folder
 from fctncalling.algorithms.supervised import SupervisedLearner
+from fctncalling.envs.state_hash import STATE_HASH_VERSION
 from fctncalling.laboratory import import_laboratory_module
 from fctncalling.training.announce import announce
 from fctncalling.training.demonstrations import load_demonstrations
@@ -185,6 +186,7 @@ def library_versions() -> dict[str, str]:
 
     names = ("torch", "transformers", "tokenizers", "numpy", "gymnasium")
     found = {"fctncalling": fctncalling.__version__, "commit": _commit()}
+    found["state_hash"] = STATE_HASH_VERSION
     found |= {"python": platform.python_version(), **{name: version(name) for name in names}}
     return {name: value for name, value in found.items() if value}
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.config.config_fields import format_value
+from fctncalling.envs.state_hash import STATE_HASH_VERSION
 from fctncalling.training.announce import announce
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def checkpoint_to_resume(
     if is_first:
         check_digests(checkpoint)
     _compare_settings(config, checkpoint)
+    announce_former_hash(config, checkpoint)
     return checkpoint
 
 
@@ -88,17 +90,23 @@ def _compare_settings(config: TrainConfig, checkpoint: Path) -> None:
         )
 
 
+def announce_former_hash(config: TrainConfig, checkpoint: Path) -> None:
+    """Say that states are matched otherwise than before, where a run of 0.3 or earlier goes on."""
+    if config.group_baseline != "state":
+        return
+    if _run_description(checkpoint).get("versions", {}).get("state_hash") != STATE_HASH_VERSION:
+        announce(
+            'Note: info["state_hash"] tells more states apart than when this run began (limits '
+            "that come near, kinds of containers): --group_baseline state goes on by the new one."
+        )
+
+
 def changed_settings(config: TrainConfig, checkpoint: Path) -> dict[str, tuple[Any, Any]]:
     """Return the settings that changed since the checkpoint's run.
 
     Name -> (before, now).
     """
-    try:
-        before = json.loads(
-            (checkpoint.resolve().parent.parent / "config.json").read_text(encoding="utf-8")
-        )
-    except (OSError, ValueError):
-        return {}  # a checkpoint that was moved away from its run tells nothing of it
+    before = _run_description(checkpoint)
     now = {
         name: _as_json(value)
         for name, value in dataclasses.asdict(config).items()
@@ -109,6 +117,15 @@ def changed_settings(config: TrainConfig, checkpoint: Path) -> dict[str, tuple[A
         for name, value in now.items()
         if name in before and before[name] != value
     }
+
+
+def _run_description(checkpoint: Path) -> dict[str, Any]:
+    """Return config.json of a checkpoint's run; {} of one that was moved away from its run."""
+    try:
+        path = checkpoint.resolve().parent.parent / "config.json"
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return {}
 
 
 def _reject_incompatible(changed: dict[str, tuple[Any, Any]], checkpoint: Path) -> None:

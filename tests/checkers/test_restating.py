@@ -77,6 +77,25 @@ def test_rewrites_are_told_from_answers(
     assert (paid, refused) == ([], [])
 
 
+@pytest.mark.parametrize(
+    ("answer", "question", "truth"),
+    [
+        ("(x+1)^2-|x|^2", SIMPLIFY, "2x+1"),
+        ("(x+1)^2-|-x|^2", SIMPLIFY, "2x+1"),
+        ("|x|^2-1", "Factor x^2 - 1.", "(x-1)(x+1)"),
+        ("(x^4-1)/(x^2+1)", "Factor x^2 - 1.", "(x-1)(x+1)"),
+        ("|x|^4", "Simplify x^2 * x^2.", "x^4"),
+    ],
+)
+def test_absolute_values_and_quotients_are_seen_through(
+    answer: str, question: str, truth: str
+) -> None:
+    assert restates_question(answer, question, truth)
+    assert not restates_question(truth, question, truth)
+    assert not restates_question("|x|", r"Simplify $\sqrt{x^2}$.", "|x|")
+    assert not restates_question("1/(1+x)", "Simplify x/(x+x^2).", "1/(x+1)")
+
+
 def written(tree: Tree) -> str:
     """Write a tree, every operation in brackets."""
     kind = tree[0]

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import random
-from collections import deque
-from collections.abc import Callable
-from datetime import date
-from decimal import Decimal
-from typing import Any
+import threading
 
 import numpy as np
 import pytest
-from players import shop_env, shop_task
+from own_states import KINDS
+from players import doc, shop_env, shop_task
 
 import fctncalling
 from fctncalling.data.types import Task
-from fctncalling.envs.episode.state import canonical_json, content_hash
+from fctncalling.envs import function_calling
+from fctncalling.envs.episode.content_hash import content_hash
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers.execution import ToolSession
+from fctncalling.envs.tools.bfcl.memory_vector import MemoryAPI_vector
 
 TASK = Task(
     id="multi_turn_base_9",
@@ -85,11 +83,7 @@ def test_a_state_that_was_set_has_its_hash_and_the_end_has_none() -> None:
 
 
 def test_the_hash_is_the_same_in_every_process() -> None:
-    assert content_hash({"b": [1, None], "a": {"x", "y"}}) == "9a41e5fc044ef52d"
-    assert canonical_json({"b": 1, "a": [None, 2.5]}) == [["a", [None, 2.5]], ["b", 1]]
-    assert content_hash(random.Random(1)) != content_hash(random.Random(2))
-    mixed = {1: {"a"}, "b": 2.5}  # keys that JSON cannot sort
-    assert content_hash(mixed) == content_hash(dict(reversed(mixed.items()))) != content_hash({})
+    assert content_hash({"b": [1, None], "a": {"x", "y"}}) == "3db5147344668c0c"
 
 
 def test_the_embedded_tasks_offer_it() -> None:
@@ -104,10 +98,10 @@ def hash_of_files(*calls: str) -> str:
     session = ToolSession(["GorillaFileSystem"], {})
     results = [session.execute(call) for call in calls]
     assert not any("rror" in result for result in results), results
-    found = content_hash(session.live_state())
+    found = content_hash(session.hashed_state())
     twin = ToolSession(["GorillaFileSystem"], {})
     twin.set_state(session.get_state())
-    assert content_hash(twin.live_state()) == found
+    assert content_hash(twin.hashed_state()) == found
     return found
 
 
@@ -141,33 +135,96 @@ def test_another_way_to_the_same_files_is_no_other_state() -> None:
     )
 
 
-class Slotted:
-    __slots__ = ("inner", "name")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
+SECOND = [False]  # what `put` makes: two calls look the same
 
 
-@pytest.mark.parametrize(
-    ("make", "one", "other"),
-    [
-        (Slotted, "a", "b"),
-        (date.fromisoformat, "2024-01-02", "2024-01-03"),
-        (Decimal, "1.5", "2.5"),
-        (str.encode, "a", "b"),
-        (deque, "ab", "ba"),
-        (lambda text: np.int64(text), "1", "2"),
-        (lambda text: {1: "a", "1": ["b", text]}, "1", "2"),
-    ],
+class Keeper:
+    """A user's tool that holds a value of any kind, and tells of it when it is asked."""
+
+    def put(self, kind: str) -> None:
+        self.kind = kind
+        self.value = KINDS[kind].make(SECOND[0])
+
+    def tell(self) -> str:
+        return repr(KINDS[self.kind].tell(self.value))
+
+
+KEEPER = Task(
+    id="multi_turn_base_7",
+    category="multi_turn_base",
+    question=[[{"role": "user", "content": "Tell me."}]],
+    functions=(doc("put", ["kind"], kind="string"), doc("tell")),
+    ground_truth=[["tell()"]],
+    involved_classes=("Keeper",),
 )
-def test_what_an_object_holds_is_in_its_hash(
-    make: Callable[[str], Any], one: str, other: str
-) -> None:
-    assert content_hash([make(one)]) == content_hash([make(one)]) != content_hash([make(other)])
 
 
-def test_the_last_digits_of_an_embedding_make_no_other_state() -> None:
-    assert content_hash({"text": np.ones(3)}) == content_hash({"text": np.ones(3) * (1 + 1e-12)})
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_tool_holds_is_in_the_hash_or_there_is_none(kind: str) -> None:
+    """Two values look alike until the tool is asked: the observations before are the same."""
+
+    def played(second: bool) -> tuple[str, str | None, str]:
+        env = FunctionCallingEnv(tasks=[KEEPER], tools={"Keeper": Keeper})
+        env.reset(seed=1)
+        SECOND[0] = second
+        observation, _, _, _, info = env.step(f"[put(kind={kind!r})]")
+        return observation, info.get("state_hash"), env.step("[tell()]")[0]
+
+    one, again, other = played(False), played(False), played(True)
+    assert one[0] == other[0]
+    assert one[2] != other[2]
+    if KINDS[kind].readable:
+        assert one[1] == again[1] is not None
+        assert one[2] == again[2]
+        assert one[1] != other[1]
+    else:
+        assert one[1] is other[1] is None
+
+
+def test_what_cannot_be_read_is_named_once_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    env = FunctionCallingEnv(tasks=[KEEPER], tools={"Keeper": Keeper})
+    function_calling.say_unreadable.cache_clear()
+    for _ in range(2):
+        assert "state_hash" in env.reset(seed=1)[1]
+        assert "state_hash" not in env.step("[put(kind='lock')]")[4]
+        assert "state_hash" not in env.step("[put(kind='date')]")[4]  # the past is
+    (line,) = caplog.messages
+    assert "Keeper holds _thread.lock, " in line
+    assert "\n" not in line
+
+
+class Cached:
+    """A tool with what cannot be read, that says what counts."""
+
+    def __init__(self) -> None:
+        self.lock, self.till = threading.Lock(), 0
+
+    def _hashed_state(self) -> int:
+        return self.till
+
+
+def test_a_tool_may_say_itself_what_its_state_is() -> None:
+    one, other = Cached(), Cached()
+    assert content_hash(one) == content_hash(other)
+    other.till = 1
+    assert content_hash(one) != content_hash(other)
+
+
+def test_embeddings_are_no_state_of_a_memory_of_texts() -> None:
+    """Their last digits depend on machine and batch, and they follow from the texts."""
+
+    class Memory(MemoryAPI_vector):
+        _encoder = staticmethod(lambda texts: np.ones((len(texts), 3)))
+
+    def hash_of(searches: int, text: str = "a") -> str:
+        memory = Memory()
+        memory._load_scenario({})
+        memory.archival_memory_add(text)
+        for _ in range(searches):
+            memory.archival_memory_retrieve("x")
+        return content_hash(memory)
+
+    assert hash_of(0) == hash_of(1) != hash_of(0, "b")
 
 
 def test_a_number_of_too_many_digits_in_a_tool_is_a_state_like_any_other() -> None:

@@ -104,6 +104,21 @@ def test_tool_calls_of_another_shape_are_the_model_s_mistake(form: str, calls: A
     assert not dialogue.verdict_so_far().valid
 
 
+@pytest.mark.parametrize("depth", [900, 2_000, 100_000])
+@pytest.mark.parametrize("form", ["tool_call", "tools_text", "prompting"])
+def test_arguments_nested_deep_are_the_model_s_mistake(form: str, depth: int) -> None:
+    task = next(task for task in TASKS if task.is_multi_turn)
+    nested: Any = 1
+    for _ in range(depth):
+        nested = {"a": [nested]}
+    for arguments in (nested, [nested], '{"a": ' * depth + "1" + "}" * depth):
+        dialogue = Dialogue(task, form=form)
+        dialogue.open()
+        call = {"id": "c7", "function": {"name": "ls", "arguments": arguments}}
+        dialogue.reply({"role": "assistant", "content": "", "tool_calls": [call]})
+        assert not dialogue.verdict_so_far().valid
+
+
 def test_score_of_a_conversation_cut_short_is_that_of_what_there_is() -> None:
     task = next(task for task in TASKS if task.is_multi_turn)
     messages = oracle_messages(task, "tool_call")

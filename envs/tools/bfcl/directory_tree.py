@@ -153,26 +153,29 @@ class Directory:
                     pending.append(neighbour)
         return found
 
-    def graph(self) -> list[list[Any]]:
-        """Return the graph of all that hangs together with this directory, flat and in order.
+    def _hashed_state(self) -> list[Any]:
+        """Return all that hangs together with this directory, flat and in order.
 
         Of each directory name, parent and entries; a number instead of what stood there before.
         """
         numbers: dict[int, int] = {}
-        graph: list[list[Any]] = []
+        graph: list[Any] = []
 
         def number(thing: object) -> int:
             return numbers.setdefault(id(thing), len(numbers))
 
         for directory in self._reachable({}):
             parent = None if directory.parent is None else number(directory.parent)
-            node: list[Any] = [number(directory), directory.name, parent]
-            if id(directory.contents) not in numbers:
-                for name, item in directory.contents.items():
-                    is_new = id(item) not in numbers
-                    told = [item.name, item.content] if isinstance(item, File) and is_new else []
-                    node.append([name, number(item), *told])
-            graph.append([*node, number(directory.contents)])
+            known = id(directory.contents) in numbers
+            graph += [number(directory), directory.name, parent, number(directory.contents)]
+            if known:
+                continue
+            graph.append(len(directory.contents))
+            for name, item in directory.contents.items():
+                is_new_file = isinstance(item, File) and id(item) not in numbers
+                graph += [name, number(item), is_new_file]
+                if is_new_file:
+                    graph += [item.name, item.content]
         return graph
 
     def __repr__(self) -> str:

@@ -73,6 +73,10 @@ class MemoryAPI_vector:
             self._scenario, json.dumps(store, indent=4) if store else "", two_parts=True
         )
 
+    def _hashed_state(self) -> list[Any]:
+        """Return all but the embeddings, which follow from the texts to a machine's last digit."""
+        return [self._scenario, self.core_memory, self.archival_memory]
+
     def _encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         encoder = type(self)._encoder or sentence_encoder()
         new = [text for text in dict.fromkeys(texts) if text not in self._vectors]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine_api import Engine
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout.collect import collect
-from fctncalling.envs.episode.state import content_hash
+from fctncalling.envs.episode.content_hash import UnreadableStateError, content_hash
 
 
 class Snapshot(NamedTuple):
@@ -46,6 +47,7 @@ class BranchingEnv:
         self._key = ""
         self._now: Snapshot | None = None
         self._records = False
+        self._unreadable = count()
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -90,13 +92,20 @@ class BranchingEnv:
     ) -> None:
         state = self.env.unwrapped.get_state()
         known = info.get("state_hash") or tool_state_hash(state, observation, info)
+        known = known or f"unreadable {next(self._unreadable)}"  # a state like no other
         info = dict(info, messages=list(info["messages"]))
         self._now = Snapshot(task_id, state, observation, info, texts, str(known))
 
 
 def tool_state_hash(state: Any, observation: Any, info: Mapping[str, Any]) -> str:
-    """Return a hash for environments that offer none: of `get_state`, turn and observation."""
-    return content_hash([info.get("turn"), str(observation), state])
+    """Return a hash for environments that offer none: of `get_state`, turn and observation.
+
+    "" where the state cannot be read.
+    """
+    try:
+        return content_hash([info.get("turn"), str(observation), state])
+    except UnreadableStateError:
+        return ""
 
 
 PRIOR = 0.1  # of a state's variance, worth one branch: equal returns do not prove it to be 0

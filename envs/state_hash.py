@@ -1,0 +1,118 @@
+"""State hash: equal states of an episode have one future under the reward in use."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from fctncalling.data.types import Call, TurnResults
+from fctncalling.envs.episode.content_hash import hash_of_text
+from fctncalling.envs.episode.state import EpisodeState
+from fctncalling.envs.errors import InfrastructureError
+from fctncalling.envs.judging.strict import MAX_CALLS, MAX_TRIES, distinct_calls, function_of
+from fctncalling.envs.users.rule_user import RuleUser
+from fctncalling.envs.users.user_names import User, scripted_user
+
+STATE_HASH_VERSION = "2"  # 0.3 and before had another, and named none
+DETOURS = 2  # steps, calls or tries beyond the truth's for which a limit is looked at ahead
+
+
+def state_hash(
+    state: EpisodeState,
+    observation: str,
+    *,
+    steps_left: int,
+    is_strict: bool,
+    user: User | None,
+    truth: Callable[[], Sequence[TurnResults]],
+) -> str | None:
+    """Return the hash of an episode's state; None where a tool's state cannot be read.
+
+    steps_left: in this turn; is_strict: whether the reward is; truth: what the ground truth left
+    behind, turn by turn, asked for where results repeat.
+
+    It takes in the tools' whole state, the turn, the observation that the agent answers, what
+    checkers will look at (each turn's results, without order, as often as the truth needs them, and
+    the state that each turn ended in), what a user may go by, and what is left of a limit, where
+    the truth's calls and `DETOURS` more could reach it. The agent's own earlier messages are left
+    out on purpose: tools are deterministic, so what can still happen does not depend on how the
+    agent came here. A policy may remember more; what is matched by this hash assumes that it does
+    not matter.
+    """
+    tools = state.hash_of_tools()
+    if state.unreadable:
+        return None
+    expected = _truth_calls(state)
+    content = [
+        [state.task.id, tools, state.past_hash, sorted(set(state.results)), state.turn],
+        [observation, steps_left if steps_left <= len(expected) + DETOURS else None],
+        _repeated_results(state, truth),
+        _said(state, user),
+    ]
+    if is_strict and state.forgiven:
+        earlier = any(turn < state.turn for turn in state.forgiven)
+        content.append([state.turn in state.forgiven, earlier])
+    if is_strict and state.turn not in state.forgiven:
+        content += _strict_limits(state, expected)
+    return hash_of_text(repr(content))  # nothing but texts and numbers in lists and dicts
+
+
+def _truth_calls(state: EpisodeState) -> Sequence[str]:
+    turns = state.task.ground_truth or () if state.task.is_multi_turn else ()
+    return [str(text) for text in turns[state.turn]] if state.turn < len(turns) else ()
+
+
+def _repeated_results(
+    state: EpisodeState, truth: Callable[[], Sequence[TurnResults]]
+) -> list[list[Any]]:
+    """Return how often results were seen that the truth needs more than once in a turn."""
+    turns = [*(turn.results for turn in state.turns), state.results]
+    calls = state.task.ground_truth or () if state.task.is_multi_turn else ()
+    repeated = max(Counter(text for turn in turns for text in turn).values(), default=0) > 1
+    if not repeated or not any(len(turn) > 1 for turn in calls):
+        return []
+    try:
+        needed = [_repeats(turn.results) for turn in truth()]
+    except InfrastructureError:  # told at the end; till then every number counts
+        needed = [Counter(text for turn in turns for text in turn)] * len(turns)
+    seen, found = Counter[str](), list[list[Any]]()
+    for number, turn in enumerate(turns):
+        seen.update(turn)
+        last = number == len(turns) - 1  # of this turn and all later ones the most that one needs
+        for each in needed[number:] if last else needed[number : number + 1]:
+            found += [
+                [number, text, min(seen[text], count)] for text, count in sorted(each.items())
+            ]
+    return found
+
+
+def _repeats(texts: Iterable[str]) -> Mapping[str, int]:
+    return {text: count for text, count in Counter(texts).items() if count > 1}
+
+
+def _said(state: EpisodeState, user: User | None) -> Any:
+    """Return of the conversation what a user's answers, or the checker of answers, depend on."""
+    if not (user is None or user is scripted_user or isinstance(user, RuleUser)):
+        return state.conversation
+    if state.task.kind == "clarify":  # its questions are counted, their answers looked at
+        return [each.get("content") for each in state.conversation if each["role"] == "user"]
+    length = len(state.conversation) if isinstance(user, RuleUser) else 0  # its wording's choice
+    return [length, state.last_message if state.task.kind == "agentic" else None]
+
+
+def _strict_limits(state: EpisodeState, expected: Sequence[str]) -> list[Any]:
+    """Return what is left of a strict turn's limits on calls and tries, where it may run out."""
+    steps = [step for step in state.steps if step.turn == state.turn]
+    count = sum(max(len(step.calls), len(step.executed)) for step in steps)
+    left = MAX_CALLS[0] + MAX_CALLS[1] * len(expected) - count
+    tries: dict[str, list[str]] = {function_of(text): [] for text in expected}
+    for call in distinct_calls(steps):
+        if call.name in tries:
+            tries[call.name].append(_call_text(call))
+    many = [sorted(calls) for calls in tries.values() if len(calls) > MAX_TRIES - DETOURS]
+    return [left] * (left <= len(expected) + DETOURS) + many
+
+
+def _call_text(call: Call) -> str:
+    return repr([call.name, sorted(map(repr, call.arguments.items()))])
