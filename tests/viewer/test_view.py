@@ -83,7 +83,7 @@ PLANTED: dict[str, tuple[TokenFile, dict[str, Any], str, str]] = {
         sample_contents(bootstrap=np.zeros(4)), {}, "truncation", "trained as if it had ended"
     ),
     "tool text in the loss": (tool_text_in_the_loss(), {}, "mask", "text of a tool is trained on"),
-    "reward on the wrong turn": (sample_contents(rewards_at=5), {}, "rewards", "action 1"),
+    "reward on the wrong turn": (sample_contents(rewards_at=5), {}, "rewards", "action 2"),
 }  # fmt: skip
 
 
@@ -100,7 +100,7 @@ BUGS = {
     "wrong_gamma": ("credit", "they agree with gamma 0.5"),
     "truncated_as_whole": ("cut", "trained as whole ones"),
     "tool_text_in_loss": ("mask", "text of a tool is trained on"),
-    "reward_on_wrong_turn": ("rewards", "reward 1 at a token of action 0"),
+    "reward_on_wrong_turn": ("rewards", "reward 1 at a token of action 1"),
 }
 
 
@@ -245,7 +245,10 @@ def test_the_strict_rule_is_told_with_its_turn(tmp_path: Path) -> None:
     message = "step 1 (turn 1): 'c'"
     rule = {"strict_error_type": "strict:call_in_empty_turn", "strict_message": message}
     for fields, expected in (
-        ({**rule, "strict_success": False}, ("strict:call_in_empty_turn", message, 1)),
+        (  # on the page turns and steps are counted from 1
+            {**rule, "strict_success": False},
+            ("strict:call_in_empty_turn", "step 2 (turn 2): 'c'", 1),
+        ),
         ({"strict_success": False}, (None, "", None)),  # a log of an older version
         ({"strict_success": True, "strict_error_type": None}, (None, "", None)),
     ):
@@ -306,7 +309,7 @@ def test_pieces_that_a_tokenizer_marks_or_cuts_are_no_contradiction(tmp_path: Pa
         first["tokens"][0]["ids"][places[0]] += 1
         path.write_text("".join(f"{json.dumps(each)}\n" for each in [first, *others]))
         (fault,) = failing(data_of(run))["mask"]
-        assert "token 0 is not the sampled one" in fault["message"]
+        assert "token 1 is not the sampled one" in fault["message"]
 
 
 def test_a_fresh_critic_may_say_zero_of_a_cut_episode(tmp_path: Path) -> None:
