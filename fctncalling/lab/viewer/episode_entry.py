@@ -23,11 +23,12 @@ def episode_entry(record: Record, run: LoadedRun) -> Record:
     verdict = record.get("verdict")
     verdict = verdict if isinstance(verdict, dict) else {}
     per_turn: list[bool] = list(verdict.get("per_turn") or ())
-    success = bool(record.get("success", record.get("valid", False)))
+    known = record.get("success", record.get("valid", False))
+    success = None if known is None else bool(known)  # None: nobody judged it
     error_type = record.get("error_type") or verdict.get("error_type")
     if error_type is None and record.get("cut"):
         error_type = "cut"
-    earned = record.get("return", record.get("progress", float(success)))
+    earned = record.get("return", record.get("progress", float(bool(success))))
     return {
         "id": f"{run.episodes_file.name.split('.')[0]}:{record['line']}",
         "line": record["line"],
@@ -58,10 +59,10 @@ def episode_entry(record: Record, run: LoadedRun) -> Record:
     }
 
 
-def _strict_fields(record: Record, success: bool) -> Record:
+def _strict_fields(record: Record, success: bool | None) -> Record:
     """Return the strict verdict, the rule that it broke and the turn that its message names."""
     strict = record.get("strict_success", record.get("strict_valid"))
-    forgiven = strict is False and success
+    forgiven = strict is False and bool(success)
     message = str(record.get("strict_message") or "") if forgiven else ""
     turn = _PLACE.match(message)
     return {
@@ -102,7 +103,7 @@ def text_history_entry(record: Record) -> Record:
         **blank,
         "task": (opening[0]["content"] if opening else "")[:60],
         "category": "text history",
-        "success": earned is not None and earned > 0,
+        "success": None,
         "return": earned if earned is not None and math.isfinite(earned) else None,
         "terminated": bool(record.get("completed")) and not record.get("truncated"),
         "truncated": bool(record.get("truncated")),

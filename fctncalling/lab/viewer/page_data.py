@@ -216,7 +216,7 @@ def _described(run: LoadedRun, entry: Record, described: Record) -> Record:
 
 
 def _empty_count() -> Record:
-    names = ("episodes", "invalid", "success", "judged_strictly", "strict", "return")
+    names = ("episodes", "invalid", "judged", "success", "judged_strictly", "strict", "return")
     return {**dict.fromkeys(names, 0), "errors": {}}
 
 
@@ -226,7 +226,8 @@ def _count(count: Record, entry: Record) -> None:
     if entry["invalid"]:
         count["invalid"] += 1
         return
-    count["success"] += entry["success"]
+    count["judged"] += entry["success"] is not None
+    count["success"] += entry["success"] is True
     count["return"] += entry["return"] or 0
     count["judged_strictly"] += entry["strict"] is not None
     count["strict"] += entry["strict"] is True
@@ -325,8 +326,9 @@ def compared_runs(runs: Sequence[LoadedRun]) -> Record:
     """
     judged = [_judged(run) for run in runs]
     rates = [_success_by_task(run) for run in judged]
-    names = sorted({name for run in runs for name in run.config})
-    values = {name: [_value(run, name) for run in runs] for name in names}
+    configs = [_flat(run.config) for run in runs]
+    names = sorted({name for config in configs for name in config})
+    values = {name: [config.get(name) for config in configs] for name in names}
     differing = [name for name in names if any(each != values[name][0] for each in values[name])]
     return {
         "titles": [str(run.path) for run in runs],
@@ -353,8 +355,11 @@ def _success_by_task(run: LoadedRun) -> dict[str, float]:
     counts: dict[str, list[bool]] = {}
     for record in run.episodes:
         task = str(record.get("task_id", record.get("id", "")))
-        if not record.get("invalid") and (task in counts or len(counts) < MAX_TASKS):
-            counts.setdefault(task, []).append(bool(record.get("success", record.get("valid"))))
+        success = record.get("success", record.get("valid", False))
+        if record.get("invalid") or success is None:
+            continue
+        if task in counts or len(counts) < MAX_TASKS:
+            counts.setdefault(task, []).append(bool(success))
     return {task: sum(each) / len(each) for task, each in counts.items()}
 
 
@@ -372,9 +377,16 @@ def _changes(first: dict[str, float], other: dict[str, float]) -> Record:
     }
 
 
-def _value(run: LoadedRun, name: str) -> Any:
-    value = run.config.get(name)
-    return value if isinstance(value, str | int | float | None) else str(value)
+def _flat(config: Mapping[str, Any], prefix: str = "") -> Record:
+    """Return settings by name, those of an object by "object.name"."""
+    found: Record = {}
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{prefix}{name}.")
+        else:
+            plain = isinstance(value, str | int | float | None)
+            found[f"{prefix}{name}"] = value if plain else str(value)
+    return found
 
 
 def _last_metrics(run: LoadedRun) -> Record:

@@ -11,6 +11,7 @@ function drawEpisode(episode) {
 function outcomeOf(episode) {
   if (episode.invalid) return ["invalid", "warn"];
   if (episode.learned === false) return ["left out", "warn"];
+  if (episode.success === null) return ["not judged", ""];
   const words = !episode.success ? "failure" : episode.strict === false ? "fails strictly" : "success";
   const paid = (episode.return ?? Number(episode.success)) > 0;
   return [words, !paid ? "bad" : words === "success" ? "good" : "warn"];

@@ -29,7 +29,7 @@ function fits(episode) {
 
 function hasOutcome(episode, wanted) {
   return {
-    success: episode.success && !episode.invalid, failure: !episode.success && !episode.invalid,
+    success: episode.success && !episode.invalid, failure: episode.success === false && !episode.invalid,
     invalid: episode.invalid, truncated: episode.truncated, cut: episode.num_cut > 0,
     left: episode.learned === false, findings: allFindings().some((each) => each.episode === episode.id),
     lenient: episode.success && episode.strict === false,

@@ -74,12 +74,19 @@ function percent(part, whole) {
   return whole ? `${Number((100 * part / whole).toFixed(1))} %` : "–";
 }
 
+// Success where somebody judged; else what was earned, which says nothing of success.
+function outcomeWords(count) {
+  const of = (number) => number.toLocaleString("en");
+  if (count.judged || !count.valid) return `${percent(count.success, count.judged)} of ${of(count.judged)} succeed`;
+  return `mean reward ${number(count.return / count.valid)} of ${of(count.valid)}`;
+}
+
 // Every episode of the file by category, also those that are not shown, with what went wrong.
 function categoryTable() {
   const rows = Object.entries(page.data.tally).map(([category, each]) => {
     const valid = each.episodes - each.invalid;
     const errors = Object.entries(each.errors).sort((one, other) => other[1] - one[1]);
-    return [category || "–", String(each.episodes), String(each.invalid), percent(each.success, valid),
+    return [category || "–", String(each.episodes), String(each.invalid), percent(each.success, each.judged),
       each.judged_strictly ? percent(each.strict, valid) : "–", valid ? number(each.return / valid) : "–",
       el("span", {}, errors.slice(0, 12).map(([name, count]) => [chip(`${count} × ${name}`), " "]), errors.length > 12 ? `and ${errors.length - 12} more` : "")];
   });
