@@ -127,6 +127,8 @@ def _terms(
     if baseline == "leave_one_out":
         means = leave_one_out_means(plain, trajectories.group).tolist()
         return [[[mean]] * count for mean, count in zip(means, counts, strict=True)]
+    if baseline != "shrunk":  # one of a user's own: its numbers, but no formula
+        return [[] for _ in counts]
     shares, means = (each.tolist() for each in shrunk_baselines(plain, trajectories))
     return [
         [list(pair) for pair in zip(share[:count], mean[:count], strict=True)]
