@@ -91,7 +91,7 @@ def _texts(value: Any) -> list[str]:
     size, stack = 0, [value]
     while stack:
         value = stack.pop()
-        kind = type(value)
+        kind: Any = type(value)
         if kind in _ATOMS:
             texts.append(repr(value) if kind is not int else _digits(value))
             continue
@@ -148,7 +148,7 @@ def _sorted_texts(elements: Any) -> list[str]:
 
 
 @lru_cache(maxsize=1024)
-def _reader(kind: type) -> Callable[[Any], Parts]:
+def _reader(kind: Any) -> Callable[[Any], Parts]:
     """Return what tells of an object of a class, no list, dict or tuple, what it is made of."""
     if (own := getattr(kind, "_hashed_state", None)) is not None:
         return lambda value: [own(value)]
@@ -166,7 +166,7 @@ def _reader(kind: type) -> Callable[[Any], Parts]:
     return lambda value: [*_reduced(value, kind), *_attributes(value, kind)]
 
 
-def _attributes(value: Any, kind: type) -> list[Any]:
+def _attributes(value: Any, kind: Any) -> list[Any]:
     """Return an object's attributes, slots included, by name, and those of its classes."""
     named: dict[str, Any] = getattr(value, "__dict__", _NOTHING)
     if slots := _slots(kind):
@@ -227,10 +227,11 @@ def _reduced(value: Any, kind: type) -> list[Any]:
         with warnings.catch_warnings():  # of iterators, which later Pythons do not pickle
             warnings.simplefilter("ignore", DeprecationWarning)
             reduce = copyreg.dispatch_table.get(kind)
-            found = reduce(value) if reduce else value.__reduce_ex__(4)
+            found: Any = reduce(value) if reduce else value.__reduce_ex__(4)
         if isinstance(found, str):
             return [found] if _is_global(value, found) else _unreadable(kind)
-        function, arguments, state, items, pairs = (*found[:5], *(None,) * (5 - len(found[:5])))
+        given = list(found[:5])
+        function, arguments, state, items, pairs = given + [None] * (5 - len(given))
         return [function, arguments, state, *map(_listed, (items, pairs))]
     except Exception as error:
         raise UnreadableStateError(_name(kind)) from error

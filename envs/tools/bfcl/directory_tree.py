@@ -172,10 +172,10 @@ class Directory:
                 continue
             graph.append(len(directory.contents))
             for name, item in directory.contents.items():
-                is_new_file = isinstance(item, File) and id(item) not in numbers
-                graph += [name, number(item), is_new_file]
-                if is_new_file:
-                    graph += [item.name, item.content]
+                new = item if isinstance(item, File) and id(item) not in numbers else None
+                graph += [name, number(item), new is not None]
+                if new is not None:
+                    graph += [new.name, new.content]
         return graph
 
     def __repr__(self) -> str:
