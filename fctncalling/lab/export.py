@@ -197,7 +197,7 @@ def saved_adapter_folders(folder: Path) -> dict[str, Path]:
 
 
 def require_plain_adapter(folder: Path) -> None:
-    """Require an adapter's weights as numbers; ValueError where they are a pickle, which is code."""
+    """Require weights of an adapter that are no pickle, which is code; else ValueError."""
     from fctncalling.algorithms.policy.lora import ADAPTER_FILE
 
     if not (folder / ADAPTER_FILE).is_file() and (folder / PICKLED_ADAPTER).is_file():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -147,26 +148,39 @@ def test_bad_lines_of_logs_are_counted_and_the_good_ones_become_tasks(
 ) -> None:
     logs = hostile_logs()
     assert len(logs) >= 40
-    commands = []
-    for name, line in logs.items():
-        log = tmp_path / f"{name}.log"
-        log.write_bytes(line + b"\n" + good_line("kitchen garden") + b"\n")
-        output = tmp_path / f"{name}.jsonl"
-        commands.append(forged(garden, output, log))
     whole = tmp_path / "whole.log"
     whole.write_bytes(b"\n".join([good_line("first"), *logs.values(), good_line("last")]))
-    commands.append(forged(garden, tmp_path / "whole.jsonl", whole))
-    results = measured(commands, tmp_path)
-    for name, result in zip([*logs, "whole"], results, strict=True):
+    [result] = measured([forged(garden, tmp_path / "whole.jsonl", whole)], tmp_path)
+    told = result["error"]
+    assert result["code"] == 0, told
+    assert all(line.isprintable() and len(line) < 4000 for line in told.splitlines())
+    assert "(line 2) is not UTF-8" in told
+    left_out = told.partition("left out: ")[2].split("note:")[0]
+    counts = map(int, re.findall(r"(?:^|, )(\d+) (?:\(line|for)", left_out))
+    assert sum(counts) == len(logs)
+    assert "further reasons" in left_out
+    assert texts_in(tmp_path / "whole.jsonl") == ["first", "last"]
+    assert result["peak_mb"] < MAX_MB
+
+
+@pytest.mark.prove
+def test_each_bad_line_of_a_log_is_told_with_its_number(garden: Path, tmp_path: Path) -> None:
+    logs = hostile_logs()
+    for name, line in logs.items():
+        (tmp_path / f"{name}.log").write_bytes(line + b"\n" + good_line("good") + b"\n")
+    commands = [forged(garden, tmp_path / f"{n}.jsonl", tmp_path / f"{n}.log") for n in logs]
+    for name, result in zip(logs, measured(commands, tmp_path), strict=True):
         assert result["code"] == 0, (name, result["error"])
-        told = result["error"]
-        assert all(line.isprintable() for line in told.splitlines()), name
-        assert len(told) < 4000, name
-        logged = (tmp_path / f"{name}.jsonl.from_logs.jsonl").read_text("utf-8").splitlines()
-        assert len(logged) == (2 if name == "whole" else 1), (name, told)
-        assert name == "whole" or "left out: 1 (line 1) " in told, (name, told)
-    assert "further reasons" in results[-1]["error"]
-    assert max(each["peak_mb"] for each in results) < MAX_MB
+        assert all(line.isprintable() for line in result["error"].splitlines()), name
+        assert len(result["error"]) < 4000, name
+        assert "left out: 1 (line 1) " in result["error"], (name, result["error"])
+        assert texts_in(tmp_path / f"{name}.jsonl") == ["good"], name
+
+
+def texts_in(output: Path) -> list[str]:
+    """Return the requests that became tasks, by what each ends in."""
+    lines = Path(f"{output}.from_logs.jsonl").read_text("utf-8").splitlines()
+    return [json.loads(line)["question"][0][0]["content"].rpartition(" ")[2] for line in lines]
 
 
 def forged(garden: Path, output: Path, log: Path) -> list[str]:

@@ -211,8 +211,8 @@ class ScorerProcess:
         if isinstance(answer_id, str) and not (told is None or self._protocol.fits(told)):
             value = json.dumps(told)
             raise InputError(
-                f"{self._name}: answer {answer_id!r:.60}: {field} is {value:.80}: expected "
-                f"{expected}{self._last_words()}"
+                f"{self._name}: answer {answer_id!r:.60}: {field} is {value:.80}: "
+                f"expected {expected}"
             )
         if not isinstance(answer_id, str):
             raise InputError(
