@@ -29,7 +29,7 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 @dataclass
 class DocumentBudget(ValueBudget):
-    """What is left to be read of one specification, all its files together."""
+    """Budget of one specification: bytes and values, all its files together."""
 
     bytes_left: int = MAX_BYTES
 

@@ -23,7 +23,7 @@ _BOOL = re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z")
 
 @dataclass
 class ValueBudget:
-    """What is left of the values that one specification may hold, written out."""
+    """Budget of the values that one specification may hold, its aliases written out."""
 
     values_left: int = MAX_VALUES
 
