@@ -322,7 +322,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 def _is_short(value: Any) -> bool:
     """Whether a value can stand in a task's document: neither long nor without a size."""
     if _is_number(value):
-        return abs(value) <= MAX_BOUND
+        return bool(abs(value) <= MAX_BOUND)
     return not isinstance(value, str | list | dict) or len(shown(value, MAX_VALUE)) < MAX_VALUE
 
 

@@ -54,9 +54,11 @@ class _Match:
         if kind == "SUBPATTERN":
             return self.reached(value[-1], places)
         if kind in ("MAX_REPEAT", "MIN_REPEAT"):
-            return self._repeated(*value, places)
+            least, most, inner = value
+            return self._repeated(least, most, inner, places)
         if kind in ("ASSERT", "ASSERT_NOT"):
-            holds = self._looked(*value, places)
+            direction, inner = value
+            holds = self._looked(direction, inner, places)
             return places & (holds if kind == "ASSERT" else ~holds)
         return places & self._anchored(str(value) if kind == "AT" else kind)
 
