@@ -23,6 +23,8 @@ from fctncalling.model_folder import ImportFailure, resolve_model_folder
 from fctncalling.training.load_policy import critic_kind
 from fctncalling.training.run_config import ENV_MODELS
 
+PICKLED_ADAPTER = "adapter_model.bin"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommand's flags."""
@@ -194,12 +196,24 @@ def saved_adapter_folders(folder: Path) -> dict[str, Path]:
     return {path.name.removeprefix(ROLE_PREFIX): path for path in found}
 
 
+def require_plain_adapter(folder: Path) -> None:
+    """Require weights of an adapter that are no pickle, which is code; else ValueError."""
+    from fctncalling.algorithms.policy.lora import ADAPTER_FILE
+
+    if not (folder / ADAPTER_FILE).is_file() and (folder / PICKLED_ADAPTER).is_file():
+        raise ValueError(
+            f"{folder / PICKLED_ADAPTER} is a pickle, which can run code: expected {ADAPTER_FILE}: "
+            "ask its author for that"
+        )
+
+
 def merge_lora(folder: str | Path, base: str | Path) -> Any:
     """Merge a folder's LoRA adapter into the base model; return that."""
     import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
+    require_plain_adapter(Path(folder))
     model = AutoModelForCausalLM.from_pretrained(
         str(base), dtype=torch.float32, trust_remote_code=False
     )

@@ -124,6 +124,47 @@ def test_a_hostile_scorer_ends_in_one_line(
 
 
 @pytest.mark.parametrize(
+    ("returned", "told"),
+    [
+        ("0", "valid is 0"),
+        ("1.0", "valid is 1.0"),
+        ("'false'", 'valid is "false"'),
+        ("(False, 'why')", 'valid is [false, "why"]'),
+        ("object()", 'valid is "<object object at'),
+    ],
+)
+def test_what_is_no_truth_value_is_no_verdict(
+    returned: str,
+    told: str,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "odd.py").write_text(f"def scored(record):\n    return {returned}\n", "utf-8")
+    chosen = ("--data_dir", str(data), "--category", "live_parallel")
+    is_json = returned[0] not in "o{"
+    for command in ("odd:scored", *([script(tmp_path, returned)] if is_json else ())):
+        assert main(["conformance", "--scorer", command, *chosen]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert "answer '1': " in error
+        assert told in error
+        assert "expected true or false" in error
+
+
+def test_numpys_truth_values_are_verdicts(data: Path, tmp_path: Path) -> None:
+    text = "import numpy\ndef scored(record):\n    return numpy.bool_(record['id'] != '0')\n"
+    (tmp_path / "of_numpy.py").write_text(text, "utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        given = graded(data, tmp_path, "of_numpy:scored", "--category", "live_parallel")
+    plain = graded(data, tmp_path, script(tmp_path, "True"), "--category", "live_parallel")
+    assert given["strata"] == plain["strata"]
+
+
+@pytest.mark.parametrize(
     ("fault", "told"),
     [
         (("    print(", "    record['id'] != '5' and print("), "it ended after 127 verdicts"),

@@ -88,7 +88,7 @@ def test_a_fault_is_found_in_the_stratum_that_shows_it(
         ("cat", "expected lines"),
         ("false", "it ended after 0 verdicts"),
         ("PYTHON 'print(chr(123) + chr(34) + \"id\" + chr(34))'", "expected lines"),
-        ('PYTHON \'print("{\\"id\\": \\"1\\", \\"calls\\": [1]}")\'', "expected lines"),
+        ('PYTHON \'print("{\\"id\\": \\"1\\", \\"calls\\": [1]}")\'', "calls is [1]: expected"),
     ],
 )
 def test_a_hostile_parser_ends_in_one_line(

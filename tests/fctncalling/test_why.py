@@ -223,6 +223,7 @@ ANSWERS = {
     "result = weather.get(city='Rome', days=3)\nprint(result)": ("code instead of calls",),
     "print(weather.get(city='Rome', days=3))": ("code instead of calls",),
     "def weather.get(city, days):\n    return 5": ("code instead of calls",),
+    "weather.get(city=''New York', days=3)": ("quotation marks",),
     "weather.get(city=f'{town}', days=3)": ("unreadable call",),
     '<tool_call>\n{"name": "weather.get", "arguments": {"city": "Rome", "days": 3}}</tool_call>': (
         "wrong form",

@@ -96,10 +96,13 @@ def inspect_base_model(name: str) -> BaseModel:
         raise AdaptError(f"--model {name}: cannot be used: {missing}")
     try:
         folder = str(resolve_model_folder(name))
-        config = AutoConfig.from_pretrained(folder)
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
-        template = ChatTemplate(AutoTokenizer.from_pretrained(folder))
+            model: Any = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]
+                config, trust_remote_code=False
+            )
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        template = ChatTemplate(tokenizer)
     except (OSError, ValueError, KeyError, RuntimeError, ImportFailure) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
         raise AdaptError(f"--model {name}: cannot be used: {reason}") from None

@@ -47,7 +47,9 @@ def call_scorer(
     first, second = PAIRS[field]
     told = function(record[first], record[second]) if len(takes) == 2 else function(dict(record))
     told = told.get(field) if isinstance(told, Mapping) else told
-    return bool(told) if field == "valid" and told is not None else told
+    # NumPy's truth values, known by name: a scorer need not have NumPy.
+    is_numpy = type(told).__module__ == "numpy" and type(told).__name__ in ("bool_", "bool")
+    return bool(told) if is_numpy else told
 
 
 def main() -> int:
@@ -67,7 +69,7 @@ def main() -> int:
                 told[field] = call_scorer(function, record, field)
             except Exception as error:
                 told["error"] = f"{type(error).__name__}: {error}"[:200]
-            print(json.dumps(told, default=str), file=verdicts, flush=True)
+            print(json.dumps(told, default=repr), file=verdicts, flush=True)
     return 0
 
 

@@ -52,7 +52,7 @@ class LineProtocol(NamedTuple):
     fits: Callable[[Any], bool]
 
 
-SCORER = LineProtocol("--scorer", "valid", "true or false", lambda told: told in (True, False))
+SCORER = LineProtocol("--scorer", "valid", "true or false", lambda told: isinstance(told, bool))
 PARSER = LineProtocol(
     "--parser",
     "calls",
@@ -208,7 +208,13 @@ class ScorerProcess:
             answer_id, told = record["id"], record[field]
         except (ValueError, LookupError, TypeError, RecursionError):
             record, answer_id, told = {}, None, None
-        if not isinstance(answer_id, str) or not (told is None or self._protocol.fits(told)):
+        if isinstance(answer_id, str) and not (told is None or self._protocol.fits(told)):
+            value = json.dumps(told)
+            raise InputError(
+                f"{self._name}: answer {answer_id!r:.60}: {field} is {value:.80}: "
+                f"expected {expected}"
+            )
+        if not isinstance(answer_id, str):
             raise InputError(
                 f'{self._name}: expected lines {{"id": "...", "{field}": {expected}}}, '
                 f"got {line[:80].decode('utf-8', 'backslashreplace')!r}{self._last_words()}"

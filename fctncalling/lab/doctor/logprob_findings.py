@@ -22,6 +22,7 @@ from fctncalling.algorithms.vllm.client import Completion, VllmClient
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.lab.doctor.finding import HealthCheck, fault, sound, unchecked
+from fctncalling.lab.export import require_plain_adapter
 
 TOLERANCE = {"float32": 1e-3, "bfloat16": 0.1, "float16": 0.1}
 """Mean difference of a log-probability, in nats, that rounding explains, by the weights' type."""
@@ -166,6 +167,7 @@ def _adapted(model: Any, folder: Path | None) -> Any:
     from peft import LoraConfig, PeftModel, get_peft_model
 
     if folder is not None:
+        require_plain_adapter(folder)
         return PeftModel.from_pretrained(model, str(folder)).eval()
     config = LoraConfig(
         task_type="CAUSAL_LM", r=2, target_modules="all-linear", init_lora_weights=False

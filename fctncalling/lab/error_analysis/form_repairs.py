@@ -118,6 +118,7 @@ def _object(given: Any) -> dict[str, Any] | None:
 
 
 _FENCE = re.compile(r"```[\w+-]*[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
+_TWO_QUOTES = re.compile(r"""[=:]\s*(?:''|\"\")(?=\w)""")
 _BETWEEN_CALLS = re.compile(r"(?:[\s;,|&\[\](){}*`'\"•-]|\band\b|\bthen\b|\d+[.)])*")
 _BRACKETS = re.compile(r"[\s,\[\](){}`'\"]*")
 _PROGRAM = re.compile(
@@ -316,5 +317,5 @@ def _cause_of_nothing(task: Task, text: str) -> str:
         return "code instead of calls"
     marked = any(f'"{name}"' in text or f"<{name}" in text for name in names)
     if marked or any(call_spans(text, names)):
-        return "unreadable call"
+        return "quotation marks" if _TWO_QUOTES.search(text) else "unreadable call"
     return "never called"

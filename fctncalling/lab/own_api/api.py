@@ -5,19 +5,53 @@ from __future__ import annotations
 import keyword
 import re
 import unicodedata
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from fctncalling.data.types import FunctionDoc
 from fctncalling.data.unsafe_text import encodable_text
 
+MAX_MESSAGE = 1_000
+
 
 class SpecificationError(ValueError):
     """Specification that cannot be used; the message names the place and the cure in one line."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.split()))
+        super().__init__(one_line(message, MAX_MESSAGE))
+
+
+def one_line(text: str, most: int) -> str:
+    """Return a stranger's text on one line that a terminal only shows, cut where it is long."""
+    line = " ".join(text[: 4 * most].split())[:most]
+    return line if line.isprintable() else repr(line)[1:-1]
+
+
+def shown(value: Any, most: int = 40) -> str:
+    """Return how a value begins, as Python writes it, without the whole of it being written."""
+    text = ""
+    for piece in _pieces(value):
+        text += piece
+        if len(text) >= most:
+            break
+    return text[:most]
+
+
+def _pieces(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield repr(value[:MAX_MESSAGE])
+    elif isinstance(value, list | dict):
+        yield "[" if isinstance(value, list) else "{"
+        for number, each in enumerate(value):
+            yield ", " if number else ""
+            yield from _pieces(each)
+            if isinstance(value, dict):
+                yield ": "
+                yield from _pieces(value[each])
+        yield "]" if isinstance(value, list) else "}"
+    else:
+        yield repr(value)
 
 
 @dataclass(frozen=True)
@@ -145,7 +179,39 @@ def _described(schema: Mapping[str, Any]) -> str:
 
 
 MAX_FUNCTIONS = 1_000
+MAX_ARGUMENTS = 500  # of one function
 MAX_NOTES = 200
+MAX_NOTE = 300  # characters
+
+
+@dataclass
+class SpecificationNotes:
+    """Notes on what was guessed or left out: each once, the first MAX_NOTES kept, all counted."""
+
+    kept: list[str] = field(default_factory=list)
+    further: int = 0
+    _seen: set[int] = field(default_factory=set)
+
+    def add(self, text: str) -> None:
+        """Add a note."""
+        line = one_line(text, MAX_NOTE)
+        if hash(line) in self._seen:
+            return
+        self._seen.add(hash(line))
+        if len(self.kept) < MAX_NOTES:
+            self.kept.append(line)
+        else:
+            self.further += 1
+
+    def extend(self, others: SpecificationNotes) -> None:
+        """Add the notes of another reader."""
+        for line in others.kept:
+            self.add(line)
+        self.further += others.further
+
+    def lines(self) -> tuple[str, ...]:
+        """Return the notes, and how many more there are."""
+        return (*self.kept, *([f"{self.further} further notes"] if self.further else ()))
 
 
 @dataclass
@@ -154,7 +220,7 @@ class CollectedFunctions:
 
     spec: str
     functions: dict[str, FunctionDoc] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    notes: SpecificationNotes = field(default_factory=SpecificationNotes)
     schemas: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
 
     def add(
@@ -171,22 +237,26 @@ class CollectedFunctions:
         if len(self.functions) >= MAX_FUNCTIONS:
             cure = "give those that a model is to call"
             raise SpecificationError(f"{self.spec}: more than {MAX_FUNCTIONS} functions: {cure}")
+        if len(properties) > MAX_ARGUMENTS:
+            self.notes.add(f"{where}: left out: more than {MAX_ARGUMENTS} arguments")
+            return
         otherwise = otherwise or f"function_{len(self.functions) + 1}"
         own = callable_name(name, self.functions, otherwise)
         if own != name:
             why = "is there twice" if name in self.functions else "is no name for a call"
-            self.notes.append(f"{where}: {name!r:.60} {why}: called {own}")
+            self.notes.add(f"{where}: {shown(name, 60)} {why}: called {own}")
         if not description.strip():
-            self.notes.append(f"{where}: has no description: {own} is all that is known of it")
+            self.notes.add(f"{where}: has no description: {own} is all that is known of it")
         kept = self._parameters(properties, where)
-        needed = [each for each, old in kept.items() if old in required]
+        demanded = set(required)
+        needed = [each for each, old in kept.items() if old in demanded]
         for missing in [each for each in required if each not in properties]:
-            self.notes.append(f"{where}: {missing!r:.40} is demanded but not described: left out")
+            self.notes.add(f"{where}: {shown(missing)} is demanded but not described: left out")
         schemas = {each: properties[old] for each, old in kept.items()}
         for parameter, schema in schemas.items():
             self.schemas[own, parameter] = schema
             if schema.get("type", "any") == "any":
-                self.notes.append(f"{where}: {parameter}: any value is taken")
+                self.notes.add(f"{where}: {parameter}: any value is taken")
         self.functions[own] = function_doc(own, description, schemas, needed)
 
     def _parameters(self, properties: Mapping[str, Any], where: str) -> dict[str, str]:
@@ -196,15 +266,14 @@ class CollectedFunctions:
             new = callable_name(old, kept, f"argument_{len(kept) + 1}")
             kept[new] = old
             if new != old:
-                self.notes.append(f"{where}: parameter {old!r:.60} is called {new}")
+                self.notes.add(f"{where}: parameter {shown(old, 60)} is called {new}")
         return kept
 
     def api(self, name: str, **more: Any) -> OwnApi:
         """Return the API; SpecificationError where it has no function."""
         if not self.functions:
             raise SpecificationError(f"{self.spec}: describes no function")
-        notes = list(dict.fromkeys(self.notes))
-        if len(notes) > MAX_NOTES:
-            notes = [*notes[:MAX_NOTES], f"{len(notes) - MAX_NOTES} further notes"]
         functions = tuple(self.functions.values())
-        return OwnApi(name, functions, self.spec, notes=tuple(notes), schemas=self.schemas, **more)
+        notes = self.notes.lines()
+        name = one_line(name, MAX_NAME)
+        return OwnApi(name, functions, self.spec, notes=notes, schemas=self.schemas, **more)

@@ -1,35 +1,72 @@
-"""Documents of a specification: JSON, JSON Lines and YAML, and the references in them."""
+"""Documents of a specification: JSON, JSON Lines and YAML, and the references in them.
+
+A document may be a stranger's: nothing but files below the first one's folder is read, and all of
+them together are bounded.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from referencing import Registry, Resource, Specification
-from referencing.exceptions import PointerToNowhere, Unresolvable, Unretrievable
+from referencing.exceptions import PointerToNowhere, Unresolvable
 
+from fctncalling.data.unsafe_text import encodable_value
 from fctncalling.lab.own_api.api import SpecificationError
+from fctncalling.lab.own_api.yaml_document import ValueBudget, read_yaml
 
-MAX_BYTES = 32_000_000
+MAX_BYTES = 16_000_000
+MAX_DIGITS = 100
 SUFFIXES = (".yaml", ".yml", ".json", ".jsonl")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def read_document(path: Path, spec: str) -> Any:
+@dataclass
+class DocumentBudget(ValueBudget):
+    """Budget of one specification: bytes and values, all its files together."""
+
+    bytes_left: int = MAX_BYTES
+
+
+def read_document(path: Path, spec: str, budget: DocumentBudget | None = None) -> Any:
     """Return the contents of a file; SpecificationError where it cannot be read as what it is."""
+    budget = budget or DocumentBudget()
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise SpecificationError(f"{spec}: larger than {MAX_BYTES // 1_000_000} MB")
-        text = path.read_text(encoding="utf-8-sig")
+        if path.exists() and not path.is_file():
+            raise SpecificationError(f"{spec}: cannot be read: expected a file")
+        with path.open("rb") as file:
+            read = file.read(budget.bytes_left + 1)
+        text = read.decode(json.detect_encoding(read))
     except (OSError, UnicodeDecodeError) as error:
         raise SpecificationError(f"{spec}: cannot be read: {error}") from None
-    if path.suffix in (".yaml", ".yml"):
-        return _yaml(text, spec)
+    if len(read) > budget.bytes_left:
+        raise SpecificationError(f"{spec}: larger than {MAX_BYTES // 1_000_000} MB")
+    budget.bytes_left -= len(read)
+    if (values := _marked_values(text)) > budget.values_left:
+        budget.spend(values, spec)
+    is_yaml = path.suffix in (".yaml", ".yml")
+    document = read_yaml(text, spec, budget) if is_yaml else _json(text, spec, budget)
+    return encodable_value(document) if _SURROGATE.search(text) else document
+
+
+def _marked_values(text: str) -> int:
+    """Return about how many values a text holds, before they take memory: so many marks begin one.
+
+    JSON has no value without one of them before it; YAML has others on lines of their own.
+    """
+    return sum(map(text.count, ",[{"))
+
+
+def _json(text: str, spec: str, budget: ValueBudget) -> Any:
+    budget.spend(_marked_values(text), spec)
     try:
-        return json.loads(text)
+        return json.loads(text, parse_int=_integer)
     except RecursionError:
         raise SpecificationError(f"{spec}: nests too deep") from None
     except json.JSONDecodeError as error:
@@ -37,55 +74,38 @@ def read_document(path: Path, spec: str) -> Any:
         if len(lines) > 1 and error.msg == "Extra data":
             return [_json_line(line, number, spec) for number, line in enumerate(lines, 1)]
         raise SpecificationError(f"{spec} line {error.lineno}: no JSON: {error.msg}") from None
+    except ValueError as error:
+        raise SpecificationError(f"{spec}: no JSON: {error}") from None
 
 
 def _json_line(line: str, number: int, spec: str) -> Any:
     try:
-        return json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
+        return json.loads(line, parse_int=_integer)
+    except (ValueError, RecursionError) as error:
         raise SpecificationError(f"{spec} line {number}: no JSON: {error}") from None
 
 
-def _yaml(text: str, spec: str) -> Any:
-    """Return a YAML document as JSON would have it: a date is a text, `no` and `on` are texts."""
-    try:
-        import yaml
-    except ImportError:
-        raise SpecificationError(
-            f"{spec}: YAML needs PyYAML: pip install 'fctncalling[api]', or give the document as "
-            "JSON"
-        ) from None
-
-    class Loader(yaml.SafeLoader):
-        """Loader with the scalars of JSON only."""
-
-    Loader.yaml_implicit_resolvers = {
-        letter: [(tag, each) for tag, each in resolvers if not tag.endswith(("timestamp", "bool"))]
-        for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
-    Loader.add_implicit_resolver(
-        "tag:yaml.org,2002:bool", re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
-    )
-    try:
-        return yaml.load(text, Loader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f" line {mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise SpecificationError(f"{spec}{line}: no YAML: {problem}") from None
-    except RecursionError:
-        raise SpecificationError(f"{spec}: nests too deep") from None
+def _integer(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"a number of {len(digits)} digits: expected at most {MAX_DIGITS}")
+    return int(digits)
 
 
 MAX_CHAIN = 50  # references to references
 
 
 class ReferenceResolver:
-    """Resolver of `$ref`; the library `referencing` does it, which jsonschema uses."""
+    """Resolver of `$ref`; the library `referencing` does it, which jsonschema uses.
+
+    Without a path the document is no file, and refers to none.
+    """
 
     def __init__(self, document: Any, place: str, path: Path | None = None) -> None:
         self._place = place
+        self._folder = None if path is None else path.resolve().parent
+        self._budget = DocumentBudget()
+        self._read: dict[str, Resource[Any]] = {}
+        self._found: dict[str, Any] = {}
         base = path.resolve().as_uri() if path is not None else "urn:specification"
         resource: Resource[Any] = Specification.OPAQUE.create_resource(document)
         make_registry: Any = Registry  # its types know no retrieve
@@ -103,33 +123,56 @@ class ReferenceResolver:
         reference = value["$ref"]
         if reference in seen or len(seen) >= MAX_CHAIN:
             raise SpecificationError(
-                f"{self._place}: {where}: $ref {reference} leads back to itself: name a schema"
+                f"{self._place}: {where}: $ref {reference:.200} leads back to itself: name a schema"
             )
         try:
-            found = self._resolver.lookup(reference).contents
+            found = self._contents(reference)
         except (Unresolvable, ValueError, TypeError) as error:
             raise SpecificationError(
-                f"{self._place}: {where}: $ref {reference} leads nowhere: {_reason(error)}"
+                f"{self._place}: {where}: $ref {reference:.200} leads nowhere: {_reason(error)}"
             ) from None
         beside = {key: each for key, each in value.items() if key != "$ref"}
         if beside and isinstance(found, Mapping):
             found = {**found, **beside}
         return self.followed(found, where, (*seen, reference))
 
+    def _contents(self, reference: str) -> Any:
+        if reference not in self._found:
+            self._found[reference] = self._resolver.lookup(reference).contents
+        return self._found[reference]
+
     def _retrieve(self, uri: str) -> Resource[Any]:
+        if uri not in self._read:
+            path = self._path_below_folder(uri)
+            document = read_document(path, f"{self._place}: {path}", self._budget)
+            self._read[uri] = Specification.OPAQUE.create_resource(document)
+        return self._read[uri]
+
+    def _path_below_folder(self, uri: str) -> Path:
+        """Return the file of a URI; SpecificationError where a stranger has no business there."""
         parts = urlsplit(uri)
-        if parts.scheme != "file":
+        if parts.scheme != "file" or parts.netloc or self._folder is None:
             raise SpecificationError(
-                f"{self._place}: refers to {uri}: only files beside it are read: download that one"
+                f"{self._place}: refers to {uri:.200}: only files beside it are read: download "
+                "that one"
             )
-        document = read_document(Path(unquote(parts.path)), f"{self._place}: {parts.path}")
-        return Specification.OPAQUE.create_resource(document)
+        path = Path(unquote(parts.path)).resolve()
+        below = (
+            path.relative_to(self._folder).parts if path.is_relative_to(self._folder) else (".",)
+        )
+        if any(each.startswith(".") for each in below):
+            raise SpecificationError(
+                f"{self._place}: refers to {uri:.200}: only files below {self._folder} are read, "
+                "no hidden ones: copy that one there"
+            )
+        return path
 
 
 def _reason(error: BaseException) -> str:
-    cause = error.__cause__
-    if isinstance(error, Unretrievable) and isinstance(cause, SpecificationError):
-        return str(cause)
+    """Return the reason of a failed look-up: our own, wherever the library has wrapped it."""
     if isinstance(error, PointerToNowhere):
         return "there is no such place"
-    return "no place of this document and no file beside it"
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, SpecificationError):
+        cause = cause.__cause__
+    return str(cause or "no place of this document and no file beside it")

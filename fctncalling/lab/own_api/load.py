@@ -14,10 +14,10 @@ from fctncalling.envs.named_tools import add_working_folder_to_path, import_obje
 from fctncalling.envs.tools.box.callables import ToolDefinitionError, as_tool
 from fctncalling.envs.tools.box.tool_server import is_mcp_address
 from fctncalling.lab.mcp_client import McpServer
-from fctncalling.lab.own_api.api import CollectedFunctions, OwnApi, SpecificationError
+from fctncalling.lab.own_api.api import CollectedFunctions, OwnApi, SpecificationError, shown
 from fctncalling.lab.own_api.document import SUFFIXES, ReferenceResolver, read_document
 from fctncalling.lab.own_api.openapi import api_of_openapi_document
-from fctncalling.lab.own_api.schema import SchemaReader, as_list
+from fctncalling.lab.own_api.schema import SchemaReader, text_list
 
 EXPECTED = (
     "expected module:Class, FILE.yaml or FILE.json (OpenAPI 3.0 or 3.1, or a list of tool "
@@ -28,6 +28,13 @@ _CLASS = re.compile(r"[\w.]+:[\w.]+")
 
 def load_api(spec: str, *, scenarios: Path | None = None) -> OwnApi:
     """Return the API that a SPEC describes; SpecificationError, in one line, where none is."""
+    try:
+        return _loaded(spec, scenarios)
+    except RecursionError:
+        raise SpecificationError(f"{spec}: nests too deep") from None
+
+
+def _loaded(spec: str, scenarios: Path | None) -> OwnApi:
     if is_mcp_address(spec):
         _refuse_scenarios(scenarios, "the state of an MCP server is its own")
         return api_of_mcp_server(spec)
@@ -48,9 +55,10 @@ def _of_document(document: Any, spec: str, path: Path) -> OwnApi:
         if "openapi" in document:
             return api_of_openapi_document(document, spec, path)
         if "swagger" in document:
+            version = shown(document["swagger"], 20).strip("'")
             raise SpecificationError(
-                f"{spec}: Swagger {document['swagger']}: expected OpenAPI 3.0 or 3.1: convert it, "
-                "for instance with npx swagger2openapi"
+                f"{spec}: Swagger {version}: expected OpenAPI 3.0 or 3.1: convert it, for instance "
+                "with npx swagger2openapi"
             )
         tools = next((document[key] for key in ("tools", "functions") if key in document), None)
         if tools is None and "name" in document:
@@ -169,7 +177,7 @@ def api_of_tool_list(tools: Sequence[Any], spec: str, name: str) -> OwnApi:
         where = f"tool {number}"
         tool = given.get("function", given) if isinstance(given, Mapping) else given
         if not isinstance(tool, Mapping) or not isinstance(tool.get("name"), str):
-            raise SpecificationError(f"{spec}: {where}: {EXPECTED_TOOLS}, found {tool!r:.60}")
+            raise SpecificationError(f"{spec}: {where}: {EXPECTED_TOOLS}, found {shown(tool, 60)}")
         where = f"{where} ({tool['name']:.60})"
         schema: Any = next((tool[key] for key in _SCHEMA_KEYS if key in tool), {})
         add_tool(collected, tool["name"], str(tool.get("description") or ""), schema, where)
@@ -183,12 +191,12 @@ def add_tool(
     if schema is not None and not isinstance(schema, Mapping):
         raise SpecificationError(
             f"{collected.spec}: {where}: expected a JSON Schema of its arguments, found "
-            f"{schema!r:.60}"
+            f"{shown(schema, 60)}"
         )
     reader = SchemaReader(ReferenceResolver(schema or {}, collected.spec), collected.spec)
     tree = reader.read(schema or {}, where)
     properties = tree.get("properties", {})
     needed = schema.get("required") if schema else None
-    required = [each for each in as_list(needed) if isinstance(each, str)]
+    required = text_list(needed)
     collected.add(name, description, properties, required or tree.get("required", []), where)
     collected.notes.extend(reader.notes)

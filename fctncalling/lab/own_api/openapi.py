@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fctncalling.lab.own_api.api import CollectedFunctions, OwnApi, SpecificationError
+from fctncalling.lab.own_api.api import CollectedFunctions, OwnApi, SpecificationError, shown
 from fctncalling.lab.own_api.document import ReferenceResolver
-from fctncalling.lab.own_api.schema import SchemaReader
+from fctncalling.lab.own_api.schema import MAX_EXAMPLES, SchemaReader, text_of
 
 METHODS = ("get", "put", "post", "delete", "patch")
 LEFT_OUT = ("head", "options", "trace")
@@ -32,28 +32,28 @@ def api_of_openapi_document(
     document: Mapping[str, Any], spec: str, path: Path | None = None
 ) -> OwnApi:
     """Return the API of an OpenAPI document; SpecificationError where it is none."""
-    version = str(document.get("openapi", ""))
-    if not re.match(r"3\.[01](\.|$)", version):
+    version = document.get("openapi", "")
+    if not re.match(r"3\.[01](\.|$)", shown(version).strip("'")):
         raise SpecificationError(
-            f"{spec}: openapi: {version!r:.20}: expected 3.0 or 3.1: convert it, for instance with "
-            "npx @openapitools/openapi-generator-cli or npx swagger2openapi"
+            f"{spec}: openapi: {shown(version, 20)}: expected 3.0 or 3.1: convert it, for instance "
+            "with npx @openapitools/openapi-generator-cli or npx swagger2openapi"
         )
     reader = _Operations(document, spec, path)
     collected = CollectedFunctions(spec)
     for method, route, operation, shared in reader.operations():
-        where = f"{method.upper()} {route}"
+        where = f"{method.upper()} {route:.100}"
         given = operation.get("operationId")
         otherwise = _name_of(method, route)
         name = given if isinstance(given, str) and given.strip() else otherwise
         if name is not given:
-            collected.notes.append(f"{where}: has no operationId: called {name}")
+            collected.notes.add(f"{where}: has no operationId: called {name}")
         arguments = list(reader.arguments(operation, shared, route, where))
         schemas = {each.name: each.schema for each in arguments}
         required = [each.name for each in arguments if each.required]
         collected.add(name, _description(operation), schemas, required, where, otherwise=otherwise)
     title = document.get("info", {}).get("title") if isinstance(document.get("info"), dict) else ""
     collected.notes.extend(reader.schemas.notes)
-    return collected.api(str(title or (path.stem if path else spec)))
+    return collected.api(text_of(title) or (path.stem if path else spec))
 
 
 def _name_of(method: str, path: str) -> str:
@@ -62,8 +62,7 @@ def _name_of(method: str, path: str) -> str:
 
 
 def _description(operation: Mapping[str, Any]) -> str:
-    texts = [operation.get(key) for key in ("summary", "description")]
-    summary, text = (each.strip() if isinstance(each, str) else "" for each in texts)
+    summary, text = (text_of(operation.get(key)).strip() for key in ("summary", "description"))
     text = re.split(r"\n\s*\n", text)[0]
     if summary and text and not text.lower().startswith(summary.lower().rstrip(".")):
         return f"{summary.rstrip('.')}. {text}"
@@ -85,17 +84,19 @@ class _Operations:
         if not isinstance(paths, Mapping) or not paths:
             raise SpecificationError(f"{self._spec}: paths: expected at least one, found none")
         for path, given in paths.items():
-            item, _ = self._references.followed(given, str(path))
+            item, _ = self._references.followed(given, f"{path!s:.100}")
             if not isinstance(item, Mapping):
                 raise SpecificationError(
-                    f"{self._spec}: paths: {path}: expected an object of operations, found "
-                    f"{item!r:.40}"
+                    f"{self._spec}: paths: {path!s:.100}: expected an object of operations, found "
+                    f"{shown(item)}"
                 )
             for method, operation in item.items():
                 if method in METHODS and isinstance(operation, Mapping):
                     yield method, str(path), operation, item.get("parameters")
                 elif method in LEFT_OUT:
-                    self.schemas.notes.append(f"{method.upper()} {path}: left out: answers nothing")
+                    self.schemas.notes.add(
+                        f"{method.upper()} {path!s:.100}: left out: answers nothing"
+                    )
 
     def arguments(
         self, operation: Mapping[str, Any], shared: Any, path: str, where: str
@@ -108,7 +109,7 @@ class _Operations:
         }
         for name in re.findall(r"\{([^{}]+)\}", path):
             if (name, "path") not in found:
-                self.schemas.notes.append(f"{where}: {name} is in the path only: taken as a text")
+                self.schemas.notes.add(f"{where}: {name} is in the path only: taken as a text")
                 found[name, "path"] = OperationArgument(name, {"type": "string"}, True, "path")
         taken: set[str] = set()
         for each in found.values():
@@ -118,7 +119,7 @@ class _Operations:
         for each in self._body(operation.get("requestBody"), where):
             name = each.name if each.name not in taken else f"body_{each.name}"
             if name != each.name:
-                self.schemas.notes.append(f"{where}: {each.name} is twice: the body's is {name}")
+                self.schemas.notes.add(f"{where}: {each.name} is twice: the body's is {name}")
             taken.add(name)
             yield replace(each, name=name)
 
@@ -128,23 +129,24 @@ class _Operations:
             if not isinstance(parameter, Mapping) or not isinstance(parameter.get("name"), str):
                 raise SpecificationError(
                     f"{self._spec}: {where}: parameters: expected objects with name and in, found "
-                    f"{parameter!r:.40}"
+                    f"{shown(parameter)}"
                 )
             name, place = parameter["name"], parameter.get("in", "query")
+            place = place if isinstance(place, str) else "query"
             if place == "cookie" or (place == "header" and name.lower() in OF_THE_CONNECTION):
-                self.schemas.notes.append(f"{where}: {name}: left out: a client sets it")
+                self.schemas.notes.add(f"{where}: {name}: left out: a client sets it")
                 continue
             raw = parameter.get("schema", _content_schema(parameter.get("content")))
-            schema = self.schemas.read(raw, f"{where}: {name}")
+            schema = self.schemas.read(raw, f"{where}: {name:.60}")
             schema.setdefault("type", "string")
-            if isinstance(text := parameter.get("description"), str):
+            if text := text_of(parameter.get("description")):
                 schema["description"] = text
             examples = parameter.get("examples")
             told = examples.values() if isinstance(examples, Mapping) else ()
             values = [each["value"] for each in told if isinstance(each, dict) and "value" in each]
             values = [parameter["example"], *values] if "example" in parameter else values
             if values:
-                schema["examples"] = [*values, *schema.get("examples", ())]
+                schema["examples"] = [*values[:MAX_EXAMPLES], *schema.get("examples", ())]
             required = place == "path" or parameter.get("required") is True
             yield OperationArgument(name, schema, required, place)
 
@@ -156,14 +158,14 @@ class _Operations:
         needed = schema.get("required", [])
         if schema.get("properties"):
             if "oneOf" in schema:
-                self.schemas.notes.append(
+                self.schemas.notes.add(
                     f"{where}: body: several forms: the keys of all of them are arguments"
                 )
             for name, each in schema["properties"].items():
                 yield OperationArgument(name, each, name in needed, "body")
         elif schema:
             schema.setdefault("type", "string")
-            if isinstance(text := body.get("description"), str):
+            if text := text_of(body.get("description")):
                 schema.setdefault("description", text)
             yield OperationArgument("body", schema, body.get("required") is True, "body")
 

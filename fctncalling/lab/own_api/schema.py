@@ -8,13 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
-from fctncalling.lab.own_api.api import SpecificationError
+from fctncalling.lab.own_api.api import (
+    MAX_DESCRIPTION,
+    SpecificationError,
+    SpecificationNotes,
+    shown,
+)
 from fctncalling.lab.own_api.document import ReferenceResolver
 
 MAX_DEPTH = 8
-MAX_NODES = 20_000  # of one parameter or body: references shared many times over unfold
+MAX_KEYS = 1_000  # of one object
+MAX_PARTS_DEPTH = 40  # of allOf in allOf
+MAX_EXAMPLES = 50
+MAX_NODES = 5_000  # of one parameter or body: references shared many times over unfold
+MAX_NODES_OF_ALL = 25_000  # three times what the largest public documents hold
+MAX_ENUM = 1_000
+MAX_VALUE = 2_000  # characters of a default, an example or a listed value
+MAX_BOUND = 1e30
 _TYPES = {
     "dict": "object",
     "float": "number",
@@ -40,8 +53,9 @@ class SchemaReader:
 
     references: ReferenceResolver
     place: str
-    notes: list[str] = field(default_factory=list)
+    notes: SpecificationNotes = field(default_factory=SpecificationNotes)
     _nodes: int = 0
+    _nodes_of_all: int = 0
 
     def read(self, schema: Any, where: str) -> dict[str, Any]:
         """Return a schema as a plain tree; SpecificationError for a reference to nothing."""
@@ -49,7 +63,7 @@ class SchemaReader:
         return self._read(schema, where, ())
 
     def _read(self, schema: Any, where: str, above: tuple[str, ...]) -> dict[str, Any]:
-        self._nodes += 1
+        self._count(1)
         try:
             schema, reference = self.references.followed(schema, where)
         except SpecificationError as error:
@@ -59,12 +73,20 @@ class SchemaReader:
         if schema is True or schema is None:
             return {}
         if not isinstance(schema, Mapping):
-            return self._left_open(where, f"no schema but {schema!r:.40}")
+            return self._left_open(where, f"no schema but {shown(schema)}")
         if reference and reference in above:
             return self._left_open(where, f"{reference} holds itself", schema)
-        if len(above) >= MAX_DEPTH or self._nodes > MAX_NODES:
+        if len(above) >= MAX_DEPTH or self._is_full:
             return self._left_open(where, "nests too deep", schema)
         return self._tree(self._merged(schema, where, (*above, reference)), where, above, reference)
+
+    def _count(self, nodes: int) -> None:
+        self._nodes += nodes
+        self._nodes_of_all += nodes
+
+    @property
+    def _is_full(self) -> bool:
+        return self._nodes > MAX_NODES or self._nodes_of_all > MAX_NODES_OF_ALL
 
     def _tree(
         self, schema: Mapping[str, Any], where: str, above: tuple[str, ...], reference: str
@@ -75,12 +97,14 @@ class SchemaReader:
         if kind := self._type(schema, where):
             result["type"] = kind
         if isinstance(properties := schema.get("properties"), Mapping):
+            if len(properties) > MAX_KEYS:
+                self.notes.add(f"{where}: {len(properties)} keys: the first {MAX_KEYS} are read")
             result["properties"] = {
-                str(name): self._read(each, f"{where}.{name}", inner)
-                for name, each in properties.items()
+                str(name): self._read(each, f"{where}.{name!s:.60}", inner)
+                for name, each in islice(properties.items(), MAX_KEYS)
                 if not (isinstance(each, Mapping) and each.get("readOnly") is True)
             }
-            needed = as_list(schema.get("required"))
+            needed = set(text_list(schema.get("required")))
             result["required"] = [name for name in result["properties"] if name in needed]
         if kind == "array":
             items = schema.get("items", schema.get("prefixItems"))
@@ -122,7 +146,7 @@ class SchemaReader:
         chosen = (scalars or choices)[0]
         kinds = {each.get("type") for each in choices}
         if len(kinds) > 1:
-            self.notes.append(
+            self.notes.add(
                 f"{where}: may be of several types: {chosen.get('type', 'the first')} is asked for"
             )
         return _joined(chosen, result)
@@ -137,17 +161,23 @@ class SchemaReader:
             return own
         merged: dict[str, Any] = {}
         for part in parts:
+            if self._is_full or len(above) > MAX_PARTS_DEPTH:
+                self.notes.add(f"{where}: its allOf is too large: only the first parts are read")
+                break
             found, reference = self.references.followed(part, where)
             if isinstance(found, Mapping) and (not reference or reference not in above):
                 inner = self._merged(found, where, (*above, reference))
                 merged = _joined(merged, inner, keep_order=True)
+                self._count(1 + len(_mapping(merged.get("properties"))))
             elif reference:
-                self.notes.append(f"{where}: {reference} holds itself: left out")
+                self.notes.add(f"{where}: {reference} holds itself: left out")
         return _joined(merged, own, keep_order=True)
 
     def _bounds(self, schema: Mapping[str, Any], where: str) -> dict[str, Any]:
         """Return the bounds that are numbers; those of OpenAPI 3.0 are flags beside others."""
         found = {key: schema[key] for key in _BOUNDS if _is_number(schema.get(key))}
+        for key in [key for key, bound in found.items() if not abs(bound) <= MAX_BOUND]:
+            self.notes.add(f"{where}: {key} {found.pop(key):.3g} is no bound: not kept to")
         for flag, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
             if schema.get(flag) is True and bound in found:
                 found[flag] = found.pop(bound)
@@ -155,33 +185,47 @@ class SchemaReader:
         highs = [found[key] for key in ("maximum", "exclusiveMaximum") if key in found]
         low, high = max(lows, default=None), min(highs, default=None)
         if low is not None and high is not None and low > high:
-            self.notes.append(f"{where}: bounds {low} to {high} leave no value: not kept to")
+            self.notes.add(f"{where}: bounds {low} to {high} leave no value: not kept to")
             return {}
         return found
 
     def _tidy(self, result: dict[str, Any], schema: Mapping[str, Any], where: str) -> None:
         """Mend what contradicts itself or is written in a former form."""
         for key in ("description", "title", "format", "pattern"):
-            if key in result and not isinstance(result[key], str):
+            if key in result:
+                result[key] = text_of(result[key])
+                if not result[key]:
+                    del result[key]
+        for key in ("minItems", "maxItems"):
+            if key in result and not (_is_number(result[key]) and 0 <= result[key] <= MAX_BOUND):
                 del result[key]
+            elif key in result:
+                result[key] = int(result[key])
         if "const" in schema:
             result["enum"] = [schema["const"]]
         if "enum" in result:
             values = [each for each in as_list(result["enum"]) if each is not None and each != ""]
-            result["enum"] = values
-            if not values:
+            result["enum"] = [each for each in values[:MAX_ENUM] if _is_short(each)]
+            if len(values) > len(result["enum"]):
+                left_out = len(values) - len(result["enum"])
+                self.notes.add(f"{where}: {left_out} of its {len(values)} listed values left out")
+            if not result["enum"]:
                 del result["enum"]
         examples = result.pop("examples", None)
         examples = list(examples.values()) if isinstance(examples, Mapping) else examples
         examples = [each["value"] if _is_example(each) else each for each in as_list(examples)]
         if "example" in schema:
             examples = [schema["example"], *examples]
+        examples = [each for each in examples[:MAX_EXAMPLES] if _is_short(each)]
         if examples:
             result["examples"] = examples
         if result.get("default", 0) is None:
             del result["default"]
+        if not _is_short(result.get("default")):
+            self.notes.add(f"{where}: its default is too long, or no number: left out")
+            del result["default"]
         if "default" in result and "enum" in result and result["default"] not in result["enum"]:
-            self.notes.append(f"{where}: default {result['default']!r:.40} is not in its enum")
+            self.notes.add(f"{where}: default {shown(result['default'])} is not in its enum")
             del result["default"]
 
     def _type(self, schema: Mapping[str, Any], where: str) -> str | None:
@@ -189,20 +233,20 @@ class SchemaReader:
         if isinstance(kind, list):
             kinds = [each for each in kind if each != "null"]
             if len(kinds) > 1:
-                self.notes.append(f"{where}: may be of several types: {kinds[0]} is asked for")
+                self.notes.add(f"{where}: may be of several types: {shown(kinds[0])} is asked for")
             kind = kinds[0] if kinds else None
         kind = _TYPES.get(kind, kind) if isinstance(kind, str) else kind
         if isinstance(kind, str) and kind.lower() in _JSON_TYPES:
             return kind.lower()
         if kind not in (None, "any", "null"):
-            self.notes.append(f"{where}: type {kind!r:.40} is not known: any value is taken")
+            self.notes.add(f"{where}: type {shown(kind)} is not known: any value is taken")
         return _type_of_rest(schema)
 
     def _left_open(
         self, where: str, why: str, schema: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        self.notes.append(f"{where}: {why}: left open")
-        description = (schema or {}).get("description")
+        self.notes.add(f"{where}: {why}: left open")
+        description = text_of((schema or {}).get("description"))
         return {"type": "object"} | ({"description": description} if description else {})
 
 
@@ -232,8 +276,8 @@ def _joined(
     joined = {**one, **over}
     if "properties" in one and "properties" in over:
         first, second = (one, over) if keep_order else (over, one)
-        joined["properties"] = {**first["properties"], **second["properties"]}
-    required = [*as_list(one.get("required")), *as_list(over.get("required"))]
+        joined["properties"] = {**_mapping(first["properties"]), **_mapping(second["properties"])}
+    required = [*text_list(one.get("required")), *text_list(over.get("required"))]
     if required:
         joined["required"] = list(dict.fromkeys(required))
     return joined
@@ -249,17 +293,44 @@ def _union(choices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         for name, each in choice["properties"].items():
             old = properties.get(name, each)
             if old is not each and "enum" in old and "enum" in each:
-                each = {**old, "enum": list(dict.fromkeys([*old["enum"], *each["enum"]]))}
+                each = {**old, "enum": _distinct([*old["enum"], *each["enum"]])}
             properties[name] = each if name not in properties or "enum" in each else old
-    needed = [
-        name for name in properties if all(name in as_list(c.get("required")) for c in choices)
-    ]
+    demanded = [set(text_list(each.get("required"))) for each in choices]
+    needed = [name for name in properties if all(name in each for each in demanded)]
     return {"type": "object", "properties": properties, "required": needed}
 
 
 def as_list(value: Any) -> list[Any]:
     """Return a list as it is, and an empty one for what is none."""
     return value if isinstance(value, list) else []
+
+
+def text_list(value: Any) -> list[str]:
+    """Return the texts of a list, none of what is no list."""
+    return [each for each in as_list(value) if isinstance(each, str)]
+
+
+def text_of(value: Any) -> str:
+    """Return a text as far as anybody reads it, and an empty one for what is none."""
+    return value[: 4 * MAX_DESCRIPTION] if isinstance(value, str) else ""
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _is_short(value: Any) -> bool:
+    """Whether a value can stand in a task's document: neither long nor without a size."""
+    if _is_number(value):
+        return bool(abs(value) <= MAX_BOUND)
+    return not isinstance(value, str | list | dict) or len(shown(value, MAX_VALUE)) < MAX_VALUE
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    try:
+        return list(dict.fromkeys(values))
+    except TypeError:  # lists and objects
+        return values
 
 
 def _is_null(schema: Any) -> bool:

@@ -57,12 +57,10 @@ def askable_api(
     held_out: bool = False,
 ) -> AskableApi:
     """Return an API with its words; the user's own phrases stand before ours."""
-    words = {
-        doc.name: FunctionWords(
-            doc, {name: kind for (function, name), kind in kinds.items() if function == doc.name}
-        )
-        for doc in api.functions
-    }
+    own: dict[str, dict[str, ArgumentKind]] = {doc.name: {} for doc in api.functions}
+    for (function, name), kind in kinds.items():
+        own[function][name] = kind
+    words = {doc.name: FunctionWords(doc, own[doc.name]) for doc in api.functions}
     made = {name: frames_of_function(each) for name, each in words.items()}
     kept, gone = without_shared_frames(made, words)
     frames: dict[str, Sequence[RequestFrame]] = {}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import html
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
+from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar, write_records
 from fctncalling.lab.forge.forge_run import BaseForgeRun, ForgeFailure, ForgeFiles, apportion_tasks
 from fctncalling.lab.forge.forged_entry import ForgedEntry, NoTaskDrawn
 from fctncalling.lab.forge.own_api.drawn_call import AskableApi, askable_api
-from fctncalling.lab.forge.own_api.own_entries import OWN_CATEGORIES, logged_tasks, own_entry
+from fctncalling.lab.forge.own_api.logged_requests import LoggedRequests
+from fctncalling.lab.forge.own_api.own_entries import OWN_CATEGORIES, own_entry
 from fctncalling.lab.forge.own_api.own_single_turn import can_be_missing
 from fctncalling.lab.forge.own_api.paraphrases import Paraphraser
 from fctncalling.lab.own_api.api import OwnApi
@@ -44,7 +47,7 @@ def coverage_page(api: AskableApi, ledger: Path) -> str:
     ]
     for name, words in api.words.items():
         why = api.unasked.get(name, "" if calls[name] else "no task of this file draws it")
-        rows.append(f"| {name} | | | | {calls[name]} | | | {why} |")
+        rows.append(f"| {name} | | | | {calls[name]} | | | {_escaped(why)} |")
         for parameter, kind in words.kinds.items():
             key = (name, parameter)
             told_kind = f"{kind.kind} {kind.topic}".strip()
@@ -53,10 +56,15 @@ def coverage_page(api: AskableApi, ledger: Path) -> str:
                 f"| | {parameter} | {told_kind} | {evidence} | | {said[key]} | {left_open[key]} | "
                 f"{api.left_out.get(key, '')} |"
             )
-    head = f"# {api.api.name}: what {sum(calls.values())} calls ask for\n"
+    head = f"# {_escaped(api.api.name)}: what {sum(calls.values())} calls ask for\n"
     notes = _notes(api)
-    tail = ["", "## Notes", "", *(f"- {note}" for note in notes)] if notes else []
+    tail = ["", "## Notes", "", *(f"- {_escaped(note)}" for note in notes)] if notes else []
     return "\n".join([head, *rows, *tail, ""])
+
+
+def _escaped(text: str) -> str:
+    """Return a stranger's text as Markdown shows it: no tag, no cell, no link begins in it."""
+    return re.sub(r"[\\`*\[\]|]", r"\\\g<0>", html.escape(text, quote=False))
 
 
 def _notes(api: AskableApi) -> list[str]:
@@ -194,9 +202,9 @@ def run_own(args: argparse.Namespace) -> int:
     if args.write_phrases:
         write_phrases(args.write_phrases, askable.frames)
         print(f"phrases: {args.write_phrases}", file=sys.stderr)
-    report = [_made(args, api, askable, args.output, args.num_tasks)]
     if args.from_logs:
-        _write_logged(args.from_logs, args.output, askable)
+        _write_logged(LoggedRequests(args.from_logs, askable), args.from_logs, args.output)
+    report = [_made(args, api, askable, args.output, args.num_tasks)]
     if args.held_out:
         rest = askable_api(api, kinds, phrases, held_out=True)
         path = args.output.with_name(f"{args.output.name}.held_out.jsonl")
@@ -228,16 +236,17 @@ def _made(
     page = output.with_name(f"{output.name}.coverage.md")
     page.write_text(coverage_page(askable, files.ledger), encoding="utf-8")
     totals = files.summary()["totals"]
-    return {"output": str(output), "coverage": str(page), **totals}
+    runs_class = api.tool_class is not None and "multi_turn_base" in settings.categories
+    runs = f"fctncalling train --dataset_path {output} --allow_task_tools"
+    more = {"next": f"{runs} (tasks of several turns run {api.tool_class})"} if runs_class else {}
+    return {"output": str(output), "coverage": str(page), **totals, **more}
 
 
-def _write_logged(logs: Path, output: Path, askable: AskableApi) -> None:
-    tasks, left_out = logged_tasks(logs, askable)
+def _write_logged(requests: LoggedRequests, logs: Path, output: Path) -> None:
     path = output.with_name(f"{output.name}.from_logs.jsonl")
-    path.write_text("".join(f"{json.dumps(each)}\n" for each in tasks), encoding="utf-8")
-    why = ", ".join(f"{count} {each}" for each, count in sorted(left_out.items())) or "none"
-    told = f"{len(tasks)} requests of {logs} in {path}, for you to confirm; left out: {why}"
-    print(told, file=sys.stderr)
+    write_records(path, requests.tasks())
+    told = f"{requests.count} requests of {logs} in {path}, for you to confirm"
+    print(f"{told}; left out: {requests.left_out()}", file=sys.stderr)
 
 
 def _write(files: ForgeFiles, settings: OwnForgeSettings, run: OwnForgeRun) -> None:
@@ -299,5 +308,5 @@ def _line(report: Mapping[str, object]) -> str:
     told = ", ".join(f"{count} {why}" for why, count in sorted(thrown.items())) or "none"
     return (
         f"{report['tasks']} tasks in {report['output']}; coverage: {report['coverage']}; "
-        f"drafts thrown away: {told}"
+        f"drafts thrown away: {told}" + (f"\nnext: {report['next']}" if "next" in report else "")
     )

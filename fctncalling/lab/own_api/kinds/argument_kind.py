@@ -9,17 +9,23 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from itertools import islice, permutations, product
 from typing import Any, Final
 
-from fctncalling.lab.own_api.kinds.pattern_text import shape_pattern, text_of_pattern, text_of_shape
+from fctncalling.lab.own_api.kinds.pattern_text import (
+    matches_pattern,
+    shape_pattern,
+    text_of_pattern,
+    text_of_shape,
+)
 
 DIGITS = 4  # of a number that nothing is known of but that it is one
 ROUND_MINUTES = (0, 0, 15, 30, 30, 45)
 MAKERS_SHARE = 0.3  # of searches that may be for a maker's name
 EARLY_DAY_SHARE = 0.2  # of dates that are moved to days of one digit, which go wrong the most
+MOST_NAMED = 150  # values that one argument holds, for a request to name them all
 LONGEST_IN_ANY_ORDER = 5  # items: 120 orders
 MOST_SPELLINGS = 120
 
@@ -69,9 +75,19 @@ class ArgumentKind:
     alternatives: tuple[ArgumentKind, ...] = ()
     description: str = ""
 
-    @property
+    @cached_property
+    def most_named(self) -> int:
+        """How many values the largest of its arguments holds."""
+        if self.item is not None:
+            return self.max_items * self.item.most_named
+        of_keys = sum(each.most_named for each in self.properties.values())
+        return max(1, of_keys, *(each.most_named for each in self.alternatives))
+
+    @cached_property
     def can_be_asked(self) -> bool:
         """Whether a request can name values of it."""
+        if self.most_named > MOST_NAMED:
+            return False
         if self.kind == "array":
             return self.item is not None and self.item.can_be_asked
         if self.kind == "object":
@@ -140,11 +156,15 @@ class ArgumentKind:
         """Return a value in all forms that mean the same, each written out."""
         if isinstance(value, list) and self.item is not None:
             orders = permutations(value) if self._in_any_order(value) else [tuple(value)]
+            spelled = (
+                list(items)
+                for order in orders
+                for items in product(*(self.item.spellings(each) for each in order))
+            )
             found: list[Any] = []
-            for order in orders:
-                for items in product(*(self.item.spellings(each) for each in order)):
-                    if len(found) < MOST_SPELLINGS and list(items) not in found:
-                        found.append(list(items))
+            for items in islice(spelled, MOST_SPELLINGS**2):
+                if len(found) < MOST_SPELLINGS and items not in found:
+                    found.append(items)
             return found
         return self._object_spellings(value) if self._is_object(value) else [value]
 
@@ -235,7 +255,7 @@ def draw_scalar(kind: ArgumentKind, rng: random.Random) -> Any:
         return rng.choice(kind.known)
     if kind.kind == "phone" and kind.pattern is not None:
         phone = _phone(rng)
-        sound = re.fullmatch(kind.pattern, phone)
+        sound = matches_pattern(kind.pattern, phone)
         return phone if sound else text_of_pattern(kind.pattern, rng) or phone
     return _text(kind, rng)
 
@@ -269,8 +289,8 @@ def _identifier(kind: ArgumentKind, rng: random.Random) -> Any:
     if kind.format == "uuid":
         return str(uuid.UUID(int=rng.getrandbits(128), version=4))
     if kind.type in ("integer", "float"):
-        low, high = kind.minimum or 1, kind.maximum or 10**DIGITS
-        return rng.randint(int(low), int(high))
+        low, high = int(kind.minimum or 1), int(kind.maximum or 10**DIGITS)
+        return rng.randint(low, max(low, high))
     if kind.pattern is not None and (found := text_of_pattern(kind.pattern, rng)):
         return found
     if kind.examples:

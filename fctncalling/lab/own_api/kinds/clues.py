@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ class InferredKind(NamedTuple):
     topic: str = ""
 
 
+MAX_BOUND = 1e30
 _DATES = (
     r"date|day|birthday|dob|since|until|deadline|due|arrival|departure|expiry|check in|check out"
 )
@@ -112,9 +113,10 @@ class DescriptionClues:
     ordered: bool | None = None
 
 
+@lru_cache(maxsize=4096)
 def description_clues(text: str, name: str) -> DescriptionClues:
     """Return the clues of a description, and the unit that the name may end with."""
-    low, high = _bounds(text)
+    low, high = (None if each is None or abs(each) > MAX_BOUND else each for each in _bounds(text))
     moment, form = next(
         ((k, f) for p, k, f in kind_tables()["forms"] if re.search(p, text)), ("", "")
     )

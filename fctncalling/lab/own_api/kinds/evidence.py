@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fctncalling.lab.own_api.api import TYPES
+from fctncalling.lab.own_api.api import MAX_DESCRIPTION, TYPES
 from fctncalling.lab.own_api.kinds.argument_kind import MISSING, ArgumentKind
 from fctncalling.lab.own_api.kinds.clues import (
     DescriptionClues,
@@ -39,7 +39,7 @@ def infer_argument_kind(name: str, schema: Mapping[str, Any], *, required: bool)
         TYPES.get(json_type, json_type),
         default=schema.get("default", MISSING),
         required=required,
-        description=str(schema.get("description") or schema.get("title") or ""),
+        description=str(schema.get("description") or schema.get("title") or "")[:MAX_DESCRIPTION],
     )
     clues = description_clues(base.description, name)
     for find in _IN_ORDER:
@@ -55,7 +55,7 @@ def _of_enum(
     values = schema.get("enum")
     if not isinstance(values, list) or not values or base.type in ("array", "dict"):
         return None
-    if base.type == "boolean":
+    if base.type == "boolean" or any(isinstance(each, list | dict) for each in values):
         return None
     return replace(base, kind="enum", values=tuple(values), evidence="enum")
 

@@ -14,6 +14,7 @@ from fctncalling.lab.own_api.api import OwnApi, SpecificationError
 from fctncalling.lab.own_api.kinds.argument_kind import ArgumentKind, KindTable
 from fctncalling.lab.own_api.kinds.clues import name_words
 from fctncalling.lab.own_api.kinds.evidence import infer_argument_kind
+from fctncalling.lab.own_api.kinds.pattern_text import matches_pattern
 
 
 def argument_kinds(api: OwnApi, overrides: Path | None = None) -> KindTable:
@@ -182,7 +183,7 @@ def _with_known(
         return kind
     if kind.kind == "identifier":
         shape = kind.loose_pattern
-        found = [each for each in texts if shape and re.fullmatch(shape, each)]
+        found = [each for each in texts if shape and matches_pattern(shape, each)]
     else:
         found = list(dict.fromkeys(fields.get(name, ())))
     return replace(kind, known=tuple(found[:MOST_KNOWN])) if found else kind

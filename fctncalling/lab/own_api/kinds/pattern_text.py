@@ -6,10 +6,18 @@ import random
 import re
 import string
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
+
+from fctncalling.lab.own_api.kinds.pattern_match import TooManySteps, matches_whole
 
 PARSER: Any = getattr(re, "_parser", None)
 LONGEST_REPEAT = 6  # further than the least, where a pattern sets no end
+LONGEST_TEXT = 200
+LONGEST_PATTERN = 500
+MAX_STEPS = 5_000  # of writing one text
+_UNKNOWN = (LookupError, NotImplementedError, re.error, OverflowError, RecursionError, TooManySteps)
 _READABLE = string.ascii_letters + string.digits
 _CATEGORIES = {
     "CATEGORY_DIGIT": string.digits,
@@ -23,25 +31,58 @@ _CATEGORIES = {
 
 def text_of_pattern(pattern: str, rng: random.Random) -> str | None:
     """Return a text that the whole of which the pattern matches; None where none was found."""
-    if PARSER is None or not is_python_regex(pattern):
+    parsed = _parsed(pattern)
+    if parsed is None:
         return None
     for _ in range(5):
         try:
-            text = _of_parts(PARSER.parse(pattern), rng)
-        except (LookupError, NotImplementedError, re.error, OverflowError, RecursionError):
+            text = _of_parts(parsed, _Draws(rng))
+            if text and matches_whole(parsed, text):
+                return text
+        except _UNKNOWN:
             return None
-        if text and len(text) <= 200 and re.fullmatch(pattern, text):
-            return text
     return None
 
 
 def is_python_regex(pattern: str) -> bool:
     """Return whether Python can read a pattern: JSON Schema's are JavaScript's."""
+    return _parsed(pattern) is not None
+
+
+def matches_pattern(pattern: str, text: str) -> bool:
+    """Return whether the whole of a text matches a pattern; False where that takes too long."""
+    parsed = _parsed(pattern) if len(text) <= LONGEST_TEXT else None
     try:
-        re.compile(pattern)
-    except (re.error, OverflowError, RecursionError):
+        return parsed is not None and matches_whole(parsed, text)
+    except _UNKNOWN:
         return False
-    return len(pattern) <= 500
+
+
+@lru_cache(maxsize=512)
+def _parsed(pattern: str) -> Any | None:
+    if PARSER is None or len(pattern) > LONGEST_PATTERN:
+        return None
+    try:
+        return PARSER.parse(pattern)
+    except _UNKNOWN:
+        return None
+
+
+@dataclass
+class _Draws:
+    """Random draws of one text, so many and no more."""
+
+    rng: random.Random
+    steps: int = 0
+    letters: int = 0
+
+    def spend(self, text: str = "") -> str:
+        """Return a piece of text; TooManySteps where there are too many, or too long ones."""
+        self.steps += 1
+        self.letters += len(text)
+        if self.steps > MAX_STEPS or self.letters > LONGEST_TEXT:
+            raise TooManySteps
+        return text
 
 
 def text_of_shape(example: str, rng: random.Random) -> str:
@@ -81,14 +122,21 @@ def _like(letter: str, rng: random.Random) -> str:
     return rng.choice(string.ascii_lowercase) if letter in string.ascii_lowercase else letter
 
 
-def _of_parts(parts: Iterable[tuple[Any, Any]], rng: random.Random) -> str:
-    return "".join(_WRITERS[str(kind)](value, rng) for kind, value in parts)
+def _of_parts(parts: Iterable[tuple[Any, Any]], draws: _Draws) -> str:
+    return "".join(_of_part(str(kind), value, draws) for kind, value in parts)
 
 
-def _repeat(value: Any, rng: random.Random) -> str:
+def _of_part(kind: str, value: Any, draws: _Draws) -> str:
+    if kind in _LETTERS:
+        return draws.spend(_LETTERS[kind](value, draws.rng))
+    draws.spend()
+    return _GROUPS[kind](value, draws)
+
+
+def _repeat(value: Any, draws: _Draws) -> str:
     least, most, inner = value
-    times = rng.randint(least, min(most, max(least, 1) + LONGEST_REPEAT, max(least, 40)))
-    return "".join(_of_parts(inner, rng) for _ in range(times))
+    times = draws.rng.randint(least, min(most, max(least, 1) + LONGEST_REPEAT, max(least, 40)))
+    return "".join(_of_parts(inner, draws) for _ in range(times))
 
 
 def _one_of(value: Any, rng: random.Random) -> str:
@@ -105,17 +153,19 @@ def _one_of(value: Any, rng: random.Random) -> str:
     return rng.choice(letters)
 
 
-_WRITERS: dict[str, Callable[[Any, random.Random], str]] = {
+_LETTERS: dict[str, Callable[[Any, random.Random], str]] = {
     "LITERAL": lambda value, rng: chr(value),
     "NOT_LITERAL": lambda value, rng: rng.choice([e for e in _READABLE if ord(e) != value]),
     "ANY": lambda value, rng: rng.choice(_READABLE),
-    "AT": lambda value, rng: "",
     "IN": _one_of,
     "CATEGORY": lambda value, rng: rng.choice(_CATEGORIES[str(value)]),
-    "BRANCH": lambda value, rng: _of_parts(rng.choice(value[1]), rng),
-    "SUBPATTERN": lambda value, rng: _of_parts(value[-1], rng),
+}
+_GROUPS: dict[str, Callable[[Any, _Draws], str]] = {
+    "AT": lambda value, draws: "",
+    "BRANCH": lambda value, draws: _of_parts(draws.rng.choice(value[1]), draws),
+    "SUBPATTERN": lambda value, draws: _of_parts(value[-1], draws),
     "MAX_REPEAT": _repeat,
     "MIN_REPEAT": _repeat,
-    "ASSERT": lambda value, rng: "",
-    "ASSERT_NOT": lambda value, rng: "",
+    "ASSERT": lambda value, draws: "",
+    "ASSERT_NOT": lambda value, draws: "",
 }

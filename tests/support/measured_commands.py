@@ -1,0 +1,56 @@
+"""Commands run one after another in a process of their own, with what each of them took and read.
+
+Standard input: a JSON list of commands, each a list of words. Standard output: a line of JSON each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import resource
+import sys
+import time
+
+from fctncalling.cli.command import main
+
+opened: set[str] = set()
+WATCHED = ("open", "socket.connect", "socket.getaddrinfo")
+
+
+def _watch(event: str, arguments: tuple[object, ...]) -> None:
+    if event == "open":
+        opened.add(str(arguments[0]))
+    elif event in WATCHED:
+        opened.add(f"network: {event}")
+
+
+def measured(words: list[str]) -> dict[str, object]:
+    """Return what a command said, which files it opened, and what it took."""
+    opened.clear()
+    begun = time.process_time()
+    with (
+        contextlib.redirect_stderr(io.StringIO()) as error,
+        contextlib.redirect_stdout(io.StringIO()),
+    ):
+        try:
+            code = main(words)
+        except SystemExit as end:
+            code = int(end.code or 0)
+        except BaseException as fault:  # what a user would see as a traceback
+            code = -1
+            error.write(f"Traceback: {type(fault).__name__}: {fault}"[:400])
+    return {
+        "code": code,
+        "error": error.getvalue(),
+        "cpu_s": time.process_time() - begun,
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "opened": sorted(os.path.realpath(each) for each in opened),
+    }
+
+
+if __name__ == "__main__":
+    sys.addaudithook(_watch)
+    for command in json.load(sys.stdin):
+        print(json.dumps(measured(command)), flush=True)
