@@ -5,15 +5,17 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.config.config_fields import format_value
 from fctncalling.training.announce import announce
 
 if TYPE_CHECKING:
+    import argparse
+
     from fctncalling.algorithms.supervised import SupervisedLearner
 
 # What saved weights and optimisers are made of: with another value of these they mean nothing.
@@ -23,6 +25,8 @@ FIXED_SETTINGS = tuple(
 )
 # Settings that may differ without a note.
 FREE_SETTINGS = ("resume", "num_updates", "experiment_name", "results_dir")
+# Settings whose default is another one than in 0.3: a run goes on with its own.
+CHANGED_DEFAULTS = ("group_baseline",)
 
 
 def checkpoint_to_resume(
@@ -63,6 +67,15 @@ def checkpoint_to_resume(
     return checkpoint
 
 
+def keep_former_defaults(namespace: argparse.Namespace, given: Collection[str]) -> None:
+    """Keep a resumed run's settings of which the default has changed, unless they are given."""
+    from fctncalling.algorithms.run.logs import results_folder
+
+    before = _settings_of_run(results_folder(cast(TrainConfig, namespace)))
+    for name in set(CHANGED_DEFAULTS) & set(before) - set(given):
+        setattr(namespace, name, before[name])
+
+
 def unfit_checkpoint_error(checkpoint: Path, error: Exception) -> Exception:
     """Return the error of an unfit checkpoint, which does not fit the run: a CheckpointError."""
     from fctncalling.algorithms.run.checkpoint import CheckpointError
@@ -78,6 +91,14 @@ def _compare_settings(config: TrainConfig, checkpoint: Path) -> None:
     """Print which settings differ from the checkpoint's; SettingError if they do not fit it."""
     changed = changed_settings(config, checkpoint)
     _reject_incompatible(changed, checkpoint)
+    before = _settings_of_run(checkpoint.resolve().parent.parent)
+    if config.target_kl is not None and "early_stop" not in before.get(
+        "resolved", {"early_stop": 0}
+    ):
+        announce(
+            f"Note: --target_kl {config.target_kl:g} bounded the KL alone when this run began; now "
+            "it is times the policy's entropy where that is above 1 nat a token."
+        )
     if changed:
         listed = "; ".join(
             f"--{name} {_word(before)} -> {_word(now)}" for name, (before, now) in changed.items()
@@ -93,12 +114,7 @@ def changed_settings(config: TrainConfig, checkpoint: Path) -> dict[str, tuple[A
 
     Name -> (before, now).
     """
-    try:
-        before = json.loads(
-            (checkpoint.resolve().parent.parent / "config.json").read_text(encoding="utf-8")
-        )
-    except (OSError, ValueError):
-        return {}  # a checkpoint that was moved away from its run tells nothing of it
+    before = _settings_of_run(checkpoint.resolve().parent.parent)
     now = {
         name: _as_json(value)
         for name, value in dataclasses.asdict(config).items()
@@ -109,6 +125,15 @@ def changed_settings(config: TrainConfig, checkpoint: Path) -> dict[str, tuple[A
         for name, value in now.items()
         if name in before and before[name] != value
     }
+
+
+def _settings_of_run(folder: Path) -> dict[str, Any]:
+    """Return the settings of a run's folder; none of a checkpoint that was moved away from it."""
+    try:
+        settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return settings if isinstance(settings, dict) else {}
 
 
 def _reject_incompatible(changed: dict[str, tuple[Any, Any]], checkpoint: Path) -> None:

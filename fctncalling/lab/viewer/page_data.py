@@ -268,7 +268,8 @@ def _token_parts(run: LoadedRun, seen: EpisodeSurvey) -> tuple[dict[int, Record]
         for number, each in enumerate(tokens.episodes)
         if each["line"] in seen.chosen
     }
-    own = credit[tokens.header["algorithm_name"]]
+    # none of an algorithm of one's own: a page runs no code that a file names
+    own = credit.get(tokens.header["algorithm_name"])
     found = consistency_findings(ConsistencyInput(tokens, lanes, records, run.config, own))
     checks = []
     for name, of_check in found.items():
