@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import math
+import sys
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -153,7 +153,8 @@ def paid_by_user(reward: Callable[..., Any], *arguments: Any, hint: str = "") ->
     except (InfrastructureError, RewardError):
         raise
     except Exception as error:
-        what = f"{type(error).__name__}: {error}" + (hint if "None" in str(error) else "")
+        said = " ".join(str(error).split())[:300]
+        what = f"{type(error).__name__}: {said}" + (hint if "None" in said else "")
         raise RewardError(f"reward {_place(reward, error)}: {what}") from error
     try:
         number = float(value)
@@ -169,12 +170,11 @@ def paid_by_user(reward: Callable[..., Any], *arguments: Any, hint: str = "") ->
 
 def _place(reward: Callable[..., Any], error: Exception | None = None) -> str:
     """Return a reward's name, and the last line of its file that an error came through."""
-    named = reward if hasattr(reward, "__qualname__") else type(reward)
+    named: Any = reward if hasattr(reward, "__qualname__") else type(reward)
     name = f"{named.__module__}:{named.__qualname__}"
-    code = getattr(inspect.unwrap(reward), "__code__", None)
-    code = code or getattr(getattr(type(reward), "__call__", None), "__code__", None)
     frames = traceback.extract_tb(error.__traceback__) if error is not None else []
-    lines = [each.lineno for each in frames if code and each.filename == code.co_filename]
+    file = getattr(sys.modules.get(named.__module__), "__file__", None)
+    lines = [each.lineno for each in frames if each.filename == file]
     return f"{name}, line {lines[-1]}" if lines else name
 
 

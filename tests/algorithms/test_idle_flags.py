@@ -54,7 +54,7 @@ OTHER_VALUES: dict[str, Any] = {
     "huber_delta": 1e-2,
     "critic_detach": True,
 }
-"""Setting of an update -> another value; the others shape the model, the run or the passes alone."""
+"""Setting of an update -> another value; the rest shape the model, the run or the passes alone."""
 
 OF_CREDIT = ("gamma", "lam", "lam_value", "gamma_token", "lam_token", "group_std", "target_kl")
 OTHERS = (
@@ -68,7 +68,7 @@ OTHERS = (
 
 
 def grouped_episodes() -> list[EpisodeRecord]:
-    """Return four groups of two: actions of several tokens, rewards between, shared states, a cut."""
+    """Return four groups of two: several actions, rewards between, shared states, a cut."""
     found = []
     for task, number in itertools.product("abcd", range(2)):
         size = 2 + number + ord(task) % 3
