@@ -5,6 +5,7 @@ Old log-probs, advantages, epochs of clipped optimiser steps.
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -47,6 +48,20 @@ from fctncalling.algorithms.tppo import NTPO, POAD, TPPO
 ALGORITHMS: dict[str, Algorithm] = {
     algorithm.name: algorithm for algorithm in (TPPO, POAD, NTPO, APPO, GRPO)
 }
+
+
+def find_algorithm(name: str) -> Algorithm:
+    """Find an algorithm by its name, or the user's own by MODULE:NAME.
+
+    `fctncalling.training.user_code` has checked at the start that it can be imported.
+    """
+    module, _, own = name.partition(":")
+    if not own:
+        return ALGORITHMS[name]
+    algorithm: Algorithm = getattr(importlib.import_module(module), own)
+    return algorithm
+
+
 # Loss terms of each token that a trace keeps.
 PASS_TERMS = ("logprobs", "log_ratios", "token_entropies", "token_reference_kl")
 
@@ -131,7 +146,7 @@ def update(
     weights.
     """
     policy.eval()  # dropout would move the ratio away from 1 before anything was learned
-    algorithm = ALGORITHMS[config.algorithm_name]
+    algorithm = find_algorithm(config.algorithm_name)
     config = processes.with_equal_accumulation(config)
     device = next(policy.parameters()).device
     experience = build_experience(shape_rewards(episodes, config), device)
@@ -174,7 +189,7 @@ def _run_epochs(
 
     Return the metrics of every step, and the epoch in which --target_kl stopped early, else 0.
     """
-    algorithm = ALGORITHMS[config.algorithm_name]
+    algorithm = find_algorithm(config.algorithm_name)
     steps: list[Metrics] = []
     for epoch in range(1, config.ppo_epoch + 1):
         if epoch > 1:
@@ -192,10 +207,21 @@ def _run_epochs(
                     trace.add(experience, targets, minibatch, parts)
                 step = step_metrics(parts, config)
                 steps.append(step)
-                if config.target_kl is not None and step["losses/approx_kl"] > config.target_kl:
+                if _is_too_far(step, config):
                     return steps, epoch
                 step |= take_step(policy, optimisers, config)
     return steps, 0
+
+
+def _is_too_far(step: Metrics, config: TrainConfig) -> bool:
+    """Whether the policy is beyond --target_kl, for each nat of its entropy a token above 1.
+
+    One step of the logits moves a free word's distribution further than that of a word which is all
+    but certain, so wording alone would spend a bound that knows no entropy.
+    """
+    if config.target_kl is None:
+        return False
+    return step["losses/approx_kl"] > config.target_kl * max(1.0, step["losses/entropy"])
 
 
 def _apply_learning_signal(

@@ -1,4 +1,4 @@
-"""Errors of the task loader, with file, line and id."""
+"""Errors of what users give: tasks, with file, line and id, and rewards."""
 
 from __future__ import annotations
 
@@ -10,6 +10,16 @@ class TaskError(ValueError):
     """Error of a task file or entry that cannot be read.
 
     The message names the place, the field and what was expected.
+    """
+
+
+MAX_REWARD = 1e9  # the squares of returns beyond it have no room in fp32
+
+
+class RewardError(ValueError):
+    """Error of a reward: it raised, or is no finite number of at most MAX_REWARD.
+
+    A bug to mend, which ends a run: an episode without its reward says nothing about the policy.
     """
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import sys
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from fctncalling.checkers.clarify import calls_are_right, is_question
+from fctncalling.data.errors import MAX_REWARD, RewardError
 from fctncalling.data.types import StepRecord, Task, Verdict
+from fctncalling.envs.errors import InfrastructureError
 
 
 class StepOutcome(NamedTuple):
@@ -104,9 +108,9 @@ def get_reward(reward: str | UserReward) -> Reward:
     """Get a reward by name, or wrap a user's callable.
 
     A callable gets the `StepRecord` of the step just made (its `reward` field still 0) and the
-    official `Verdict`, None before the last step; it returns a finite number. Its exceptions are
-    not caught, and it is not called for a step whose infrastructure failed. Raises ValueError for
-    an unknown name, TypeError for anything else.
+    official `Verdict`, None before the last step; it returns a finite number. Its exceptions
+    become a RewardError, and it is not called for a step whose infrastructure failed. Raises
+    ValueError for an unknown name, TypeError for anything else.
     """
     if isinstance(reward, str):
         if reward not in REWARDS:
@@ -121,7 +125,9 @@ def get_reward(reward: str | UserReward) -> Reward:
             f"reward={reward!r} is neither a name nor callable: pass one of {sorted(REWARDS)}, "
             "or a callable (StepRecord, Verdict | None) -> float."
         )
-    return lambda outcome: _checked(reward(outcome.step, outcome.verdict), reward)
+    return lambda outcome: paid_by_user(
+        reward, outcome.step, outcome.verdict, hint=_HINT if outcome.verdict is None else ""
+    )
 
 
 def is_strict_reward(reward: Reward) -> bool:
@@ -134,17 +140,42 @@ def is_user_reward(reward: str | UserReward) -> bool:
     return callable(reward) and not isinstance(reward, ClarifyReward)
 
 
-def _checked(value: Any, reward: UserReward) -> float:
+_HINT = "; before the last step verdict is None"
+
+
+def paid_by_user(reward: Callable[..., Any], *arguments: Any, hint: str = "") -> float:
+    """Return what a user's reward pays; RewardError, with file and line, where it fails.
+
+    hint: added to an error about None.
+    """
+    try:
+        value = reward(*arguments)
+    except (InfrastructureError, RewardError):
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split())[:300]
+        what = f"{type(error).__name__}: {said}" + (hint if "None" in said else "")
+        raise RewardError(f"reward {_place(reward, error)}: {what}") from error
     try:
         number = float(value)
     except (TypeError, ValueError):
         number = math.nan
-    if not math.isfinite(number):
-        raise ValueError(
-            f"reward {reward!r} returned {value!r}: expected a finite number; return one for every "
-            "step."
+    if not abs(number) <= MAX_REWARD:  # NaN is not either
+        raise RewardError(
+            f"reward {_place(reward)} returned {value!r:.80}: expected a finite number, from "
+            f"-{MAX_REWARD:g} to {MAX_REWARD:g}, for every step"
         )
     return number
+
+
+def _place(reward: Callable[..., Any], error: Exception | None = None) -> str:
+    """Return a reward's name, and the last line of its file that an error came through."""
+    named: Any = reward if hasattr(reward, "__qualname__") else type(reward)
+    name = f"{named.__module__}:{named.__qualname__}"
+    frames = traceback.extract_tb(error.__traceback__) if error is not None else []
+    file = getattr(sys.modules.get(named.__module__), "__file__", None)
+    lines = [each.lineno for each in frames if each.filename == file]
+    return f"{name}, line {lines[-1]}" if lines else name
 
 
 def scored_turns(task: Task) -> Sequence[bool]:

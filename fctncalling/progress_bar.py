@@ -42,12 +42,14 @@ class Progress:
     def show_update(self, metrics: dict[str, float | None], run: Any) -> None:
         """Show an update: success rate, return, KL, tokens a second, names of alarms."""
         number = run.counters.updates
+        stopped = metrics.get("losses/early_stop_epoch")
         shown = {
             "alarms": ",".join(run.update_log.active_alarms) or "-",
             "success": _shown(metrics.get("env/success_rate")),
             "strict": _shown(metrics.get("env/success_rate_strict")),
             "return": _shown(metrics.get("charts/episodic_return")),
             "kl": _shown(metrics.get("losses/approx_kl"), ".1e"),
+            "stopped in epoch": _shown(stopped or None, ".0f"),
             "tokens/s": _shown(run.tokens_per_s, ".0f"),
         }
         text = "  ".join(f"{name} {value}" for name, value in shown.items() if value != "-")

@@ -19,14 +19,20 @@ class IdleFlagRule(NamedTuple):
     idle: Callable[..., bool]  # of a TrainConfig, or of whatever settings the rules are about
     needs: str  # what they have an effect with
     refused: bool = True  # false: harmless, reported as a note
+    without: str = "no effect"  # what they do without it
 
 
 def _is_not(name: str) -> Callable[[TrainConfig], bool]:
-    return lambda config: config.algorithm_name != name
+    """Return whether another algorithm of ours learns; one of the user's may read any setting."""
+    return lambda config: config.algorithm_name != name and not config.has_own_algorithm
 
 
 def _is_grpo(config: TrainConfig) -> bool:
     return config.algorithm_name == "GRPO"
+
+
+def _credits_states(config: TrainConfig) -> bool:
+    return config.group_baseline == "state"
 
 
 def _samples_what_it_learns(config: TrainConfig) -> bool:
@@ -37,6 +43,7 @@ def _samples_what_it_learns(config: TrainConfig) -> bool:
     return config.max_staleness == 0 and config.rollout_engine == "local" and in_fp32
 
 
+STATE_CREDIT = "another --group_baseline than state, which is the policy's credit"
 NO_CRITIC = "a critic, which GRPO has none of"
 OF_CRITIC = "critic critic_head team_critic group_baseline critic_layers critic_sees value_bins"
 OF_VALUES = (
@@ -57,8 +64,40 @@ RULES = (
     ),
     IdleFlagRule("action_logprob_norm", _is_not("APPO"), "--algorithm_name APPO"),
     IdleFlagRule("gamma_token lam_token", _is_not("TPPO"), "--algorithm_name TPPO"),
+    IdleFlagRule(
+        "lam gamma_token lam_token",
+        lambda config: _credits_states(config) and not config.critic_window_updates,
+        STATE_CREDIT,
+        refused=False,
+        without="moves the critic's targets alone",
+    ),
+    IdleFlagRule(
+        "lam lam_token",
+        lambda config: _credits_states(config) and config.critic_window_updates > 0,
+        STATE_CREDIT,
+        refused=False,
+    ),
+    IdleFlagRule(
+        "algorithm_name",
+        lambda config: _credits_states(config) and config.algorithm_name in ("NTPO", "POAD"),
+        STATE_CREDIT,
+        refused=False,
+        without="differs from TPPO in the critic's targets alone",
+    ),
     IdleFlagRule(OF_CRITIC, _is_grpo, NO_CRITIC),
     IdleFlagRule(OF_VALUES, _is_grpo, NO_CRITIC, refused=False),
+    IdleFlagRule(
+        "value_coef value_clip critic_detach lam_value",
+        lambda config: config.critic_window_updates > 0,
+        "--critic_window_updates 0: the head is fitted to whole returns in place of the value loss",
+        refused=False,
+    ),
+    IdleFlagRule(
+        "value_clip huber_delta critic_detach critic_lr lam_value",
+        lambda config: not config.value_coef and not config.critic_window_updates,
+        "--value_coef above 0",
+        refused=False,
+    ),
     IdleFlagRule("kl_mode", lambda config: not config.kl_coef, "--kl_coef above 0"),
     IdleFlagRule("lora_alpha lora_targets", lambda config: not config.lora_r, "--lora_r above 0"),
     IdleFlagRule(
@@ -122,7 +161,7 @@ def idle_rule_notes(
         named = [name for name in rule.flags.split() if name in given]
         if not named or not rule.idle(*settings):
             continue
-        note = f"{', '.join(f'--{name}' for name in named)}: no effect without {rule.needs}"
+        note = f"{', '.join(f'--{name}' for name in named)}: {rule.without} without {rule.needs}"
         if rule.refused:
             raise SettingError(f"{note}; leave it out, or give that")
         notes.append(note)

@@ -228,8 +228,9 @@ class LearningSettings:
     )
     target_kl: float | None = setting(
         0.05,
-        "KL from the collecting policy, in nats a token, at which an update stops early; "
-        "none: never.",
+        "KL from the collecting policy, in nats a token, at which an update stops early; times the "
+        "policy's entropy where that is above 1 nat a token: free wording moves further. none: "
+        "never.",
         interval="(0, inf)",
     )
     loss_aggregation: str = setting(

@@ -51,8 +51,10 @@ class RunningSettings:
         "between the tokens of one. POAD: the same as published, where lambda fades inside an "
         "action too. NTPO: naive token-level PPO, where every token is a step in time. APPO: "
         "action-level PPO, one ratio and one advantage an action (not RLlib's asynchronous "
-        "PPO). GRPO: no critic, episodes of one task compared with each other.",
+        "PPO). GRPO: no critic, episodes of one task compared with each other. MODULE:NAME: an "
+        "`Algorithm` of your own.",
         choices=ALGORITHM_NAMES,
+        own=True,
         basic=True,
         meant=ALGORITHMS_ELSEWHERE,
     )

@@ -23,6 +23,17 @@ if TYPE_CHECKING:
 Settings = Any
 
 
+POLICY_CREDIT = {
+    "none": "{name}'s estimate",
+    "leave_one_out": "{name}'s estimate, less the mean of the group's others "
+    "(--group_baseline leave_one_out)",
+    "shrunk": "{name}'s estimate, less a baseline of group and critic (--group_baseline shrunk)",
+    "state": "by matched states (--group_baseline state); {name}'s estimate trains the critic "
+    "alone. --group_baseline none lets it train the policy",
+}
+"""--group_baseline -> what the policy is trained with."""
+
+
 def check_combinations(config: Settings) -> None:
     """Check combinations of settings; SettingError, naming flags, where two contradict."""
     experiment = Path(config.experiment_name)
@@ -55,10 +66,13 @@ def _check_episode_numbers(config: Settings) -> None:
             f"--group_size: got {config.episodes_per_task}, expected at least 2: GRPO compares "
             "episodes of one task"
         )
-    if config.episodes_per_update % config.episodes_per_task:
+    size = config.episodes_per_task
+    if left := config.episodes_per_update % size:
+        below = config.episodes_per_update - left
         raise SettingError(
             f"--episodes_per_update: got {config.episodes_per_update}, expected a multiple of "
-            f"--group_size ({config.episodes_per_task}), episodes of a task; or --group_size 1"
+            f"--group_size ({size}), episodes of a task, such as {below or size}"
+            + ("" if config.algorithm_name == "GRPO" else "; or --group_size 1")
         )
 
 
@@ -172,6 +186,16 @@ class TrainConfig(LearningSettings, RunningSettings):
     frozen = _former_property("frozen", "frozen_role_names")
     critic_reads_apart = _former_property("critic_reads_apart", "critic_has_own_rows")
     roles_apart = _former_property("roles_apart", "roles_have_own_weights")
+
+    @property
+    def has_own_algorithm(self) -> bool:
+        """Whether the algorithm is the user's own, MODULE:NAME."""
+        return ":" in self.algorithm_name
+
+    @property
+    def policy_credit(self) -> str:
+        """What the policy's credit is: the algorithm's estimate, or what stands in its place."""
+        return POLICY_CREDIT[self.group_baseline].format(name=self.algorithm_name)
 
     @property
     def discount(self) -> float:

@@ -15,6 +15,7 @@ from fctncalling.algorithms.generation.engine_api import Engine, RolloutError
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout.env_pool import EnvPool, EnvResponse, InlineEnvPool, TextEnv
 from fctncalling.algorithms.rollout.running_episode import RunningEpisode
+from fctncalling.data.errors import RewardError
 
 logger = logging.getLogger(__name__)
 
@@ -131,6 +132,8 @@ class _Collection:
         """Continue an episode with its environment's response."""
         episode = self.running[answer.slot]
         episode.env_seconds += answer.seconds
+        if isinstance(answer.error, RewardError):
+            raise answer.error  # a bug that every episode has: dropping these would bias the rest
         if answer.error is not None and not isinstance(answer.error, Exception):
             raise answer.error  # an interrupt
         if answer.error is not None:

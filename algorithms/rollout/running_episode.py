@@ -16,6 +16,7 @@ from fctncalling.algorithms.rollout.env_pool import (
     NoResponseError,
     TextEnv,
 )
+from fctncalling.data.errors import MAX_REWARD, RewardError
 from fctncalling.data.types import Episode, Message, StepRecord, Verdict
 
 __all__ = ["RunningEpisode", "TextEnv"]
@@ -208,6 +209,12 @@ class RunningEpisode:
         self.terminated = terminated
         self.info = info
         own = info.get("rewards") or {}
+        for paid in (reward, *own.values()):
+            if not abs(float(paid)) <= MAX_REWARD:  # NaN is not either
+                raise RewardError(
+                    f"reward of task {self.task_id}: its environment paid {paid!r:.60}, expected a "
+                    f"finite number, from -{MAX_REWARD:g} to {MAX_REWARD:g}"
+                )
         for view in self.views.values():
             view.add_reward(float(own.get(view.role, 0.0) if own else reward))
         self.truncated = bool(truncated) and not self.terminated

@@ -135,7 +135,8 @@ def results_folder(config: TrainConfig) -> Path:
     dataset = Path(config.dataset_path).stem if config.dataset_path else "embedded"
     if config.env_name not in BUILTIN_ENVIRONMENTS:  # of which the name says what is learned
         dataset = config.env_name.rpartition(":")[2]
-    return Path(config.results_dir, config.experiment_name, model, dataset, config.algorithm_name)
+    algorithm = config.algorithm_name.rpartition(":")[2]  # the name of the user's own
+    return Path(config.results_dir, config.experiment_name, model, dataset, algorithm)
 
 
 def model_folder_name(name_or_path: str) -> str:

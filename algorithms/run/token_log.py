@@ -19,7 +19,7 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.learning_signal import is_fully_truncated
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.algorithms.ppo import ALGORITHMS, TokenDiagnostics
+from fctncalling.algorithms.ppo import TokenDiagnostics, find_algorithm
 from fctncalling.algorithms.targets import Targets
 from fctncalling.data.timing import time_calls
 from fctncalling.data.token_file import (
@@ -211,7 +211,7 @@ def acted_token_arrays(trace: TokenDiagnostics, config: TrainConfig) -> Numbers:
     targets, experience = trace.targets, trace.experience
     if targets is None or experience is None:
         return {}
-    has_critic = ALGORITHMS[config.algorithm_name].critic
+    has_critic = find_algorithm(config.algorithm_name).critic
     action = experience.tokens.action
     advantages = _of_whole_actions(targets.advantages, targets.loss_mask, action)
     ratio = trace.terms["log_ratios"].exp()
@@ -257,7 +257,7 @@ def _header(
     config: TrainConfig,
 ) -> dict[str, Any]:
     has_signal = trace.targets is not None and bool(trace.targets.advantages.any())
-    whitens = ALGORITHMS[config.algorithm_name].critic and config.whiten_advantages
+    whitens = find_algorithm(config.algorithm_name).critic and config.whiten_advantages
     whitening = whitening_moments(trace.targets) if trace.targets is not None and whitens else None
     known: dict[object, int] = {}
     groups = [known.setdefault(episode.group_key, len(known)) for episode in episodes]

@@ -35,7 +35,7 @@ from fctncalling.algorithms.minibatches import (
 )
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.value_head import ValueHead
-from fctncalling.algorithms.ppo import ALGORITHMS, adamw, value_losses
+from fctncalling.algorithms.ppo import adamw, find_algorithm, value_losses
 from fctncalling.algorithms.targets import estimate_advantages
 
 MOST_EPOCHS, PATIENCE = 200, 10
@@ -80,7 +80,7 @@ def critic_samples(
     device = next(policy.parameters()).device
     experience = build_experience(shape_rewards(episodes, config), device)
     experience = add_forward_inputs(experience, policy, config)
-    algorithm = ALGORITHMS[config.algorithm_name]
+    algorithm = find_algorithm(config.algorithm_name)
     bootstrap = bootstrap_values(policy, experience, algorithm, config, processes)
     plain = replace(config, lam=1.0, lam_value=None, lam_token=1.0, group_baseline="none")
     nothing = torch.zeros_like(experience.tokens.rewards)

@@ -20,6 +20,7 @@ from fctncalling.envs.episode.transcript import check_render_mode, transcript
 from fctncalling.envs.errors import InfrastructureError, import_extra
 from fctncalling.envs.handlers import TEXT_HANDLERS
 from fctncalling.envs.handlers.inline import InlineCalls, PausedMessage
+from fctncalling.envs.rewards import paid_by_user
 from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText
 from fctncalling.envs.task_set import requested_task_id
 from fctncalling.envs.tool_text.math_tasks import CalculatorTasks, MathTasks
@@ -193,8 +194,8 @@ class ToolTextEnv(gymnasium.Env[str, str]):
     def _judged(self, message: _Message) -> Verdict:
         answer, task = self._syntax.final_answer(message.words), message.task
         if callable(self._reward):
-            with reraise_as_infrastructure("reward"):
-                reward = float(self._reward(self._syntax.text_without_calls(message.words), task))
+            text = self._syntax.text_without_calls(message.words)
+            reward = paid_by_user(self._reward, text, task)
             return Verdict(reward > 0, reward)
         if self._reward == "text":
             right = " ".join(answer.split()) == " ".join(task.answer.split())

@@ -32,11 +32,13 @@ from fctncalling.cli.train_flags import (
     read_config_file,
 )
 from fctncalling.data.bfcl import TaskError
+from fctncalling.data.errors import RewardError
 from fctncalling.envs.named_tools import add_working_folder_to_path
 from fctncalling.laboratory import import_laboratory_module
 from fctncalling.progress_bar import Progress
 from fctncalling.training.announce import announce, is_first_process, shell_command
 from fctncalling.training.load_policy import ModelError
+from fctncalling.training.resume import keep_former_defaults
 from fctncalling.training.run_config import EMBEDDED_MODEL_DEFAULTS, ENV_DEFAULTS, RunConfig
 from fctncalling.training.run_loop import run_loop, write_run_report
 
@@ -108,11 +110,13 @@ def _start(namespace: argparse.Namespace, words: Sequence[str]) -> int:
 
     errors_of_runs = (RunExistsError, RunLockedError, CheckpointError)
     try:
+        given = given_flags(words)
+        if namespace.resume is not None:
+            keep_former_defaults(namespace, given | set(config_file_settings(namespace.config)))
         config = TrainConfig.from_args(namespace)
         run_config = RunConfig(
             **{f.name: getattr(namespace, f.name) for f in dataclasses.fields(RunConfig)}
         )
-        given = given_flags(words)
         notes = idle_flag_notes(config, given) + idle_run_flag_notes(config, run_config, given)
         notes += deprecated_flag_notes(given)
         if run_config.plan != "off":
@@ -154,13 +158,16 @@ def parse_settings(words: Sequence[str]) -> argparse.Namespace:
     """Parse the settings of a command line.
 
     What it leaves open is as in the file of --config, then as its --preset, then as its --env_name
-    or the embedded model has it. SettingError for a file that cannot be.
+    or the embedded model has it; an algorithm that is named learns by its own estimate.
+    SettingError for a file that cannot be.
     """
     parser = build_parser()
     from_file = config_file_settings(parser.parse_args(words).config)
     parser.set_defaults(**from_file)
     namespace = parser.parse_args(words)
     parser.set_defaults(**_job_defaults(namespace))
+    if "algorithm_name" in given_flags(words) | set(from_file):
+        parser.set_defaults(group_baseline=TrainConfig.group_baseline)
     parser.set_defaults(**PRESETS.get(namespace.preset, {}))
     parser.set_defaults(**from_file)
     return parser.parse_args(words)
@@ -233,7 +240,7 @@ def build_parser() -> argparse.ArgumentParser:
 def train(config: TrainConfig, run_config: RunConfig, words: Sequence[str] = ()) -> int:
     """Train by the settings, evaluating before and after; return the exit code.
 
-    Return 0, 1 if a NaN or lost workers ended it, 130 where Ctrl-C did.
+    Return 0, 1 if a NaN or lost workers ended it, 2 if its reward did, 130 where Ctrl-C did.
     """
     from fctncalling.algorithms.generation.engine_api import RolloutError
     from fctncalling.algorithms.run.checkpoint import CheckpointError
@@ -257,6 +264,10 @@ def train(config: TrainConfig, run_config: RunConfig, words: Sequence[str] = ())
                 f"  {command_to_resume(words, run.processes.count)}\n",
             )
             return 130
+        except RewardError as error:
+            progress.close()
+            print(f"error: after {progress_text(run)}: --{error}", file=sys.stderr)
+            return 2
         except (FloatingPointError, RolloutError, CheckpointError, OSError) as error:
             progress.close()
             made, text = progress_text(run), _explain_failure(run, error)

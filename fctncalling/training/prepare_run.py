@@ -38,6 +38,7 @@ from fctncalling.training.supervised_stage import progress_text
 from fctncalling.training.task_setup import TaskSetup, make_task_setup
 from fctncalling.training.teams import team_roles
 from fctncalling.training.training_run import TrainingRun
+from fctncalling.training.user_code import check_algorithm
 
 if TYPE_CHECKING:
     import torch
@@ -114,10 +115,11 @@ def _restore(run: TrainingRun, checkpoint: Path | None, shown: list[EpisodeRecor
 def _check_and_announce(
     config: TrainConfig, run_config: RunConfig, policy: ActorCritic, template: ChatTemplate
 ) -> None:
-    """Check the chat template.
+    """Check the chat template; announce what stands in place of the algorithm's own.
 
-    Announce limits of prefix sharing, which the policy finds before its weights are sharded.
+    And limits of prefix sharing, which the policy finds before its weights are sharded.
     """
+    announce(*learning_notes(config))
     check_prompt_style(run_config.prompt_style, template)
     if not run_config.no_doctor:
         check_template(template)
@@ -129,6 +131,21 @@ def _check_and_announce(
             f"Note: --share_prefixes: updates with a row of more than {sharing.max_row} tokens, "
             "the model's sliding window, compute each row separately."
         )
+
+
+def learning_notes(config: TrainConfig) -> list[str]:
+    """Return notes on the policy's credit and the episodes of an update, where not plain."""
+    notes = []
+    if config.group_baseline != "none":
+        notes.append(f"Policy credit: {config.policy_credit}.")
+    if config.dynamic_sampling > 1 and config.episodes_per_task > 1:
+        wanted = config.episodes_per_update
+        notes.append(
+            f"Episodes of an update: {wanted}, and up to {config.dynamic_sampling * wanted} until "
+            f"{wanted} are in groups that differ, which it learns from (--dynamic_sampling "
+            f"{config.dynamic_sampling})."
+        )
+    return notes
 
 
 def _start_processes(config: TrainConfig, run_config: RunConfig) -> ProcessGroup:
@@ -229,12 +246,16 @@ def resolved_settings(config: TrainConfig, device: torch.device) -> dict[str, An
         "compute_dtype": compute_dtype(config, device),
     }
     types = {name: str(dtype).removeprefix("torch.") for name, dtype in names.items()}
-    return {"device": str(device), "gamma": config.discount, **types}
+    of_learning = {"gamma": config.discount, "policy_credit": config.policy_credit}
+    if config.target_kl is not None:
+        of_learning["early_stop"] = f"KL above {config.target_kl} x max(1, entropy)"
+    return {"device": str(device), **of_learning, **types}
 
 
 def check_start(config: TrainConfig, run_config: RunConfig) -> None:
     """Check at the start what settings would end the run later; SettingError, ModelError."""
     check_wandb(run_config.wandb)
+    check_algorithm(config.algorithm_name)
     _check_results_dir(Path(config.results_dir))
     if config.model_name_or_path is not None:
         check_model(config.model_name_or_path)

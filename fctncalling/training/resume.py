@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.config.config_fields import format_value
@@ -15,6 +15,8 @@ from fctncalling.envs.state_hash import STATE_HASH_VERSION
 from fctncalling.training.announce import announce
 
 if TYPE_CHECKING:
+    import argparse
+
     from fctncalling.algorithms.supervised import SupervisedLearner
 
 # What saved weights and optimisers are made of: with another value of these they mean nothing.
@@ -24,6 +26,8 @@ FIXED_SETTINGS = tuple(
 )
 # Settings that may differ without a note.
 FREE_SETTINGS = ("resume", "num_updates", "experiment_name", "results_dir")
+# Settings whose default is another one than in 0.3: a run goes on with its own.
+CHANGED_DEFAULTS = ("group_baseline",)
 
 
 def checkpoint_to_resume(
@@ -65,6 +69,15 @@ def checkpoint_to_resume(
     return checkpoint
 
 
+def keep_former_defaults(namespace: argparse.Namespace, given: Collection[str]) -> None:
+    """Keep a resumed run's settings of which the default has changed, unless they are given."""
+    from fctncalling.algorithms.run.logs import results_folder
+
+    before = _settings_of_run(results_folder(cast(TrainConfig, namespace)))
+    for name in set(CHANGED_DEFAULTS) & set(before) - set(given):
+        setattr(namespace, name, before[name])
+
+
 def unfit_checkpoint_error(checkpoint: Path, error: Exception) -> Exception:
     """Return the error of an unfit checkpoint, which does not fit the run: a CheckpointError."""
     from fctncalling.algorithms.run.checkpoint import CheckpointError
@@ -80,6 +93,14 @@ def _compare_settings(config: TrainConfig, checkpoint: Path) -> None:
     """Print which settings differ from the checkpoint's; SettingError if they do not fit it."""
     changed = changed_settings(config, checkpoint)
     _reject_incompatible(changed, checkpoint)
+    before = _settings_of_run(checkpoint.resolve().parent.parent)
+    if config.target_kl is not None and "early_stop" not in before.get(
+        "resolved", {"early_stop": 0}
+    ):
+        announce(
+            f"Note: --target_kl {config.target_kl:g} bounded the KL alone when this run began; now "
+            "it is times the policy's entropy where that is above 1 nat a token."
+        )
     if changed:
         listed = "; ".join(
             f"--{name} {_word(before)} -> {_word(now)}" for name, (before, now) in changed.items()
@@ -94,7 +115,8 @@ def announce_former_hash(config: TrainConfig, checkpoint: Path) -> None:
     """Say that states are matched otherwise than before, where a run of 0.3 or earlier goes on."""
     if config.group_baseline != "state":
         return
-    if _run_description(checkpoint).get("versions", {}).get("state_hash") != STATE_HASH_VERSION:
+    run = _settings_of_run(checkpoint.resolve().parent.parent)
+    if run.get("versions", {}).get("state_hash") != STATE_HASH_VERSION:
         announce(
             'Note: info["state_hash"] tells more states apart than when this run began (limits '
             "that come near, kinds of containers): --group_baseline state goes on by the new one."
@@ -106,7 +128,7 @@ def changed_settings(config: TrainConfig, checkpoint: Path) -> dict[str, tuple[A
 
     Name -> (before, now).
     """
-    before = _run_description(checkpoint)
+    before = _settings_of_run(checkpoint.resolve().parent.parent)
     now = {
         name: _as_json(value)
         for name, value in dataclasses.asdict(config).items()
@@ -119,13 +141,13 @@ def changed_settings(config: TrainConfig, checkpoint: Path) -> dict[str, tuple[A
     }
 
 
-def _run_description(checkpoint: Path) -> dict[str, Any]:
-    """Return config.json of a checkpoint's run; {} of one that was moved away from its run."""
+def _settings_of_run(folder: Path) -> dict[str, Any]:
+    """Return the settings of a run's folder; none of a checkpoint that was moved away from it."""
     try:
-        path = checkpoint.resolve().parent.parent / "config.json"
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+        settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
+    return settings if isinstance(settings, dict) else {}
 
 
 def _reject_incompatible(changed: dict[str, tuple[Any, Any]], checkpoint: Path) -> None:

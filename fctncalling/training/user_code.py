@@ -1,4 +1,4 @@
-"""Import user code named by flags: rewards and stateful tools, as MODULE:NAME."""
+"""Import user code named by flags, MODULE:NAME: rewards, algorithms and stateful tools."""
 
 from __future__ import annotations
 
@@ -33,6 +33,19 @@ def load_reward(reward: str) -> Any:
             f"{function!r:.60}"
         )
     return function
+
+
+def check_algorithm(name: str) -> None:
+    """Check an algorithm of the user's own, MODULE:NAME; SettingError where it is none."""
+    from fctncalling.algorithms.algorithm import Algorithm
+
+    if ":" in name and not isinstance(
+        found := import_user_object("algorithm_name", name), Algorithm
+    ):
+        raise SettingError(
+            f"--algorithm_name {name}: expected an Algorithm (fctncalling.algorithms.algorithm), "
+            f"found {found!r:.60}"
+        )
 
 
 def parse_tool_classes(tools: Iterable[str]) -> dict[str, str]:

@@ -220,7 +220,7 @@ def test_an_alarms_episodes_are_written_and_its_name_stands_on_the_progress_line
             counters=SimpleNamespace(updates=at),
             config=TrainConfig(),
         )
-        progress.show_update(line, run)
+        progress.show_update(line | {"losses/early_stop_epoch": 2.0 * (at == 3)}, run)
     log.close()
     (alarm,) = map(json.loads, (tmp_path / "alarms.jsonl").read_text().splitlines())
     assert [path.stem for path in (tmp_path / "episodes").iterdir()] == [
@@ -231,6 +231,7 @@ def test_an_alarms_episodes_are_written_and_its_name_stands_on_the_progress_line
     shown = [number for number, line in enumerate(lines, 1) if "  alarms mismatch" in line]
     assert shown == list(range(alarm["update"], 26))
     assert not any("alarms" in line for line in lines[: alarm["update"] - 1])
+    assert [at for at, line in enumerate(lines, 1) if "  stopped in epoch 2" in line] == [3]
 
 
 def test_a_sound_run_leaves_no_alarm_file(tmp_path: Path) -> None:

@@ -13,9 +13,11 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 from token_worlds import (
+    CPU,
     Action,
     episode,
     gradient,
+    one_row_a_step,
     policy_with_values,
     settings,
     some_episodes,
@@ -30,11 +32,13 @@ from fctncalling.algorithms.algorithm import (
     broadcast_span_mean,
     broadcast_span_sum,
 )
+from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.config.running_settings import ALGORITHM_NAMES
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.learning_signal import groups_with_signal
 from fctncalling.algorithms.ppo import ALGORITHMS, make_optimisers, update
+from fctncalling.algorithms.targets import loss_divisor
 
 torch.set_num_threads(1)
 
@@ -310,6 +314,16 @@ def test_a_token_sum_is_over_a_constant_whatever_lengths_the_policy_chose(
     config = settings(loss_aggregation="token_sum", max_episode_tokens=1024)
     summed = gradient(policy, episodes, config)
     assert torch.allclose(summed * 2 * 1024 / sum(lengths), mean, rtol=1e-3, atol=1e-5)
+
+
+def test_a_token_sum_s_divisor_counts_rows_not_episodes() -> None:
+    config = settings(loss_aggregation="token_sum", max_episode_tokens=1024, num_mini_batch=2)
+    episodes = [episode([(n, 0.0), (1, 1.0)], terminated=True) for n in (4, 2, 3)]
+    # A template that rewrites history makes a row of each of the six steps.
+    for laid_out, rows in ((episodes, 3), ([one_row_a_step(each) for each in episodes], 6)):
+        targets = targets_of(policy_with_values(), laid_out, config)
+        experience = build_experience(laid_out, CPU)
+        assert loss_divisor(targets, experience, config) == 1024 * rows / 2
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

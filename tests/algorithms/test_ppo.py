@@ -307,6 +307,24 @@ def test_the_update_stops_before_the_step_that_follows_too_large_a_divergence() 
     assert all(parameter.grad is None for parameter in policy.parameters())
 
 
+@pytest.mark.parametrize("temperature", [1.0, 0.05])
+def test_the_divergence_is_bounded_for_each_nat_of_entropy_above_one(temperature: float) -> None:
+    policy = policy_with_values()
+    episodes = some_episodes(policy)
+
+    def updated(**changes: Any) -> dict[str, float]:
+        config = settings(lr=0.01, temperature=temperature, **{"ppo_epoch": 2, **changes})
+        return run_update(copy.deepcopy(policy), episodes, config)
+
+    free = updated()
+    kl = free["losses/approx_kl"]  # of the second pass; the entropy is the mean of both
+    entropy = 2 * free["losses/entropy"] - updated(ppo_epoch=1)["losses/entropy"]
+    assert (entropy > 1.0) == (temperature == 1.0)
+    bound = kl / max(1.0, entropy)
+    assert updated(target_kl=1.02 * bound)["losses/early_stop_epoch"] == 0.0
+    assert updated(target_kl=0.98 * bound)["losses/early_stop_epoch"] == 2.0
+
+
 def test_gradients_of_language_model_and_value_head_are_cut_apart() -> None:
     policy = policy_with_values()
     config = settings(lr=0.0, critic_lr=0.0, max_grad_norm=1e-3)

@@ -50,6 +50,7 @@ DICTS = {"type": "array", "items": {"type": "dict"}}
         (INTEGER, ["count"], 5, "value_error:others"),
         (FLOAT, [5.0], 5, None),
         (FLOAT, [5], 5, None),
+        ({"type": "number"}, [5.5, 5.0], 5, None),  # as of "float", though no official file has it
         (FLOAT, [5.0], 10**400, "type_error:simple"),
         (ANY, [5], 5, None),
         (ANY, ["five"], 5, "type_error:simple"),

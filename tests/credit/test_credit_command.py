@@ -15,6 +15,7 @@ import pytest
 
 from fctncalling.cli.evaluate import main
 from fctncalling.cli.train import main as train
+from fctncalling.lab.credit.command import grades_text
 
 ESTIMATORS = {"TPPO", "APPO", "POAD", "NTPO", "GRPO", "state_matched", "leave_one_out"}
 VALUES = {"constant", "siblings", "state", "critic"} | {
@@ -77,6 +78,15 @@ def test_the_grades_keep_their_contract(run: Path, tmp_path: Path) -> None:
     for row in grades["estimators"].values():
         assert row["cosine_interval"][0] <= row["cosine_interval"][1]
     assert (run / "credit" / "last.png").stat().st_size > 10_000
+    # Where no action matters, or no pair of a state differs, a share of them is no figure.
+    truth["significant"] = 0.0
+    for row in grades["estimators"].values():
+        row["ranking"]["clear_pairs"] = 0.0
+    table = grades_text(grades).split("\n\n")[-1].splitlines()
+    [constant] = [line.split() for line in table if line.split()[0] == "constant"]
+    assert constant[1:4] == ["-"] * 3
+    assert constant[-1] == "-"
+    assert constant[4] != "-"
 
 
 def test_the_viewer_shows_true_credit_beside_the_critics(run: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from players import DONE, Replay, perfect_texts, shop_env, shop_task, simple_task
 
+from fctncalling.data.errors import RewardError
 from fctncalling.data.types import StepRecord, Verdict
 from fctncalling.envs.rewards import StepOutcome, get_reward, progress, scored_turns
 
@@ -111,18 +112,22 @@ def test_callable_sees_every_step_and_the_verdict_at_the_end_only() -> None:
     assert [step.error for step, _ in seen] == [None, "no_call", None, "no_call"]
 
 
-@pytest.mark.parametrize("value", [None, "much", float("nan"), float("inf"), [1]])
+@pytest.mark.parametrize("value", [None, "much", float("nan"), float("inf"), [1], 1e29])
 def test_a_reward_that_is_no_finite_number_is_refused(value: Any) -> None:
-    with pytest.raises(ValueError, match="finite number"):
+    with pytest.raises(RewardError, match="finite number"):
         Replay(shop_env(simple_task(), reward=lambda step, verdict: value), ["No."])
 
 
-def test_exceptions_of_a_users_reward_are_not_swallowed() -> None:
+def test_a_bug_of_a_users_reward_is_raised_with_its_line() -> None:
     def broken(step: StepRecord, verdict: Verdict | None) -> float:
-        raise ZeroDivisionError("user's bug")
+        return float(verdict.valid)  # type: ignore[union-attr]
 
-    with pytest.raises(ZeroDivisionError):
-        Replay(shop_env(simple_task(), reward=broken), ["No."])
+    line = broken.__code__.co_firstlineno + 1
+    with pytest.raises(RewardError) as raised:
+        Replay(shop_env(shop_task(SELL), reward=broken), perfect_texts(shop_task(SELL)))
+    assert f"broken, line {line}: AttributeError" in str(raised.value)
+    assert str(raised.value).endswith("before the last step verdict is None")
+    assert isinstance(raised.value.__cause__, AttributeError)
 
 
 def test_unknown_rewards_are_named_with_the_known_ones() -> None:

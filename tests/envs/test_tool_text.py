@@ -15,7 +15,7 @@ from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
 import fctncalling  # noqa: F401 - registers the environments
-from fctncalling.data.errors import TaskError
+from fctncalling.data.errors import RewardError, TaskError
 from fctncalling.data.unsafe_text import WORD_JOINER
 from fctncalling.envs.task_set import UnknownTask
 from fctncalling.envs.tool_text.env import ToolTextEnv, calculator_env, python_math_env
@@ -205,7 +205,7 @@ def test_a_tool_process_that_dies_makes_the_episode_invalid_and_pays_nothing() -
     env.close()
 
 
-def test_a_reward_of_ones_own_sees_the_words_and_its_failure_is_not_the_policys() -> None:
+def test_a_reward_of_ones_own_sees_the_words_and_its_bug_is_raised() -> None:
     seen: list[str] = []
 
     def reward(said: str, task: QuestionTask) -> float:
@@ -215,7 +215,8 @@ def test_a_reward_of_ones_own_sees_the_words_and_its_failure_is_not_the_policys(
     env = echoing("72", reward=reward)
     assert play(env, "<request><T>72<call>", "It is 72.")[1] == 0.5
     assert seen == ["It is 72."]
-    assert play(env, "<request><T>72<call>", "No.")[2]["invalid"]
+    with pytest.raises(RewardError, match=r"reward, line \d+: ValueError: could not convert"):
+        play(env, "<request><T>72<call>", "No.")
 
 
 def test_the_same_actions_from_a_state_give_the_same_observations() -> None:

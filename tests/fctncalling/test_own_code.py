@@ -1,155 +1,161 @@
-"""Rewards, tools, categories and environments of a user's own reach the trainer; tasks without
-truth are refused.
-"""
+"""Algorithms and rewards of one's own: named by MODULE:NAME, learned from, their bugs told."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
-import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+import torch
+from token_worlds import policy_with_values, settings, some_episodes, targets_of
 
 from evaluate_fctncalling import main as evaluate
-from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.run.logs import results_folder
+from fctncalling.algorithms.config import TrainConfig
 from fctncalling.cli.train import main, parse_settings
-from fctncalling.data.bfcl import TaskError, load_tasks
-from fctncalling.data.types import StepRecord, Verdict
-from fctncalling.training.run_config import RunConfig
-from fctncalling.training.task_setup import make_task_setup
+from fctncalling.training.prepare_run import learning_notes
+from fctncalling.training.resume import keep_former_defaults
+from fctncalling.training.run_config import EMBEDDED_MODEL_DEFAULTS
 
-TASK = {
-    "question": [[{"role": "user", "content": "Sell an apple."}]],
-    "involved_classes": ["Shop"],
-    "initial_config": {"Shop": {}},
-    "category": "multi_turn_base",
-}
+torch.set_num_threads(1)
+ROOT = Path(__file__).parents[2]
+MODULE = """
+import torch
+from own_algorithm import MONTE_CARLO, monte_carlo_estimate
 
 
-class Shop:
-    """A till."""
-
-    def _load_scenario(self, scenario: dict[str, Any], long_context: bool = False) -> None:
-        self.till = 0
-
-    def sell(self, item: str) -> int:
-        """Sell one.
-
-        Args:
-            item: What to sell.
-        """
-        self.till += 1
-        return self.till
+def sevens(trajectories, config):
+    estimate = monte_carlo_estimate(trajectories, config)
+    return estimate._replace(advantages=torch.full_like(estimate.advantages, 777.0))
 
 
-def brevity(step: StepRecord, verdict: Verdict | None) -> float:
-    return -float(len(step.text))
+SEVENS = MONTE_CARLO._replace(name="SEVENS", estimate=sevens)
 
 
-def task_file(folder: Path, *ids: str, **changes: Any) -> str:
-    entries = [
-        {"id": each, "ground_truth": [["sell(item='apple')"]]} | TASK | changes for each in ids
-    ]
-    path = folder / "tasks.json"
-    path.write_text(json.dumps(entries), encoding="utf-8")
-    return str(path)
+def broken(step, verdict):
+    return float(verdict.valid)
 
 
-def surrounded(dataset: str, *words: str) -> Any:
-    namespace = parse_settings(["--dataset_path", dataset, *words])
-    given = {name: getattr(namespace, name) for name in vars(RunConfig())}
-    return make_task_setup(TrainConfig.from_args(namespace), RunConfig(**given))
+def huge(step, verdict):
+    return 1e29
+"""
+BROKEN_LINE = MODULE.splitlines().index("    return float(verdict.valid)") + 1
+SHORT = (
+    *("--num_updates=1", "--episodes_per_update=8", "--n_rollout_threads=8", "--eval_episodes=2"),
+    *("--num_mini_batch=2", "--dynamic_sampling=1", "--tensorboard=false"),
+    *("--mixture=multiple=1", "--log_tokens_interval=1"),
+)
+
+MULTI_TURN = "--mixture=multi_turn_base=1"  # where a verdict is None before the end
 
 
-def played(environment: Any, texts: Sequence[str], task: str) -> tuple[list[float], dict[str, Any]]:
-    _, info = environment.reset(seed=1, options={"task_id": task})
-    rewards = []
-    for text in texts:
-        _, reward, _, _, info = environment.step(text)
-        rewards.append(reward)
-    return rewards, info
+@pytest.fixture(autouse=True)
+def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "my_code.py").write_text(MODULE, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    for name in ("my_code", "own_algorithm"):
+        sys.modules.pop(name, None)
 
 
-def test_tools_and_a_reward_of_ones_own_reach_the_trainers_environment(tmp_path: Path) -> None:
-    dataset = task_file(tmp_path, "shop/1", "shop/2")
-    make_env, candidates, held_out = surrounded(
-        dataset, "--tools", "Shop=test_own_code:Shop", "--reward", "test_own_code:brevity"
-    )[:3]
-    assert sorted([candidates[0].id, *held_out]) == ["shop/1", "shop/2"]
-    assert candidates[0].category == "multi_turn_base"
-    rewards, info = played(make_env(), ["[sell(item='apple')]", "Done."], "shop/1")
-    assert rewards == [-20.0, -5.0]
-    assert info["verdict"].valid
+def metrics(tmp_path: Path, name: str, *more: str) -> bytes:
+    flags = [f"--results_dir={tmp_path}", f"--experiment_name={name}", *SHORT, *more]
+    assert main(flags) == 0
+    [file] = (tmp_path / name).rglob("metrics.jsonl")
+    return file.read_bytes()
+
+
+def test_an_own_estimate_reaches_the_loss() -> None:
+    policy = policy_with_values()
+    found = {}
+    for name in ("MONTE_CARLO", "SEVENS"):
+        config = settings(algorithm_name=f"my_code:{name}", whiten_advantages=False)
+        found[name] = targets_of(policy, some_episodes(policy), config).advantages
+    assert set(found["SEVENS"].tolist()) == {777.0}
+    assert len(set(found["MONTE_CARLO"].tolist())) > 2
+
+
+@pytest.mark.prove
+def test_a_run_of_an_own_algorithm_is_logged_resumed_and_viewed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = metrics(tmp_path, "plain", "--algorithm_name=my_code:MONTE_CARLO")
+    assert "Policy credit" not in capsys.readouterr().out
+    assert plain != metrics(tmp_path, "sevens", "--algorithm_name=my_code:SEVENS")
+
+    run = tmp_path / "plain/embedded/embedded/MONTE_CARLO"
+    config = json.loads((run / "config.json").read_text("utf-8"))
+    assert config["algorithm_name"] == "my_code:MONTE_CARLO"
+    assert config["resolved"]["policy_credit"] == "my_code:MONTE_CARLO's estimate"
+    flags = [f"--results_dir={tmp_path}", "--experiment_name=plain", *SHORT, "--num_updates=2"]
+    assert main([*flags, "--algorithm_name=my_code:MONTE_CARLO", "--resume"]) == 0
+    sys.modules.pop("my_code")
+    assert evaluate(["view", str(run), "--output", str(tmp_path / "page.html")]) == 0
+    assert "my_code" not in sys.modules  # a page runs no code that a file names
+
+
+def test_what_stands_in_place_of_the_estimate_is_said_at_the_start() -> None:
+    notes = learning_notes(TrainConfig(**EMBEDDED_MODEL_DEFAULTS))
+    credit = "Policy credit: by matched states (--group_baseline state); TPPO's estimate trains the"
+    assert notes[0].startswith(credit)
+    assert notes[1].startswith("Episodes of an update: 64, and up to 128 until 64 are in groups")
+    assert learning_notes(TrainConfig()) == []
+
+
+def test_without_a_name_the_main_job_keeps_its_credit_and_a_resumed_run_its_own(
+    tmp_path: Path,
+) -> None:
+    assert parse_settings([]).group_baseline == "state"
+    named = ["--algorithm_name", "TPPO", "--results_dir", str(tmp_path)]
+    assert parse_settings(named).group_baseline == "none"
+    assert parse_settings([*named, "--group_baseline", "shrunk"]).group_baseline == "shrunk"
+    folder = tmp_path / "check/embedded/embedded/TPPO"
+    folder.mkdir(parents=True)
+    before = {"algorithm_name": "TPPO", "group_baseline": "state"}  # as version 0.3 wrote it
+    (folder / "config.json").write_text(json.dumps(before), encoding="utf-8")
+    assert parse_settings(["--config", str(folder / "config.json")]).group_baseline == "state"
+    namespace = parse_settings([*named, "--resume"])
+    keep_former_defaults(namespace, {"algorithm_name"})
+    assert namespace.group_baseline == "state"
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("name", "told"),
     [
-        (["--reward=no_such:thing"], "--reward no_such:thing: cannot be imported: there is no mod"),
-        (["--reward=test_own_code:brevty"], "test_own_code has no brevty; is brevity meant"),
-        (["--reward=test_own_code:TASK"], "expected a function"),
-        (["--tools", "Shop"], "expected NAME=MODULE:CLASS"),
-        (["--tools", "Shop=test_own_code:brevity"], "expected a class"),
-        (["--tools", "Shop=test_own_code:Shop", "--env_name=calculator"], "have no effect with"),
-        (["--reward=test_own_code:brevity", "--env_name=my:Env-v0"], "have no effect with"),
+        ("my_code:broken", "expected an Algorithm (fctncalling.algorithms.algorithm), found"),
+        ("my_code:MONTE_CARL", "my_code has no MONTE_CARL; is MONTE_CARLO meant?"),
+        ("PPO", "expected one of TPPO, POAD, NTPO, APPO, GRPO, or MODULE:NAME of your own"),
     ],
 )
-def test_code_that_is_not_what_a_flag_wants_is_told_in_one_line(
-    words: list[str], told: str, tmp_path: Path
+def test_what_is_no_algorithm_is_told_in_one_line(
+    name: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SettingError, match=told):
-        surrounded(task_file(tmp_path, "shop/1"), *words)
+    with contextlib.suppress(SystemExit):
+        main(["--algorithm_name", name, f"--results_dir={tmp_path}"])
+    error = capsys.readouterr().err
+    assert told in error
+    assert "Traceback" not in error
 
 
-def test_tasks_without_ground_truth_are_refused_before_training_and_named_by_lint(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (
+            "broken",
+            f"line {BROKEN_LINE}: AttributeError: 'NoneType' object has no attribute 'valid'; "
+            "before the last step verdict is None\n",
+        ),
+        ("huge", "returned 1e+29: expected a finite number, from -1e+09 to 1e+09"),
+    ],
+)
+def test_a_reward_that_fails_ends_the_run_in_one_line(
+    name: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    dataset = task_file(tmp_path, "shop/1", "shop/2", ground_truth=None)
-    tools = ["--tools", "Shop=test_own_code:Shop"]
-    with pytest.raises(TaskError, match="tasks have no ground truth"):
-        surrounded(dataset, *tools)
-    surrounded(dataset, *tools, "--reward=test_own_code:brevity")  # which needs none
-    assert main(["--dataset_path", dataset, *tools, f"--results_dir={tmp_path / 'r'}"]) == 2
-    assert "no ground truth" in capsys.readouterr().err
-    assert not (tmp_path / "r").exists()
-    assert evaluate(["lint", "--dataset_path", dataset, *tools]) == 1
-    assert "no_ground_truth" in capsys.readouterr().out
-
-
-def test_a_task_may_name_its_category_itself_whatever_its_id(tmp_path: Path) -> None:
-    tasks = load_tasks(task_file(tmp_path, "order 66", "b"), self_documented=["Shop"])
-    assert [(task.id, task.category) for task in tasks] == [
-        ("order 66", "multi_turn_base"),
-        ("b", "multi_turn_base"),
-    ]
-    assert "category" not in tasks[0].extra
-    with pytest.raises(TaskError, match='category: "mine" is no known category: expected one of'):
-        load_tasks(task_file(tmp_path, "a", category="mine"), self_documented=["Shop"])
-
-
-def test_an_environment_of_ones_own_has_a_results_folder_of_its_name() -> None:
-    config = TrainConfig(env_name="my_module:MyEnv-v0", results_dir="r", experiment_name="e")
-    assert results_folder(config) == Path("r/e/embedded/MyEnv-v0/TPPO")
-
-
-def test_modules_of_the_working_folder_are_found(tmp_path: Path) -> None:
-    """Behind installed ones: a file json.py there takes nothing's place."""
-    (tmp_path / "my_own_shop.py").write_text("class Shop:\n    def sell(self): ...\n")
-    (tmp_path / "json.py").write_text("raise SystemExit('taken')\n")
-    command = ["-m", "fctncalling", "lint", "--dataset_path", task_file(tmp_path, "shop/1")]
-    command += ["--tools", "Shop=my_own_shop:Shop"]
-    root = str(Path(evaluate.__code__.co_filename).parent)
-    told = subprocess.run(
-        [sys.executable, "-P", *command],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": root},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "1 broken (truth_is_no_call)" in told.stdout, told.stderr
+    assert main([f"--reward=my_code:{name}", f"--results_dir={tmp_path}", *SHORT, MULTI_TURN]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: after 0 updates: --reward my_code:{name}")
+    assert told in error
+    assert error.count("\n") == 1

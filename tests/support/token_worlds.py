@@ -19,7 +19,7 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.minibatches import plan_minibatches
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.ppo import ALGORITHMS, accumulate_gradients
+from fctncalling.algorithms.ppo import accumulate_gradients, find_algorithm
 from fctncalling.algorithms.targets import Targets, compute_targets
 
 CPU = torch.device("cpu")
@@ -287,7 +287,7 @@ def targets_of(policy: ActorCritic, episodes: list[EpisodeRecord], config: Train
     experience, generator = build_experience(episodes, CPU), torch.Generator().manual_seed(0)
     plan = plan_minibatches(experience, config, generator)
     return compute_targets(
-        policy, experience, plan, ALGORITHMS[config.algorithm_name], config, generator
+        policy, experience, plan, find_algorithm(config.algorithm_name), config, generator
     )
 
 
@@ -299,7 +299,7 @@ def gradient(
     """
     experience, generator = build_experience(episodes, CPU), torch.Generator().manual_seed(0)
     (minibatch,) = plan_minibatches(experience, config, generator)
-    algorithm = ALGORITHMS[config.algorithm_name]
+    algorithm = find_algorithm(config.algorithm_name)
     targets = compute_targets(policy, experience, [minibatch], algorithm, config, generator)
     shift = push * torch.sin(torch.arange(len(targets.old_logprobs)))
     accumulate_gradients(

@@ -101,9 +101,8 @@ def grades_text(grades: dict[str, Any]) -> str:
         ]
         for name, row in grades["values"].items()
     ]
-    keys = ("sign", "speaks", "sign_where_it_speaks", "spearman", "cosine")
     estimators = [
-        [name, *(f"{row[key]:.2f}" for key in keys), f"{row['ranking']['right']:.2f}"]
+        [name, *_estimator_cells(row, matters=truth["significant"] > 0)]
         for name, row in grades["estimators"].items()
     ]
     about = (
@@ -122,6 +121,19 @@ def grades_text(grades: dict[str, Any]) -> str:
     head = ["value", "explained variance", "between tasks", "within", "95 %", "bias"]
     title = ["estimator", "sign", "speaks", "sign if so", "Spearman", "cosine", "ranking"]
     return "\n\n".join([about, align_rows([head, *values]), align_rows([title, *estimators])])
+
+
+def _estimator_cells(row: dict[str, Any], *, matters: bool) -> list[str]:
+    """Return an estimator's grades as text; "-" for a share of no action or no pair."""
+    shares = (
+        (row["sign"], matters),
+        (row["speaks"], matters),
+        (row["sign_where_it_speaks"], matters and row["speaks"] > 0),
+        (row["spearman"], True),
+        (row["cosine"], True),
+        (row["ranking"]["right"], row["ranking"]["clear_pairs"] > 0),
+    )
+    return [f"{share:.2f}" if known else "-" for share, known in shares]
 
 
 def plot_grades(grades: dict[str, Any], path: Path) -> None:

@@ -15,7 +15,7 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.config.running_settings import ALGORITHM_NAMES
 from fctncalling.algorithms.minibatches import add_forward_inputs, plan_minibatches
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.ppo import ALGORITHMS
+from fctncalling.algorithms.ppo import find_algorithm
 from fctncalling.algorithms.targets import compute_targets, policy_outputs
 from fctncalling.lab.credit.ruler import BranchedTruth, Vector, returns_to_go
 
@@ -35,7 +35,8 @@ def trainer_estimators(config: TrainConfig) -> dict[str, TrainConfig]:
         critic_window_updates=0,
         init_critic_from=None,
     )
-    found = {name: replace(plain, algorithm_name=name) for name in ALGORITHM_NAMES}
+    names = dict.fromkeys((*ALGORITHM_NAMES, config.algorithm_name))  # the run's may be one's own
+    found = {name: replace(plain, algorithm_name=name) for name in names}
     found |= {
         f"TPPO_lambda_{lam:g}": replace(plain, algorithm_name="TPPO", lam=lam) for lam in LAMBDAS
     }
@@ -62,7 +63,7 @@ def trainer_advantages(
     critic = _at_actions(outputs[1], experience)
     found: dict[str, list[Vector]] = {}
     for name, settings in trainer_estimators(config).items():
-        algorithm = ALGORITHMS[settings.algorithm_name]
+        algorithm = find_algorithm(settings.algorithm_name)
         parts = (policy, experience, minibatches, algorithm, settings, generator)
         targets = compute_targets(*parts, outputs=outputs)
         found[name] = _at_actions(targets.raw_advantages, experience)

@@ -20,6 +20,7 @@ import torch
 
 from fctncalling.algorithms.generation.engine_api import Action, EngineError
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.data.errors import MAX_REWARD
 from fctncalling.lab.gateway.chat_messages import ContextCallForm
 from fctncalling.lab.gateway.completion_request import CompletionRequest
 from fctncalling.lab.gateway.gateway_error import GatewayError, invalid_field
@@ -30,7 +31,6 @@ from fctncalling.lab.gateway.sampler import Sampler, SamplingJob
 
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 DEFAULT_SESSION = "default"
-MAX_REWARD = 1e30
 MAX_REMEMBERED = 10_000  # sessions that ended and are still reported
 
 OnToken = Callable[[int, int], None]  # (choice, token id)
@@ -195,8 +195,9 @@ class Gateway:
     def reward(self, session: GatewaySession, value: Any) -> None:
         """Add a reward to the session's last action."""
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not abs(value) < MAX_REWARD:  # NaN is not below it either
-            raise invalid_field("reward", f"got {value!r:.60}, expected a number")
+        if not number or not abs(value) <= MAX_REWARD:  # NaN is not either
+            expected = f"a number from -{MAX_REWARD:g} to {MAX_REWARD:g}"
+            raise invalid_field("reward", f"got {value!r:.60}, expected {expected}")
         with session.lock:
             self._require_open(session)
             if not session.forest.actions:

@@ -215,6 +215,8 @@ def credit_rows(
     """
     name = tokens.header["algorithm_name"]
     rows = {each: credit_of_lanes(each, tokens, lanes, tokens.header) for each in ALGORITHM_NAMES}
+    if ":" in name:  # module:ALGORITHM; a page runs no code that a file names
+        return CreditRows(rows, name, "an algorithm of one's own is not recomputed")
     baseline = _baseline(tokens, config)
     if baseline == "none":
         return CreditRows(rows, name, "")

@@ -15,6 +15,7 @@ from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, Pro
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.weight_sync import Weights, policy_state
 from fctncalling.algorithms.run.interruption import Interruption
+from fctncalling.data.errors import RewardError
 from fctncalling.envs.errors import MissingExtra, import_extra
 from fctncalling.training.rollouts.rollout_backends import (
     OnEpisode,
@@ -84,12 +85,15 @@ class RayTransport:
     def get_result(self, worker: Any, ticket: Any) -> Any:
         """Get the result of a ticket.
 
-        WorkerLost if actor, machine or result is gone, RuntimeError where playing failed.
+        WorkerLost if actor, machine or result is gone, RewardError of a user's reward, RuntimeError
+        where playing failed otherwise.
         """
         exceptions = self._ray.exceptions
         try:
             result = self._ray.get(ticket)
         except exceptions.RayTaskError as error:
+            if isinstance(error.cause, RewardError):
+                raise error.cause from None
             raise RuntimeError(
                 f"a rollout worker on {self._locations.get(worker, 'its way')} failed: {error}"
             ) from error

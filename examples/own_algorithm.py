@@ -1,0 +1,30 @@
+"""An algorithm of one's own: Monte Carlo returns less the critic's values.
+
+    cd examples && fctncalling train --algorithm_name own_algorithm:MONTE_CARLO
+
+An algorithm is an estimate, a log-ratio, an average and whether there is a critic
+(`algorithms/algorithm.py`); sampling, minibatches, clipping and the value loss stay the trainer's.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from fctncalling.algorithms.algorithm import (
+    AdvantageEstimate,
+    Algorithm,
+    Trajectories,
+    returns_to_go,
+    token_log_ratio,
+)
+from fctncalling.algorithms.config import TrainConfig
+
+
+def monte_carlo_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstimate:
+    """Return what each token's action and the later ones earned, less the value, (E, L)."""
+    returns = returns_to_go(trajectories, config.discount).float()
+    advantages = torch.where(trajectories.acted, returns - trajectories.values, 0.0)
+    return AdvantageEstimate(advantages, returns, loss_mask=trajectories.acted)
+
+
+MONTE_CARLO = Algorithm("MONTE_CARLO", monte_carlo_estimate, token_log_ratio)
