@@ -172,9 +172,9 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], int, str]] = {
         "'<|eot_id|>', which is no token of the tokenizer",
     ),
     "ends answers elsewhere": (
-        lambda f: edit_json(f / "generation_config.json", eos_token_id=[2, 100]),
+        lambda f: edit_json(f / "generation_config.json", eos_token_id=[2, 3]),
         1,
-        "ends answers at 'b', an ordinary token of texts",
+        "ends answers at '!', an ordinary token of texts",
     ),
     "context too short": (
         lambda f: edit_json(f / "config.json", max_position_embeddings=96),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from chat_templates import ENDS, GLM, SWITCHED
+from stub_vllm import vllm_stub
 from tiny_models import constant_model, sample_always
 
 from fctncalling.algorithms.config import SettingError
@@ -15,11 +16,14 @@ from fctncalling.algorithms.generation.engine_api import Request
 from fctncalling.algorithms.policy.answer_ends import add_ends, listed_ends
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.policy.template_file import load_template
+from fctncalling.algorithms.vllm.engine import VllmEngine
+from fctncalling.algorithms.vllm.servers import VllmServers
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import Message
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.evaluation.agents.local_model import LocalChatModel
 from fctncalling.lab.doctor.examine import stop_finding
+from fctncalling.lab.gateway.served_model import ServedModel
 from fctncalling.training.demonstrations import play_ground_truths
 
 QUESTION: Message = {"role": "user", "content": "q"}
@@ -48,12 +52,27 @@ def test_a_model_that_always_samples_one_of_its_ends_stops_at_once(
 
         model.save_pretrained(tmp_path)
         user = LocalChatModel(str(tmp_path))  # samples with transformers' generate
+        assert _sampled_by_server(tmp_path, template) == ([end], "end")
         passes = _count_passes(user._model)
         assert (user([QUESTION]), len(passes)) == ("", 1)
     assert stop_finding(template, listed_ends(str(tmp_path))).level == "sound"
     letter = template.encode("a")
     assert stop_finding(template, [*ends, *letter]).is_fault  # never a stop: texts hold it
     assert letter[0] not in load_template(tokenizer, model=_listing(letter)).stop_ids
+
+
+def _sampled_by_server(folder: Path, template: ChatTemplate) -> tuple[list[int], str]:
+    """Return an action that a vLLM server samples, and why it ended."""
+    with vllm_stub(folder) as stub:
+        servers = VllmServers([stub.url])
+        ServedModel(servers)
+        engine = VllmEngine(servers, "served", template.stop_ids, max_new_tokens=9)
+        engine.allocate_slots(1)
+        engine.begin_sequence(0, seed=0)
+        [action] = engine.generate([Request(0, template.render_prompt([QUESTION]))])
+        engine.release()
+        servers.close()
+    return action.ids, action.stop_reason
 
 
 def _count_passes(model: Any) -> list[None]:

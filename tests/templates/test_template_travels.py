@@ -140,6 +140,9 @@ def test_a_record_says_that_the_longest_message_cut_an_answer(
         assert [step.get("cut", False) for step in record["steps"]] == [cut]
         assert record["steps"][0]["text"] == ("aaa" if cut else "")
         assert record["chat_template_kwargs"] == '{"enable_thinking": false}'
+        for command in ("replay", "score"):
+            read = ["--dataset_path", str(tasks)] if command == "replay" else []
+            assert main([command, "--input", str(output), *read]) == 0
         assert ("1 answers were cut" in capsys.readouterr().out) is cut
     assert main([*words, str(output), *more, "--resume"]) == 0
     assert main([*words, str(output), "--resume"]) == 2  # other prompts
