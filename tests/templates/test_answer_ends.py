@@ -123,9 +123,10 @@ def test_demonstrations_teach_the_mark_of_the_role_that_is_next() -> None:
     for record in played:
         [row] = record.rows
         ends = [row.ids[at] for at, is_end in enumerate(row.ends_action) if is_end]
-        steps: Any = record.episode.steps  # type: ignore[attr-defined]
+        episode: Any = record.episode
         taught |= {
-            (bool(step.calls), template.spell([end])) for step, end in zip(steps, ends, strict=True)
+            (bool(step.calls), template.spell([end]))
+            for step, end in zip(episode.steps, ends, strict=True)
         }
         text = template.spell(row.ids)
         assert not any(mark * 2 in text for mark in ("<|user|>", "<|observation|>"))
