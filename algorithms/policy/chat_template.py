@@ -8,8 +8,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from jinja2.exceptions import TemplateError
-
+from fctncalling.algorithms.policy.answer_ends import REFUSALS, AnswerEnds, find_answer_ends
 from fctncalling.data.types import Message
 from fctncalling.data.unsafe_text import break_marker, encodable_text
 
@@ -115,7 +114,6 @@ def _broken(match: re.Match[str]) -> str:
 logger = logging.getLogger(__name__)
 
 _ACTION = "fctnprobeaction"  # placeholder of an action; templates pass it through unchanged
-_REFUSALS = (TemplateError, TypeError, ValueError, KeyError, AttributeError, IndexError)
 _PROBE_TOOL = {
     "type": "function",
     "function": {
@@ -143,8 +141,18 @@ class ChatTemplate:
     character, so it stays readable and is encoded as ordinary text.
     """
 
-    def __init__(self, tokenizer: Any, chat_template: str | None = None) -> None:
+    def __init__(
+        self,
+        tokenizer: Any,
+        chat_template: str | None = None,
+        *,
+        listed_ends: Collection[int] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        """listed_ends: those of the model (see answer_ends); kwargs: of each rendering."""
         self.tokenizer = tokenizer
+        self.kwargs = dict(kwargs or {})
+        self._variants: dict[str, ChatTemplate] = {}
         self.source: str | None = chat_template or fallback_template(tokenizer)
         # A chat template writes BOS itself, where the model knows one; the plain one does not.
         self.opening_ids: list[int] = bos_ids(tokenizer) if self.source == PLAIN_TEMPLATE else []
@@ -157,11 +165,8 @@ class ChatTemplate:
         if chat_template is None and self.takes_tools and getattr(tokenizer, "chat_template", None):
             self.source = tokenizer.get_chat_template(tools=[_PROBE_TOOL])
         self._find_roles()
-        self._closing = self._find_closing()
-        self.end_of_turn_id = self._find_end_of_turn()
-        eos = tokenizer.eos_token_id
-        self.stop_ids: frozenset[int] = frozenset(
-            {self.end_of_turn_id} | ({eos} if eos is not None else set())
+        self.ends: AnswerEnds = find_answer_ends(
+            tokenizer, lambda m, prompt: self._render(m, prompt=prompt), self.encode, listed_ends
         )
         self._escaper = MarkerEscaper(self._find_markers())
         self.append_only = self._is_append_only()
@@ -188,9 +193,9 @@ class ChatTemplate:
     def render_delta(self, messages: Sequence[Message], last_id: int | None = None) -> list[int]:
         """Render the delta, new messages behind an action with the next prompt, to token ids.
 
-        `last_id` is the action's last sampled token; None stands for the end-of-turn token. What of
-        the closing was sampled already is left out, so an action cut before its end token is closed
-        here.
+        `last_id` is the action's last sampled token; None stands for the end that the template
+        writes. That is left out if it was sampled, so an action that was cut, or ended otherwise,
+        is closed here.
         """
         key = repr(messages)  # with every field: calls and tools are shown too
         ids = self._tails.get(key)
@@ -199,9 +204,7 @@ class ChatTemplate:
             if len(self._tails) >= 8192:
                 self._tails.clear()
             self._tails[key] = ids
-        ended = last_id is None or last_id == self.end_of_turn_id
-        skipped = len(self._closing)
-        return ids[skipped:] if ended and skipped and ids[:skipped] == self._closing else list(ids)
+        return ids[self.ends.num_written(ids, last_id) :]
 
     def render_full(
         self,
@@ -253,6 +256,37 @@ class ChatTemplate:
         )
         return text
 
+    # Ends and arguments
+
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        """Ids at which sampling ends."""
+        return self.ends.stops
+
+    @property
+    def end_of_turn_id(self) -> int:
+        """Id of the end that the model knows behind words."""
+        return self.ends.of_words
+
+    def uses_argument(self, name: str) -> bool:
+        """Whether the template's source names an argument."""
+        source = self.source or self.tokenizer.get_chat_template()
+        return re.search(rf"\b{re.escape(name)}\b", source) is not None
+
+    def with_kwargs(self, kwargs: Mapping[str, Any]) -> ChatTemplate:
+        """Return this template with other arguments in its renderings; it is kept."""
+        if not kwargs or (merged := {**self.kwargs, **kwargs}) == self.kwargs:
+            return self
+        merged = {name: self._escaper.escape_value(value) for name, value in merged.items()}
+        key = repr(sorted(merged.items()))
+        if key not in self._variants:
+            if len(self._variants) >= 64:
+                self._variants.clear()
+            self._variants[key] = ChatTemplate(
+                self.tokenizer, self.source, listed_ends=self.stop_ids, kwargs=merged
+            )
+        return self._variants[key]
+
     # How messages are rendered
 
     def _opening(self, messages: Sequence[Message], instructions: str) -> list[Message]:
@@ -279,6 +313,7 @@ class ChatTemplate:
             chat_template=self.source,
             tokenize=False,
             add_generation_prompt=prompt,
+            **self.kwargs,
         )
         return text
 
@@ -295,7 +330,7 @@ class ChatTemplate:
     ) -> bool:
         try:
             return needle in self._render(messages, tools)
-        except _REFUSALS:
+        except REFUSALS:
             return False
 
     def _find_roles(self) -> None:
@@ -309,26 +344,6 @@ class ChatTemplate:
         )
         self.merges_users = not self._shows([_user("fctnprobeuser"), _user("q")], "fctnprobeuser")
 
-    def _find_closing(self) -> list[int]:
-        """Return the ids behind an assistant message up to its first special token, inclusive."""
-        special = set(self.tokenizer.added_tokens_decoder)
-        ids = self.encode(self._tail([], prompt=False))
-        for index, token in enumerate(ids):
-            if token in special:
-                return ids[: index + 1]
-        return []
-
-    def _find_end_of_turn(self) -> int:
-        if self._closing:
-            return self._closing[-1]
-        if self.tokenizer.eos_token_id is None:
-            raise ValueError(
-                "the chat template writes no special token behind an assistant message and the "
-                "tokenizer has no eos_token, so no action could ever end: set tokenizer.eos_token, "
-                "or give --chat_template FILE"
-            )
-        return int(self.tokenizer.eos_token_id)
-
     def _find_markers(self) -> set[str]:
         """Return the added tokens, and the markers that the template writes around contents."""
         markers = {str(token) for token in self.tokenizer.added_tokens_decoder.values()}
@@ -339,7 +354,7 @@ class ChatTemplate:
             ([_PROBE_TOOL] if self.takes_tools else None, probe),
         ):
             # A template that wants tool calls before tool results shows its markers elsewhere.
-            with contextlib.suppress(*_REFUSALS):
+            with contextlib.suppress(*REFUSALS):
                 markers.update(_MARKER.findall(self._render(messages, tools)))
         return markers
 
@@ -362,7 +377,7 @@ class ChatTemplate:
                     history = [*history, {"role": "assistant", "content": answer}, *new]
                     if text != self._render(history, tools):
                         return False
-        except _REFUSALS:
+        except REFUSALS:
             return False
         return True
 

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.config.config_fields import format_value
+from fctncalling.algorithms.config.template_kwargs import parse_template_kwargs
 from fctncalling.envs.state_hash import STATE_HASH_VERSION
 from fctncalling.training.announce import announce
+from fctncalling.training.run_config import RunConfig
 
 if TYPE_CHECKING:
     import argparse
@@ -78,6 +80,37 @@ def keep_former_defaults(namespace: argparse.Namespace, given: Collection[str]) 
         setattr(namespace, name, before[name])
 
 
+def keep_template(run_config: RunConfig, checkpoint: Path) -> RunConfig:
+    """Return the settings with the chat template and its arguments of the checkpoint's run.
+
+    Where no other ones are given. A template is kept where the checkpoint holds that very text, as
+    those since version 0.4 do.
+    """
+    before = run_settings(checkpoint)
+    kwargs, path = before.get("chat_template_kwargs") or {}, before.get("chat_template")
+    kept: dict[str, Any] = {}
+    if run_config.chat_template_kwargs is None:
+        kept |= {"chat_template_kwargs": json.dumps(kwargs)} if kwargs else {}
+    elif (now := parse_template_kwargs(run_config.chat_template_kwargs)) != kwargs:
+        announce(f"Note: going on with --chat_template_kwargs {now}, before it was {kwargs}.")
+    if path and run_config.chat_template is None:
+        texts = {_text(Path(path)), _text(checkpoint / "chat_template.jinja")}
+        kept |= {"chat_template": path} if len(texts) == 1 and None not in texts else {}
+    return dataclasses.replace(run_config, **kept)
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def run_settings(checkpoint: Path) -> dict[str, Any]:
+    """Return the config.json of a checkpoint's run; {} for one that was moved away from it."""
+    return _settings_of_run(checkpoint.resolve().parent.parent)
+
+
 def unfit_checkpoint_error(checkpoint: Path, error: Exception) -> Exception:
     """Return the error of an unfit checkpoint, which does not fit the run: a CheckpointError."""
     from fctncalling.algorithms.run.checkpoint import CheckpointError
@@ -93,7 +126,7 @@ def _compare_settings(config: TrainConfig, checkpoint: Path) -> None:
     """Print which settings differ from the checkpoint's; SettingError if they do not fit it."""
     changed = changed_settings(config, checkpoint)
     _reject_incompatible(changed, checkpoint)
-    before = _settings_of_run(checkpoint.resolve().parent.parent)
+    before = run_settings(checkpoint)
     if config.target_kl is not None and "early_stop" not in before.get(
         "resolved", {"early_stop": 0}
     ):
@@ -115,7 +148,7 @@ def announce_former_hash(config: TrainConfig, checkpoint: Path) -> None:
     """Say that states are matched otherwise than before, where a run of 0.3 or earlier goes on."""
     if config.group_baseline != "state":
         return
-    run = _settings_of_run(checkpoint.resolve().parent.parent)
+    run = run_settings(checkpoint)
     if run.get("versions", {}).get("state_hash") != STATE_HASH_VERSION:
         announce(
             'Note: info["state_hash"] tells more states apart than when this run began (limits '
@@ -128,7 +161,7 @@ def changed_settings(config: TrainConfig, checkpoint: Path) -> dict[str, tuple[A
 
     Name -> (before, now).
     """
-    before = _settings_of_run(checkpoint.resolve().parent.parent)
+    before = run_settings(checkpoint)
     now = {
         name: _as_json(value)
         for name, value in dataclasses.asdict(config).items()

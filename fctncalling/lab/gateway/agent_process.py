@@ -175,7 +175,9 @@ class _AgentRun:
         if room > 0:
             sys.stderr.write(line[:room])
             if len(line) >= room:
-                sys.stderr.write(f"\nagent: more than {MAX_SHOWN} characters; the rest is left out\n")
+                sys.stderr.write(
+                    f"\nagent: more than {MAX_SHOWN} characters; the rest is left out\n"
+                )
         self._shown += len(line)
 
     def _fail(self) -> None:
