@@ -50,12 +50,13 @@ _FUNCTION_WORDS = frozenset(_FUNCTION_WORD_LIST.split())
 class RuleUser:
     """User by rules: answers a question with one value, or says why not.
 
-    It knows `known_values` of its task. A question has to name what it asks for: the parameter
-    (of several the first one named), or words that the description of this parameter alone has, or
-    two candidates, one of which is the value ("low or high?"). Asked for less than that, or for a
-    list of parameters of which it has said one already, the user asks back. It refuses to speak of
-    functions, calls and the like, so that begging brings nothing but values. A message that asks nothing, or tries to call, it leaves to the script, and also a
-    question that the task's next turn answers.
+    It knows `known_values` of its task. A question has to name what it asks for: the parameter (of
+    several the first one named), or words that the description of this parameter alone has, or two
+    candidates, one of which is the value ("low or high?"). Asked for less than that, or for a list
+    of parameters of which it has said one already, the user asks back. It refuses to speak of
+    functions, calls and the like, so that begging brings nothing but values. A message that asks
+    nothing, or tries to call, it leaves to the script, and also a question that the task's next
+    turn answers.
 
     `register` is how it speaks: one of `REGISTERS`, or "mixed", one drawn for each task. It draws
     from `seed` and the task alone: the same conversation gets the same answer.
