@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 from fctncalling.data.types import Call, FunctionDoc
 from fctncalling.envs.handlers.call_format import (
-    NativeToolCallFormat,
     closing_bracket_end,
     to_json,
 )
@@ -29,8 +28,8 @@ from fctncalling.envs.handlers.handler import (
     require_readable_text,
     require_shallow_nesting,
 )
-from fctncalling.envs.handlers.json_calls import JsonCalls, LlamaJsonCalls
-from fctncalling.envs.handlers.mistral_calls import MistralCalls
+from fctncalling.envs.handlers.form_calls import FormCalls
+from fctncalling.envs.handlers.json_calls import OpenAIMessages
 from fctncalling.envs.handlers.return_formats import (
     CLOSE_TAG,
     OPEN_TAG,
@@ -219,8 +218,9 @@ class LenientCalls(Handler):
     def _json_repaired(self, text: str) -> str:
         reads = [MAX_REPAIR_READS]
         if self.strict.name != HERMES:
-            is_marked = isinstance(self.strict, MistralCalls) and "[TOOL_CALLS]" in text
-            mark = "[TOOL_CALLS]" if is_marked else ""
+            mark = (
+                "[TOOL_CALLS]" if "mistral" in self.strict.name and "[TOOL_CALLS]" in text else ""
+            )
             return mark + self._repaired(text.rpartition(mark)[2] if mark else text, reads)
         blocks = [block.removesuffix("</tool_call>\n") for block in text.split("<tool_call>\n")[1:]]
         return "\n".join(
@@ -235,16 +235,16 @@ class LenientCalls(Handler):
             require_shallow_nesting(value, text)
         except (ValueError, RecursionError, _TooManyReads):
             return text
-        has_arguments = self.strict.name == HERMES or isinstance(
-            self.strict, JsonCalls | LlamaJsonCalls | MistralCalls
-        )
+        has_arguments = isinstance(self.strict, FormCalls)
         if has_arguments and isinstance(value, list):
             value = [_with_arguments(each) for each in value]
         return to_json(_with_arguments(value) if has_arguments else value)
 
 
 def _is_json(handler: Handler) -> bool:
-    return isinstance(handler, NativeToolCallFormat | JsonReturn) or handler.name == "tool_calls"
+    if isinstance(handler, FormCalls):
+        return handler.form.ways[0][1] in ("object", "list", "lines")
+    return isinstance(handler, OpenAIMessages | JsonReturn) or handler.name == "tool_calls"
 
 
 def _json_repair() -> Callable[[str], Any]:

@@ -8,7 +8,7 @@ from itertools import chain
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.handlers.call_forms import CALL_FORMS
-from fctncalling.envs.handlers.call_marks import FORMS_BY_MARK, MARK, form_at, is_opened
+from fctncalling.envs.handlers.call_marks import FORMS_BY_MARK, MARK, is_opened
 from fctncalling.envs.handlers.form_calls import FormCalls
 from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS, DecodedAction, Handler
 from fctncalling.envs.handlers.inline import (
@@ -21,15 +21,13 @@ from fctncalling.envs.handlers.inline import (
 from fctncalling.envs.handlers.java_calls import JavaCalls
 from fctncalling.envs.handlers.javascript_calls import JavaScriptCalls
 from fctncalling.envs.handlers.json_calls import (
+    CALL_KEYS,
     OPENING,
     BfclFunctionCalls,
-    JsonCalls,
-    LlamaJsonCalls,
-    LlamaPythonicCalls,
     OpenAIMessages,
+    first_key,
 )
 from fctncalling.envs.handlers.lenient import PREFIX, LenientCalls
-from fctncalling.envs.handlers.mistral_calls import MistralCalls
 from fctncalling.envs.handlers.python_calls import PythonCalls
 from fctncalling.envs.handlers.return_formats import (
     OPEN_TAG,
@@ -79,28 +77,36 @@ class PromptVariantCalls(Handler):
 
 
 PROMPTING = RETURN_HANDLERS["python", False]
+FORM_HANDLERS = {name: FormCalls(form) for name, form in CALL_FORMS.items()}
 HANDLERS_BY_KEYS: tuple[Handler, ...] = (
     OpenAIMessages(),
-    LlamaJsonCalls(),
-    JsonCalls(),
     RETURN_HANDLERS["json", False],
     BfclFunctionCalls(),
 )
-"""Handlers of texts that open with an object, in the order in which "auto" asks them."""
-FORM_HANDLERS = {name: FormCalls(form) for name, form in CALL_FORMS.items()}
+"""Handlers of texts that open with an object but no call's, in the order in which they are asked."""
 HANDLERS_BY_MARK: dict[str, tuple[Handler, ...]] = {
     **{
-        mark: tuple(FORM_HANDLERS[each.name] for each in FORMS_BY_MARK[mark])
-        for mark in FORMS_BY_MARK
+        mark: tuple(FORM_HANDLERS[form.name] for form in forms)
+        for mark, forms in FORMS_BY_MARK.items()
     },
-    OPEN_TAG: tuple(form for (_, tagged), form in RETURN_HANDLERS.items() if tagged)
-    + (FORM_HANDLERS["nemotron_calls"],),
+    OPEN_TAG: (
+        *(form for (_, tagged), form in RETURN_HANDLERS.items() if tagged),
+        FORM_HANDLERS["nemotron_calls"],
+    ),
     "<functions>": (RETURN_HANDLERS["verbose_xml", False], RETURN_HANDLERS["concise_xml", False]),
-    "[TOOL_CALLS]": (MistralCalls(),),
-    "<|python_tag|>": (LlamaPythonicCalls(), LlamaJsonCalls()),
-    "<|python_start|>": (LlamaPythonicCalls(),),
 }
 """Mark -> the handlers of calls that it opens; other texts are read in the prompting form."""
+_LAST_RESORT = tuple(
+    FORM_HANDLERS[name]
+    for name in (
+        "functionary32_calls",
+        "harmony_calls",
+        "command_r_calls",
+        "react_calls",
+        "functools_calls",
+    )
+)
+"""Handlers of forms that words open."""
 
 
 class AutoCalls(Handler):
@@ -128,25 +134,23 @@ def detect_handler(text: str) -> Handler:
     if not isinstance(text, str) or len(text) > MAX_TEXT_CHARS:  # none reads it
         return PROMPTING
     if OPENING.match(text):  # whatever marks stand behind, they stand in strings
+        if first_key(text) in CALL_KEYS and '"name"' in text:
+            if '"arguments"' in text or '"parameters"' in text:
+                return FORM_HANDLERS["json_calls"]
         return next((each for each in HANDLERS_BY_KEYS if each.recognises(text)), PROMPTING)
-    if text.lstrip("`\n ").startswith("[") and not text.startswith("[TOOL"):
+    stripped = text.lstrip("`\n ")
+    if stripped.startswith("[") and not stripped.startswith("[TOOL_CALLS]"):
         return PROMPTING
-    for found in MARK.finditer(text):
-        form = form_at(text, found.start(), found[0])
-        if form is not None and found[0] != OPEN_TAG:
-            return FORM_HANDLERS[form.name]
-        handlers = HANDLERS_BY_MARK[found[0]]
-        if found[0] not in FORMS_BY_MARK or found[0] == OPEN_TAG:
-            handlers = tuple(each for each in handlers if each.recognises(text))
-        elif not is_opened(text, found.start(), found[0]):
-            continue
-        if handlers:
-            return handlers[0]
-    return (
-        FORM_HANDLERS["functionary32_calls"]
-        if FORM_HANDLERS["functionary32_calls"].recognises(text)
-        else PROMPTING
-    )
+    for mark in MARK.finditer(text):
+        for handler in HANDLERS_BY_MARK[mark[0]]:
+            if isinstance(handler, FormCalls):
+                if handler.opens_at(text, mark.start()):
+                    return handler
+            elif handler.recognises(text):
+                return handler
+        if mark[0] in FORMS_BY_MARK and is_opened(text, mark):
+            return FORM_HANDLERS[FORMS_BY_MARK[mark[0]][0].name]
+    return next((each for each in _LAST_RESORT if each.recognises(text)), PROMPTING)
 
 
 HANDLERS: dict[str, Handler] = {
@@ -155,7 +159,6 @@ HANDLERS: dict[str, Handler] = {
         *HANDLERS_BY_KEYS,
         *chain.from_iterable(HANDLERS_BY_MARK.values()),
         *FORM_HANDLERS.values(),
-        MistralCalls(by_name=True),
         JavaCalls(),  # told by a task's category, by no text
         JavaScriptCalls(),
         PROMPTING,

@@ -19,16 +19,13 @@ THOUGHTS = {
     "<|channel|>analysis<|message|>": "<|end|>",
     "<|open|>think<|sep|>": "<|close|>think<|sep|>",
     "<|inner_prefix|>": "<|inner_suffix|>",
-    "to=self<|message|>": "<|eom|>",
-    "Here are my reasoning steps:": "[BEGIN FINAL RESPONSE]",
+    "[BEGIN REASONING]": "[BEGIN FINAL RESPONSE]",
 }
 """The mark that opens a thought -> the one that closes it."""
 _ANY = re.compile("|".join(map(re.escape, [*THOUGHTS, *THOUGHTS.values()])))
 _OPENING = re.compile(rf"^[^\S\n]*({'|'.join(map(re.escape, THOUGHTS))})", re.MULTILINE)
-# of a thought that the prompt opened; ends of messages close more than thoughts
-_CLOSING = re.compile(
-    "|".join(re.escape(each) for each in THOUGHTS.values() if each not in ("<|end|>", "<|eom|>"))
-)
+# of a thought that the prompt opened; a message's end closes more than thoughts
+_CLOSING = re.compile("|".join(re.escape(each) for each in THOUGHTS.values() if each != "<|end|>"))
 
 
 class SplitThought(NamedTuple):
