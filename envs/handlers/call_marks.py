@@ -38,12 +38,10 @@ class Way:
     @cached_property
     def opening(self) -> re.Pattern[str]:
         """The pattern of what opens the body, with the beginning of it looked at."""
+        # blanks may be missing but the line's end behind a name with nothing in front
+        blank = r"[^\S\n]*\n" if not self._before[0] else ""
         parts = [
-            _HOLES[part]
-            if index % 2
-            else _NEW_LINE
-            if not part.strip() and part
-            else flexible(part)
+            _HOLES[part] if index % 2 else flexible(part) or blank * (part == "\n")
             for index, part in enumerate(self._before)
         ]
         before = r"\s*".join(parts)
@@ -62,9 +60,6 @@ class Way:
         for piece in reversed(pieces):
             pattern = piece + (pattern if piece == r"\s*" else rf"(?:\Z|{pattern})")
         return re.compile(pattern)
-
-
-_NEW_LINE = r"[^\S\n]*\n"
 
 
 @cache
@@ -93,7 +88,7 @@ _BARE = (
     re.compile(  # JSON with nothing in front, cut perhaps; a call behind its name; words as marks
         rf"""\s*(?:```\w*\s*)?(?:\[\s*)?\{{\s*(?:\Z|["'](?:(?:{_KEYS})["']|\w{{0,9}}\Z))"""
         r"""|\s*[^\W\d][\w.\-/]*\n\{["']\w|\s*(?:>>>[\w.\-/]+(?:\n|\Z)|to=functions\.)"""
-        r"""|^(?:functools\[\{|Action:\s*(?:```|[\w.\-/]+\s+Action Input:))""",
+        r"""|^\s*(?:functools\[\{|Action:\s*(?:```|[\w.\-/]+\s+Action Input:))""",
         re.MULTILINE,
     )
 )
@@ -110,7 +105,26 @@ def is_opened(text: str, mark: re.Match[str]) -> bool:
 
 def opens_with_call(text: str) -> bool:
     """Whether a text begins with what opens calls: a mark, a list or an object."""
-    return _AT_START.match(text) is not None
+    return (_AT_START.match(text) or _BARE.match(text)) is not None
+
+
+def is_within_call(text: str, place: int) -> bool:
+    """Whether a place stands within a call: behind a mark that opens one, before what closes it."""
+    if opens_with_call(text):
+        return True
+    index = 0
+    while mark := MARK.search(text, index, place):
+        index = mark.end()
+        if is_opened(text, mark):
+            ways = (way for form in FORMS_BY_MARK.get(mark[0], ()) for way in ways_of(form))
+            ends = [text.find(way.closing[0], index) for way in ways if way.closing]
+            end = min((each for each in ends if each >= 0), default=-1)
+            if end < 0:
+                return text.count('"', index, place) % 2 == 1
+            if end > place:
+                return mark[0] not in text[place:end]
+            index = end
+    return False
 
 
 def bears_mark(text: str) -> bool:

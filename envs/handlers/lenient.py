@@ -21,6 +21,7 @@ from fctncalling.envs.handlers.call_format import (
     closing_bracket_end,
     to_json,
 )
+from fctncalling.envs.handlers.form_calls import FormCalls
 from fctncalling.envs.handlers.handler import (
     DecodedAction,
     DecodeError,
@@ -28,7 +29,6 @@ from fctncalling.envs.handlers.handler import (
     require_readable_text,
     require_shallow_nesting,
 )
-from fctncalling.envs.handlers.form_calls import FormCalls
 from fctncalling.envs.handlers.json_calls import OpenAIMessages
 from fctncalling.envs.handlers.return_formats import (
     CLOSE_TAG,

@@ -83,7 +83,7 @@ HANDLERS_BY_KEYS: tuple[Handler, ...] = (
     RETURN_HANDLERS["json", False],
     BfclFunctionCalls(),
 )
-"""Handlers of texts that open with an object but no call's, in the order in which they are asked."""
+"""Handlers of texts that open with another object than a call's, in the order they are asked."""
 HANDLERS_BY_MARK: dict[str, tuple[Handler, ...]] = {
     **{
         mark: tuple(FORM_HANDLERS[form.name] for form in forms)
@@ -96,15 +96,9 @@ HANDLERS_BY_MARK: dict[str, tuple[Handler, ...]] = {
     "<functions>": (RETURN_HANDLERS["verbose_xml", False], RETURN_HANDLERS["concise_xml", False]),
 }
 """Mark -> the handlers of calls that it opens; other texts are read in the prompting form."""
-_LAST_RESORT = tuple(
-    FORM_HANDLERS[name]
-    for name in (
-        "functionary32_calls",
-        "harmony_calls",
-        "command_r_calls",
-        "react_calls",
-        "functools_calls",
-    )
+_LED_BY_WORDS = tuple(
+    FORM_HANDLERS[f"{name}_calls"]
+    for name in ("functionary32", "harmony", "command_r", "react", "functools")
 )
 """Handlers of forms that words open."""
 
@@ -134,13 +128,17 @@ def detect_handler(text: str) -> Handler:
     if not isinstance(text, str) or len(text) > MAX_TEXT_CHARS:  # none reads it
         return PROMPTING
     if OPENING.match(text):  # whatever marks stand behind, they stand in strings
-        if first_key(text) in CALL_KEYS and '"name"' in text:
-            if '"arguments"' in text or '"parameters"' in text:
-                return FORM_HANDLERS["json_calls"]
+        keys = '"arguments"' in text or '"parameters"' in text
+        if keys and first_key(text) in CALL_KEYS and '"name"' in text:
+            return FORM_HANDLERS["json_calls"]
         return next((each for each in HANDLERS_BY_KEYS if each.recognises(text)), PROMPTING)
     stripped = text.lstrip("`\n ")
     if stripped.startswith("[") and not stripped.startswith("[TOOL_CALLS]"):
         return PROMPTING
+    if text[:1] not in "<[":
+        for handler in _LED_BY_WORDS:
+            if handler.opens_at(text, 0):
+                return handler
     for mark in MARK.finditer(text):
         for handler in HANDLERS_BY_MARK[mark[0]]:
             if isinstance(handler, FormCalls):
@@ -150,7 +148,7 @@ def detect_handler(text: str) -> Handler:
                 return handler
         if mark[0] in FORMS_BY_MARK and is_opened(text, mark):
             return FORM_HANDLERS[FORMS_BY_MARK[mark[0]][0].name]
-    return next((each for each in _LAST_RESORT if each.recognises(text)), PROMPTING)
+    return next((each for each in _LED_BY_WORDS if each.recognises(text)), PROMPTING)
 
 
 HANDLERS: dict[str, Handler] = {
