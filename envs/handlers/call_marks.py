@@ -29,6 +29,7 @@ class Way:
         place = next(index for index, part in enumerate(parts) if index % 2 and part in _BODIES)
         self.body = parts[place]
         self._before = parts[:place]
+        self.is_bare = not parts[0].strip()  # without a mark
         self.closing = parts[-1].split()
         self._tagged = bool(form.argument) and self.body == "arguments"
         self._follows = _BODIES[self.body]
@@ -40,7 +41,7 @@ class Way:
     def opening(self) -> re.Pattern[str]:
         """The pattern of what opens the body, with the beginning of it looked at."""
         # blanks may be missing but the line's end behind a name with nothing in front
-        blank = r"[^\S\n]*\n" if not self._before[0] else ""
+        blank = r"[^\S\n]*\n" if self.is_bare else ""
         parts = [
             _HOLES[part] if index % 2 else flexible(part) or blank * (part == "\n")
             for index, part in enumerate(self._before)
@@ -91,8 +92,8 @@ _SPECIAL = re.compile(
 )  # begins the text of a special token, which stands anywhere
 # What follows a broken call's mark: an object, a text, or a name with what no prose has behind it.
 _TRIED = re.compile(
-    r"""\s*(?:\Z|\{|\[(?!\s*\])|["'](?=\w)|<\w|</[\w:]+>\s*\Z"""
-    r"""|[^\W\d][\w.\-/]*(?:\s*(?:\Z|[(\[{<]|:\s*["'{])|\n))"""
+    r"""\s*(?:\Z|\{|\[(?!\s*\])|["'](?=\w)|<[\w\uff5c]|</[\w:]+>\s*\Z"""
+    r"""|[^\W\d][\w.\-/]*(?:[(\[{<\n]|\s*(?:\Z|[:=]\s*["'{])))"""
 )
 _KEYS = "name|function|tool_name|tool_calls|arguments|parameters|type|id"
 _BARE = (
@@ -113,7 +114,8 @@ def is_opened(text: str, mark: re.Match[str]) -> bool:
     if _TRIED.match(text, mark.end()):
         return True
     forms = FORMS_BY_MARK.get(mark[0], ())
-    return any(way.cut.match(text, mark.start()) for form in forms for way in ways_of(form))
+    ways = (way for form in forms for way in ways_of(form) if not way.is_bare)
+    return any(way.cut.match(text, mark.start()) for way in ways)
 
 
 def opens_with_call(text: str) -> bool:

@@ -23,7 +23,8 @@ THOUGHTS = {
     "[BEGIN REASONING]": "[BEGIN FINAL RESPONSE]",
 }
 """The mark that opens a thought -> the one that closes it."""
-_WORDS = ("think", "THINK", "<|", "|>", "[BEGIN")  # of which one stands in every mark
+# one of them stands in every mark
+_WORDS = ("think", "THINK", "<|channel", "channel|>", "<|inner_", "to=self", "[BEGIN")
 _OPENING = re.compile(rf"^[^\S\n]*({'|'.join(map(re.escape, THOUGHTS))})", re.MULTILINE)
 _ENDS = ("<|end|>", "<|eom|>")  # of messages, of thoughts too
 _CLOSING = re.compile("|".join(re.escape(e) for e in THOUGHTS.values() if e not in _ENDS))
