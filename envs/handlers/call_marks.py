@@ -33,6 +33,8 @@ class Way:
         self.closing = parts[-1].split()
         self._tagged = bool(form.argument) and self.body == "arguments"
         self._follows = _BODIES[self.body]
+        if self.is_bare and self.body == "list" and not form.alone:
+            self._follows = r"\[\s*\{"
         if self._tagged:
             ends = flexible(form.argument_parts[0]), re.escape(self.closing[0])
             self._follows = f"(?:{'|'.join(ends)})"

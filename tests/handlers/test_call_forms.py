@@ -120,16 +120,20 @@ def broken_texts() -> list[str]:
     return texts
 
 
-NAMED = [*(mark for mark in MARKS if mark[0] in "<["), "</tool_call>", "<functions>", "[f(a=1)]"]
+NAMED = [*(mark for mark in MARKS if mark[0] in "<["), "</tool_call>", "<functions>", "f(a=1)"]
 WORDS = (
     "I cannot do that (no function fits, see [1]).",
-    "None of the functions fits; {} is the mark of a call, and I write none.",
+    "None of the functions fits; `{}` is the mark of a call, and I write none.",
     "Sorry. A call would begin with `{}`, but there is nothing to call.",
     "{} marks a call.",
-    "The tags {} and </x> mean nothing here: ask me for <something> else.",
-    "No tool helps. `x = [1, 2]` is no call, nor is {} in a sentence (or so).",
+    "The tags `{}` and </x> mean nothing here: ask me for <something> else.",
+    "No tool helps. `x = [1, 2]` is no call, nor is `{}` in a sentence (or so).",
 )
-REFUSALS = [words.format(mark) for words, mark in product(WORDS, NAMED)][:210]
+REFUSALS = [
+    words.format(mark)
+    for words, mark in product(WORDS, NAMED)
+    if "`{" in words or mark != NAMED[-1]
+]
 IRRELEVANT = simple_task("irrelevance_0", category="irrelevance", ground_truth=None)
 EMPTY_TURN = shop_task(
     [], ["look()"], question=[user("Look."), []], missed_functions={1: ("look",)}
