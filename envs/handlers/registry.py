@@ -143,6 +143,7 @@ def find_handler(text: str) -> tuple[Handler, Opening | None]:
     stripped = text.lstrip("`\n ")
     if stripped[:1] == "[" and not stripped.startswith("[TOOL_CALLS]"):
         return PROMPTING, None
+    otherwise: Handler = PROMPTING
     handlers = _LED_BY_WORDS if WORDS.match(text) else ()
     for handler in handlers:
         if opened := handler.opening_at(text, 0):
@@ -155,8 +156,10 @@ def find_handler(text: str) -> tuple[Handler, Opening | None]:
             elif opened := each.opening_at(text, mark.start()):
                 return each, opened
         if mark[0] in FORMS_BY_MARK and is_opened(text, mark):
-            return HANDLERS_BY_MARK[mark[0]][-1], None
-    return PROMPTING, None
+            otherwise = HANDLERS_BY_MARK[mark[0]][-1]
+            if not isinstance(otherwise, FormCalls) or mark[0] != otherwise.form.opens.strip():
+                break
+    return otherwise, None
 
 
 HANDLERS: dict[str, Handler] = {
