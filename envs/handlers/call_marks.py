@@ -84,7 +84,7 @@ def ways_of(form: CallForm) -> tuple[Way, ...]:
 
 FORMS_BY_MARK: dict[str, tuple[CallForm, ...]] = {
     mark: tuple(form for form in CALL_FORMS.values() if mark in form.marks)
-    for mark in sorted({mark for form in CALL_FORMS.values() for mark in form.marks}, key=len)
+    for mark in dict.fromkeys(mark for form in CALL_FORMS.values() for mark in form.marks)
 }
 """Mark -> the forms that it opens, in their table's order."""
 _TAGS = ["<functions>", *(mark for mark in FORMS_BY_MARK if mark[0] in "<[")]

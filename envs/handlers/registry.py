@@ -85,15 +85,16 @@ HANDLERS_BY_KEYS: tuple[Handler, ...] = (
 )
 """Handlers of texts that open with another object than a call's, in the order they are asked."""
 HANDLERS_BY_MARK: dict[str, tuple[Handler, ...]] = {
-    **{
-        mark: tuple(FORM_HANDLERS[form.name] for form in forms)
-        for mark, forms in FORMS_BY_MARK.items()
-    },
     OPEN_TAG: (
         *(form for (_, tagged), form in RETURN_HANDLERS.items() if tagged),
         FORM_HANDLERS["nemotron_calls"],
     ),
     "<functions>": (RETURN_HANDLERS["verbose_xml", False], RETURN_HANDLERS["concise_xml", False]),
+}
+HANDLERS_BY_MARK |= {
+    mark: tuple(FORM_HANDLERS[form.name] for form in forms)
+    for mark, forms in FORMS_BY_MARK.items()
+    if mark not in HANDLERS_BY_MARK
 }
 """Mark -> the handlers of calls that it opens; other texts are read in the prompting form."""
 _LED_BY_WORDS = tuple(
