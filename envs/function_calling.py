@@ -18,7 +18,7 @@ from fctncalling.envs.episode.state import EpisodeState
 from fctncalling.envs.episode.transcript import check_render_mode, transcript
 from fctncalling.envs.episode_runner import EpisodeRunner
 from fctncalling.envs.errors import InfrastructureError, MissingExtra
-from fctncalling.envs.handlers import get_handler
+from fctncalling.envs.handlers import get_handler, split_thought
 from fctncalling.envs.handlers.registry import resolve_handler
 from fctncalling.envs.prompting import prompts
 from fctncalling.envs.rewards import STRICT_REWARDS, UserReward, get_reward, is_user_reward
@@ -66,7 +66,8 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
     - `tools`: list of dict, OpenAI schemas of the functions that are offered in this turn.
     - `calls`: list of Call, what the last action called; [] after `reset`.
     - `error`: str or None, what was wrong with the last action: "no_call", "malformed",
-      "unknown_function", "bad_arguments", "tool_error" or "step_limit".
+      "unread_call" (a call's mark opens, none can be read), "unknown_function", "bad_arguments",
+      "tool_error" or "step_limit".
     - `stop`: list of str behind which generation of the next action ends; [] where only the end of
       the message does.
     - `continuation`: "message": the next action is a message of its own (ToolTextEnv also has
@@ -246,7 +247,9 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
                 f"step: the action is a {kind}: expected a str, the assistant's message."
             )
         text = join_surrogates(str(action))  # numpy's strings become plain ones
-        state.add_messages([{"role": "assistant", "content": text}])
+        thought, said, _ = split_thought(text)
+        message: Message = {"role": "assistant", "content": said}
+        state.add_messages([{**message, "reasoning_content": thought} if thought else message])
         try:
             if state.invalid_reason is not None:
                 raise InfrastructureError(state.invalid_reason)

@@ -2,7 +2,7 @@
 
 A text that the strict handler finds calls in is read by it, and nothing is repaired. Otherwise
 these steps are taken, one upon the other, until there are calls: reasoning is dropped, a code fence
-opened, text around the calls dropped, missing tags and line breaks put in, JSON repaired (by
+opened, text around the calls dropped, JSON repaired (by
 json_repair, the extra "repair"). A text in which no step finds calls is judged as the strict
 handler judges it. Names and values are never guessed; but repaired JSON that was cut off ends where
 it was cut.
@@ -16,8 +16,12 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from fctncalling.data.types import Call
-from fctncalling.envs.handlers.call_format import NativeToolCallFormat, to_json
+from fctncalling.data.types import Call, FunctionDoc
+from fctncalling.envs.handlers.call_format import (
+    closing_bracket_end,
+    to_json,
+)
+from fctncalling.envs.handlers.form_calls import FormCalls
 from fctncalling.envs.handlers.handler import (
     DecodedAction,
     DecodeError,
@@ -25,8 +29,7 @@ from fctncalling.envs.handlers.handler import (
     require_readable_text,
     require_shallow_nesting,
 )
-from fctncalling.envs.handlers.json_calls import HermesCalls, JsonCalls, LlamaJsonCalls
-from fctncalling.envs.handlers.mistral_calls import MistralCalls
+from fctncalling.envs.handlers.json_calls import OpenAIMessages
 from fctncalling.envs.handlers.return_formats import (
     CLOSE_TAG,
     OPEN_TAG,
@@ -53,28 +56,8 @@ def python_span(text: str) -> str:
     return f"[{', '.join(calls)}]" if calls else text
 
 
-def closing_bracket_end(text: str, start: int, quotes: str) -> int:
-    """Return the closing index of the bracket at `start`: just behind the one that closes it.
-
-    The text's end where there is none.
-    """
-    depth, quote, index = 0, "", start
-    while index < len(text):
-        character = text[index]
-        if quote:
-            index += character == "\\"
-            quote = "" if character == quote else quote
-        elif character in quotes:
-            quote = character
-        else:
-            depth += (character in "([{") - (character in ")]}")
-            if depth == 0:
-                return index + 1
-        index += 1
-    return len(text)
-
-
 PREFIX = "lenient:"
+HERMES = "hermes_calls"
 MAX_LENIENT_CHARS = 30_000
 """Longer texts are read strictly and no other way, so that no text takes several times the time of
 a strict reading.
@@ -86,7 +69,6 @@ what an answer takes.
 _CHARS_PER_READ = 64  # of a part that is taken at once
 
 _FENCE = re.compile(r"```[A-Za-z_]*[ \t]*\n(.*?)```", re.DOTALL)
-_TAG = re.compile(r"[ \t]*(</?tool_call>)[ \t]*")
 
 
 class MissingJsonRepairExtra(ImportError):
@@ -162,12 +144,12 @@ class LenientCalls(Handler):
             return True
         return len(text) <= MAX_LENIENT_CHARS and bool(self._read(text).calls)
 
-    def decode_action(self, text: str) -> DecodedAction:
+    def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
         """Decode an action's text once, with what had to be repaired.
 
         Raises DecodeError as the strict handler does.
         """
-        reading = self._read(text)
+        reading = self._read(text, functions)
         if reading.action is None:
             raise reading.error or DecodeError("shape", "expected calls")
         reading.action.repairs = reading.repairs
@@ -177,17 +159,17 @@ class LenientCalls(Handler):
         """Render calls as their canonical text; ValueError for what the form cannot say."""
         return self.strict.render(calls)
 
-    def _read(self, text: str) -> _Reading:
+    def _read(self, text: str, functions: Sequence[FunctionDoc] = ()) -> _Reading:
         require_readable_text(text)
         known, meant, repairs = self._last  # what does not decode is looked at once more
         if text == known:
-            return self._reading(meant, repairs)
-        reading = self._mended(text)
+            return self._reading(meant, functions, repairs)
+        reading = self._mended(text, functions)
         self._last = (text, reading.meant, reading.repairs)
         return reading
 
-    def _mended(self, text: str) -> _Reading:
-        reading = self._reading(text)
+    def _mended(self, text: str, functions: Sequence[FunctionDoc]) -> _Reading:
+        reading = self._reading(text, functions)
         # An argument that cannot be read is one of a call.
         unread = reading.error is not None and reading.error.kind in ("value", "size")
         if reading.calls or unread or len(text) > MAX_LENIENT_CHARS:
@@ -200,7 +182,7 @@ class LenientCalls(Handler):
                 continue
             meant = changed
             repairs.append(repair)
-            found = self._reading(meant, tuple(repairs))
+            found = self._reading(meant, functions, tuple(repairs))
             if found.calls:
                 return found
         return reading
@@ -210,9 +192,7 @@ class LenientCalls(Handler):
         if isinstance(self.strict, ReturnFormat) and self.strict.tagged:
             yield f"{OPEN_TAG} put around the calls", _tagged
             return
-        if isinstance(self.strict, HermesCalls):
-            yield "tags put on lines of their own", _tags_on_lines
-        else:
+        if self.strict.name != HERMES:
             yield "code fence dropped", _inside_fence
             yield (
                 "text around the calls dropped",
@@ -221,10 +201,12 @@ class LenientCalls(Handler):
         if self._repair is not None:
             yield "JSON repaired", self._json_repaired
 
-    def _reading(self, meant: str, repairs: tuple[str, ...] = ()) -> _Reading:
+    def _reading(
+        self, meant: str, functions: Sequence[FunctionDoc], repairs: tuple[str, ...] = ()
+    ) -> _Reading:
         action, calls, error = None, tuple[Call, ...](), None
         try:
-            action = self.strict.decode_action(meant)
+            action = self.strict.decode_action(meant, functions)
             calls = action.calls
         except DecodeError as fault:
             error = fault
@@ -232,9 +214,10 @@ class LenientCalls(Handler):
 
     def _json_repaired(self, text: str) -> str:
         reads = [MAX_REPAIR_READS]
-        if not isinstance(self.strict, HermesCalls):
-            is_marked = isinstance(self.strict, MistralCalls) and "[TOOL_CALLS]" in text
-            mark = "[TOOL_CALLS]" if is_marked else ""
+        if self.strict.name != HERMES:
+            mark = (
+                "[TOOL_CALLS]" if "mistral" in self.strict.name and "[TOOL_CALLS]" in text else ""
+            )
             return mark + self._repaired(text.rpartition(mark)[2] if mark else text, reads)
         blocks = [block.removesuffix("</tool_call>\n") for block in text.split("<tool_call>\n")[1:]]
         return "\n".join(
@@ -249,16 +232,16 @@ class LenientCalls(Handler):
             require_shallow_nesting(value, text)
         except (ValueError, RecursionError, _TooManyReads):
             return text
-        has_arguments = isinstance(
-            self.strict, JsonCalls | HermesCalls | LlamaJsonCalls | MistralCalls
-        )
+        has_arguments = isinstance(self.strict, FormCalls)
         if has_arguments and isinstance(value, list):
             value = [_with_arguments(each) for each in value]
         return to_json(_with_arguments(value) if has_arguments else value)
 
 
 def _is_json(handler: Handler) -> bool:
-    return isinstance(handler, NativeToolCallFormat | JsonReturn) or handler.name == "tool_calls"
+    if isinstance(handler, FormCalls):
+        return handler.form.ways[0][1] in ("object", "list", "lines")
+    return isinstance(handler, OpenAIMessages | JsonReturn) or handler.name == "tool_calls"
 
 
 def _json_repair() -> Callable[[str], Any]:
@@ -298,10 +281,3 @@ def _tagged(text: str) -> str:
     start = text.find(OPEN_TAG)
     inside = text if start < 0 else text[start + len(OPEN_TAG) :]
     return f"{OPEN_TAG}{inside.partition(CLOSE_TAG)[0]}{CLOSE_TAG}"
-
-
-def _tags_on_lines(text: str) -> str:
-    text = _TAG.sub(r"\n\1\n", text)
-    if text.rfind("</tool_call>") <= text.rfind("<tool_call>"):
-        text = f"{text}\n</tool_call>\n"
-    return re.sub(r"\n+", "\n", text)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import chain
 
 from fctncalling.data.format_sensitivity import PromptVariant
-from fctncalling.data.types import Call, Task
+from fctncalling.data.types import Call, FunctionDoc, Task
+from fctncalling.envs.handlers.call_forms import CALL_FORMS
+from fctncalling.envs.handlers.call_marks import FORMS_BY_MARK, MARK, WORDS, is_opened
+from fctncalling.envs.handlers.form_calls import FormCalls, Opening
 from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS, DecodedAction, Handler
 from fctncalling.envs.handlers.inline import (
     InlineCalls,
@@ -19,23 +21,22 @@ from fctncalling.envs.handlers.inline import (
 from fctncalling.envs.handlers.java_calls import JavaCalls
 from fctncalling.envs.handlers.javascript_calls import JavaScriptCalls
 from fctncalling.envs.handlers.json_calls import (
+    CALL_KEYS,
     OPENING,
     BfclFunctionCalls,
-    HermesCalls,
-    JsonCalls,
-    LlamaJsonCalls,
-    LlamaPythonicCalls,
     OpenAIMessages,
+    first_key,
 )
 from fctncalling.envs.handlers.lenient import PREFIX, LenientCalls
-from fctncalling.envs.handlers.mistral_calls import MistralCalls
 from fctncalling.envs.handlers.python_calls import PythonCalls
 from fctncalling.envs.handlers.return_formats import (
+    OPEN_TAG,
     ConciseXml,
     JsonReturn,
     TaggedPythonReturn,
     VerboseXml,
 )
+from fctncalling.envs.handlers.thoughts import split_thought
 
 # Handlers of format sensitivity's prompt configurations.
 
@@ -66,9 +67,9 @@ class PromptVariantCalls(Handler):
         """Whether the handler recognises the text, by the variant's return format."""
         return self._form.recognises(text)
 
-    def decode_action(self, text: str) -> DecodedAction:
+    def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
         """Decode an action's text once; raises DecodeError."""
-        return self._form.decode_action(text)
+        return self._form.decode_action(text, functions)
 
     def render(self, calls: Sequence[Call]) -> str:
         """Render calls as their canonical text; ValueError for what the format cannot say."""
@@ -76,24 +77,31 @@ class PromptVariantCalls(Handler):
 
 
 PROMPTING = RETURN_HANDLERS["python", False]
+FORM_HANDLERS = {name: FormCalls(form) for name, form in CALL_FORMS.items()}
 HANDLERS_BY_KEYS: tuple[Handler, ...] = (
     OpenAIMessages(),
-    LlamaJsonCalls(),
-    JsonCalls(),
     RETURN_HANDLERS["json", False],
     BfclFunctionCalls(),
 )
-"""Handlers of texts that open with an object, in the order in which "auto" asks them."""
+"""Handlers of texts that open with another object than a call's, in the order they are asked."""
 HANDLERS_BY_MARK: dict[str, tuple[Handler, ...]] = {
-    "<TOOLCALL>": tuple(form for (_, tagged), form in RETURN_HANDLERS.items() if tagged),
+    OPEN_TAG: (
+        *(form for (_, tagged), form in RETURN_HANDLERS.items() if tagged),
+        FORM_HANDLERS["nemotron_calls"],
+    ),
     "<functions>": (RETURN_HANDLERS["verbose_xml", False], RETURN_HANDLERS["concise_xml", False]),
-    "[TOOL_CALLS]": (MistralCalls(),),
-    "<tool_call>": (HermesCalls(),),
-    "<|python_tag|>": (LlamaPythonicCalls(), LlamaJsonCalls()),
-    "<|python_start|>": (LlamaPythonicCalls(),),
 }
-"""First mark in any other text but a list -> its handlers; else the prompting form is read."""
-_MARK = re.compile("|".join(map(re.escape, HANDLERS_BY_MARK)))
+HANDLERS_BY_MARK |= {
+    mark: tuple(FORM_HANDLERS[form.name] for form in forms)
+    for mark, forms in FORMS_BY_MARK.items()
+    if mark not in HANDLERS_BY_MARK
+}
+"""Mark -> the handlers of calls that it opens; other texts are read in the prompting form."""
+_LED_BY_WORDS = tuple(
+    FORM_HANDLERS[f"{name}_calls"]
+    for name in ("functionary32", "harmony", "command_r", "react", "functools")
+)
+"""Handlers of forms that words open."""
 
 
 class AutoCalls(Handler):
@@ -103,11 +111,16 @@ class AutoCalls(Handler):
 
     def recognises(self, text: str) -> bool:
         """Whether any handler recognises the text."""
-        return detect_handler(text).recognises(text)
+        rest = split_thought(text).rest
+        return detect_handler(rest).recognises(rest)
 
-    def decode_action(self, text: str) -> DecodedAction:
+    def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
         """Decode an action's text once, by the detected handler; raises DecodeError."""
-        return detect_handler(text).decode_action(text)
+        rest = split_thought(text).rest
+        handler, opened = find_handler(rest)
+        if isinstance(handler, FormCalls) and opened is not None:
+            return handler.decoded(handler.decode_from(rest, opened, functions))
+        return handler.decode_action(rest, functions)
 
     def render(self, calls: Sequence[Call]) -> str:
         """Render calls as their canonical text; ValueError for what the form cannot say."""
@@ -116,14 +129,38 @@ class AutoCalls(Handler):
 
 def detect_handler(text: str) -> Handler:
     """Detect the handler of a text's format, by its keys or by the first mark in it."""
+    return find_handler(text)[0]
+
+
+def find_handler(text: str) -> tuple[Handler, Opening | None]:
+    """Find the handler of a text's format, and how its first call opens."""
     if not isinstance(text, str) or len(text) > MAX_TEXT_CHARS:  # none reads it
-        return PROMPTING
+        return PROMPTING, None
     if OPENING.match(text):  # whatever marks stand behind, they stand in strings
-        return next((each for each in HANDLERS_BY_KEYS if each.recognises(text)), PROMPTING)
-    mark = _MARK.search(text)
-    if mark is None or text[: mark.start()].lstrip("`\n ").startswith("["):
-        return PROMPTING
-    return next((each for each in HANDLERS_BY_MARK[mark[0]] if each.recognises(text)), PROMPTING)
+        keys = '"arguments"' in text or '"parameters"' in text
+        if keys and first_key(text) in CALL_KEYS and '"name"' in text:
+            return FORM_HANDLERS["json_calls"], None
+        return next((each for each in HANDLERS_BY_KEYS if each.recognises(text)), PROMPTING), None
+    stripped = text.lstrip("`\n ")
+    if stripped[:1] == "[" and not stripped.startswith("[TOOL_CALLS]"):
+        return PROMPTING, None
+    otherwise: Handler = PROMPTING
+    handlers = _LED_BY_WORDS if WORDS.match(text) else ()
+    for handler in handlers:
+        if opened := handler.opening_at(text, 0):
+            return handler, opened
+    for mark in MARK.finditer(text):
+        for each in HANDLERS_BY_MARK[mark[0]]:
+            if not isinstance(each, FormCalls):
+                if each.recognises(text):
+                    return each, None
+            elif opened := each.opening_at(text, mark.start()):
+                return each, opened
+        if mark[0] in FORMS_BY_MARK and is_opened(text, mark):
+            otherwise = HANDLERS_BY_MARK[mark[0]][-1]
+            if not isinstance(otherwise, FormCalls) or mark[0] != otherwise.form.opens.strip():
+                break
+    return otherwise, None
 
 
 HANDLERS: dict[str, Handler] = {
@@ -131,7 +168,7 @@ HANDLERS: dict[str, Handler] = {
     for handler in (
         *HANDLERS_BY_KEYS,
         *chain.from_iterable(HANDLERS_BY_MARK.values()),
-        MistralCalls(by_name=True),
+        *FORM_HANDLERS.values(),
         JavaCalls(),  # told by a task's category, by no text
         JavaScriptCalls(),
         PROMPTING,

@@ -1,0 +1,223 @@
+"""Call forms of chat models: one record a form, which one parser and one writer read."""
+
+# ruff: noqa: RUF001  (the bars of DeepSeek's marks are meant)
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+_HOLE = re.compile(r"\{(name|id|number|key|type|value|arguments|object|list|lines|python)\}")
+
+
+@dataclass(frozen=True)
+class CallForm:
+    """Call form: how a model's chat template writes calls.
+
+    Holes of `call`: {name}; {id}, {number}: of the call; {arguments}: a JSON object, or arguments
+    as `argument` writes them; {object}: the whole call as a JSON object with `keys`; {list} and
+    {lines}: all calls, as a JSON list or an object a line; {python}: as a list in Python. Of
+    `argument`: {key}, {value}, {type}. Blanks of a template may be missing or others in a text.
+    """
+
+    name: str
+    call: str
+    argument: str = ""
+    also: tuple[str, ...] = ()  # other ways to write a call, which are read
+    opens: str = ""  # around all calls
+    closes: str = ""
+    between: str = ""  # calls
+    keys: tuple[str, ...] = ("name", "arguments")  # of a call's object; (): its one key is the name
+    types: tuple[str, str] | None = None  # what {type} says of a text and of anything else
+    quote: str = ""  # around texts where arguments are {key:value}, without any other quotes
+    cdata: bool = False  # whether texts may stand in XML's <![CDATA[...]]>
+    alone: bool = False  # whether nothing but calls may stand in a text
+
+    @cached_property
+    def ways(self) -> tuple[list[str], ...]:
+        """The ways to write a call, in parts: literal, hole, literal, ..., literal."""
+        return tuple(_HOLE.split(each) for each in (self.call, *self.also))
+
+    @cached_property
+    def argument_parts(self) -> list[str]:
+        """The way to write an argument, in parts."""
+        return _HOLE.split(self.argument)
+
+    @cached_property
+    def marks(self) -> tuple[str, ...]:
+        """The words that open calls, longest first."""
+        texts = [self.opens, *(way[0] for way in self.ways)]
+        words = {word for each in texts for word in each.split()[:1]}
+        return tuple(sorted(words, key=len, reverse=True))
+
+
+_HERMES = "<tool_call>\n{object}\n</tool_call>"
+_FUNCTION = "<function={name}>\n{arguments}</function>"
+_DSML = '<｜DSML｜parameter name="{key}" string="{type}">{value}</｜DSML｜parameter>\n'
+_DSML_CALL = '<｜DSML｜invoke name="{name}">\n{arguments}</｜DSML｜invoke>\n'
+_DEEPSEEK = ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>")
+_KIMI = "<|tool_call_argument_begin|>{arguments}<|tool_call_end|>"
+_HARMONY = "<|channel|>commentary to=functions.{name}"
+_MISTRAL = tuple(
+    f"[TOOL_CALLS]{{name}}{part}{{arguments}}" for part in ("[ARGS]", "[CALL_ID]{id}[ARGS]", "")
+)
+_FOR_R7B = ("tool_name", "parameters")
+
+_FORMS = (
+    # Qwen2.5, Qwen3, Hermes, Granite 4, Arch-Function, SmolLM3, Bielik, Reka
+    CallForm("hermes_calls", _HERMES, between="\n"),
+    # Qwen3-Coder, Qwen3.5 and later, Nemotron 3, Step 3.5
+    CallForm(
+        "qwen_xml_calls",
+        f"<tool_call>\n{_FUNCTION}\n</tool_call>",
+        "<parameter={key}>\n{value}\n</parameter>\n",
+        also=(_FUNCTION,),
+        between="\n",
+    ),
+    CallForm(
+        "seed_calls",
+        f"<seed:tool_call>\n{_FUNCTION}\n</seed:tool_call>",
+        "<parameter={key}>{value}</parameter>\n",
+        between="\n",
+    ),
+    # GLM-4.5 to 4.7, Ling, Laguna, Spark
+    CallForm(
+        "glm_calls",
+        "<tool_call>{name}\n{arguments}</tool_call>",
+        "<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n",
+        between="\n",
+    ),
+    CallForm(
+        "hunyuan_calls",  # Hy3
+        "<tool_call:opensource>{name}<tool_sep:opensource>\n{arguments}</tool_call:opensource>\n",
+        "<arg_key:opensource>{key}</arg_key:opensource>\n"
+        "<arg_value:opensource>{value}</arg_value:opensource>\n",
+        opens="<tool_calls:opensource>\n",
+        closes="</tool_calls:opensource>",
+    ),
+    # DeepSeek, R1 like V3
+    CallForm(
+        "deepseek_v3_calls",
+        "<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n{arguments}\n```<｜tool▁call▁end｜>",
+        opens=_DEEPSEEK[0],
+        closes=_DEEPSEEK[1],
+        between="\n",
+    ),
+    CallForm(
+        "deepseek_v31_calls",
+        "<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{arguments}<｜tool▁call▁end｜>",
+        opens=_DEEPSEEK[0],
+        closes=_DEEPSEEK[1],
+    ),
+    *(
+        CallForm(
+            f"deepseek_{version}_calls",
+            _DSML_CALL,
+            _DSML,
+            opens=f"<｜DSML｜{word}>\n",
+            closes=f"</｜DSML｜{word}>",
+            types=("true", "false"),
+        )
+        for version, word in (("v32", "function_calls"), ("v4", "tool_calls"))
+    ),
+    CallForm(
+        "kimi_k2_calls",
+        f"<|tool_call_begin|>functions.{{name}}:{{number}}{_KIMI}",
+        also=(f"<|tool_call_begin|>{{name}}:{{id}}{_KIMI}",),
+        opens="<|tool_calls_section_begin|>",
+        closes="<|tool_calls_section_end|>",
+    ),
+    CallForm(
+        "kimi_k3_calls",
+        '<|open|>call tool="{name}" index="{number}"<|sep|>{arguments}<|close|>call<|sep|>',
+        '<|open|>argument key="{key}" type="{type}"<|sep|>{value}<|close|>argument<|sep|>',
+        opens="<|open|>tools<|sep|>",
+        closes="<|close|>tools<|sep|>",
+        types=("string", "json"),
+    ),
+    CallForm(
+        "harmony_calls",  # gpt-oss
+        f"{_HARMONY} <|constrain|>json<|message|>{{arguments}}",
+        also=(
+            *(f"{_HARMONY}{kind}<|message|>{{arguments}}" for kind in (" json", "")),
+            "to=functions.{name}<|channel|>commentary json<|message|>{arguments}",
+            "to=functions.{name}<|channel|>commentary <|constrain|>json<|message|>{arguments}",
+        ),
+        between="<|call|><|start|>assistant",  # the model's end of a call, and the next message
+    ),
+    # a tokenizer that drops the mark leaves the list
+    CallForm("mistral_calls", "[TOOL_CALLS]{list}", also=(*_MISTRAL, "{list}")),
+    CallForm("mistral_named_calls", _MISTRAL[0], also=(*_MISTRAL[1:], "[TOOL_CALLS]{list}")),
+    CallForm("lfm2_calls", "<|tool_call_start|>{python}<|tool_call_end|>"),
+    CallForm("minimax_m1_calls", "<tool_calls>\n{lines}\n</tool_calls>"),
+    CallForm(
+        "minimax_m2_calls",
+        '<invoke name="{name}">\n{arguments}</invoke>\n',
+        '<parameter name="{key}">{value}</parameter>\n',
+        opens="<minimax:tool_call>\n",
+        closes="</minimax:tool_call>",
+    ),
+    CallForm(
+        "muse_calls",
+        '<atem:invoke name="{name}">\n{arguments}</atem:invoke>\n',
+        '<atem:parameter name="{key}">{value}</atem:parameter>\n',
+        opens="<atem:function_calls>\n",
+        closes="</atem:function_calls>",
+    ),
+    CallForm(
+        "minicpm_calls",
+        '<function name="{name}">{arguments}</function>',
+        '<param name="{key}">{value}</param>',
+        between="\n",
+        cdata=True,
+    ),
+    CallForm("gemma4_calls", "<|tool_call>call:{name}{arguments}<tool_call|>", quote='<|"|>'),
+    CallForm(
+        "function_gemma_calls",
+        "<start_function_call>call:{name}{arguments}<end_function_call>",
+        quote="<escape>",
+    ),
+    CallForm("granite3_calls", "<|tool_call|>{list}"),  # Phi-4-mini too
+    CallForm("granite_20b_calls", "<function_call> {object}", between="\n"),
+    CallForm("functools_calls", "functools{list}"),  # Phi-4
+    CallForm("functionary31_calls", "<function={name}>{arguments}</function>"),
+    # the first one's mark stands in the prompt
+    CallForm("functionary32_calls", ">>>{name}\n{arguments}", also=("{name}\n{arguments}",)),
+    CallForm("nemotron_calls", "<TOOLCALL>{list}</TOOLCALL>"),  # Nemotron-Nano 2
+    CallForm("apriel_calls", "<tool_calls>{list}</tool_calls>"),  # Hunyuan A13B too
+    CallForm("apertus_calls", "<|tools_prefix|>{list}<|tools_suffix|>", keys=()),
+    CallForm("command_r7b_calls", "<|START_ACTION|>{list}<|END_ACTION|>", keys=_FOR_R7B),
+    CallForm("command_r_calls", "Action: ```json\n{list}\n```", keys=_FOR_R7B),
+    CallForm("react_calls", "Action: {name}\nAction Input: {arguments}", between="\n"),
+    CallForm("internlm_calls", "<|action_start|><|plugin|>\n{object}<|action_end|>"),
+    CallForm(
+        "gigachat_calls",
+        "<|function_call|>{object}",
+        also=("<|role_sep|>\n{object}",),
+        between="<|message_sep|>\n\n",
+    ),
+    CallForm(
+        "solar_calls",
+        "<|tool_call:begin|>{id}<|tool_call:name|>{name}<|tool_call:args|>{arguments}"
+        "<|tool_call:end|>",
+        opens="<|tool_calls|>",
+        closes="<|calls|>",
+    ),
+    CallForm("json_calls", "{list}", also=("```json\n{list}\n```", "```\n{list}\n```"), alone=True),
+    CallForm(
+        "llama_json_calls",
+        "{object}",
+        also=("<|python_tag|>{object}", "{list}"),
+        between="; ",
+        keys=("name", "parameters"),
+        alone=True,
+    ),
+    CallForm(
+        "llama_pythonic_calls",
+        "{python}",
+        also=("<|python_start|>{python}<|python_end|>", "<|python_tag|>{python}"),
+        alone=True,
+    ),
+)
+CALL_FORMS = {form.name: form for form in _FORMS}
+"""Name -> its form; those of BFCL and OpenAI's messages have handlers of their own."""

@@ -1,0 +1,164 @@
+"""Marks that open calls: where one stands in a text with its form's grammar behind it."""
+
+from __future__ import annotations
+
+import re
+from functools import cache, cached_property
+
+from fctncalling.envs.handlers.call_forms import CALL_FORMS, CallForm
+
+_HOLES = {"name": r"(?P<name>[^\W\d][\w.\-/]*+)", "id": r'[^<>|\[\]{}"\s]*+', "number": r"\w*+"}
+_BODIES = {
+    "arguments": r"\{",
+    "object": r"[\[{]",
+    "list": r"[\[{]",
+    "lines": r"[{\[]",
+    "python": r"\[",
+}
+
+
+def flexible(literal: str) -> str:
+    """Return a pattern of a literal, with whatever blanks between its words."""
+    return r"\s*".join(map(re.escape, literal.split()))
+
+
+class Way:
+    """One way to write calls, as patterns of what opens and what closes their body."""
+
+    def __init__(self, form: CallForm, parts: list[str]) -> None:
+        place = next(index for index, part in enumerate(parts) if index % 2 and part in _BODIES)
+        self.body = parts[place]
+        self._before = parts[:place]
+        self.is_bare = not parts[0].strip()  # without a mark
+        self.closing = parts[-1].split()
+        self._tagged = bool(form.argument) and self.body == "arguments"
+        self._follows = _BODIES[self.body]
+        if self.is_bare and self.body == "list" and not form.alone:
+            self._follows = r"\[\s*\{"
+        if self._tagged:
+            ends = flexible(form.argument_parts[0]), re.escape(self.closing[0])
+            self._follows = f"(?:{'|'.join(ends)})"
+
+    @cached_property
+    def opening(self) -> re.Pattern[str]:
+        """The pattern of what opens the body, with the beginning of it looked at."""
+        # blanks may be missing but the line's end behind a name with nothing in front
+        blank = r"[^\S\n]*\n" if self.is_bare else ""
+        parts = [
+            _HOLES[part] if index % 2 else flexible(part) or blank * (part == "\n")
+            for index, part in enumerate(self._before)
+        ]
+        before = r"\s*".join(parts)
+        return re.compile(rf"\s*{before}\s*(?={self._follows})")
+
+    @cached_property
+    def close(self) -> re.Pattern[str]:
+        """The pattern of what closes the body; the text's end may miss it, but not behind tags."""
+        pattern = ""
+        for word in reversed(self.closing):
+            pattern = rf"\s*(?:{re.escape(word)}{pattern}|\Z)"
+        if self._tagged:
+            pattern = pattern.removesuffix(r"|\Z)") + ")"
+        return re.compile(pattern)
+
+    @cached_property
+    def cut(self) -> re.Pattern[str]:
+        """The pattern of what opens the body, or of as much of it as the text has."""
+        pieces = [
+            piece
+            for index, part in enumerate(self._before)
+            for word in ([part] if index % 2 else part.split())
+            for piece in (r"\s*", *([_HOLES[part]] if index % 2 else map(re.escape, word)))
+        ]
+        pattern = rf"\s*(?:\Z|{self._follows})"
+        for piece in reversed(pieces):
+            pattern = piece + (pattern if piece == r"\s*" else rf"(?:\Z|{pattern})")
+        return re.compile(pattern)
+
+
+@cache
+def ways_of(form: CallForm) -> tuple[Way, ...]:
+    """Return the ways to write calls in a form."""
+    return tuple(Way(form, parts) for parts in form.ways)
+
+
+FORMS_BY_MARK: dict[str, tuple[CallForm, ...]] = {
+    mark: tuple(form for form in CALL_FORMS.values() if mark in form.marks)
+    for mark in dict.fromkeys(mark for form in CALL_FORMS.values() for mark in form.marks)
+}
+"""Mark -> the forms that it opens, in their table's order."""
+_TAGS = ["<functions>", *(mark for mark in FORMS_BY_MARK if mark[0] in "<[")]
+MARK = re.compile("|".join(map(re.escape, sorted(_TAGS, key=len, reverse=True))))
+_SPECIAL = re.compile(
+    r"<[|\uff5c]|\[TOOL"
+)  # begins the text of a special token, which stands anywhere
+# What follows a broken call's mark: an object, a text, or a name with what no prose has behind it.
+_TRIED = re.compile(
+    r"""\s*(?:\Z|\{|\[(?!\s*\])|["'](?=\w)|<[\w\uff5c]|</[\w:]+>\s*\Z"""
+    r"""|[^\W\d][\w.\-/]*(?:[(\[{<\n]|\s*(?:\Z|[:=]\s*["'{])))"""
+)
+_KEYS = "name|function|tool_name|tool_calls|arguments|parameters|type|id"
+_BARE = (
+    re.compile(  # JSON with nothing in front, cut perhaps; a call behind its name; words as marks
+        rf"""\s*(?:```\w*\s*)?(?:\[\s*)?\{{\s*(?:\Z|["'](?:(?:{_KEYS})["']|\w{{0,9}}\Z))"""
+        r"""|\s*[^\W\d][\w.\-/]*\n\{["']\w|\s*(?:>>>[\w.\-/]+(?:\n|\Z)|to=functions\.)"""
+        r"""|^\s*(?:functools\[\{|Action:\s*(?:```|[\w.\-/]+\s+Action Input:))""",
+        re.MULTILINE,
+    )
+)
+WORDS = re.compile(r"\s*(?:[\w.\-/]+\n\{|>>>|to=functions\.|Action:|functools\[)")
+"""What opens calls of forms whose marks are words, at the start of a text."""
+_AT_START = re.compile(rf"[\s`]*(?:\[(?!/?THINK)|\{{|{MARK.pattern})")
+
+
+def is_opened(text: str, mark: re.Match[str]) -> bool:
+    """Whether a call, whole, cut or broken, opens with a mark, rather than words that name it."""
+    if _TRIED.match(text, mark.end()):
+        return True
+    forms = FORMS_BY_MARK.get(mark[0], ())
+    ways = (way for form in forms for way in ways_of(form) if not way.is_bare)
+    return any(way.cut.match(text, mark.start()) for way in ways)
+
+
+def opens_with_call(text: str) -> bool:
+    """Whether a text begins with what opens calls: a mark, a list or an object."""
+    return (_AT_START.match(text) or _BARE.match(text)) is not None
+
+
+def is_within_call(text: str, place: int) -> bool:
+    """Whether a place stands within a call: behind a mark that opens one, before what closes it."""
+    if opens_with_call(text):
+        return True
+    index = 0
+    while mark := MARK.search(text, index, place):
+        index = mark.end()
+        if is_opened(text, mark):
+            ways = (way for form in FORMS_BY_MARK.get(mark[0], ()) for way in ways_of(form))
+            ends = [text.find(way.closing[0], index) for way in ways if way.closing]
+            end = min((each for each in ends if each >= 0), default=-1)
+            if end < 0:
+                return text.count('"', index, place) % 2 == 1
+            if end > place:
+                return mark[0] not in text[place:end]
+            index = end
+    return False
+
+
+def bears_mark(text: str) -> bool:
+    """Whether a call opens in a message without thoughts.
+
+    At the start of a line, or with a special token anywhere; the grammar of a form, or the end of
+    the text, follows. Marks that are named in words are none.
+    """
+    last = text[text.rfind("\n") + 1 :].strip(" \t`")
+    is_cut = len(last) > 1 and any(mark.startswith(last) for mark in _TAGS)
+    return (
+        is_cut
+        or _BARE.search(text) is not None
+        or any(
+            is_opened(text, each)
+            for each in MARK.finditer(text)
+            if _SPECIAL.match(each[0])
+            or not text[text.rfind("\n", 0, each.start()) + 1 : each.start()].strip()
+        )
+    )

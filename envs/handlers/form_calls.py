@@ -1,0 +1,356 @@
+"""The one parser and the one writer of the call forms in `call_forms`."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fctncalling.data.types import Call, FunctionDoc
+from fctncalling.envs.handlers.call_format import (
+    NativeToolCallFormat,
+    Record,
+    calls_of_record,
+    closing_bracket_end,
+    escape_in_json,
+    parse_call_object,
+    parse_json,
+    parse_json_at,
+    skip_blanks,
+    to_json,
+)
+from fctncalling.envs.handlers.call_forms import CallForm
+from fctncalling.envs.handlers.call_marks import Way, flexible, is_opened, ways_of
+from fctncalling.envs.handlers.handler import (
+    DecodedAction,
+    DecodeError,
+    require_readable_text,
+    require_shallow_nesting,
+)
+from fctncalling.envs.handlers.python_calls import (
+    PythonCalls,
+    calls_of_expression,
+    multi_turn_call_strings,
+)
+from fctncalling.envs.handlers.thoughts import split_thought
+from fctncalling.envs.python_source.parse import parse_expression, require_small_source
+
+_CDATA = re.compile(r"<!\[CDATA\[(.*)\]\]>", re.DOTALL)
+_KEY = re.compile(r"(?<=[{,])\s*([^\s:{},\[\]][^:{},\[\]]*):")
+_WHOLE = ("list", "lines", "python")  # holes that hold all calls
+_BETWEEN_OBJECTS = re.compile(r"\s*[,;]?\s*(?:<\|python_tag\|>)?\s*(?=\{)")
+
+
+Opening = tuple[Way, re.Match[str]]
+
+
+class FormCalls(NativeToolCallFormat):
+    """Calls in one form of the table: a handler. Thoughts and words around calls are ignored.
+
+    A text without the form's mark holds no calls; one of several calls that breaks is an error.
+    """
+
+    def __init__(self, form: CallForm) -> None:
+        self.form = form
+        self.name = form.name
+        self._ways = ways_of(form)
+        marks = form.marks if not form.alone else ()
+        self._mark = re.compile("|".join(map(re.escape, marks))) if marks else None
+        self._arguments = _ArgumentReader(form) if form.argument else None
+        self._is_python = form.ways[0][1] == "python"
+
+    def recognises(self, text: str) -> bool:
+        """Whether the handler recognises the text: a call of the form opens in it."""
+        try:
+            return self._next(split_thought(text).rest, 0) is not None
+        except DecodeError:
+            return True
+
+    def decode_ast(self, text: str, functions: Sequence[FunctionDoc] = ()) -> Record:
+        """Decode a text to the AST record of its calls; raises DecodeError."""
+        require_readable_text(text)
+        text = split_thought(text).rest
+        return self.decode_from(text, self._next(text, 0), functions)
+
+    def decode_from(
+        self, text: str, opened: Opening | None, functions: Sequence[FunctionDoc]
+    ) -> Record:
+        """Decode a text without thoughts whose first call is opened; raises DecodeError."""
+        record, end = Record(), 0
+        if opened is None and self.form.alone:
+            raise DecodeError("syntax", "expected nothing but calls")
+        while opened is not None:
+            calls, end = self._calls_at(text, *opened, functions)
+            record += calls
+            opened = None if self.form.alone else self._next(text, end)
+            if self._arguments is not None:
+                self._arguments.require_no_closing(
+                    text[end : opened[1].start() if opened else None]
+                )
+        if self.form.alone and text[end:].strip():
+            raise DecodeError("syntax", f"expected nothing but calls: {text[end : end + 40]!r}")
+        return record
+
+    def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
+        """Decode an action's text once: record, calls and call strings."""
+        return self.decoded(self.decode_ast(text, functions))
+
+    def decoded(self, record: Record) -> DecodedAction:
+        """Return a record as a decoded action."""
+        return DecodedAction(record, calls_of_record, self.call_strings)
+
+    def call_strings(self, calls: Sequence[Call]) -> list[str]:
+        """Return the call strings, as BFCL executes them; raises DecodeError."""
+        return multi_turn_call_strings(calls) if self._is_python else super().call_strings(calls)
+
+    def _next(self, text: str, index: int) -> Opening | None:
+        """Return how and where the next call opens; None where none does.
+
+        DecodeError for one that opens and is broken.
+        """
+        if index == len(text) > 0:
+            return None
+        opened = self.opening_at(text, index)
+        if opened is not None or self._mark is None:
+            return opened
+        for mark in self._mark.finditer(text, index):
+            opened = self.opening_at(text, mark.start())
+            if opened is not None:
+                return opened
+            if mark[0] != self.form.opens.strip() and is_opened(text, mark):
+                raise DecodeError("syntax", f"not a call: {text[mark.start() :][:80]!r}")
+        return None
+
+    def opening_at(self, text: str, index: int) -> Opening | None:
+        """Return how a call opens at an index, up to the beginning of its body."""
+        for way in self._ways:
+            if opened := way.opening.match(text, index):
+                return way, opened
+        return None
+
+    def _calls_at(
+        self, text: str, way: Way, opened: re.Match[str], functions: Sequence[FunctionDoc]
+    ) -> tuple[Record, int]:
+        """Return the calls whose body is opened, and the index behind them."""
+        index = opened.end()
+        if way.body == "arguments":
+            declared: Mapping[str, Any] = next(
+                (
+                    doc.parameters.get("properties") or {}
+                    for doc in functions
+                    if doc.name.replace(".", "_") == opened["name"].replace(".", "_")
+                ),
+                {},
+            )
+            arguments, index = self._arguments_at(text, index, declared)
+            record: Record = [{opened["name"]: arguments}]
+        elif way.body == "python":
+            alone = self.form.alone  # nothing stands behind the list
+            end = text.rfind("]") + 1 if alone else closing_bracket_end(text, index, "'\"")
+            record, index = calls_of_expression(text[index:end]), end
+        else:
+            record, index = self._objects_at(text, index)
+        closed = way.close.match(text, index)
+        if closed is None:
+            raise DecodeError("syntax", f"expected {way.closing[0]} at {text[index:][:40]!r}")
+        return record, closed.end()
+
+    def _arguments_at(
+        self, text: str, index: int, declared: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], int]:
+        if self._arguments is not None:
+            return self._arguments.read(text, index, declared)
+        if not self.form.quote:
+            return parse_json_at(text, index)  # an object, by its first character
+        value, end = _braces_at(text, index, self.form.quote)
+        if self.form.quote == "<escape>":  # around any value
+            for key in set(value) & set(declared):
+                if isinstance(value[key], str):
+                    value[key] = typed_value(value[key], declared[key])
+        return value, end
+
+    def _objects_at(self, text: str, index: int) -> tuple[Record, int]:
+        """Return the calls of a JSON list, or of objects one behind the other."""
+        value, index = parse_json_at(text, index)
+        values = value if isinstance(value, list) else [value]
+        while isinstance(value, dict) and (behind := _BETWEEN_OBJECTS.match(text, index)):
+            value, index = parse_json_at(text, behind.end())
+            values.append(value)
+        return [self._call_of(each) for each in values], index
+
+    def _call_of(self, each: Any) -> dict[Any, Any]:
+        if self.form.keys:
+            if self.form.keys[0] != "name" and isinstance(each, dict) and self.form.keys[0] in each:
+                each = {**each, "name": each[self.form.keys[0]]}
+            return parse_call_object(each, "arguments", "parameters")
+        if not isinstance(each, dict) or len(each) != 1:
+            raise DecodeError("shape", "expected each call as {name: arguments}")
+        return each
+
+    def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
+        """Yield the one candidate text: the calls between the marks around them all."""
+        each_alone = self.form.ways[0][1] not in _WHOLE
+        groups = [[call] for call in calls] if each_alone else [calls]
+        written = (self._written(number, group) for number, group in enumerate(groups))
+        text = self.form.opens + self.form.between.join(written) + self.form.closes
+        if each_alone and not calls:
+            text = "[]" if self.form.alone else ""
+        yield text
+        yield escape_in_json(text)  # for parsers that look for marks in texts too
+
+    def _written(self, number: int, calls: Sequence[Call]) -> str:
+        """Return one call in the form, or all of them where it writes them at once."""
+        objects = [self._object_of(call) for call in calls]
+        holes = {
+            "name": lambda: calls[0].name,
+            "number": lambda: str(number),
+            "id": lambda: f"call{number:05}",
+            "arguments": lambda: self._written_arguments(calls[0].arguments),
+            "object": lambda: to_json(objects[0]),
+            "list": lambda: to_json(objects),
+            "lines": lambda: "\n".join(map(to_json, objects)),
+            "python": lambda: PythonCalls().render(calls),
+        }
+        way = self.form.ways[0]
+        return "".join(holes[part]() if place % 2 else part for place, part in enumerate(way))
+
+    def _object_of(self, call: Call) -> dict[str, Any]:
+        arguments = dict(call.arguments)
+        return (
+            dict(zip(self.form.keys, (call.name, arguments), strict=True))
+            if self.form.keys
+            else {call.name: arguments}
+        )
+
+    def _written_arguments(self, arguments: Mapping[str, Any]) -> str:
+        if self._arguments is not None:
+            return "".join(self._arguments.written(*item) for item in arguments.items())
+        return (
+            _in_braces(dict(arguments), self.form.quote)
+            if self.form.quote
+            else to_json(dict(arguments))
+        )
+
+
+class _ArgumentReader:
+    """Reader and writer of arguments that stand between marks, a value each."""
+
+    def __init__(self, form: CallForm) -> None:
+        *before, closing = form.argument_parts
+        self._form = form
+        groups = {"key": r'(?P<key>[^<>"]+?)', "type": r'(?P<type>[^"<>]*)', "value": ""}
+        pattern = "".join(
+            groups[part] if place % 2 else flexible(part) for place, part in enumerate(before)
+        )
+        self._opening = re.compile(rf"\s*,?\s*{pattern}" + r"\n?" * before[-2].endswith("\n"))
+        self._closings = (closing.strip(), *form.ways[0][-1].split())
+        self._closing = re.compile(
+            r"\n?" * closing.startswith("\n")
+            + re.escape(closing.strip())
+            + rf"(?=\s*,?\s*(?:{flexible(before[0])}|{re.escape(self._closings[1])}))"
+        )
+
+    def read(
+        self, text: str, index: int, declared: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], int]:
+        """Read the arguments at an index; return them and the index behind them."""
+        arguments: dict[str, Any] = {}
+        while opened := self._opening.match(text, index):
+            closed = self._closing.search(text, opened.end())
+            if closed is None:
+                raise DecodeError("syntax", f"expected {self._closings[0]}")
+            key, value = opened["key"].strip(), text[opened.end() : closed.start()]
+            if key in arguments:
+                raise DecodeError("shape", f"{key}: given twice")
+            arguments[key] = self._value(value, declared.get(key), opened.groupdict().get("type"))
+            index = closed.end()
+        return arguments, index
+
+    def _value(self, text: str, declared: Any, kind: str | None) -> Any:
+        cdata = _CDATA.fullmatch(text) if self._form.cdata else None
+        if cdata or (self._form.types and kind == self._form.types[0]):
+            return cdata[1] if cdata else text
+        return typed_value(text, {} if kind else declared)
+
+    def require_no_closing(self, text: str) -> None:
+        """Require that a text behind calls closes nothing: a value would have held the mark."""
+        for each in self._closings:
+            if each in text:
+                raise DecodeError("syntax", f"{each} stands in a value, or closes nothing")
+
+    def written(self, key: str, value: Any) -> str:
+        """Return an argument as the form writes it."""
+        is_text = isinstance(value, str)
+        kind = (self._form.types or ("", ""))[0 if is_text else 1]
+        holes = {"key": key, "type": kind, "value": value if is_text else to_json(value)}
+        return "".join(
+            holes[part] if place % 2 else part
+            for place, part in enumerate(self._form.argument_parts)
+        )
+
+
+def typed_value(text: str, declared: Any) -> Any:
+    """Return a value written as bare text, by its schema: a text, else JSON or a Python literal.
+
+    Without a schema, what is neither JSON nor a literal of several parts is a text.
+    """
+    kinds = declared.get("type") if isinstance(declared, Mapping) else None
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    if "string" in kinds or "char" in kinds:
+        return None if "null" in kinds and text == "null" else text
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = _literal(text.strip())
+        if kinds == [None] and isinstance(value, int | float) and not isinstance(value, bool):
+            return text
+    require_shallow_nesting(value, text)
+    return text if isinstance(value, str) and kinds == [None] else value
+
+
+def _literal(text: str) -> Any:
+    try:
+        require_small_source(text)
+        return ast.literal_eval(parse_expression(text))
+    except Exception:  # whatever a text that is no literal raises
+        return text
+
+
+def _braces_at(text: str, index: int, quote: str) -> tuple[dict[str, Any], int]:
+    """Return an object of bare keys, with texts between quotes of a form's own, and its end."""
+    parts, depth, index = list[str](), 0, skip_blanks(text, index)
+    while index < len(text):
+        if text.startswith(quote, index):
+            end = text.find(quote, index + len(quote))
+            if end < 0:
+                break
+            parts.append(json.dumps(text[index + len(quote) : end]))
+            index = end + len(quote)
+            continue
+        key = _KEY.match(text, index)
+        if key:
+            parts.append(json.dumps(key[1]) + ":")
+            index = key.end()
+            continue
+        depth += (text[index] in "[{") - (text[index] in "]}")
+        parts.append(text[index])
+        index += 1
+        if depth == 0:
+            value = parse_json("".join(parts))
+            return value, index
+    raise DecodeError("syntax", "expected } behind the arguments")
+
+
+def _in_braces(value: Any, quote: str) -> str:
+    match value:
+        case str():
+            return f"{quote}{value}{quote}"
+        case dict():
+            return (
+                f"{{{','.join(f'{key}:{_in_braces(each, quote)}' for key, each in value.items())}}}"
+            )
+        case list() | tuple():
+            return f"[{','.join(_in_braces(each, quote) for each in value)}]"
+    return to_json(value)
