@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import inspect
 import re
 import shlex
 import sys
@@ -14,7 +13,9 @@ from typing import Any
 
 import pytest
 import yaml
+from test_documents import GENERATED
 
+import fctncalling
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.cli.registry import subcommands
 from fctncalling.cli.train import build_parser
@@ -81,30 +82,32 @@ def test_a_broken_link_would_be_seen() -> None:
     assert LINK.findall("![a](b.png) and [c](d.md#e)") == ["b.png", "d.md#e"]
 
 
-def docstrings_of(name: str) -> Iterator[tuple[str, str]]:
-    """Yield the docstrings that the reference shows of a name: its own and its members'."""
-    home, _, last = name.rpartition(".")
-    thing = getattr(import_module(home), last, None) or import_module(name)
-    yield name, inspect.getdoc(thing) or ""
-    for member, value in vars(thing).items():
-        if not member.startswith("_") and (callable(value) or isinstance(value, property)):
-            yield f"{name}.{member}", inspect.getdoc(value) or ""
+@pytest.mark.usefixtures("hook")
+def test_the_generated_pages_are_those_of_today() -> None:
+    pages = import_module("generated_pages").PAGES
+    assert set(pages) == GENERATED
+    for page, make in pages.items():
+        told = "run `python docs/generated_pages.py`"
+        assert make() == (DOCS / page).read_text("utf-8"), told
 
 
-def test_the_lists_of_the_reference_stay_lists() -> None:
-    names = re.findall(r"^::: ([\w.]+)", (DOCS / "reference.md").read_text("utf-8"), re.MULTILINE)
-    for name, text in (shown for each in names for shown in docstrings_of(each)):
+@pytest.mark.usefixtures("hook")
+def test_the_reference_has_every_public_name_and_its_lists_stay_lists() -> None:
+    entries = {name: text for _, name, text in import_module("generated_pages").reference_entries()}
+    kept = {"__version__", "embedded_path", "TaskError", "TrainConfig"}  # said on other pages
+    assert set(fctncalling.__all__) - kept <= set(entries)
+    assert {"FunctionCallingEnv.step", "Trainer.run", "PythonExecutor.map"} <= set(entries)
+    for name, text in entries.items():
         for paragraph in text.split("\n\n"):
             starts_as_list = paragraph.lstrip().startswith("- ")
             assert starts_as_list or "\n- " not in paragraph, f"{name}: {paragraph[:60]}"
-    assert "info" in dict(docstrings_of(names[0]))[names[0]]
+        assert " at 0x" not in text, f"{name}: another address each time"
 
 
 @pytest.mark.usefixtures("hook")
 def test_the_page_of_the_settings_has_every_flag_and_its_default() -> None:
-    tables = import_module("settings_tables")
-    page = tables.on_page_markdown((DOCS / "settings.md").read_text("utf-8"))
-    assert tables.MARK not in page
+    tables = import_module("generated_pages")
+    page = (DOCS / "settings.md").read_text("utf-8")
     rows = dict(re.findall(r"^\| `--(\w+)`.*? \| `(.*?)` \|", page, re.MULTILINE))
     settings = {**vars(TrainConfig()), **vars(RunConfig())}
     assert set(rows) == set(settings)
