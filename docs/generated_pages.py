@@ -138,7 +138,7 @@ def _entry(name: str, thing: Any, before: str = "") -> str:
         texts.append(inspect.cleandoc(thing.__init__.__doc__ or ""))
     text = "\n\n".join(each for each in texts if each and not each.startswith(f"{name}("))
     text = re.sub(r"^## ", "#### ", text, flags=re.MULTILINE)
-    return f"```python\n{before}{_signature(name, thing)}\n```\n\n{text}".rstrip()
+    return f"```py\n{before}{_signature(name, thing)}\n```\n\n{text}".rstrip()
 
 
 class _Annotation(str):

@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,15 @@ import yaml
 from test_documents import GENERATED
 
 import fctncalling
-from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.cli.registry import subcommands
-from fctncalling.cli.train import build_parser
+from fctncalling.cli.train import build_parser, given_flags, parse_settings
+from fctncalling.cli.train_flags import (
+    CONFIG_SETTINGS,
+    deprecated_flag_notes,
+    idle_run_flag_notes,
+)
+from fctncalling.training.rollouts.choose_rollout import check_rollout
 from fctncalling.training.run_config import RunConfig
 
 ROOT = Path(__file__).parents[1]
@@ -179,6 +186,41 @@ def test_a_flag_that_does_not_exist_would_be_seen(capsys: pytest.CaptureFixture[
     with pytest.raises(SystemExit):
         parser_of(name).parse_args(words)
     assert "--no_such_flag" in capsys.readouterr().err
+
+
+def checked_notes(words: list[str]) -> list[str]:
+    """Pass a `train` command line through the checks before a start; return its notes.
+
+    SettingError where it could not start.
+    """
+    namespace = parse_settings(words)
+    config = TrainConfig.from_args(namespace)
+    given = {each.name: getattr(namespace, each.name) for each in fields(RunConfig)}
+    run_config = RunConfig(**given)
+    check_rollout(config, run_config)
+    flags = given_flags(words)
+    return idle_run_flag_notes(config, run_config, flags) + deprecated_flag_notes(flags)
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.stem)
+def test_every_train_command_could_start_and_has_no_flag_that_does_nothing(page: Path) -> None:
+    for name, words in command_lines(page.read_text("utf-8")):
+        if name == "train" and "--config" not in words and "--help-all" not in words:
+            assert checked_notes(words) == [], words
+
+
+def test_a_train_command_that_cannot_start_would_be_seen() -> None:
+    ray = ["--num_rollout_workers", "2", "--max_staleness", "1"]
+    with pytest.raises(SettingError, match="--dynamic_sampling: got 2, expected 1"):
+        checked_notes(ray)
+    [note] = checked_notes(["--lora_r", "4", "--lora_targets", "q_proj"])
+    assert note.startswith("--lora_targets: the flag goes with version 0.4")
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.stem)
+def test_no_page_recommends_a_flag_that_leaves(page: Path) -> None:
+    flags = set(re.findall(r"--(\w+)", page.read_text("utf-8")))
+    assert page.name in GENERATED or flags & set(CONFIG_SETTINGS) == set()
 
 
 def test_nothing_of_the_site_comes_from_elsewhere() -> None:
