@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord
+from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.data.types import Task
 from fctncalling.training.demonstrations import play_ground_truths
 from fctncalling.training.load_policy import base_model, load_template
@@ -25,7 +26,8 @@ class EpisodeLengths(NamedTuple):
 
     demonstration: int  # the longest
     shared: int  # tokens with which all demonstrations begin
-    episode: int  # the longest, were each of its actions as long as --max_new_tokens allows
+    prompt: int  # the longest
+    episode: int  # the longest demonstration, and an action of --max_new_tokens
     num_held_out: int
 
 
@@ -38,22 +40,25 @@ def measure_episode_lengths(config: TrainConfig, run_config: RunConfig) -> Episo
     if any(started) or config.env_name not in ("fctncalling_env", "clarify"):
         return None  # what would be started costs more than a plan may
     with contextlib.redirect_stdout(sys.stderr):  # what it tells is no part of the plan
+        try:
+            template = _template(config, run_config)
+        except (SettingError, OSError, ValueError):
+            return None
         setup = make_task_setup(config, run_config)
         try:
-            played = _played(config, run_config, setup)
-        except (SettingError, OSError, ValueError):
+            played = _played(run_config, setup, template)
+        except SettingError:  # no truth that can be played
             return None
     rows = [row for episode in played for row in episode.rows if any(row.acted)]
     if not rows:
         return None
     prompts = [row.ids[: row.acted.index(True)] for row in rows]
-    wordy = (
-        len(row.ids) - sum(row.acted) + config.max_new_tokens * sum(row.ends_action) for row in rows
-    )
+    longest = max(len(row.ids) for row in rows)
     return EpisodeLengths(
-        demonstration=max(len(row.ids) for row in rows),
+        demonstration=longest,
         shared=_common_length(prompts),
-        episode=max(wordy),
+        prompt=max(map(len, prompts)),
+        episode=longest + config.max_new_tokens,
         num_held_out=len(setup.held_out_ids),
     )
 
@@ -65,15 +70,18 @@ def _common_length(prompts: Sequence[Sequence[int]]) -> int:
     return next((number for number, column in columns if len(set(column)) > 1), shortest)
 
 
-def _played(
-    config: TrainConfig, run_config: RunConfig, setup: TaskSetup
-) -> Sequence[EpisodeRecord]:
-    """Return the ground truths' episodes of some training tasks, the longest among them."""
+def _template(config: TrainConfig, run_config: RunConfig) -> ChatTemplate:
     from transformers import AutoTokenizer
 
-    assert setup.make_env_over is not None
     tokenizer = AutoTokenizer.from_pretrained(base_model(config), trust_remote_code=False)
-    template = load_template(tokenizer, run_config.chat_template)
+    return load_template(tokenizer, run_config.chat_template)
+
+
+def _played(
+    run_config: RunConfig, setup: TaskSetup, template: ChatTemplate
+) -> Sequence[EpisodeRecord]:
+    """Return the ground truths' episodes of some training tasks, the longest among them."""
+    assert setup.make_env_over is not None
     handler = "" if run_config.handler == "auto" else run_config.handler
     chosen = _chosen(setup.training_tasks)
     return play_ground_truths(chosen, setup.make_env_over, template, handler, UNBOUNDED)

@@ -197,7 +197,10 @@ def make_plan(
     width = 2 if compute_dtype(config, device) == torch.bfloat16 else BYTES_FP32
     batch = largest_pass(config, sizes, count)
     on_cpu = device.type == "cpu"
-    phases = memory_phases(config, sizes, batch, count=count, width=width, on_cpu=on_cpu)
+    prompt = lengths.prompt if lengths else None
+    phases = memory_phases(
+        config, sizes, batch, count=count, width=width, on_cpu=on_cpu, prompt=prompt
+    )
     if config.sft_tasks or config.sft_episodes:
         taught, batch_taught = _supervised_pass(config, sizes, batch, lengths)
         _, update, step = memory_phases(
@@ -207,7 +210,7 @@ def make_plan(
             batch, phases = batch_taught, (phases[0], step, *phases[3:])
         phases = (phases[0], update._replace(name="supervised stage"), *phases[1:])
     plan = MemoryPlan(sizes, device.type, phases, libraries, local, available, batch, None)
-    largest = _largest_microbatch(plan, config, count, width)
+    largest = _largest_microbatch(plan, config, count, width, prompt)
     return plan._replace(largest_microbatch=largest)
 
 
@@ -215,10 +218,9 @@ def with_expected_lengths(config: TrainConfig, lengths: EpisodeLengths | None) -
     """Return the settings with episodes no longer, and held-out ones no more, than is expected."""
     if lengths is None:
         return config
-    longest = max(config.max_new_tokens + 2, lengths.episode)
     return dataclasses.replace(
         config,
-        max_episode_tokens=min(config.max_episode_tokens, longest),
+        max_episode_tokens=min(config.max_episode_tokens, lengths.episode),
         eval_episodes=max(1, min(config.eval_episodes, lengths.num_held_out)),
     )
 
@@ -246,9 +248,8 @@ def _supervised_pass(
 def largest_pass(config: TrainConfig, sizes: PolicySizes, count: int) -> MicrobatchSize:
     """Return the update's largest pass if all rows have --max_episode_tokens.
 
-    Rows: as many whole ones as --max_microbatch_tokens and an equal share of the minibatch by
-    --gradient_cp_steps allow, at least one. Trees: as many tokens as that allows. A team has a row
-    for each role and episode; those of a central critic hold all of these, and no prefix twice.
+    As many tokens as --max_microbatch_tokens and an equal share of the minibatch by
+    --gradient_cp_steps allow, at least one row. A team has a row for each role and episode; those of a central critic hold all of these, and no prefix twice.
     """
     row = longest_row(config, sizes)
     rows = -(-config.episodes_per_update // config.num_mini_batch) * sizes.num_roles
@@ -256,7 +257,7 @@ def largest_pass(config: TrainConfig, sizes: PolicySizes, count: int) -> Microba
     limit = min(config.max_microbatch_tokens, -(-rows * row // parts))
     shared = config.share_prefixes and config.episodes_per_task > 1 and sizes.own_forward
     shared = shared and not config.critic_has_own_rows
-    tokens = max(limit, row) if shared else max(1, limit // row) * row
+    tokens = max(limit, row)
     is_only_one = tokens * count >= rows * row and not config.roles_have_own_weights
     return MicrobatchSize(tokens, row, shared, is_only_one)
 
@@ -278,8 +279,12 @@ def memory_phases(
     count: int = 1,
     width: int = BYTES_FP32,
     on_cpu: bool = True,
+    prompt: int | None = None,
 ) -> tuple[MemoryPhase, ...]:
-    """Return what each phase of a run holds in one of `count` processes; pure arithmetic."""
+    """Return what each phase of a run holds in one of `count` processes; pure arithmetic.
+
+    prompt: tokens of the longest prompt; none: of the longest episode.
+    """
     shares = count if config.fsdp else 1
     flags = "--model_name_or_path, --critic"
     weights = [MemoryTerm("weights", sizes.weight_bytes // shares, flags)]
@@ -304,7 +309,7 @@ def memory_phases(
     step = MemoryPhase("optimiser step", tuple(step_terms))
     # without updates none of its moments are there before or after the supervised stage
     beside = [*weights, moments] if config.num_updates else weights
-    phases = [_rollout_phase(config, sizes, beside, count, width), update, step]
+    phases = [_rollout_phase(config, sizes, beside, count, width, prompt), update, step]
     if shares > 1:  # a checkpoint is written from whole tensors
         whole = sizes.policy_weight_bytes + terms.optimiser_bytes(sizes)
         phases.append(MemoryPhase("checkpoint", (*held[:-1], MemoryTerm("whole tensors", whole))))
@@ -359,7 +364,12 @@ def _update_passes(
 
 
 def _rollout_phase(
-    config: TrainConfig, sizes: PolicySizes, held: list[MemoryTerm], count: int, width: int
+    config: TrainConfig,
+    sizes: PolicySizes,
+    held: list[MemoryTerm],
+    count: int,
+    width: int,
+    prompt: int | None,
 ) -> MemoryPhase:
     """Return what playing holds: the fused decoder's copies, the largest cache and a pass."""
     if config.rollout_engine != "local":
@@ -370,7 +380,8 @@ def _rollout_phase(
     slots = min(config.n_rollout_threads, -(-episodes // count))
     engines = sizes.num_roles if config.role_adapters else 1  # each with caches of its own
     tokens = engines * slots * config.max_episode_tokens
-    prefixes = tokens  # in the tree of prompts that were read: as many as the slots hold
+    # in the tree of prompts that were read: as many as the slots hold
+    prefixes = engines * slots * min(prompt or tokens, config.max_episode_tokens)
     if config.max_cache_tokens is not None:
         tokens = min(tokens, config.max_cache_tokens)
         prefixes = 0  # of the same budget
@@ -392,7 +403,7 @@ def _rollout_phase(
 
 
 def _largest_microbatch(
-    plan: MemoryPlan, config: TrainConfig, count: int, width: int
+    plan: MemoryPlan, config: TrainConfig, count: int, width: int, prompt: int | None
 ) -> int | None:
     """Return the largest --max_microbatch_tokens with which all phases fit, whole rows.
 
@@ -408,8 +419,9 @@ def _largest_microbatch(
             config, max_microbatch_tokens=tokens, gradient_cp_steps=1, num_mini_batch=1
         )
         batch = largest_pass(changed, plan.sizes, 1)._replace(tokens=tokens, is_only_one=False)
+        on_cpu = plan.device == "cpu"
         phases = memory_phases(
-            config, plan.sizes, batch, count=count, width=width, on_cpu=plan.device == "cpu"
+            config, plan.sizes, batch, count=count, width=width, on_cpu=on_cpu, prompt=prompt
         )
         return plan._replace(phases=phases).fits
 
