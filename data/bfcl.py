@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -205,10 +206,14 @@ def resolve_task_path(path: str | Path) -> Path:
         official = folder / path.name
         if official.exists() or find_agentic_variant(official) is not None:
             return official
+    known = [each.name for each in official_data_folder().glob("BFCL_*.json")]
+    near = get_close_matches(path.name, known, n=1)
+    cure = f"is {near[0]} meant?" if near else "name its folder too"
+    if not known:
+        cure += ", or get the official tasks by `fctncalling import-bfcl`"
     raise TaskError(
         f"{path}: no such file, neither here nor among the official ones in "
-        f"{official_data_folder()}: name its folder too, or get the official tasks by `fctncalling "
-        "import-bfcl`"
+        f"{official_data_folder()}: {cure}"
     )
 
 

@@ -41,9 +41,7 @@ def llms_text(nav: Sequence[Any], docs: Path, name: str) -> str:
         if titles[0] != section:
             section = titles[0]
             lines += ["", f"## {section}", ""]
-        is_generated = "\n::: " in (docs / page).read_text(encoding="utf-8")
-        target = str(Path(page).with_suffix(".html")) if is_generated else page
-        lines.append(f"- [{titles[-1]}]({target}): {first_sentence(docs / page)}")
+        lines.append(f"- [{titles[-1]}]({page}): {first_sentence(docs / page)}")
     return "\n".join(lines) + "\n"
 
 

@@ -22,7 +22,8 @@ FILE = re.compile(rf"(?<![\w/.-])((?:{TREES})[\w]*(?:/[\w.-]+)*\.(?:py|json|png|
 MODULE = re.compile(r"(?:from|-m|`)\s*(fctncalling(?:\.\w+)+)")
 ELSEWHERE = {"tests/test_environments.py"}  # of TRL
 MOST_STOPS = 9
-MOST_WORDS = 28_500  # of README and the pages of docs/, each thing said once
+MOST_WORDS = 28_353  # of README and the pages of docs/, each thing said once
+GENERATED = {"settings.md", "reference.md"}  # of the code alone, where each thing is said
 
 
 def section(name: str) -> str:
@@ -52,7 +53,8 @@ def test_every_module_a_document_names_can_be_imported(page: Path) -> None:
 
 def test_the_documents_stay_short() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    counts = {page.name: len(page.read_text("utf-8").split()) for page in pages}
+    written = [page for page in pages if page.name not in GENERATED]
+    counts = {page.name: len(page.read_text("utf-8").split()) for page in written}
     longest = sorted(counts, key=counts.__getitem__)[-5:]
     assert sum(counts.values()) <= MOST_WORDS, f"the longest pages are {', '.join(longest)}"
 

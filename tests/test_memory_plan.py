@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,15 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.config.model_presets import PRESETS
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.cli.train import main
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.lab.memory_plan import planning, policy_sizes, terms
+from fctncalling.lab.memory_plan.episode_lengths import EpisodeLengths, measure_episode_lengths
+from fctncalling.lab.memory_plan.printed_plan import remedies
 from fctncalling.training.load_policy import configure_policy
+from fctncalling.training.run_config import RunConfig
 
 torch.set_num_threads(1)
 CPU = torch.device("cpu")
@@ -196,6 +202,73 @@ def test_what_saves_memory_saves_it_in_the_plan(
     assert lighter.num_bytes < update.num_bytes
 
 
+@pytest.mark.parametrize("name", ["0.1B", "0.5B", "8B-lora"])
+@pytest.mark.parametrize("longest", [300, 10**9])
+def test_no_preset_plans_more_than_a_run_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, longest: int
+) -> None:
+    sizes = {"vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536}
+    heads = {"num_attention_heads": 9, "num_key_value_heads": 3, "num_hidden_layers": 30}
+    model = tmp_path  # of which a plan reads the configuration alone
+    AutoConfig.for_model("llama", **sizes, **heads, pad_token_id=0).save_pretrained(model)
+    monkeypatch.setattr(planning, "free_memory", lambda device: 10**9)
+    start = {"model_name_or_path": str(model)}
+    with_preset = TrainConfig(**{**start, **PRESETS[name], "preset": name})
+    needed = []
+    for config in (TrainConfig(**start), with_preset):
+        lengths = EpisodeLengths(longest, 50, 100, longest + config.max_new_tokens, 40)
+        needed.append(planning.make_plan(config, lengths=lengths).needed_bytes)
+    assert needed[1] <= needed[0]
+
+
+def test_a_device_that_is_not_here_is_planned_for(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--model_name_or_path", str(model), "--device", "cuda", "--plan=json"]
+    found = []
+    for memory in ("24GB", "40MB", None):
+        code = main([*words, *(["--memory", memory] if memory else [])])
+        found.append((code, json.loads(capsys.readouterr().out)))
+    (code, roomy), (refused, narrow), (_, unknown) = found
+    assert (code, refused) == (0, 1)
+    assert (roomy["device"], roomy["available_bytes"]) == ("cuda", 24 * 10**9)
+    assert narrow["available_bytes"] == 40 * 10**6
+    assert unknown["available_bytes"] is None or torch.cuda.is_available()
+    assert main([*words, "--memory", "much"]) == 2
+    assert '--memory: got "much", expected a size such as 24GB' in capsys.readouterr().err
+
+
+def test_fewer_episodes_side_by_side_are_offered_gently(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = TrainConfig(model_name_or_path=str(model), n_rollout_threads=64, critic_hidden=8)
+    monkeypatch.setattr(planning, "resident_memory", lambda: 0)
+    need = {n: _needed(config, n) for n in (64, 32, 16)}
+    memory = (need[16] + need[32]) // 2
+    plan_of = partial(planning.make_plan, memory=memory)
+    first, *_ = remedies(plan_of(config), config, plan_of)
+    assert first.startswith("--n_rollout_threads 16: ")
+
+
+def _needed(config: TrainConfig, threads: int) -> int:
+    """Return the bytes that the settings need with so many episodes side by side."""
+    return planning.make_plan(replace(config, n_rollout_threads=threads)).needed_bytes
+
+
+def test_lengths_are_those_of_the_ground_truths(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = json.loads(embedded_path("held_out").read_text(encoding="utf-8"))[:12]
+    (tmp_path / "tasks.json").write_text(json.dumps(source))
+    tasks = {"dataset_path": str(tmp_path / "tasks.json"), "max_new_tokens": 16}
+    found = measure_episode_lengths(TrainConfig(**tasks), RunConfig())
+    assert found is not None
+    assert found.shared <= found.prompt < found.demonstration == found.episode - 16 < 400
+    assert 1 <= found.num_held_out < 12
+    assert capsys.readouterr().out == ""  # a plan in JSON stays JSON
+    assert measure_episode_lengths(TrainConfig(env_name="calculator"), RunConfig()) is None
+
+
 @pytest.mark.parametrize(("num_updates", "slots"), [(0, 3), (1, 8)])
 def test_a_run_that_only_evaluates_caches_no_more_than_its_evaluation_plays(
     model: Path, monkeypatch: pytest.MonkeyPatch, num_updates: int, slots: int
@@ -270,6 +343,7 @@ def test_the_planned_peak_is_within_15_per_cent_of_the_measured_one(
 def test_free_memory_of_a_gpu_includes_what_this_process_holds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (3_000, 10_000))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 2_000)
     assert planning.free_memory(torch.device("cuda")) == 5_000

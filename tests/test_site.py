@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import argparse
-import inspect
 import re
 import shlex
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from test_documents import GENERATED
 
-from fctncalling.algorithms.config import TrainConfig
+import fctncalling
+from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.cli.registry import subcommands
-from fctncalling.cli.train import build_parser
+from fctncalling.cli.train import build_parser, given_flags, parse_settings
+from fctncalling.cli.train_flags import (
+    CONFIG_SETTINGS,
+    deprecated_flag_notes,
+    idle_run_flag_notes,
+)
+from fctncalling.training.rollouts.choose_rollout import check_rollout
 from fctncalling.training.run_config import RunConfig
 
 ROOT = Path(__file__).parents[1]
@@ -81,30 +89,32 @@ def test_a_broken_link_would_be_seen() -> None:
     assert LINK.findall("![a](b.png) and [c](d.md#e)") == ["b.png", "d.md#e"]
 
 
-def docstrings_of(name: str) -> Iterator[tuple[str, str]]:
-    """Yield the docstrings that the reference shows of a name: its own and its members'."""
-    home, _, last = name.rpartition(".")
-    thing = getattr(import_module(home), last, None) or import_module(name)
-    yield name, inspect.getdoc(thing) or ""
-    for member, value in vars(thing).items():
-        if not member.startswith("_") and (callable(value) or isinstance(value, property)):
-            yield f"{name}.{member}", inspect.getdoc(value) or ""
+@pytest.mark.usefixtures("hook")
+def test_the_generated_pages_are_those_of_today() -> None:
+    pages = import_module("generated_pages").PAGES
+    assert set(pages) == GENERATED
+    for page, make in pages.items():
+        told = "run `python docs/generated_pages.py`"
+        assert make() == (DOCS / page).read_text("utf-8"), told
 
 
-def test_the_lists_of_the_reference_stay_lists() -> None:
-    names = re.findall(r"^::: ([\w.]+)", (DOCS / "reference.md").read_text("utf-8"), re.MULTILINE)
-    for name, text in (shown for each in names for shown in docstrings_of(each)):
+@pytest.mark.usefixtures("hook")
+def test_the_reference_has_every_public_name_and_its_lists_stay_lists() -> None:
+    entries = {name: text for _, name, text in import_module("generated_pages").reference_entries()}
+    kept = {"__version__", "embedded_path", "TaskError", "TrainConfig"}  # said on other pages
+    assert set(fctncalling.__all__) - kept <= set(entries)
+    assert {"FunctionCallingEnv.step", "Trainer.run", "PythonExecutor.map"} <= set(entries)
+    for name, text in entries.items():
         for paragraph in text.split("\n\n"):
             starts_as_list = paragraph.lstrip().startswith("- ")
             assert starts_as_list or "\n- " not in paragraph, f"{name}: {paragraph[:60]}"
-    assert "info" in dict(docstrings_of(names[0]))[names[0]]
+        assert " at 0x" not in text, f"{name}: another address each time"
 
 
 @pytest.mark.usefixtures("hook")
 def test_the_page_of_the_settings_has_every_flag_and_its_default() -> None:
-    tables = import_module("settings_tables")
-    page = tables.on_page_markdown((DOCS / "settings.md").read_text("utf-8"))
-    assert tables.MARK not in page
+    tables = import_module("generated_pages")
+    page = (DOCS / "settings.md").read_text("utf-8")
     rows = dict(re.findall(r"^\| `--(\w+)`.*? \| `(.*?)` \|", page, re.MULTILINE))
     settings = {**vars(TrainConfig()), **vars(RunConfig())}
     assert set(rows) == set(settings)
@@ -176,6 +186,41 @@ def test_a_flag_that_does_not_exist_would_be_seen(capsys: pytest.CaptureFixture[
     with pytest.raises(SystemExit):
         parser_of(name).parse_args(words)
     assert "--no_such_flag" in capsys.readouterr().err
+
+
+def checked_notes(words: list[str]) -> list[str]:
+    """Pass a `train` command line through the checks before a start; return its notes.
+
+    SettingError where it could not start.
+    """
+    namespace = parse_settings(words)
+    config = TrainConfig.from_args(namespace)
+    given = {each.name: getattr(namespace, each.name) for each in fields(RunConfig)}
+    run_config = RunConfig(**given)
+    check_rollout(config, run_config)
+    flags = given_flags(words)
+    return idle_run_flag_notes(config, run_config, flags) + deprecated_flag_notes(flags)
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.stem)
+def test_every_train_command_could_start_and_has_no_flag_that_does_nothing(page: Path) -> None:
+    for name, words in command_lines(page.read_text("utf-8")):
+        if name == "train" and "--config" not in words and "--help-all" not in words:
+            assert checked_notes(words) == [], words
+
+
+def test_a_train_command_that_cannot_start_would_be_seen() -> None:
+    ray = ["--num_rollout_workers", "2", "--max_staleness", "1"]
+    with pytest.raises(SettingError, match="--dynamic_sampling: got 2, expected 1"):
+        checked_notes(ray)
+    [note] = checked_notes(["--lora_r", "4", "--lora_targets", "q_proj"])
+    assert note.startswith("--lora_targets: the flag goes with version 0.4")
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.stem)
+def test_no_page_recommends_a_flag_that_leaves(page: Path) -> None:
+    flags = set(re.findall(r"--(\w+)", page.read_text("utf-8")))
+    assert page.name in GENERATED or flags & set(CONFIG_SETTINGS) == set()
 
 
 def test_nothing_of_the_site_comes_from_elsewhere() -> None:

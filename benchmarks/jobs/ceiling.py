@@ -22,8 +22,7 @@ from critical import KEPT, RATES, SHARED, CriticalRun, numbers, read_runs, table
 from fctncalling.algorithms import ppo
 from fctncalling.algorithms.algorithm import AdvantageEstimate, Trajectories
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.lab.credit import RulerSettings, measure_truth
-from fctncalling.lab.credit.ruler import BranchedTruth, BranchPlayer
+from fctncalling.lab.credit.ruler import BranchedTruth, BranchPlayer, RulerSettings, measure_truth
 from fctncalling.training.prepare_run import prepare_run
 from fctncalling.training.rollouts.rollout_backends import RolloutRound
 from fctncalling.training.run_config import RunConfig

@@ -49,7 +49,7 @@ class Process:
         self.base_url = f"http://127.0.0.1:{port}"
         command = [sys.executable, "-m", "uvicorn", "--app-dir", str(PACKAGE), "server.app:app"]
         self._process = subprocess.Popen([*command, "--port", str(port), "--log-level", "warning"])
-        for _ in range(300):
+        for _ in range(1200):  # a busy machine takes a minute
             try:
                 with urllib.request.urlopen(f"{self.base_url}/health", timeout=1):
                     return

@@ -44,6 +44,9 @@ def _run(argv: Sequence[str] | None, prog: str) -> int:
     parser.add_argument_group(description=summaries).add_argument(
         "subcommand", choices=list(subcommands())
     )
+    if not listed and (not arguments or arguments[0].startswith("-")):
+        example = "run --agent hf:MODEL --dataset_path FILE, which plays tasks with a model"
+        parser.error(f"expected a subcommand first, such as {example}")
     chosen: str = parser.parse_args(arguments[:1]).subcommand
     module = import_module(subcommands()[chosen])
     subparser = OneLineParser(

@@ -7,11 +7,11 @@ name, or of its constant `COMMAND`.
 
 from __future__ import annotations
 
-import ast
+import re
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
+import fctncalling
 from fctncalling.laboratory import LABORATORY, laboratory_folders
 
 CORE_COMMANDS = {
@@ -38,20 +38,20 @@ def subcommands() -> dict[str, str]:
 
 
 def command_summary(subcommand: str) -> str:
-    """Return the summary of a subcommand: the first paragraph of its module's docstring."""
-    spec = find_spec(subcommands()[subcommand])
-    assert spec is not None
-    source = Path(str(spec.origin)).read_text(encoding="utf-8")
-    docstring = ast.get_docstring(ast.parse(source)) or ""
-    first_paragraph = docstring.partition("\n\n")[0]
-    return f"  {subcommand:12} {' '.join(first_paragraph.split())}"
+    """Return the summary of a subcommand: the first paragraph of its module's docstring.
+
+    The file is found by its name and read as text: to ask where a module lies would import the
+    packages above it.
+    """
+    names = subcommands()[subcommand].split(".")[1:]
+    file = Path(str(fctncalling.__file__)).parent.joinpath(*names).with_suffix(".py")
+    found = re.match(r'"""(.+?)(?:\n\n|""")', file.read_text(encoding="utf-8"), re.DOTALL)
+    return f"  {subcommand:12} {' '.join(found[1].split()) if found else ''}".rstrip()
 
 
 def _command_name(file: Path, place: str) -> str:
     """Return the constant COMMAND of a command's module, else its place's name; "" for others."""
-    body = ast.parse(file.read_text(encoding="utf-8")).body
-    for node in body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "COMMAND":
-            return str(ast.literal_eval(node.value))
-    functions = [node.name for node in body if isinstance(node, ast.FunctionDef)]
-    return place.replace("_", "-") if "add_arguments" in functions else ""
+    text = file.read_text(encoding="utf-8")
+    if named := re.search(r'^COMMAND = "(.+)"', text, re.MULTILINE):
+        return named[1]
+    return place.replace("_", "-") if "\ndef add_arguments(" in text else ""

@@ -150,7 +150,7 @@ def _print_plan(config: TrainConfig, run_config: RunConfig) -> int:
         make_env = make_task_setup(config, run_config).make_env
         roles = team_roles(config, make_env, SINGLE_PROCESS)
     plan = import_laboratory_module("memory_plan")
-    exit_code: int = plan.print_plan(config, run_config.plan, roles)
+    exit_code: int = plan.print_plan(config, run_config, roles)
     return exit_code
 
 

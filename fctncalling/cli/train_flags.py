@@ -141,6 +141,7 @@ def _only_with(*envs: str, flags: str, refused: bool = False, needs: str = "") -
 
 RULES = (
     _only_with(OUR_ENV, CLARIFY, flags="user", refused=True),
+    IdleFlagRule("memory", lambda _, run_config: run_config.plan == "off", "--plan"),
     _only_with(CLARIFY, flags="question_cost", refused=True),
     _only_with(TEAM, flags="team", refused=True),
     IdleFlagRule(

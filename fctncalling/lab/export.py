@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.algorithms.config import SettingError
-from fctncalling.cli.shared.parser import add_flag, add_json_switch, print_error
+from fctncalling.cli.shared.parser import add_flag, add_json_switch, add_switch, print_error
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.model_folder import TOKENIZER_FILES, ImportFailure, resolve_model_folder
 from fctncalling.training.load_policy import critic_kind
@@ -53,6 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--average_with", Path, "FOLDER", also, nargs="+", default=[])
     add("--base", str, "MODEL", base)
     add("--head_size", int, "N", width + "for servers that know few widths (default: as it is)")
+    apart = "give the output layer weights of its own, for servers that do not reload tied ones"
+    add_switch(parser, "--untie", apart)
     add_json_switch(parser)
 
 
@@ -133,7 +135,7 @@ def _export(checkpoints: list[Path], output: Path, arguments: argparse.Namespace
 def _write_models(
     checkpoints: list[Path], output: Path, arguments: argparse.Namespace
 ) -> list[Path]:
-    from fctncalling.lab.head_padding import pad_heads
+    from fctncalling.lab.head_padding import pad_heads, untie
 
     checkpoint, *others = checkpoints
     roles = saved_adapter_folders(checkpoint)
@@ -152,6 +154,8 @@ def _write_models(
                 raise ValueError(f"--average_with {other}: {error}") from error
         if arguments.head_size is not None:
             model = pad_heads(model, arguments.head_size)
+        if arguments.untie:
+            model = untie(model)
         folder.mkdir(exist_ok=True)
         _copy_tokenizer_and_critic(checkpoint, folder, base, with_critic=with_critic)
         _write_template(model, folder, run_settings(checkpoint))

@@ -1,4 +1,4 @@
-"""Head padding: a Llama-shaped model with wider attention heads and the same outputs.
+"""Head padding and untying: models with other weights and the same outputs, for servers.
 
 vLLM's CPU kernels, for one, take heads of 32, 64, 80, ... but not of 24, the embedded model's.
 """
@@ -10,6 +10,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+
+def untie(model: Any) -> Any:
+    """Give a model an output layer of its own, equal to its embedding, with which it was tied."""
+    head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
+    if head.weight is embedding.weight:
+        head.weight = nn.Parameter(embedding.weight.detach().clone())
+    model.config.tie_word_embeddings = False
+    return model
 
 
 def pad_heads(model: Any, size: int) -> Any:

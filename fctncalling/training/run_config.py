@@ -197,6 +197,12 @@ class RunConfig:
         const="text",
         group="memory plan",
     )
+    memory: str | None = setting(
+        None,
+        "Memory that --plan plans for, such as 24GB, of this machine or of the --device named, "
+        "which need not be here; none: what is free here.",
+        metavar="SIZE",
+    )
     tensorboard: bool = setting(
         True, "Whether tensorboard events are written, where it is installed.", group="logs"
     )

@@ -47,6 +47,22 @@ def test_export_writes_it_or_says_why_not(
     assert (tmp_path / "wide" / "tokenizer.json").exists()
 
 
+def test_an_untied_model_says_the_same_and_stays_untied_when_it_is_read_again(
+    tmp_path: Path,
+) -> None:
+    words = ["export", "--checkpoint", str(embedded_path("model")), "--untie", "--output"]
+    assert evaluate([*words, str(tmp_path / "untied")]) == 0
+    tied, untied = (
+        ActorCritic.load(folder).model.eval()
+        for folder in (embedded_path("model"), tmp_path / "untied")
+    )
+    assert tied.get_output_embeddings().weight is tied.get_input_embeddings().weight
+    assert untied.get_output_embeddings().weight is not untied.get_input_embeddings().weight
+    ids = torch.arange(1, 50)[None]
+    with torch.inference_mode():
+        assert torch.equal(tied(ids).logits, untied(ids).logits)
+
+
 @pytest.mark.parametrize(
     ("kind", "size"), [("gpt2", 32), ("qwen2", 32), ("llama", 6), ("llama", 9)]
 )

@@ -16,9 +16,8 @@ from transformers import AutoTokenizer
 from fctncalling.algorithms.generation.engine_api import Engine, ScriptedEngine
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.data.bfcl import embedded_path
-from fctncalling.lab.credit import RulerSettings, measure_truth
 from fctncalling.lab.credit.estimators import leave_one_out_group_values
-from fctncalling.lab.credit.ruler import BranchedTruth, BranchPlayer
+from fctncalling.lab.credit.ruler import BranchedTruth, BranchPlayer, RulerSettings, measure_truth
 
 STEPS, NEEDED, CLIMBS = 4, 3, 0.6
 

@@ -15,6 +15,7 @@ import pytest
 
 from evaluate_fctncalling import main
 from fctncalling.data import paths
+from fctncalling.data.bfcl import TaskError, load_tasks
 from fctncalling.lab import import_bfcl, wheel_download
 from fctncalling.lab.import_bfcl import module_constants_json
 from fctncalling.model_folder import ImportFailure
@@ -154,6 +155,18 @@ def test_an_installed_package_keeps_data_in_the_users_folder(
         "fctncalling.data.__file__", str(tmp_path / "site" / "data" / "__init__.py")
     )
     assert paths.official_data_folder() == tmp_path / "share" / "fctncalling" / "bfcl"
+
+
+def test_a_name_close_to_an_official_files_is_answered_by_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fctncalling.data.bfcl.official_data_folder", lambda: tmp_path)
+    with pytest.raises(TaskError, match="get the official tasks by `fctncalling import-bfcl`"):
+        load_tasks("BFCL_v4_multi_turn.json")
+    for name in ("multi_turn_base", "simple_python"):
+        (tmp_path / f"BFCL_v4_{name}.json").touch()
+    with pytest.raises(TaskError, match=r"is BFCL_v4_multi_turn_base\.json meant\?$"):
+        load_tasks("BFCL_v4_multi_turn.json")
 
 
 def test_recorded_files_are_those_the_shared_data_has(shared: Path) -> None:

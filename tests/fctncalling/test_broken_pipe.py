@@ -21,6 +21,7 @@ import pytest
 from tiny_models import EchoEnv, save_tiny
 
 from evaluate_fctncalling import main as evaluate
+from fctncalling.cli.command import main as overview
 from fctncalling.cli.shared.broken_pipe import ignore_broken_pipe
 from fctncalling.cli.train import main as train
 from fctncalling.data.bfcl import embedded_path
@@ -41,6 +42,12 @@ COMMANDS = (
     ["canaries", "--help"],
     ["lint", "--dataset_path", str(embedded_path("held_out"))],
 )
+
+
+def test_the_overview_may_be_cut_short() -> None:
+    with unread(), pytest.raises(SystemExit) as ended:
+        overview(["--help"])
+    assert ended.value.code == 141
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)

@@ -29,7 +29,7 @@ def test_without_a_command_all_are_listed(capsys: pytest.CaptureFixture[str]) ->
     listed = capsys.readouterr().out
     assert main(["--help"]) == 0
     assert capsys.readouterr().out == listed
-    for command in ("train", "run", "score", "why", "doctor", "forge", "completion"):
+    for command in ("train", "evaluate", "run", "score", "why", "doctor", "forge", "completion"):
         assert f"\n  {command} " in listed
 
 
@@ -91,6 +91,53 @@ def test_a_command_whose_library_is_missing_says_what_to_install(
     wanted = f"this command needs the library {library}: pip install 'fctncalling[train]'"
     assert (done.returncode, done.stderr) == (2, f"error: {wanted}\n")
     assert not any(tmp_path.iterdir())
+
+
+CORE_ALONE = """
+import contextlib, io, sys
+sys.modules |= dict.fromkeys(sys.argv[1].split())
+from fctncalling.cli.command import commands_overview, main
+from fctncalling.cli.registry import subcommands
+print(len(commands_overview().splitlines()))
+loaded = [name for name in ("fctncalling.envs", "fctncalling.algorithms") if name in sys.modules]
+assert not loaded, f"the overview loads {loaded}"
+for name in ("train", "evaluate", *subcommands()):
+    try:
+        with contextlib.redirect_stdout(io.StringIO()) as text:
+            main([name, "--help"])
+    except SystemExit as ended:
+        assert not ended.code, name
+    assert f"usage: fctncalling {name}" in text.getvalue(), name
+for words in (["credit", "nowhere"], ["doctor", "--model", "nowhere"]):
+    assert main(words) == 2
+"""
+
+
+def test_without_optional_libraries_every_command_explains_itself() -> None:
+    """And the overview loads no room, so that it comes at once."""
+    optional = "torch transformers tokenizers safetensors peft matplotlib yaml httpx mcp shtab"
+    done = subprocess.run(
+        [sys.executable, "-c", CORE_ALONE, optional], capture_output=True, text=True, check=False
+    )
+    assert int(done.stdout) > 20, done.stderr
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("\n") == 2
+    assert done.stderr.count("fctncalling[train]") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("score mine.jsonl", "is --input mine.jsonl meant?"),
+        ("lint mine.json", "is --dataset_path mine.json meant?"),
+        ("doctor models/mine", "is --model models/mine meant?"),
+        ("evaluate --model_name_or_path models/mine", "such as run --agent hf:MODEL"),
+    ],
+)
+def test_what_was_meant_is_named(words: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(words.split())
+    assert hint in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("suffix", ["json", "yaml"])

@@ -266,11 +266,16 @@ def test_words_that_only_resemble_a_secret_stay() -> None:
     assert Redactor("", "http://@host@host/v1").redact_text("Basic Og==") == "Basic Og=="
 
 
-def _counting(tokens_of: Callable[[dict[str, Any]], Any]) -> Any:
-    """Return a reply that tells how many tokens the prompt had."""
+MKDIR = {"type": "function", "function": {"name": "mkdir", "arguments": '{"dir_name": "x"}'}}
 
-    def reply(_: int, body: dict[str, Any]) -> Any:
-        answer = {"choices": [{"message": said("Done.")}]}
+
+def _counting(tokens_of: Callable[[dict[str, Any]], Any], *, calls: bool = False) -> Any:
+    """Return a reply that tells how many tokens the prompt had; calls: and begins with a call."""
+
+    def reply(number: int, body: dict[str, Any]) -> Any:
+        message = {**said(""), "tool_calls": [{**MKDIR, "id": "1"}]}
+        begins = calls and len(body["messages"]) < 3
+        answer = {"choices": [{"message": message if begins else said("Done.")}]}
         usage = tokens_of(body)
         return raw(200, json.dumps({**answer, "usage": usage}).encode())
 
@@ -299,6 +304,17 @@ def test_a_server_that_leaves_the_tools_out_is_told_once(
             assert run(tmp_path / f"{form}.jsonl", *more, "--dataset_path", str(tasks)) == 0
         expected = notes if form == "tool_call" else 0
         assert capsys.readouterr().err.count("--form prompting") == expected
+
+
+def test_a_server_whose_model_calls_has_shown_the_tools_however_short_the_prompt(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks = tmp_path / "BFCL_v4_multi_turn_base.json"
+    tasks.write_text(json.dumps([MULTI]))
+    with endpoint(_counting(lambda body: {"prompt_tokens": 19}, calls=True)) as stub:
+        more = ("--agent", "openai:m", "--base_url", stub.url, "--form", "tool_call")
+        assert run(tmp_path / "out.jsonl", *more, "--dataset_path", str(tasks)) == 0
+    assert "--form prompting" not in capsys.readouterr().err
 
 
 def test_a_key_that_is_no_header_is_told_without_it(monkeypatch: pytest.MonkeyPatch) -> None:

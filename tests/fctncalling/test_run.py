@@ -117,6 +117,20 @@ def run(output: Path, *more: str) -> int:
     )
 
 
+def test_categories_choose_among_the_tasks_of_a_file(tmp_path: Path) -> None:
+    file = ("--agent", "oracle", "--dataset_path", str(embedded_path("held_out")), "--limit", "2")
+    played = tmp_path / "played.jsonl"
+    assert run(played, *file, "--category", "parallel", "multi_turn") == 0
+    named = [line["category"] for line in lines(played)]
+    assert set(named) == {
+        "parallel",
+        "multi_turn_base",
+        "multi_turn_miss_func",
+        "multi_turn_miss_param",
+    }
+    assert run(tmp_path / "none.jsonl", *file, "--category", "simple_java") == 2
+
+
 def lines(path: Path) -> list[dict[str, Any]]:
     found = [json.loads(line) for line in path.read_text().splitlines()]
     return sorted(found, key=lambda line: str(line["id"]))

@@ -21,7 +21,7 @@ from fctncalling.algorithms.vllm.client import VllmClient
 from fctncalling.algorithms.vllm.weights import PublishedWeights, WeightVersion
 from fctncalling.cli.train import main
 from fctncalling.data.bfcl import embedded_path
-from fctncalling.lab.head_padding import pad_heads
+from fctncalling.lab.head_padding import pad_heads, untie
 
 pytestmark = pytest.mark.prove
 pytest.importorskip("httpx")
@@ -33,9 +33,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("models") / "untied"
     wide: Any = pad_heads(AutoModelForCausalLM.from_pretrained(embedded_path("model")), 32)
-    wide.lm_head.weight = torch.nn.Parameter(wide.lm_head.weight.detach().clone())
-    wide.config.tie_word_embeddings = False
-    wide.save_pretrained(folder)
+    untie(wide).save_pretrained(folder)
     AutoTokenizer.from_pretrained(embedded_path("model")).save_pretrained(folder)
     return folder
 

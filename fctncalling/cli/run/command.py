@@ -150,7 +150,7 @@ def _add_basic(group: argparse._ArgumentGroup) -> None:
 
 def _add_tasks(group: argparse._ArgumentGroup) -> None:
     add = partial(add_flag, group)
-    names = f"categories of a folder, or groups: {', '.join(GROUPS)}; default: all"
+    names = f"categories, or groups of them: {', '.join(GROUPS)}; default: all"
     add("--category", str, "NAME", names, ["all"], nargs="+")
     add("--limit", int, "N", "play at most N tasks of each category")
     add_dataset_argument(group)

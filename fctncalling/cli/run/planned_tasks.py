@@ -113,10 +113,15 @@ class RunTasks:
         own = self._tools.given
         for path in self._args.dataset_path or [official_data_folder()]:
             if self._args.dataset_path and not path.is_dir():
-                yield None, path, iter_tasks(path, self_documented=own)
+                tasks = iter_tasks(path, self_documented=own)
+                yield None, path, filter(self._is_wanted, tasks)
                 continue
             for name in self._categories_of(path):
                 yield name, path, iter_category_tasks(path, name, own)
+
+    def _is_wanted(self, task: Task) -> bool:
+        """Return whether a task of a file is of the wanted categories."""
+        return "all" in self._args.category or task.category in self._categories
 
     def _categories_of(self, folder: Path) -> list[str]:
         """Return the wanted categories: those named, and of the groups those that are here."""

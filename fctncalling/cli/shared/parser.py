@@ -20,6 +20,12 @@ class OneLineParser(argparse.ArgumentParser):
 
     names_elsewhere: Mapping[str, str] = MappingProxyType({})
     former_flags: Mapping[str, str] = MappingProxyType({})
+    _first_word = ""  # of the command line
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse, and remember how the command line began, for the hints of errors."""
+        self._first_word = next(iter(sys.argv[1:] if args is None else args), "")
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         """Print an error in one line and exit with 2."""
@@ -27,7 +33,8 @@ class OneLineParser(argparse.ArgumentParser):
         word = "" if unknown or not words else words.split()[0].partition("=")[0]
         if successor := self.former_flags.get(word.removeprefix("--")):
             message += f": the flag went with version 0.3: {successor}"
-        near = (word and self._nearest(word)) or _nearest_choice(message)
+        near = self._flag_of_path(message) or (word and self._nearest(word))
+        near = near or _nearest_choice(message)
         hint = f"; is {near} meant?" if near else ""
         every = "--help-all" if "--help-all" in self._option_string_actions else "--help"
         print(f"error: {message}{hint} ({every} lists every flag)", file=sys.stderr)
@@ -53,6 +60,17 @@ class OneLineParser(argparse.ArgumentParser):
         formatter.add_text("More settings, which --help-all explains:\n  " + "\n  ".join(others))
         formatter.add_text(self.epilog)
         return formatter.format_help()
+
+    def _flag_of_path(self, message: str) -> str:
+        """Return the flag, with its value, that a path without one was meant for; "" for none."""
+        word = self._first_word
+        if word[:1] in ("", "-") or not message.startswith(("unrecognized", "the following")):
+            return ""
+        flags = [f"--{name}" for name in ("input", "model", "checkpoint", "dataset_path")]
+        flags.sort(key=lambda flag: flag not in re.split("[ ,]", message))  # required ones first
+        known = next(filter(self._option_string_actions.__contains__, flags), None)
+        taken = "unrecognized" in message and word not in message.split()
+        return f"{known} {word}" if known and not taken else ""
 
     def _nearest(self, word: str) -> str:
         """Return the flag closest to a word; "" if none is close."""

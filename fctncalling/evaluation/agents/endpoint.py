@@ -163,6 +163,7 @@ class EndpointAgent:
             ) from None
         self._lock = threading.Lock()
         self._last_answer: float | None = None  # when anything came back
+        self._has_called = False  # in any answer
         self._last_retry_note = 0.0
         self._printed = set[str]()
 
@@ -208,19 +209,23 @@ class EndpointAgent:
                     raise
                 max_tokens = max(MIN_TOKENS, max_tokens // 4)
                 continue
-            if tools:
+            self._has_called = self._has_called or bool(message.get("tool_calls"))
+            if tools and not self._has_called:
                 self._note_tools_left_out(tools, prompt_tokens)
             return message
 
     def _note_tools_left_out(self, tools: Sequence[Any], prompt_tokens: int | None) -> None:
-        """Tell it where a prompt is too short to hold its tools: no call can come of that."""
+        """Tell it where a prompt is too short to hold its tools: no call can come of that.
+
+        A compact template writes little more than names; a model that calls has seen them.
+        """
         num_chars = len(json.dumps(list(tools)))
         if prompt_tokens is not None and prompt_tokens * MOST_CHARS_PER_TOKEN < num_chars:
             self.print_once(
                 f"{self._url}: the prompt has {prompt_tokens} tokens, too few for the "
-                f"{num_chars} characters of the tools' schemas in it: the server's chat template "
-                "seems to leave `tools` out, so the model cannot know them. --form prompting "
-                "writes them into the system message",
+                f"{num_chars} characters of the tools' schemas in it, and no answer has called "
+                "one: the server's chat template seems to leave `tools` out, so that the model "
+                "cannot know them. --form prompting writes them into the system message",
                 about="tools left out",
             )
 

@@ -45,7 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Grade the run; return 0, or 2 if that cannot be done."""
     from fctncalling.algorithms.config import SettingError
     from fctncalling.data.errors import TaskError
-    from fctncalling.lab.credit import RulerSettings, UngradableRunError, grade_run
+    from fctncalling.lab.credit.grading import grade_run
+    from fctncalling.lab.credit.ruler import RulerSettings, UngradableRunError
     from fctncalling.training.load_policy import ModelError
 
     for flag, least in (("tasks", 1), ("group_size", 2), ("critic_tasks", 0), ("max_branches", 2)):
@@ -79,8 +80,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _write(grades: dict[str, Any], place: Path, copy: Path | None) -> None:
-    from fctncalling.lab.credit.command import plot_grades
-
     for path in filter(None, (place.with_suffix(".json"), copy)):
         with atomic_write(path) as new:
             new.write_text(json.dumps(grades, indent=1), encoding="utf-8")

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fctncalling.algorithms.config import SettingError
 from fctncalling.cli.shared.parser import (
@@ -31,8 +31,6 @@ from fctncalling.cli.shared.parser import (
     print_error,
 )
 from fctncalling.cli.shared.tool_flags import add_tool_arguments
-from fctncalling.lab.doctor.episode_findings import Span
-from fctncalling.lab.doctor.examine import ExaminationResult
 from fctncalling.lab.doctor.finding import (
     FAULT,
     NOTE,
@@ -42,6 +40,10 @@ from fctncalling.lab.doctor.finding import (
     exit_code,
 )
 from fctncalling.training.user_code import parse_tool_classes
+
+if TYPE_CHECKING:  # both need torch
+    from fctncalling.lab.doctor.episode_findings import Span
+    from fctncalling.lab.doctor.examine import ExaminationResult
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -236,7 +236,8 @@ class McpConnection:
     def _last_words(self) -> str:
         with suppress(OSError, ValueError):
             self._errors.seek(0)
-            lines = self._errors.read()[-ERROR_BYTES:].strip().splitlines()
+            text = self._errors.read()[-ERROR_BYTES:].strip()
+            lines = [line for line in text.splitlines() if not line.startswith("npm notice")]
             return f"; it wrote: {lines[-1][:300]}" if lines else ""
         return ""
 

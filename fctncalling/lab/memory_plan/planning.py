@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,9 +18,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fctncalling.algorithms.config import TrainConfig, resolve_device
+from fctncalling.algorithms.config import SettingError, TrainConfig, resolve_device
 from fctncalling.algorithms.policy.precision import compute_dtype
 from fctncalling.lab.memory_plan import terms
+from fctncalling.lab.memory_plan.episode_lengths import EpisodeLengths
 from fctncalling.lab.memory_plan.policy_sizes import BYTES_FP32, PolicySizes, policy_sizes
 
 
@@ -112,6 +114,8 @@ def free_memory(device: torch.device) -> int | None:
     None where the system does not tell.
     """
     if device.type == "cuda":
+        if not torch.cuda.is_available():  # it is another machine's
+            return None
         free, _ = torch.cuda.mem_get_info(device)
         return int(free + torch.cuda.memory_reserved(device))
     own = resident_memory()
@@ -157,38 +161,95 @@ def _left_in_container() -> int | None:
 
 
 PREFILL_TOKENS = 4096  # that the rollout's engine reads at once
+CUDA_CONTEXT = 500_000_000  # bytes of a card that its driver takes for a process; not measured
+_UNITS = {"GB": 10**9, "GIB": 2**30, "MB": 10**6, "MIB": 2**20}
 
 
-def make_plan(config: TrainConfig, roles: Sequence[str] = ()) -> MemoryPlan:
-    """Return the plan for these settings on this machine.
+def parse_memory(text: str) -> int:
+    """Parse a size such as 24GB to bytes; SettingError."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([GM]i?B)", text.strip(), re.IGNORECASE)
+    if found is None:
+        raise SettingError(f'--memory: got "{text}", expected a size such as 24GB or 512MiB')
+    return int(float(found[1]) * _UNITS[found[2].upper()])
+
+
+def make_plan(
+    config: TrainConfig,
+    roles: Sequence[str] = (),
+    lengths: EpisodeLengths | None = None,
+    memory: int | None = None,
+) -> MemoryPlan:
+    """Return the plan for these settings on this machine, or for a device that is named.
 
     SettingError or ModelError for settings that no run could start with. roles: of a team, where
-    `team_roles` names them.
+    `team_roles` names them. lengths: of the episodes; none: rows have --max_episode_tokens. memory:
+    bytes to plan for; none: what is free here.
 
     Started by torchrun, it is that of each process; those of one machine share its memory.
     """
-    device = resolve_device(config.device)
+    device = resolve_device("auto") if config.device == "auto" else torch.device(config.device)
     sizes = policy_sizes(config, device, roles)
+    config = with_expected_lengths(config, lengths)
     count = int(os.environ.get("WORLD_SIZE", "1"))
     local = int(os.environ.get("LOCAL_WORLD_SIZE", str(count))) if device.type == "cpu" else 1
-    libraries = resident_memory() if device.type == "cpu" else 0
-    available = free_memory(device)
+    libraries = resident_memory() if device.type == "cpu" else CUDA_CONTEXT * (memory is not None)
+    available = free_memory(device) if memory is None else memory
     width = 2 if compute_dtype(config, device) == torch.bfloat16 else BYTES_FP32
     batch = largest_pass(config, sizes, count)
+    on_cpu = device.type == "cpu"
+    prompt = lengths.prompt if lengths else None
     phases = memory_phases(
-        config, sizes, batch, count=count, width=width, on_cpu=device.type == "cpu"
+        config, sizes, batch, count=count, width=width, on_cpu=on_cpu, prompt=prompt
     )
+    if config.sft_tasks or config.sft_episodes:
+        taught, batch_taught = _supervised_pass(config, sizes, batch, lengths)
+        _, update, step = memory_phases(
+            taught, sizes, batch_taught, count=count, width=width, on_cpu=on_cpu
+        )[:3]
+        if not config.num_updates:
+            batch, phases = batch_taught, (phases[0], step, *phases[3:])
+        phases = (phases[0], update._replace(name="supervised stage"), *phases[1:])
     plan = MemoryPlan(sizes, device.type, phases, libraries, local, available, batch, None)
-    largest = _largest_microbatch(plan, config, count, width)
+    largest = _largest_microbatch(plan, config, count, width, prompt)
     return plan._replace(largest_microbatch=largest)
+
+
+def with_expected_lengths(config: TrainConfig, lengths: EpisodeLengths | None) -> TrainConfig:
+    """Return the settings with episodes no longer, and held-out ones no more, than is expected."""
+    if lengths is None:
+        return config
+    return dataclasses.replace(
+        config,
+        max_episode_tokens=min(config.max_episode_tokens, lengths.episode),
+        eval_episodes=max(1, min(config.eval_episodes, lengths.num_held_out)),
+    )
+
+
+def _supervised_pass(
+    config: TrainConfig,
+    sizes: PolicySizes,
+    batch: MicrobatchSize,
+    lengths: EpisodeLengths | None,
+) -> tuple[TrainConfig, MicrobatchSize]:
+    """Return settings of the supervised stage as those of an update, and its largest pass."""
+    longest = lengths.demonstration if lengths else config.max_episode_tokens
+    row = min(longest, config.max_episode_tokens)
+    shared = lengths.shared if lengths and config.share_prefixes and sizes.own_forward else 0
+    tokens = config.sft_batch_size * (row - shared) + shared
+    if tokens > config.max_microbatch_tokens:
+        tokens = max(1, config.max_microbatch_tokens // row) * row
+    taught = dataclasses.replace(config, episodes_per_update=config.sft_batch_size)
+    is_only_one = config.sft_batch_size * row <= config.max_microbatch_tokens
+    return taught, batch._replace(
+        tokens=tokens, row=row, shared=bool(shared), is_only_one=is_only_one
+    )
 
 
 def largest_pass(config: TrainConfig, sizes: PolicySizes, count: int) -> MicrobatchSize:
     """Return the update's largest pass if all rows have --max_episode_tokens.
 
-    Rows: as many whole ones as --max_microbatch_tokens and an equal share of the minibatch by
-    --gradient_cp_steps allow, at least one. Trees: as many tokens as that allows. A team has a row
-    for each role and episode; those of a central critic hold all of these, and no prefix twice.
+    As many tokens as --max_microbatch_tokens and an equal share of the minibatch by
+    --gradient_cp_steps allow, at least one row. A team has a row for each role and episode; those of a central critic hold all of these, and no prefix twice.
     """
     row = longest_row(config, sizes)
     rows = -(-config.episodes_per_update // config.num_mini_batch) * sizes.num_roles
@@ -196,7 +257,7 @@ def largest_pass(config: TrainConfig, sizes: PolicySizes, count: int) -> Microba
     limit = min(config.max_microbatch_tokens, -(-rows * row // parts))
     shared = config.share_prefixes and config.episodes_per_task > 1 and sizes.own_forward
     shared = shared and not config.critic_has_own_rows
-    tokens = max(limit, row) if shared else max(1, limit // row) * row
+    tokens = max(limit, row)
     is_only_one = tokens * count >= rows * row and not config.roles_have_own_weights
     return MicrobatchSize(tokens, row, shared, is_only_one)
 
@@ -218,8 +279,12 @@ def memory_phases(
     count: int = 1,
     width: int = BYTES_FP32,
     on_cpu: bool = True,
+    prompt: int | None = None,
 ) -> tuple[MemoryPhase, ...]:
-    """Return what each phase of a run holds in one of `count` processes; pure arithmetic."""
+    """Return what each phase of a run holds in one of `count` processes; pure arithmetic.
+
+    prompt: tokens of the longest prompt; none: of the longest episode.
+    """
     shares = count if config.fsdp else 1
     flags = "--model_name_or_path, --critic"
     weights = [MemoryTerm("weights", sizes.weight_bytes // shares, flags)]
@@ -242,7 +307,9 @@ def memory_phases(
         joined = min(gradients.num_bytes, terms.MAX_REDUCE_BYTES + 4 * sizes.largest_trained)
         step_terms[-1] = MemoryTerm("step", max(joined, step_terms[-1].num_bytes))
     step = MemoryPhase("optimiser step", tuple(step_terms))
-    phases = [_rollout_phase(config, sizes, [*weights, moments], count, width), update, step]
+    # without updates none of its moments are there before or after the supervised stage
+    beside = [*weights, moments] if config.num_updates else weights
+    phases = [_rollout_phase(config, sizes, beside, count, width, prompt), update, step]
     if shares > 1:  # a checkpoint is written from whole tensors
         whole = sizes.policy_weight_bytes + terms.optimiser_bytes(sizes)
         phases.append(MemoryPhase("checkpoint", (*held[:-1], MemoryTerm("whole tensors", whole))))
@@ -297,7 +364,12 @@ def _update_passes(
 
 
 def _rollout_phase(
-    config: TrainConfig, sizes: PolicySizes, held: list[MemoryTerm], count: int, width: int
+    config: TrainConfig,
+    sizes: PolicySizes,
+    held: list[MemoryTerm],
+    count: int,
+    width: int,
+    prompt: int | None,
 ) -> MemoryPhase:
     """Return what playing holds: the fused decoder's copies, the largest cache and a pass."""
     if config.rollout_engine != "local":
@@ -308,7 +380,8 @@ def _rollout_phase(
     slots = min(config.n_rollout_threads, -(-episodes // count))
     engines = sizes.num_roles if config.role_adapters else 1  # each with caches of its own
     tokens = engines * slots * config.max_episode_tokens
-    prefixes = tokens  # in the tree of prompts that were read: as many as the slots hold
+    # in the tree of prompts that were read: as many as the slots hold
+    prefixes = engines * slots * min(prompt or tokens, config.max_episode_tokens)
     if config.max_cache_tokens is not None:
         tokens = min(tokens, config.max_cache_tokens)
         prefixes = 0  # of the same budget
@@ -330,7 +403,7 @@ def _rollout_phase(
 
 
 def _largest_microbatch(
-    plan: MemoryPlan, config: TrainConfig, count: int, width: int
+    plan: MemoryPlan, config: TrainConfig, count: int, width: int, prompt: int | None
 ) -> int | None:
     """Return the largest --max_microbatch_tokens with which all phases fit, whole rows.
 
@@ -346,8 +419,9 @@ def _largest_microbatch(
             config, max_microbatch_tokens=tokens, gradient_cp_steps=1, num_mini_batch=1
         )
         batch = largest_pass(changed, plan.sizes, 1)._replace(tokens=tokens, is_only_one=False)
+        on_cpu = plan.device == "cpu"
         phases = memory_phases(
-            config, plan.sizes, batch, count=count, width=width, on_cpu=plan.device == "cpu"
+            config, plan.sizes, batch, count=count, width=width, on_cpu=on_cpu, prompt=prompt
         )
         return plan._replace(phases=phases).fits
 

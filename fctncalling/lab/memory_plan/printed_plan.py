@@ -4,63 +4,70 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.lab.memory_plan.planning import MemoryPlan, longest_row, make_plan
+from fctncalling.lab.memory_plan.episode_lengths import measure_episode_lengths
+from fctncalling.lab.memory_plan.planning import MemoryPlan, make_plan, parse_memory
 from fctncalling.training.announce import announce
+from fctncalling.training.run_config import RunConfig
 
 LORA_RANK = 16
 
 
-def remedies(plan: MemoryPlan, config: TrainConfig, roles: Sequence[str] = ()) -> tuple[str, ...]:
+def remedies(
+    plan: MemoryPlan, config: TrainConfig, plan_of: Callable[[TrainConfig], MemoryPlan]
+) -> tuple[str, ...]:
     """Return changes that make a run fit, the mildest first, each with its need; () if it fits.
 
-    Where no change alone is enough, the one that saves most is named, and that it is not.
+    Of changes that differ in a number of episodes side by side, the one with most that fits. Where
+    no change alone is enough, the one that saves most is named, and that it is not.
     """
     if plan.fits:
         return ()
-    tried = list(_tried(plan, config, roles))
-    enough = [f"{words}: {size_text(it.needed_bytes)}" for words, it in tried if it.fits]
-    if enough or not tried:
+    enough, best = list[str](), None
+    for alternatives in _changes(plan, config):
+        for changes in alternatives:
+            try:
+                found = plan_of(dataclasses.replace(config, **changes))
+            except SettingError:  # a change that does not go with the other flags
+                continue
+            words = f"{_words(changes)}: {size_text(found.needed_bytes)}"
+            if found.fits:
+                enough.append(words)
+                break
+            if best is None or found.needed_bytes < best[0]:
+                best = found.needed_bytes, words
+    if enough or best is None:
         return tuple(enough)
-    words, best = min(tried, key=lambda one: one[1].needed_bytes)
-    return (
-        f"{words}: {size_text(best.needed_bytes)}, which does not fit either; take a smaller model",
-    )
+    return (f"{best[1]}, which does not fit either; take a smaller model",)
 
 
-def _tried(
-    plan: MemoryPlan, config: TrainConfig, roles: Sequence[str]
-) -> Iterator[tuple[str, MemoryPlan]]:
-    for changes in _changes(plan, config):
-        try:
-            yield _words(changes), make_plan(dataclasses.replace(config, **changes), roles)
-        except SettingError:  # a change that does not go with the other flags
-            continue
-
-
-def _changes(plan: MemoryPlan, config: TrainConfig) -> Iterator[dict[str, Any]]:
+def _changes(plan: MemoryPlan, config: TrainConfig) -> Iterator[list[dict[str, Any]]]:
+    """Yield changes, each with its alternatives, the gentlest first."""
+    fewer = list[dict[str, Any]]()
+    threads = config.n_rollout_threads // 2
+    while threads:
+        fewer.append({"n_rollout_threads": threads})
+        threads //= 2
     if plan.peak_phase.name == "rollout":
-        for threads in (config.n_rollout_threads // 2, config.n_rollout_threads // 8, 1):
-            if threads:
-                yield {"n_rollout_threads": threads}
+        yield fewer
     if plan.largest_microbatch is not None:
-        yield {"max_microbatch_tokens": plan.largest_microbatch}
+        yield [{"max_microbatch_tokens": plan.largest_microbatch}]
     recomputed = {"gradient_checkpointing": True}
-    one_row = {**recomputed, "max_microbatch_tokens": longest_row(config, plan.sizes)}
+    one_row = {**recomputed, "max_microbatch_tokens": plan.microbatch.row}
     if not config.gradient_checkpointing:
-        yield recomputed
-    yield one_row
+        yield [recomputed]
+    yield [one_row]
     if config.critic == "full" and config.team_critic != "central":
-        yield {**one_row, "critic": "head"}
+        yield [{**one_row, "critic": "head"}]
     if not config.lora_r:
-        lighter = {"critic": "lora"} if config.critic == "full" else {}
-        yield {"lora_r": LORA_RANK, **lighter}
-        yield {**one_row, "lora_r": LORA_RANK, **lighter}
-        yield {**one_row, "lora_r": LORA_RANK, **lighter, "n_rollout_threads": 1}
-    yield {**one_row, "n_rollout_threads": 1}
+        lighter = {"lora_r": LORA_RANK, **({"critic": "lora"} if config.critic == "full" else {})}
+        yield [lighter, {**one_row, **lighter}]
+        yield [{**one_row, **lighter, **each} for each in fewer]
+    yield [{**one_row, **each} for each in fewer]
 
 
 def _words(changes: dict[str, Any]) -> str:
@@ -80,7 +87,8 @@ def plan_text(plan: MemoryPlan) -> str:
     lines = [
         f"Parameters: {sizes.num_weights:,}, trained {sizes.num_trained:,}.",
         f"Largest pass of the update: {plan.microbatch.tokens:,} tokens"
-        f"{', each shared prefix once' if plan.microbatch.shared else ''}.",
+        f"{', each shared prefix once' if plan.microbatch.shared else ''}; its longest row: "
+        f"{plan.microbatch.row:,}.",
         "",
     ]
     for phase in plan.phases:
@@ -102,17 +110,21 @@ def _verdict(plan: MemoryPlan) -> str:
     several = f" in {plan.num_processes} processes" if plan.num_processes > 1 else ""
     needed = f"Needed on {plan.device}{several}: {size_text(plan.needed_bytes)}"
     if plan.available is None:
-        return f"{needed}; how much there is, this system does not tell."
+        return f"{needed}; how much there is, is not known here: --memory 24GB says it."
     outcome = "fits" if plan.fits else "DOES NOT FIT"
     return f"{needed}, available {size_text(plan.available)}: {outcome}."
 
 
-def print_plan(config: TrainConfig, form: str, roles: Sequence[str] = ()) -> int:
-    """Print the plan as "text" or "json", in the first process; return 0 if it fits, else 1.
+def print_plan(config: TrainConfig, run_config: RunConfig, roles: Sequence[str] = ()) -> int:
+    """Print the plan in the form of --plan, in the first process; return 0 if it fits, else 1.
 
     roles: of a team, where `team_roles` names them.
     """
-    plan = make_plan(config, roles)
-    plan = plan._replace(remedies=remedies(plan, config, roles))
-    announce(json.dumps(plan.as_json(), indent=2) if form == "json" else plan_text(plan))
+    memory = None if run_config.memory is None else parse_memory(run_config.memory)
+    lengths = measure_episode_lengths(config, run_config)
+    plan_of = partial(make_plan, roles=roles, lengths=lengths, memory=memory)
+    plan = plan_of(config)
+    plan = plan._replace(remedies=remedies(plan, config, plan_of))
+    is_json = run_config.plan == "json"
+    announce(json.dumps(plan.as_json(), indent=2) if is_json else plan_text(plan))
     return 0 if plan.fits else 1

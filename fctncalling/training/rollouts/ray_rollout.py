@@ -268,7 +268,10 @@ def connect_ray(address: str | None, num_cpus: int) -> tuple[Any, bool]:
     for name, value in RAY_TIMEOUTS.items():
         os.environ.setdefault(name, value)
     ray.init(
-        num_cpus=max(os.cpu_count() or 1, num_cpus), include_dashboard=False, log_to_driver=True
+        address="local",  # or it would join whatever cluster runs here, or ran and left its address
+        num_cpus=max(os.cpu_count() or 1, num_cpus),
+        include_dashboard=False,
+        log_to_driver=True,
     )
     return ray, True
 

@@ -1,0 +1,93 @@
+"""Lengths of a run's episodes, measured on ground truths of its tasks; no weights are loaded."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fctncalling.algorithms.config import SettingError, TrainConfig
+from fctncalling.algorithms.episodes import EpisodeRecord
+from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.data.types import Task
+from fctncalling.training.demonstrations import play_ground_truths
+from fctncalling.training.load_policy import base_model, load_template
+from fctncalling.training.run_config import RunConfig
+from fctncalling.training.task_setup import TaskSetup, make_task_setup
+
+NUM_LONGEST, NUM_SPREAD = 6, 18
+"""Tasks that are played: those that look longest, and some spread over all."""
+UNBOUNDED = 10**9
+
+
+class EpisodeLengths(NamedTuple):
+    """Lengths in tokens, as the tasks' ground truths have them."""
+
+    demonstration: int  # the longest
+    shared: int  # tokens with which all demonstrations begin
+    prompt: int  # the longest
+    episode: int  # the longest demonstration, and an action of --max_new_tokens
+    num_held_out: int
+
+
+def measure_episode_lengths(config: TrainConfig, run_config: RunConfig) -> EpisodeLengths | None:
+    """Measure the lengths of episodes; None where tasks or tokenizer do not tell.
+
+    SettingError or TaskError for tasks that no run could start with.
+    """
+    started = (run_config.mcp, run_config.agent_command, run_config.enable_tool_use)
+    if any(started) or config.env_name not in ("fctncalling_env", "clarify"):
+        return None  # what would be started costs more than a plan may
+    with contextlib.redirect_stdout(sys.stderr):  # what it tells is no part of the plan
+        try:
+            template = _template(config, run_config)
+        except (SettingError, OSError, ValueError):
+            return None
+        setup = make_task_setup(config, run_config)
+        try:
+            played = _played(run_config, setup, template)
+        except SettingError:  # no truth that can be played
+            return None
+    rows = [row for episode in played for row in episode.rows if any(row.acted)]
+    if not rows:
+        return None
+    prompts = [row.ids[: row.acted.index(True)] for row in rows]
+    longest = max(len(row.ids) for row in rows)
+    return EpisodeLengths(
+        demonstration=longest,
+        shared=_common_length(prompts),
+        prompt=max(map(len, prompts)),
+        episode=longest + config.max_new_tokens,
+        num_held_out=len(setup.held_out_ids),
+    )
+
+
+def _common_length(prompts: Sequence[Sequence[int]]) -> int:
+    """Return how many tokens all prompts begin with."""
+    shortest = min(map(len, prompts))
+    columns = enumerate(zip(*prompts, strict=False))
+    return next((number for number, column in columns if len(set(column)) > 1), shortest)
+
+
+def _template(config: TrainConfig, run_config: RunConfig) -> ChatTemplate:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(base_model(config), trust_remote_code=False)
+    return load_template(tokenizer, run_config.chat_template)
+
+
+def _played(
+    run_config: RunConfig, setup: TaskSetup, template: ChatTemplate
+) -> Sequence[EpisodeRecord]:
+    """Return the ground truths' episodes of some training tasks, the longest among them."""
+    assert setup.make_env_over is not None
+    handler = "" if run_config.handler == "auto" else run_config.handler
+    chosen = _chosen(setup.training_tasks)
+    return play_ground_truths(chosen, setup.make_env_over, template, handler, UNBOUNDED)
+
+
+def _chosen(tasks: Sequence[Task]) -> list[Task]:
+    by_size = sorted(tasks, key=lambda task: len(f"{task.question}{task.functions}"))
+    spread = by_size[:: max(1, len(by_size) // NUM_SPREAD)]
+    return list({task.id: task for task in (*by_size[-NUM_LONGEST:], *spread)}.values())
