@@ -50,6 +50,7 @@ class MessageRenderer:
       `behind_calls`: it does so otherwise than behind a text, or there alone.
     - `shows_calls`: it writes the calls of an assistant message; `named_ids`: by ids that hold the
       function's name, as Kimi's does.
+    - `needs_names`: it fails on a result without the name of its function.
     - `content_parts`: it wants contents as lists of parts; `merges_users`: of several user messages
       in a row it shows the last alone.
     """
@@ -59,7 +60,7 @@ class MessageRenderer:
         self.source = source
         self.content_parts = self.text_arguments = self.named_ids = self.merges_users = False
         self.system_role = self.tool_role = self.result_role = True
-        self.behind_calls = self.shows_calls = False
+        self.behind_calls = self.shows_calls = self.needs_names = False
         self.is_named = isinstance(getattr(tokenizer, "chat_template", None), dict)
         self._no_tools: list[Any] | None = None
         self._tools_as = "tools"  # or another name, or "message", "message text": the system's own
@@ -89,6 +90,9 @@ class MessageRenderer:
         except TemplateRefusal:
             behind = ""
         self.result_role = "fctnproberesult" in behind
+        bare = [{**each, "tool_call_id": "0"} for each in results]
+        bare = [{k: v for k, v in each.items() if k != "name"} for each in bare]
+        self.needs_names = not self.shows([user("q"), calls, *bare], "fctnproberesult")
         if self.result_role:
             self.behind_calls = not self.tool_role or behind != self.tail_of_text(results)
 
