@@ -2,5 +2,15 @@
 
 from fctncalling.envs.handlers.handler import DecodeError, Handler
 from fctncalling.envs.handlers.registry import HANDLERS, TEXT_HANDLERS, get_handler
+from fctncalling.envs.handlers.thoughts import split_thought
+from fctncalling.envs.handlers.unread_calls import bears_call
 
-__all__ = ["HANDLERS", "TEXT_HANDLERS", "DecodeError", "Handler", "get_handler"]
+__all__ = [
+    "HANDLERS",
+    "TEXT_HANDLERS",
+    "DecodeError",
+    "Handler",
+    "bears_call",
+    "get_handler",
+    "split_thought",
+]

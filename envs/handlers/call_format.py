@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fctncalling.data.types import Call
+from fctncalling.data.types import Call, FunctionDoc
 from fctncalling.envs.handlers.handler import (
     DecodedAction,
     DecodeError,
@@ -40,7 +40,7 @@ class CallFormat(Handler):
         ValueError or TypeError for what has no text.
         """
 
-    def decode_action(self, text: str) -> DecodedAction:
+    def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
         """Decode an action's text once: record, calls and call strings.
 
         Its calls raise DecodeError also where the record is no list of named calls.
@@ -56,7 +56,7 @@ class CallFormat(Handler):
         expected = repr([Call(call.name, dict(call.arguments)) for call in calls])
         try:
             for text in self.candidate_texts(calls):
-                if self._reads(text) == expected:
+                if self._reads(text, calls) == expected:
                     return text
         except (TypeError, RecursionError) as error:
             raise ValueError(
@@ -67,11 +67,38 @@ class CallFormat(Handler):
             "back"
         )
 
-    def _reads(self, text: str) -> str | None:
+    def _reads(self, text: str, calls: Sequence[Call]) -> str | None:
         try:
-            return repr(self.decode(text))
+            return repr(self.decode(text, docs_of_calls(calls)))
         except DecodeError:
             return None
+
+
+def docs_of_calls(calls: Sequence[Call]) -> list[FunctionDoc]:
+    """Return docs of functions that take what calls give them: texts, or anything else."""
+    types: dict[str, dict[str, set[bool]]] = {}
+    for call in calls:
+        for key, value in call.arguments.items():
+            types.setdefault(call.name, {}).setdefault(key, set()).add(isinstance(value, str))
+    return [
+        FunctionDoc(
+            name,
+            "",
+            {
+                "properties": {
+                    key: _OF_VALUES[min(texts), max(texts)] for key, texts in each.items()
+                }
+            },
+        )
+        for name, each in types.items()
+    ]
+
+
+_OF_VALUES = {
+    (True, True): {"type": "string"},
+    (False, False): {"type": "any"},
+    (False, True): {},
+}
 
 
 class NativeToolCallFormat(CallFormat):
@@ -136,6 +163,27 @@ def skip_blanks(text: str, start: int) -> int:
     while start < len(text) and text[start].isspace():
         start += 1
     return start
+
+
+def closing_bracket_end(text: str, start: int, quotes: str) -> int:
+    """Return the closing index of the bracket at `start`: just behind the one that closes it.
+
+    The text's end where there is none.
+    """
+    depth, quote, index = 0, "", start
+    while index < len(text):
+        character = text[index]
+        if quote:
+            index += character == "\\"
+            quote = "" if character == quote else quote
+        elif character in quotes:
+            quote = character
+        else:
+            depth += (character in "([{") - (character in ")]}")
+            if depth == 0:
+                return index + 1
+        index += 1
+    return len(text)
 
 
 def parse_call_object(each: Any, *keys: str) -> dict[Any, Any]:

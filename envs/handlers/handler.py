@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from inspect import signature
 from typing import Any
 
-from fctncalling.data.types import Call
+from fctncalling.data.types import Call, FunctionDoc
 from fctncalling.envs.python_source.parse import PlainCall
 from fctncalling.envs.python_source.render import MAX_NESTED, render_call
 
@@ -98,8 +99,19 @@ class Handler(ABC):
         """Whether the handler recognises the text; cheap, and no promise that it decodes."""
 
     @abstractmethod
-    def decode_action(self, text: str) -> DecodedAction:
-        """Decode an action's text once: record, calls and call strings."""
+    def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
+        """Decode an action's text once: record, calls and call strings.
+
+        `functions`: those on offer, for the types of values that a form writes as bare text. A
+        subclass may leave the parameter out.
+        """
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Let a subclass whose `decode_action` takes the text alone be handed functions too."""
+        super().__init_subclass__(**keywords)
+        own = cls.__dict__.get("decode_action")
+        if own is not None and len(signature(own).parameters) == 2:
+            cls.decode_action = lambda self, text, functions=(): own(self, text)  # type: ignore[method-assign]
 
     @abstractmethod
     def render(self, calls: Sequence[Call]) -> str:
@@ -108,9 +120,9 @@ class Handler(ABC):
         ValueError where the form cannot say them.
         """
 
-    def decode(self, text: str) -> list[Call]:
+    def decode(self, text: str, functions: Sequence[FunctionDoc] = ()) -> list[Call]:
         """Decode a text to its calls; an empty list where it states that there are none."""
-        return list(self.decode_action(text).calls)
+        return list(self.decode_action(text, functions).calls)
 
     def decode_ast(self, text: str) -> Any:
         """Decode a text as BFCL's AST decoder of this format does, to its record.

@@ -15,8 +15,9 @@ from fctncalling.envs.handlers.call_format import (
     parse_call_object,
     parse_json,
 )
+from fctncalling.envs.handlers.call_forms import CALL_FORMS
+from fctncalling.envs.handlers.form_calls import FormCalls
 from fctncalling.envs.handlers.handler import DecodeError, require_readable_text
-from fctncalling.envs.handlers.json_calls import HermesCalls
 
 _RESULT = re.compile(r"\b[Rr]esult[ \t]*=[ \t]*")
 
@@ -196,7 +197,7 @@ class MarkdownBlockCalls(CodeBlocks):
         return f"```output\n{result}\n```\n"
 
 
-_HERMES = HermesCalls()
+_HERMES = FormCalls(CALL_FORMS["hermes_calls"])
 
 
 class InlineHermesCalls(InlineCalls):

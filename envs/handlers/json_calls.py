@@ -1,4 +1,4 @@
-"""JSON formats of calls: plain JSON, BFCL's, Hermes and Qwen, Llama 3, OpenAI messages.
+"""JSON formats of calls: plain JSON, BFCL's, Llama 3, OpenAI messages.
 
 Where BFCL has a decoder of the form, what differs from it is said at the class. Names are left as
 they came.
@@ -11,12 +11,11 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fctncalling.data.types import Call, tool_call
+from fctncalling.data.types import Call, FunctionDoc, tool_call
 from fctncalling.envs.handlers.call_format import (
     CallFormat,
     NativeToolCallFormat,
     Record,
-    escape_in_json,
     parse_call_object,
     parse_json,
     parse_json_at,
@@ -88,53 +87,6 @@ class JsonCalls(NativeToolCallFormat):
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the one candidate text: the bare list."""
         yield to_json([call_to_json(call, "arguments") for call in calls])
-
-
-class HermesCalls(NativeToolCallFormat):
-    """Hermes calls, and Qwen's: a handler of {"name", "arguments"} between <tool_call> tags.
-
-    Other text is ignored.
-
-    As in BFCL's handler of Qwen: what stands before the last </think> does not count, a block that
-    is no JSON is skipped in silence, and a block that is no call spoils them all.
-    """
-
-    name = "hermes_calls"
-    _open, _close = "<tool_call>\n", "\n</tool_call>"
-
-    def recognises(self, text: str) -> bool:
-        """Whether the handler recognises the text: a tag opens, and it is no list or object."""
-        return "<tool_call>" in text and not text.lstrip("`\n ").startswith(("[", "{"))
-
-    def decode_ast(self, text: str) -> Record:
-        """Decode a text to the AST record of the calls between tags. Raises DecodeError."""
-        require_readable_text(text)
-        text = text.rpartition("</think>")[2]
-        record = []
-        for block in self._blocks(text):
-            try:
-                value = parse_json(block)
-            except DecodeError:
-                continue
-            record.append(parse_call_object(value, "arguments"))
-        return record
-
-    def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield candidate texts: a tagged object a call, then with marks in strings escaped."""
-        for write in (to_json, lambda value: escape_in_json(to_json(value))):
-            yield "\n".join(
-                f"{self._open}{write(call_to_json(call, 'arguments'))}{self._close}"
-                for call in calls
-            )
-
-    def _blocks(self, text: str) -> Iterable[str]:
-        start = text.find(self._open)
-        while start >= 0:
-            end = text.find(self._close, start + len(self._open))
-            if end < 0:
-                return
-            yield text[start + len(self._open) : end]
-            start = text.find(self._open, end + len(self._close))
 
 
 class LlamaJsonCalls(NativeToolCallFormat):
@@ -280,7 +232,7 @@ class BfclFunctionCalls(Handler):
         """Whether the handler recognises the text: a JSON list of objects opens it."""
         return text.lstrip().removeprefix("[").lstrip().startswith("{")
 
-    def decode_action(self, text: str) -> DecodedAction:
+    def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
         """Decode an action's text once: record, calls and call strings.
 
         Its calls raise DecodeError also where arguments are no JSON object.

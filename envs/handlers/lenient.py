@@ -16,8 +16,12 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from fctncalling.data.types import Call
-from fctncalling.envs.handlers.call_format import NativeToolCallFormat, to_json
+from fctncalling.data.types import Call, FunctionDoc
+from fctncalling.envs.handlers.call_format import (
+    NativeToolCallFormat,
+    closing_bracket_end,
+    to_json,
+)
 from fctncalling.envs.handlers.handler import (
     DecodedAction,
     DecodeError,
@@ -25,7 +29,7 @@ from fctncalling.envs.handlers.handler import (
     require_readable_text,
     require_shallow_nesting,
 )
-from fctncalling.envs.handlers.json_calls import HermesCalls, JsonCalls, LlamaJsonCalls
+from fctncalling.envs.handlers.json_calls import JsonCalls, LlamaJsonCalls
 from fctncalling.envs.handlers.mistral_calls import MistralCalls
 from fctncalling.envs.handlers.return_formats import (
     CLOSE_TAG,
@@ -53,28 +57,8 @@ def python_span(text: str) -> str:
     return f"[{', '.join(calls)}]" if calls else text
 
 
-def closing_bracket_end(text: str, start: int, quotes: str) -> int:
-    """Return the closing index of the bracket at `start`: just behind the one that closes it.
-
-    The text's end where there is none.
-    """
-    depth, quote, index = 0, "", start
-    while index < len(text):
-        character = text[index]
-        if quote:
-            index += character == "\\"
-            quote = "" if character == quote else quote
-        elif character in quotes:
-            quote = character
-        else:
-            depth += (character in "([{") - (character in ")]}")
-            if depth == 0:
-                return index + 1
-        index += 1
-    return len(text)
-
-
 PREFIX = "lenient:"
+HERMES = "hermes_calls"
 MAX_LENIENT_CHARS = 30_000
 """Longer texts are read strictly and no other way, so that no text takes several times the time of
 a strict reading.
@@ -162,12 +146,12 @@ class LenientCalls(Handler):
             return True
         return len(text) <= MAX_LENIENT_CHARS and bool(self._read(text).calls)
 
-    def decode_action(self, text: str) -> DecodedAction:
+    def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
         """Decode an action's text once, with what had to be repaired.
 
         Raises DecodeError as the strict handler does.
         """
-        reading = self._read(text)
+        reading = self._read(text, functions)
         if reading.action is None:
             raise reading.error or DecodeError("shape", "expected calls")
         reading.action.repairs = reading.repairs
@@ -177,17 +161,17 @@ class LenientCalls(Handler):
         """Render calls as their canonical text; ValueError for what the form cannot say."""
         return self.strict.render(calls)
 
-    def _read(self, text: str) -> _Reading:
+    def _read(self, text: str, functions: Sequence[FunctionDoc] = ()) -> _Reading:
         require_readable_text(text)
         known, meant, repairs = self._last  # what does not decode is looked at once more
         if text == known:
-            return self._reading(meant, repairs)
-        reading = self._mended(text)
+            return self._reading(meant, functions, repairs)
+        reading = self._mended(text, functions)
         self._last = (text, reading.meant, reading.repairs)
         return reading
 
-    def _mended(self, text: str) -> _Reading:
-        reading = self._reading(text)
+    def _mended(self, text: str, functions: Sequence[FunctionDoc]) -> _Reading:
+        reading = self._reading(text, functions)
         # An argument that cannot be read is one of a call.
         unread = reading.error is not None and reading.error.kind in ("value", "size")
         if reading.calls or unread or len(text) > MAX_LENIENT_CHARS:
@@ -200,7 +184,7 @@ class LenientCalls(Handler):
                 continue
             meant = changed
             repairs.append(repair)
-            found = self._reading(meant, tuple(repairs))
+            found = self._reading(meant, functions, tuple(repairs))
             if found.calls:
                 return found
         return reading
@@ -210,7 +194,7 @@ class LenientCalls(Handler):
         if isinstance(self.strict, ReturnFormat) and self.strict.tagged:
             yield f"{OPEN_TAG} put around the calls", _tagged
             return
-        if isinstance(self.strict, HermesCalls):
+        if self.strict.name == HERMES:
             yield "tags put on lines of their own", _tags_on_lines
         else:
             yield "code fence dropped", _inside_fence
@@ -221,10 +205,12 @@ class LenientCalls(Handler):
         if self._repair is not None:
             yield "JSON repaired", self._json_repaired
 
-    def _reading(self, meant: str, repairs: tuple[str, ...] = ()) -> _Reading:
+    def _reading(
+        self, meant: str, functions: Sequence[FunctionDoc], repairs: tuple[str, ...] = ()
+    ) -> _Reading:
         action, calls, error = None, tuple[Call, ...](), None
         try:
-            action = self.strict.decode_action(meant)
+            action = self.strict.decode_action(meant, functions)
             calls = action.calls
         except DecodeError as fault:
             error = fault
@@ -232,7 +218,7 @@ class LenientCalls(Handler):
 
     def _json_repaired(self, text: str) -> str:
         reads = [MAX_REPAIR_READS]
-        if not isinstance(self.strict, HermesCalls):
+        if self.strict.name != HERMES:
             is_marked = isinstance(self.strict, MistralCalls) and "[TOOL_CALLS]" in text
             mark = "[TOOL_CALLS]" if is_marked else ""
             return mark + self._repaired(text.rpartition(mark)[2] if mark else text, reads)
@@ -249,8 +235,8 @@ class LenientCalls(Handler):
             require_shallow_nesting(value, text)
         except (ValueError, RecursionError, _TooManyReads):
             return text
-        has_arguments = isinstance(
-            self.strict, JsonCalls | HermesCalls | LlamaJsonCalls | MistralCalls
+        has_arguments = self.strict.name == HERMES or isinstance(
+            self.strict, JsonCalls | LlamaJsonCalls | MistralCalls
         )
         if has_arguments and isinstance(value, list):
             value = [_with_arguments(each) for each in value]

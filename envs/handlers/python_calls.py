@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
-from fctncalling.data.types import Call
+from fctncalling.data.types import Call, FunctionDoc
 from fctncalling.envs.handlers.handler import (
     DecodedAction,
     DecodeError,
@@ -55,7 +55,7 @@ class PythonCalls(Handler):
         """
         return text.strip(_FENCE).startswith("[") or _CALL.search(text) is not None
 
-    def decode_action(self, text: str) -> DecodedAction:
+    def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
         """Decode an action's text once; its record is [{name: {parameter: value}}].
 
         Raises DecodeError.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import chain
 
 from fctncalling.data.format_sensitivity import PromptVariant
-from fctncalling.data.types import Call, Task
+from fctncalling.data.types import Call, FunctionDoc, Task
+from fctncalling.envs.handlers.call_forms import CALL_FORMS
+from fctncalling.envs.handlers.call_marks import FORMS_BY_MARK, MARK, form_at, is_opened
+from fctncalling.envs.handlers.form_calls import FormCalls
 from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS, DecodedAction, Handler
 from fctncalling.envs.handlers.inline import (
     InlineCalls,
@@ -21,7 +23,6 @@ from fctncalling.envs.handlers.javascript_calls import JavaScriptCalls
 from fctncalling.envs.handlers.json_calls import (
     OPENING,
     BfclFunctionCalls,
-    HermesCalls,
     JsonCalls,
     LlamaJsonCalls,
     LlamaPythonicCalls,
@@ -31,11 +32,13 @@ from fctncalling.envs.handlers.lenient import PREFIX, LenientCalls
 from fctncalling.envs.handlers.mistral_calls import MistralCalls
 from fctncalling.envs.handlers.python_calls import PythonCalls
 from fctncalling.envs.handlers.return_formats import (
+    OPEN_TAG,
     ConciseXml,
     JsonReturn,
     TaggedPythonReturn,
     VerboseXml,
 )
+from fctncalling.envs.handlers.thoughts import split_thought
 
 # Handlers of format sensitivity's prompt configurations.
 
@@ -66,9 +69,9 @@ class PromptVariantCalls(Handler):
         """Whether the handler recognises the text, by the variant's return format."""
         return self._form.recognises(text)
 
-    def decode_action(self, text: str) -> DecodedAction:
+    def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
         """Decode an action's text once; raises DecodeError."""
-        return self._form.decode_action(text)
+        return self._form.decode_action(text, functions)
 
     def render(self, calls: Sequence[Call]) -> str:
         """Render calls as their canonical text; ValueError for what the format cannot say."""
@@ -84,16 +87,20 @@ HANDLERS_BY_KEYS: tuple[Handler, ...] = (
     BfclFunctionCalls(),
 )
 """Handlers of texts that open with an object, in the order in which "auto" asks them."""
+FORM_HANDLERS = {name: FormCalls(form) for name, form in CALL_FORMS.items()}
 HANDLERS_BY_MARK: dict[str, tuple[Handler, ...]] = {
-    "<TOOLCALL>": tuple(form for (_, tagged), form in RETURN_HANDLERS.items() if tagged),
+    **{
+        mark: tuple(FORM_HANDLERS[each.name] for each in FORMS_BY_MARK[mark])
+        for mark in FORMS_BY_MARK
+    },
+    OPEN_TAG: tuple(form for (_, tagged), form in RETURN_HANDLERS.items() if tagged)
+    + (FORM_HANDLERS["nemotron_calls"],),
     "<functions>": (RETURN_HANDLERS["verbose_xml", False], RETURN_HANDLERS["concise_xml", False]),
     "[TOOL_CALLS]": (MistralCalls(),),
-    "<tool_call>": (HermesCalls(),),
     "<|python_tag|>": (LlamaPythonicCalls(), LlamaJsonCalls()),
     "<|python_start|>": (LlamaPythonicCalls(),),
 }
-"""First mark in any other text but a list -> its handlers; else the prompting form is read."""
-_MARK = re.compile("|".join(map(re.escape, HANDLERS_BY_MARK)))
+"""Mark -> the handlers of calls that it opens; other texts are read in the prompting form."""
 
 
 class AutoCalls(Handler):
@@ -103,11 +110,13 @@ class AutoCalls(Handler):
 
     def recognises(self, text: str) -> bool:
         """Whether any handler recognises the text."""
-        return detect_handler(text).recognises(text)
+        rest = split_thought(text).rest
+        return detect_handler(rest).recognises(rest)
 
-    def decode_action(self, text: str) -> DecodedAction:
+    def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
         """Decode an action's text once, by the detected handler; raises DecodeError."""
-        return detect_handler(text).decode_action(text)
+        rest = split_thought(text).rest
+        return detect_handler(rest).decode_action(rest, functions)
 
     def render(self, calls: Sequence[Call]) -> str:
         """Render calls as their canonical text; ValueError for what the form cannot say."""
@@ -120,10 +129,24 @@ def detect_handler(text: str) -> Handler:
         return PROMPTING
     if OPENING.match(text):  # whatever marks stand behind, they stand in strings
         return next((each for each in HANDLERS_BY_KEYS if each.recognises(text)), PROMPTING)
-    mark = _MARK.search(text)
-    if mark is None or text[: mark.start()].lstrip("`\n ").startswith("["):
+    if text.lstrip("`\n ").startswith("[") and not text.startswith("[TOOL"):
         return PROMPTING
-    return next((each for each in HANDLERS_BY_MARK[mark[0]] if each.recognises(text)), PROMPTING)
+    for found in MARK.finditer(text):
+        form = form_at(text, found.start(), found[0])
+        if form is not None and found[0] != OPEN_TAG:
+            return FORM_HANDLERS[form.name]
+        handlers = HANDLERS_BY_MARK[found[0]]
+        if found[0] not in FORMS_BY_MARK or found[0] == OPEN_TAG:
+            handlers = tuple(each for each in handlers if each.recognises(text))
+        elif not is_opened(text, found.start(), found[0]):
+            continue
+        if handlers:
+            return handlers[0]
+    return (
+        FORM_HANDLERS["functionary32_calls"]
+        if FORM_HANDLERS["functionary32_calls"].recognises(text)
+        else PROMPTING
+    )
 
 
 HANDLERS: dict[str, Handler] = {
@@ -131,6 +154,7 @@ HANDLERS: dict[str, Handler] = {
     for handler in (
         *HANDLERS_BY_KEYS,
         *chain.from_iterable(HANDLERS_BY_MARK.values()),
+        *FORM_HANDLERS.values(),
         MistralCalls(by_name=True),
         JavaCalls(),  # told by a task's category, by no text
         JavaScriptCalls(),

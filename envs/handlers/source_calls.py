@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from fctncalling.data.types import Call
+from fctncalling.data.types import Call, FunctionDoc
 from fctncalling.envs.errors import import_extra
 from fctncalling.envs.handlers.handler import (
     DecodedAction,
@@ -68,7 +68,7 @@ class SourceCalls(Handler):
         """
         return "(" in text
 
-    def decode_action(self, text: str) -> DecodedAction:
+    def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
         """Decode an action's text once; the record is {} where it holds no call.
 
         Raises DecodeError.

@@ -1,0 +1,65 @@
+"""Thoughts of models that reason first: set apart before calls are looked for."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from fctncalling.envs.handlers.call_marks import opens_with_call
+
+THOUGHTS = {
+    "<think>": "</think>",
+    "[THINK]": "[/THINK]",
+    "<thinking>": "</thinking>",
+    "<seed:think>": "</seed:think>",
+    "<mm:think>": "</mm:think>",
+    "<think:opensource>": "</think:opensource>",
+    "<|START_THINKING|>": "<|END_THINKING|>",
+    "<|channel>thought": "<channel|>",
+    "<|channel|>analysis<|message|>": "<|end|>",
+    "<|open|>think<|sep|>": "<|close|>think<|sep|>",
+    "<|inner_prefix|>": "<|inner_suffix|>",
+    "to=self<|message|>": "<|eom|>",
+    "Here are my reasoning steps:": "[BEGIN FINAL RESPONSE]",
+}
+"""The mark that opens a thought -> the one that closes it."""
+_ANY = re.compile("|".join(map(re.escape, [*THOUGHTS, *THOUGHTS.values()])))
+_OPENING = re.compile(rf"^[^\S\n]*({'|'.join(map(re.escape, THOUGHTS))})", re.MULTILINE)
+# of a thought that the prompt opened; ends of messages close more than thoughts
+_CLOSING = re.compile(
+    "|".join(re.escape(each) for each in THOUGHTS.values() if each not in ("<|end|>", "<|eom|>"))
+)
+
+
+class SplitThought(NamedTuple):
+    """Message in two: its thought, and the rest, in which calls count."""
+
+    thought: str
+    rest: str
+    closed: bool = True  # False: the message ends within the thought
+
+
+def split_thought(text: str) -> SplitThought:
+    """Split the thought off a message, whoever opened it; an unclosed one reaches to the end.
+
+    Marks inside a call, as in an argument's text, are none of a thought's.
+    """
+    if not isinstance(text, str) or _ANY.search(text) is None:
+        return SplitThought("", text)
+    thoughts, rest, closed = list[str](), text, True
+    closing, opening = _CLOSING.search(text), _OPENING.search(text)
+    is_open = closing is not None and (opening is None or closing.start() < opening.start())
+    if is_open and closing is not None and not opens_with_call(text):
+        thoughts.append(text[: closing.start()])
+        rest = text[closing.end() :]
+    while closed and (opening := _OPENING.search(rest)):
+        before = rest[: opening.start()]
+        if opens_with_call(before):
+            break
+        end = rest.find(THOUGHTS[opening[1]], opening.end())
+        closed = end >= 0
+        thoughts.append(rest[opening.end() : end if closed else None])
+        rest = before + (rest[end + len(THOUGHTS[opening[1]]) :] if closed else "")
+    if not thoughts:
+        return SplitThought("", text)
+    return SplitThought("\n".join(each.strip() for each in thoughts).strip(), rest.lstrip(), closed)
