@@ -147,11 +147,12 @@ class ScriptedEngine(Engine):
         self,
         script: Callable[[str, int, int, Mapping[str, Any]], str],
         encode: Callable[[str], list[int]],
-        end_of_turn_id: int,
+        end: int | Callable[[str, str], int],
     ) -> None:
+        """end: the id that ends a message, or a function of (task id, text) that returns it."""
         self.script = script
         self.encode = encode
-        self.end_of_turn_id = end_of_turn_id
+        self._end = (lambda *_: end) if isinstance(end, int) else end
         self._requests: list[Request] = []
 
     def allocate_slots(self, num_slots: int) -> None:
@@ -178,7 +179,8 @@ class ScriptedEngine(Engine):
             # The message goes on behind it.
             found = next((stop for stop in request.stop if text.endswith(stop)), "")
             action = Action(stop_reason="stop" if found else "end", stop=found)
-            for token in (*self.encode(text), *([] if found else [self.end_of_turn_id])):
+            end = [] if found else [self._end(request.task_id, text)]
+            for token in (*self.encode(text), *end):
                 action.append(token, 0.0)
             finished.append((request.slot, action))
         self._requests = []

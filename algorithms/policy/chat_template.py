@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from fctncalling.algorithms.policy.answer_ends import AnswerEnds, find_answer_ends
 from fctncalling.algorithms.policy.marker_escaper import MARKER, MarkerEscaper
 from fctncalling.algorithms.policy.message_renderer import (
     PROBE_TOOL,
@@ -66,24 +68,34 @@ class ChatTemplate:
     character, so it stays readable and is encoded as ordinary text.
     """
 
-    def __init__(self, tokenizer: Any, chat_template: str | None = None) -> None:
+    def __init__(
+        self,
+        tokenizer: Any,
+        chat_template: str | None = None,
+        *,
+        listed_ends: Collection[int] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        """listed_ends: those of the model (see answer_ends); kwargs: of each rendering."""
         self.tokenizer = tokenizer
+        self.kwargs = dict(kwargs or {})
+        self._variants: dict[str, ChatTemplate] = {}
         source = chat_template or fallback_template(tokenizer)
         # A chat template writes BOS itself, where the model knows one; the plain one does not.
         self.opening_ids: list[int] = bos_ids(tokenizer) if source == PLAIN_TEMPLATE else []
         self._escaper = MarkerEscaper(())
         self._tails: dict[str, list[int]] = {}
-        self.renderer = MessageRenderer(tokenizer, source)
+        self.renderer = MessageRenderer(tokenizer, source, self.kwargs)
         if source is None and (self.renderer.takes_tools or self.renderer.is_named):
             own = tokenizer.get_chat_template(tools=[PROBE_TOOL])
-            self.renderer = MessageRenderer(tokenizer, own)
+            self.renderer = MessageRenderer(tokenizer, own, self.kwargs)
         self.source = self.renderer.source
         self.takes_tools = self.renderer.takes_tools
-        self._closing = self._find_closing()
-        self.end_of_turn_id = self._find_end_of_turn()
-        eos = tokenizer.eos_token_id
-        self.stop_ids: frozenset[int] = frozenset(
-            {self.end_of_turn_id} | ({eos} if eos is not None else set())
+        self.ends: AnswerEnds = find_answer_ends(
+            tokenizer,
+            lambda messages, prompt: self.renderer.render(messages, prompt=prompt),
+            self.encode,
+            listed_ends,
         )
         self._stop_texts = tuple(self.spell([each]) for each in sorted(self.stop_ids))
         self.renderer.find_roles(self._stop_texts)
@@ -118,9 +130,9 @@ class ChatTemplate:
     ) -> list[int]:
         """Render the delta, new messages behind an action with the next prompt, to token ids.
 
-        `last_id` is the action's last sampled token; None stands for the end-of-turn token. What of
-        the closing was sampled already is left out, so an action cut before its end token is closed
-        here. `calls`: message of the action's calls (`calls_message`), which results answer.
+        `last_id` is the action's last sampled token; None stands for the end that the template
+        writes. That is left out if it was sampled, so an action that was cut, or ended otherwise,
+        is closed here. `calls`: message of its calls (`calls_message`), which results answer.
         Raises TemplateRefusal for messages that the template does not take.
         """
         key = repr((messages, calls))  # with every field: calls and tools are shown too
@@ -130,11 +142,7 @@ class ChatTemplate:
             if len(self._tails) >= 8192:
                 self._tails.clear()
             self._tails[key] = ids
-        last_id = self.end_of_turn_id if last_id is None else last_id
-        if last_id in self.stop_ids and ids[:1] == [last_id]:
-            return ids[1:]
-        skipped = len(self._closing) if last_id == self.end_of_turn_id else 0
-        return ids[skipped:] if ids[:skipped] == self._closing[:skipped] else list(ids)
+        return ids[self.ends.num_written(ids, last_id) :]
 
     def render_full(
         self,
@@ -223,6 +231,37 @@ class ChatTemplate:
         )
         return text
 
+    # Ends and arguments
+
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        """Ids at which sampling ends."""
+        return self.ends.stops
+
+    @property
+    def end_of_turn_id(self) -> int:
+        """Id of the end that the model knows behind words."""
+        return self.ends.of_words
+
+    def uses_argument(self, name: str) -> bool:
+        """Whether the template's source names an argument."""
+        source = self.source or self.tokenizer.get_chat_template()
+        return re.search(rf"\b{re.escape(name)}\b", source) is not None
+
+    def with_kwargs(self, kwargs: Mapping[str, Any]) -> ChatTemplate:
+        """Return this template with other arguments in its renderings; it is kept."""
+        if not kwargs or (merged := {**self.kwargs, **kwargs}) == self.kwargs:
+            return self
+        merged = {name: self._escaper.escape_value(value) for name, value in merged.items()}
+        key = repr(sorted(merged.items()))
+        if key not in self._variants:
+            if len(self._variants) >= 64:
+                self._variants.clear()
+            self._variants[key] = ChatTemplate(
+                self.tokenizer, self.source, listed_ends=self.stop_ids, kwargs=merged
+            )
+        return self._variants[key]
+
     # How messages are rendered
 
     def _opening(self, messages: Sequence[Message], instructions: str) -> list[Message]:
@@ -269,26 +308,6 @@ class ChatTemplate:
         return {"role": "assistant", "content": words or message["content"]}
 
     # What the template can do
-
-    def _find_closing(self) -> list[int]:
-        """Return the ids behind an assistant message up to its first special token, inclusive."""
-        special = set(self.tokenizer.added_tokens_decoder)
-        ids = self.encode(self.renderer.tail_of_text([], prompt=False))
-        for index, token in enumerate(ids):
-            if token in special:
-                return ids[: index + 1]
-        return []
-
-    def _find_end_of_turn(self) -> int:
-        if self._closing:
-            return self._closing[-1]
-        if self.tokenizer.eos_token_id is None:
-            raise ValueError(
-                "the chat template writes no special token behind an assistant message and the "
-                "tokenizer has no eos_token, so no action could ever end: set tokenizer.eos_token, "
-                "or give --chat_template FILE"
-            )
-        return int(self.tokenizer.eos_token_id)
 
     def _find_markers(self) -> set[str]:
         """Return the added tokens, and the markers that the template writes around contents."""

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fctncalling.algorithms.policy.template_messages import (
@@ -55,8 +55,12 @@ class MessageRenderer:
       in a row it shows the last alone.
     """
 
-    def __init__(self, tokenizer: Any, source: str | None) -> None:
+    def __init__(
+        self, tokenizer: Any, source: str | None, kwargs: Mapping[str, Any] | None = None
+    ) -> None:
+        """kwargs: arguments of each rendering."""
         self.tokenizer = tokenizer
+        self.kwargs = dict(kwargs or {})
         self.source = source
         self.content_parts = self.text_arguments = self.named_ids = self.merges_users = False
         self.system_role = self.tool_role = self.result_role = True
@@ -117,7 +121,7 @@ class MessageRenderer:
                 chat_template=self.source,
                 tokenize=False,
                 add_generation_prompt=prompt,
-                **handed,
+                **{**self.kwargs, **handed},
             )
         except Exception as error:  # templates raise what Jinja does, and what they like
             line = next(iter(str(error).splitlines()), "")[:240]
@@ -155,10 +159,13 @@ class MessageRenderer:
 
         From the generation prompt to the end of the answer; "" where it writes none.
         """
-        question = [user("q")]
-        prompt = self.render(question, tools)
-        text = self.render([*question, calls], tools, prompt=False)
-        start = _num_common(prompt, text)
+        question = user("fctnprobequestion")
+        prompt = self.render([question], tools)
+        for is_prompt in (False, True):  # some write another opening for a prompt
+            text = self.render([question, calls], tools, prompt=is_prompt)
+            start = _header_end(prompt, text)
+            if question["content"] in text[:start]:
+                break
         ends = [at for stop in stops if (at := text.find(stop, start)) >= 0]
         return text[start : min(ends, default=len(text))]
 
@@ -235,6 +242,17 @@ def assistant(content: str) -> Message:
 def tool(content: str) -> Message:
     """Return a tool result, named as environments name theirs."""
     return {"role": "tool", "name": "f(a='x')", "content": content}
+
+
+def _header_end(prompt: str, text: str) -> int:
+    """Return where the header of an answer ends, in a text that the prompt may open otherwise.
+
+    As with a thought: what both share ends behind a mark or a line, never within one.
+    """
+    if text.startswith(prompt):
+        return len(prompt)
+    shared = text[: _num_common(prompt, text)]
+    return max(shared.rfind(each) for each in (">", "]", "\n")) + 1
 
 
 def _num_common(one: str, other: str) -> int:

@@ -306,8 +306,8 @@ def episode_json(record: EpisodeRecord, spell: Spell | None = None) -> dict[str,
     """Return an episode as JSON: task, seed, truth, prompt, every message, outcome and tokens.
 
     `messages` are those that open the episode; a step's own are what users said behind it, its tool
-    results are in `results`. `prompt` is the exact text before the first action, as `spell` decodes
-    it.
+    results are in `results`, and `cut` says that --max_new_tokens ended its action. `prompt` is the
+    exact text before the first action, as `spell` decodes it.
     """
     line: dict[str, Any] = {"task_id": record.task_id, "category": record.category}
     if isinstance(record.episode, Episode):
@@ -315,6 +315,8 @@ def episode_json(record: EpisodeRecord, spell: Spell | None = None) -> dict[str,
         for step, messages in zip(line["steps"], record.messages[1:], strict=False):
             if others := [each for each in messages if each.get("role") != "tool"]:
                 step["messages"] = others
+        for index, step in enumerate(line["steps"]):
+            step |= {"cut": True} if index in record.cut_actions else {}
         for step, role in zip(line["steps"], record.roles, strict=False):
             step["role"] = role
         for step, paid in zip(line["steps"], record.role_rewards, strict=False):

@@ -92,6 +92,8 @@ def _value(path: Path, name: str, value: Any, flag: SettingSpec) -> Any:
     """Return a value as the command line would have it: YAML reads 1e-5 as text, say."""
     if flag.many and isinstance(value, list):
         value = flag.separator.join(map(str, value))
+    if isinstance(value, Mapping):  # of --chat_template_kwargs
+        value = json.dumps(value)
     if value is None and flag.base is float and not flag.optional:
         value = "inf"  # for which JSON has no number
     plain = value is None or isinstance(value, bool)

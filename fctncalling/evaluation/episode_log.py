@@ -35,6 +35,7 @@ def play_episode(
     steps: list[StepRecord] = []
     observations: list[str] = []
     messages = [list(info["messages"])]
+    cut_steps = list[int]()
     terminated = truncated = False
     reason, failure = str(info.get("invalid_reason", "")), ""
     while not (terminated or truncated):
@@ -50,6 +51,7 @@ def play_episode(
         except EpisodeCut:
             truncated = True
             break
+        cut_steps += [len(steps)] * bool(getattr(player, "was_cut", False))
         observation, reward, terminated, truncated, info = env.step(text)
         steps.append(StepRecord.from_info(turn, text, float(reward), info))
         observations.append(observation)
@@ -66,7 +68,7 @@ def play_episode(
         invalid=bool(reason),
         seed=seed,
     )
-    return PlayedEpisode(episode, observations, reason, messages, failure)
+    return PlayedEpisode(episode, observations, reason, messages, failure, cut_steps)
 
 
 def episode_response(task: Task, steps: Sequence[StepRecord]) -> Any:
@@ -94,12 +96,15 @@ def episode_json(played: PlayedEpisode) -> dict[str, Any]:
     """Return a played episode as JSON, complete enough for replay.
 
     `messages` are those that open the episode; a step's own are what users said behind it, its tool
-    results are in `results`. The digests tell whether an observation was the same to the letter.
+    results are in `results`, and `cut` says that a limit of tokens ended its message. The digests
+    tell whether an observation was the same to the letter.
     """
     episode = played.episode
     steps = [dataclass_to_json(step) for step in episode.steps]
     for step, observation in zip(steps, played.observations, strict=False):
         step["observation_sha256"] = text_hash(observation)
+    for index, step in enumerate(steps):
+        step |= {"cut": True} if index in played.cut_steps else {}
     for index, reply in user_replies(steps, played.messages[1:]).items():
         steps[index]["messages"] = [reply]
     fields: dict[str, Any] = {"invalid_reason": played.reason} if episode.invalid else {}
@@ -110,6 +115,7 @@ def episode_json(played: PlayedEpisode) -> dict[str, Any]:
         "terminated": episode.terminated,
         "truncated": episode.truncated,
         "invalid": episode.invalid,
+        "num_actions_truncated": len(played.cut_steps),
         "seed": episode.seed,
         **fields,
     }
@@ -162,10 +168,10 @@ def play_episodes(
     a row into prompt and completion. Raises RolloutError where every episode is invalid.
     """
     from fctncalling.algorithms.generation.engine import GenerationEngine
-    from fctncalling.algorithms.policy.chat_template import ChatTemplate
+    from fctncalling.algorithms.policy.template_file import load_template
     from fctncalling.algorithms.rollout.collect import collect
 
-    template = ChatTemplate(tokenizer)
+    template = load_template(tokenizer, model=model)
     sampling: dict[str, Any] = {"temperature": temperature, "max_new_tokens": max_new_tokens}
     engine = GenerationEngine(model.eval(), template.stop_ids, decode=template.decode, **sampling)
     with _environments(make_env, min(num_envs, len(task_ids))) as envs:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fctncalling.checkers.clarify import missing_parameters, split_words
 from fctncalling.data.types import Call, Task
-from fctncalling.envs.handlers.registry import get_handler, handler_for
+from fctncalling.envs.handlers.handler import DecodeError
+from fctncalling.envs.handlers.registry import get_handler, handler_for, resolve_handler
 from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.evaluation.accepted_answers import accepted_answer, render_calls
+
+if TYPE_CHECKING:
+    from fctncalling.algorithms.policy.answer_ends import AnswerEnds
 
 DONE = "Done."
 ONE_CALL_A_STEP = "one_call_a_step"
@@ -31,6 +35,24 @@ class PolicyInput(NamedTuple):
 
 
 Policy = Callable[[PolicyInput], str]
+
+
+def message_end(
+    ends: AnswerEnds, tasks: Iterable[Task], handler: str = ""
+) -> int | Callable[[str, str], int]:
+    """Return the id that ends a scripted message, of (task id, text) where calls have their own."""
+    if ends.of_calls == ends.of_words:
+        return ends.of_words
+    form = get_handler(handler or "auto")
+    forms = {task.id: resolve_handler(form, task) for task in tasks}
+
+    def end(task_id: str, text: str) -> int:
+        try:
+            return ends.of_calls if forms[task_id].decode(text) else ends.of_words
+        except DecodeError:
+            return ends.of_words
+
+    return end
 
 
 def noop(_: PolicyInput) -> str:

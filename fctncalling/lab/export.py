@@ -12,16 +12,31 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import sys
 import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fctncalling.algorithms.config import SettingError
 from fctncalling.cli.shared.parser import add_flag, add_json_switch, print_error
 from fctncalling.data.bfcl import embedded_path
-from fctncalling.model_folder import ImportFailure, resolve_model_folder
+from fctncalling.model_folder import TOKENIZER_FILES, ImportFailure, resolve_model_folder
 from fctncalling.training.load_policy import critic_kind
+from fctncalling.training.resume import run_settings
 from fctncalling.training.run_config import ENV_MODELS
+
+CARD = """\
+---
+tags: [function-calling]
+---
+
+Trained with these arguments of its chat template, which each request has to give again:
+
+```
+"chat_template_kwargs": {}
+```
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -136,9 +151,28 @@ def _write_models(
                 raise ValueError(f"--average_with {other}: {error}") from error
         if arguments.head_size is not None:
             model = pad_heads(model, arguments.head_size)
-        model.save_pretrained(folder)
+        folder.mkdir(exist_ok=True)
         _copy_tokenizer_and_critic(checkpoint, folder, base, with_critic=with_critic)
+        _write_template(model, folder, run_settings(checkpoint))
+        model.save_pretrained(folder)
     return list(sources)
+
+
+def _write_template(model: Any, folder: Path, settings: dict[str, Any]) -> None:
+    """Put a folder's template's ends into the model's, and its arguments into a model card."""
+    from transformers import AutoTokenizer
+
+    from fctncalling.algorithms.policy.answer_ends import add_ends
+    from fctncalling.algorithms.policy.template_file import load_template
+
+    if any((folder / name).is_file() for name in TOKENIZER_FILES):
+        tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
+        try:
+            add_ends(model, load_template(tokenizer, model=model).ends.taught)
+        except SettingError as error:
+            print(f"note: generation_config.json is the base's: {error}", file=sys.stderr)
+    if kwargs := settings.get("chat_template_kwargs"):
+        (folder / "README.md").write_text(CARD.format(json.dumps(kwargs)), encoding="utf-8")
 
 
 def _move_to_mean(model: Any, other: Any, number: int) -> None:

@@ -28,6 +28,7 @@ from fctncalling.evaluation.scripted_policies import (
     DONE,
     ONE_CALL_A_STEP,
     PolicyInput,
+    message_end,
     oracle,
     render,
 )
@@ -225,7 +226,7 @@ def play_ground_truths(
     def script(task_id: str, turn: int, step_in_turn: int, info: Mapping[str, Any]) -> str:
         return players[task_id].answer("", info)
 
-    engine = ScriptedEngine(script, template.encode, template.end_of_turn_id)
+    engine = ScriptedEngine(script, template.encode, message_end(template.ends, tasks, handler))
     envs = [make_env_over(tasks) for _ in range(min(_NUM_ENVS, len(tasks)))]
     ids = [task.id for task in tasks]
     try:

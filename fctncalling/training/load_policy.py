@@ -42,6 +42,7 @@ def load_policy(
     from transformers.utils.logging import disable_progress_bar
 
     from fctncalling.algorithms.policy.actor_critic import ActorCritic
+    from fctncalling.algorithms.policy.answer_ends import add_ends
     from fctncalling.algorithms.policy.precision import weights_dtype
     from fctncalling.algorithms.run.checkpoint import seed_streams
 
@@ -62,7 +63,13 @@ def load_policy(
         _check_tokenizer(tokenizer, policy.model)
     _check_positions(policy.model, config)
     _check_critic_layers(policy.model, config)
-    return policy.to(device), load_template(tokenizer, run_config.chat_template)
+    if checkpoint is not None and (own := checkpoint / "chat_template.jinja").is_file():
+        tokenizer.chat_template = own.read_text(encoding="utf-8")  # an adapter's base has none
+    template = load_template(
+        tokenizer, run_config.chat_template, policy.model, run_config.chat_template_kwargs
+    )
+    add_ends(policy.model, template.ends.taught)
+    return policy.to(device), template
 
 
 def _check_positions(model: Any, config: TrainConfig) -> None:
@@ -108,29 +115,18 @@ def _check_tokenizer(tokenizer: Any, model: Any) -> None:
         )
 
 
-def load_template(tokenizer: object, path: str | None) -> ChatTemplate:
-    """Load the template of chats, of a file or of the tokenizer, else a plain one."""
-    from jinja2.exceptions import TemplateError
-
-    from fctncalling.algorithms.policy.chat_template import ChatTemplate
+def load_template(
+    tokenizer: Any, path: str | None, model: Any = None, kwargs: str | None = None
+) -> ChatTemplate:
+    """Load the template of chats; announce where a plain one stands in."""
+    from fctncalling.algorithms.policy.template_file import load_template
 
     if path is None and not getattr(tokenizer, "chat_template", None):
         announce(
             "Note: the tokenizer has no chat template; a plain one stands in. --chat_template FILE "
             "gives another."
         )
-    try:
-        return ChatTemplate(
-            tokenizer, None if path is None else Path(path).read_text(encoding="utf-8")
-        )
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingError(f"--chat_template {path}: cannot be read ({error})") from error
-    except (TemplateError, ValueError) as error:
-        flag = f"--chat_template {path}" if path else "the tokenizer's chat template"
-        raise SettingError(
-            f"{flag}: no conversation can be rendered with it ({_first_line(error)}); give "
-            "--chat_template FILE that can"
-        ) from error
+    return load_template(tokenizer, path, model, kwargs)
 
 
 @contextlib.contextmanager

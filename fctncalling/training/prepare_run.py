@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import fctncalling
 from fctncalling.algorithms.config import SettingError, TrainConfig
+from fctncalling.algorithms.config.template_kwargs import parse_template_kwargs
 from fctncalling.algorithms.distributed.process_group import (
     ProcessGroup,
     init_process_group,
@@ -30,7 +31,11 @@ from fctncalling.laboratory import import_laboratory_module
 from fctncalling.training.announce import announce
 from fctncalling.training.demonstrations import load_demonstrations
 from fctncalling.training.load_policy import load_policy
-from fctncalling.training.resume import checkpoint_to_resume, supervised_stage_is_ahead
+from fctncalling.training.resume import (
+    checkpoint_to_resume,
+    keep_template,
+    supervised_stage_is_ahead,
+)
 from fctncalling.training.rollouts.choose_rollout import check_rollout, choose_rollout
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.supervised_stage import progress_text
@@ -61,6 +66,8 @@ def prepare_run(
     processes = _start_processes(config, run_config)
     folder = results_folder(config)
     checkpoint = checkpoint_to_resume(config, folder, is_first=processes.is_first)
+    if checkpoint is not None:
+        run_config = keep_template(run_config, checkpoint)
     setup = task_setup or make_task_setup(config, run_config)
     sampler = TaskSampler(setup.candidates, config)  # refuses flags, so before what takes long
     roles = team_roles(config, setup.make_env, processes)
@@ -146,6 +153,7 @@ def open_log(
     if not processes.is_first:
         return NoLog(folder)
     described = {**dataclasses.asdict(config), **dataclasses.asdict(run_config)}
+    described["chat_template_kwargs"] = parse_template_kwargs(run_config.chat_template_kwargs)
     described |= run_description(config, processes)
     resume = config.resume is not None
     try:
@@ -233,6 +241,7 @@ def resolved_settings(config: TrainConfig, device: torch.device) -> dict[str, An
 def check_start(config: TrainConfig, run_config: RunConfig) -> None:
     """Check at the start what settings would end the run later; SettingError, ModelError."""
     check_wandb(run_config.wandb)
+    parse_template_kwargs(run_config.chat_template_kwargs)
     _check_results_dir(Path(config.results_dir))
     if config.model_name_or_path is not None:
         check_model(config.model_name_or_path)

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.config.config_fields import format_value
+from fctncalling.algorithms.config.template_kwargs import parse_template_kwargs
 from fctncalling.training.announce import announce
+from fctncalling.training.run_config import RunConfig
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.supervised import SupervisedLearner
@@ -63,6 +65,45 @@ def checkpoint_to_resume(
     return checkpoint
 
 
+def keep_template(run_config: RunConfig, checkpoint: Path) -> RunConfig:
+    """Return the settings with the chat template and its arguments of the checkpoint's run.
+
+    Where no other ones are given. A template is kept where the checkpoint holds that very text, as
+    those since version 0.4 do.
+    """
+    before = run_settings(checkpoint)
+    kwargs, path = before.get("chat_template_kwargs"), before.get("chat_template")
+    kept: dict[str, Any] = {}
+    if kwargs and run_config.chat_template_kwargs is None:
+        kept["chat_template_kwargs"] = json.dumps(kwargs)
+    elif run_config.chat_template_kwargs is not None and "chat_template_kwargs" in before:
+        now = parse_template_kwargs(run_config.chat_template_kwargs)
+        if now != kwargs:
+            announce(f"Note: going on with --chat_template_kwargs {now}, before it was {kwargs}.")
+    if path and run_config.chat_template is None:
+        texts = {_text(Path(path)), _text(checkpoint / "chat_template.jinja")}
+        kept |= {"chat_template": path} if len(texts) == 1 and None not in texts else {}
+    return dataclasses.replace(run_config, **kept)
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def run_settings(checkpoint: Path) -> dict[str, Any]:
+    """Return the config.json of a checkpoint's run; {} for one that was moved away from it."""
+    try:
+        found = json.loads(
+            (checkpoint.resolve().parent.parent / "config.json").read_text(encoding="utf-8")
+        )
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def unfit_checkpoint_error(checkpoint: Path, error: Exception) -> Exception:
     """Return the error of an unfit checkpoint, which does not fit the run: a CheckpointError."""
     from fctncalling.algorithms.run.checkpoint import CheckpointError
@@ -93,12 +134,7 @@ def changed_settings(config: TrainConfig, checkpoint: Path) -> dict[str, tuple[A
 
     Name -> (before, now).
     """
-    try:
-        before = json.loads(
-            (checkpoint.resolve().parent.parent / "config.json").read_text(encoding="utf-8")
-        )
-    except (OSError, ValueError):
-        return {}  # a checkpoint that was moved away from its run tells nothing of it
+    before = run_settings(checkpoint)
     now = {
         name: _as_json(value)
         for name, value in dataclasses.asdict(config).items()

@@ -89,6 +89,12 @@ class RunConfig:
     chat_template: str | None = setting(
         None, "File with a chat template; none: the tokenizer's own.", metavar="FILE"
     )
+    chat_template_kwargs: str | None = setting(
+        None,
+        "Arguments of the chat template in every rendering, such as "
+        '{"enable_thinking": false}; none: those of the run that --resume goes on with, or none.',
+        metavar="JSON",
+    )
     no_doctor: bool = setting(
         False,
         "Whether a run starts though chat template or tokenizer would spoil it (doctor --model "

@@ -59,6 +59,7 @@ def _rates(totals: CategoryCounts) -> dict[str, Any]:
         "progress": totals.progress / count if count else None,
         "invalid": totals.invalid,
         "context_overflow": totals.context_overflow,
+        "cut_answers": totals.cut,
         **_uncertainty(totals),
     }
 
@@ -88,6 +89,8 @@ def report_table(totals: Mapping[str, CategoryCounts], settings: Mapping[str, An
     if any(each.tasks.num_samples > 1 for each in totals.values()):
         sampled = {name: each.tasks.report() for name, each in totals.items()}
         lines += ["", align_rows(pass_at_k_rows(sampled))]
+    if cut := sum(each.cut for each in totals.values()):
+        lines.append(f"{cut} answers were cut at the longest message (--max_new_tokens)")
     if overflows := sum(each.context_overflow for each in totals.values()):
         lines.append(f"{overflows} failed as the conversation outgrew the model's context")
     lines.append(f"form {settings['form']}, prompt style {settings['prompt_style']}")
@@ -173,6 +176,8 @@ def _add_sampling(group: argparse._ArgumentGroup) -> None:
         "fifth to a half of the tokens; default: %(default)s",
     )
     add = partial(add_flag, group)
+    kwargs = 'arguments of the chat template, such as {"enable_thinking": false}'
+    add("--chat_template_kwargs", str, "JSON", kwargs)
     add("--temperature", float, "T", "of sampling; 0 is greedy; default: %(default)s", 0.0)
     samples = "play each task K times and tell pass@k and pass^k; default: %(default)s"
     add("--num_samples", int, "K", samples, 1)
@@ -191,6 +196,7 @@ def _add_limits(group: argparse._ArgumentGroup) -> None:
 
 def _add_local(group: argparse._ArgumentGroup) -> None:
     add = partial(add_flag, group)
+    add("--chat_template", str, "FILE", "in place of the folder's own")
     add("--max_episode_tokens", int, "N", "longest episode, in tokens; default: %(default)s", 4096)
     devices = ("auto", "cpu", "cuda", "mps")
     where = "where tensors live; default: %(default)s"

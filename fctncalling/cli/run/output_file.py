@@ -31,6 +31,7 @@ class CategoryCounts:
     progress: float = 0.0  # summed
     invalid: int = 0
     context_overflow: int = 0  # failed, as the conversation outgrew the model's context
+    cut: int = 0  # answers that the limit of their length cut
     tasks: TaskSampleCounts = field(default_factory=TaskSampleCounts)
     strict_tasks: TaskSampleCounts = field(default_factory=TaskSampleCounts)
 
@@ -44,6 +45,7 @@ class CategoryCounts:
         self.strict += bool(line["strict_valid"])
         self.progress += float(line["progress"])
         self.context_overflow += bool(line.get(CONTEXT_OVERFLOW))
+        self.cut += int(line.get("num_actions_truncated") or 0)
         self.tasks.add(line["id"], success=bool(line["valid"]))
         self.strict_tasks.add(line["id"], success=bool(line["strict_valid"]))
 
@@ -153,8 +155,8 @@ class OutputFile:
         try:
             line = json.loads(text)
             line = {"prompt_style": "bfcl", **line}  # what earlier versions wrote had that
-            settings = {"user": None, **self._settings}  # a line names a user that was named
-            line.setdefault("user", None)
+            unnamed = dict.fromkeys(("user", "chat_template", "chat_template_kwargs"))
+            settings, line = {**unnamed, **self._settings}, {**unnamed, **line}
             different = [key for key, value in settings.items() if line[key] != value]
             if not _is_counted(line):
                 raise LookupError(number)

@@ -11,6 +11,8 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
+from fctncalling.algorithms.config import SettingError
+from fctncalling.algorithms.config.template_kwargs import parse_template_kwargs
 from fctncalling.cli.run.output_file import OutputFile, require_new_output
 from fctncalling.cli.run.planned_tasks import PlannedTask, RunTasks
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
@@ -206,7 +208,11 @@ class Runner:
             "form": self.form,
             "prompt_style": args.prompt_style,
             "max_steps_per_turn": args.max_steps_per_turn,
-            **({"user": args.user} if args.user is not None else {}),
+            **{
+                name: given
+                for name in ("user", "chat_template", "chat_template_kwargs")
+                if (given := getattr(args, name)) is not None
+            },
         }
 
     def play(self, output: OutputFile) -> str:
@@ -282,6 +288,10 @@ class _Interruptible:
         text: str = self._player.answer(observation, info)
         return text
 
+    @property
+    def was_cut(self) -> bool:
+        return bool(getattr(self._player, "was_cut", False))
+
 
 def _require_sound(args: argparse.Namespace, categories: list[str]) -> None:
     """Raise InputError or AgentSetupError for invalid or conflicting arguments."""
@@ -295,6 +305,10 @@ def _require_sound(args: argparse.Namespace, categories: list[str]) -> None:
         )
     kind, _, name = args.agent.partition(":")
     scripted = kind in SCRIPTED and not name
+    if args.chat_template is not None and kind != "hf":
+        raise InputError("--chat_template: is for --agent hf:FOLDER; a server has its own")
+    if args.chat_template_kwargs is not None and scripted:
+        raise InputError(f"--chat_template_kwargs: is for models, and {kind} is a script")
     if not scripted and (kind not in ("hf", "openai") or not name):
         raise AgentSetupError(_no_agent(args.agent, kind))
     if kind == "hf":
@@ -332,6 +346,7 @@ def _agent(args: argparse.Namespace, kind: str, name: str) -> Agent:
             form=args.form or "prompting",
             temperature=args.temperature,
             max_tokens=args.max_new_tokens,
+            chat_template_kwargs=_template_kwargs(args.chat_template_kwargs),
             timeout_s=args.timeout_s,
             retries=args.retries,
             first_wait_s=args.retry_wait_s,
@@ -339,10 +354,19 @@ def _agent(args: argparse.Namespace, kind: str, name: str) -> Agent:
     )
 
 
+def _template_kwargs(text: str | None) -> dict[str, Any]:
+    try:
+        return parse_template_kwargs(text)
+    except SettingError as error:
+        raise InputError(str(error)) from None
+
+
 def _local_model(args: argparse.Namespace, folder: str) -> LocalModel:
     return LocalModel(
         LocalSettings(
             folder,
+            chat_template=args.chat_template,
+            chat_template_kwargs=args.chat_template_kwargs,
             form="tool_call" if args.form == "tools_text" else args.form or "",
             temperature=args.temperature,
             max_new_tokens=args.max_new_tokens or 256,

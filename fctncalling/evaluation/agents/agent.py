@@ -55,6 +55,7 @@ class PlayedEpisode:
     """What the environment said, in OpenAI form: the opening messages, then those behind each step.
     """
     failure: str = ""  # why it failed beside its verdict: CONTEXT_OVERFLOW, or nothing
+    cut_steps: list[int] = field(default_factory=list)  # whose message the limit of tokens cut
 
 
 class Player(Protocol):

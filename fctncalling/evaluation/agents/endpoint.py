@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fctncalling.data.types import Message, Task
@@ -40,7 +40,7 @@ class Endpoint(Protocol):
     """Endpoint of chat completions, as players see it: an interface."""
 
     def complete(self, messages: Sequence[Message], tools: Sequence[Any] = ()) -> dict[str, Any]:
-        """Complete a conversation: return the model's message."""
+        """Complete a conversation: return the message, with finish_reason "length" if cut."""
         ...
 
     def print_once(self, text: str) -> None:
@@ -54,6 +54,7 @@ class EndpointPlayer:
         self._endpoint = endpoint
         self._form = form
         self._conversation = CONVERSATIONS[form]()
+        self.was_cut = False  # the last message, by a limit of tokens
 
     def answer(self, observation: str, info: Mapping[str, Any]) -> str:
         """Answer an observation: return the model's next message as an action."""
@@ -61,6 +62,7 @@ class EndpointPlayer:
         conversation.observe(observation, info)
         tools = info["tools"] if conversation.sends_tools else ()
         message = self._endpoint.complete(conversation.messages, tools)
+        self.was_cut = message.pop("finish_reason", None) == "length"
         if self._form == "tool_call" and not message.get("tool_calls"):
             self._note_calls_in_text(message_text(message), tools)
         return conversation.to_action(message)
@@ -116,6 +118,7 @@ class EndpointSettings:
     form: str = "prompting"
     temperature: float | None = 0.0
     max_tokens: int | None = None  # longest answer, in tokens
+    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     timeout_s: float = 120.0  # of one request, from its start to the answer's last byte
     retries: int = 5  # repetitions of a request that failed for a while
     first_wait_s: float = 1.0  # before the first repetition, doubled for each further one
@@ -181,7 +184,7 @@ class EndpointAgent:
         print(f"note: {text}", file=sys.stderr)
 
     def complete(self, messages: Sequence[Message], tools: Sequence[Any] = ()) -> dict[str, Any]:
-        """Complete a conversation: return the model's message.
+        """Complete a conversation: return the message, with finish_reason "length" if cut.
 
         Where --max_new_tokens does not fit into what the context has left, less is asked for.
         Raises AgentUnavailable, ContextOverflow, or AgentSetupError if the endpoint refuses us
@@ -192,6 +195,8 @@ class EndpointAgent:
             body["temperature"] = self.settings.temperature
         if tools:
             body["tools"] = list(tools)
+        if self.settings.chat_template_kwargs:
+            body["chat_template_kwargs"] = dict(self.settings.chat_template_kwargs)
         max_tokens = self.settings.max_tokens
         while True:
             if max_tokens is not None:
@@ -303,7 +308,9 @@ class EndpointAgent:
             answer = json.loads(reply.data)
             if "choices" not in answer and "error" in answer and is_context_overflow(200, text):
                 raise ContextOverflow(message)  # some gateways answer 200 whatever happened
-            said = _validated_message(self._redactor.redact_json(answer["choices"][0]["message"]))
+            choice = answer["choices"][0]
+            said = _validated_message(self._redactor.redact_json(choice["message"]))
+            said |= {"finish_reason": "length"} if choice.get("finish_reason") == "length" else {}
             return said, _prompt_tokens(answer)
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             why = f" ({error})" if isinstance(error, _MalformedMessage) else ""

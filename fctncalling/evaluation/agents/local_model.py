@@ -55,6 +55,8 @@ class LocalSettings:
     """Settings of a local model."""
 
     folder: str
+    chat_template: str | None = None  # a file; none: the folder's own
+    chat_template_kwargs: str | None = None  # JSON
     form: str = ""  # none: tool_call where the chat template takes tools, else prompting
     temperature: float = 0.0  # 0 is greedy
     max_new_tokens: int = 256
@@ -74,7 +76,8 @@ class LocalModel:
             import torch
             from transformers import AutoConfig, AutoTokenizer
 
-            from fctncalling.algorithms.policy.chat_template import ChatTemplate
+            from fctncalling.algorithms.config import SettingError
+            from fctncalling.algorithms.policy.template_file import load_template
         except ImportError as error:
             raise AgentSetupError(
                 f"--agent hf:... needs the training libraries ({error}): pip install "
@@ -83,9 +86,12 @@ class LocalModel:
         torch.set_num_threads(settings.torch_threads)  # more than one only spin on small models
         try:
             config = AutoConfig.from_pretrained(settings.folder, trust_remote_code=False)
-            self._template = ChatTemplate(
-                AutoTokenizer.from_pretrained(settings.folder, trust_remote_code=False)
+            tokenizer = AutoTokenizer.from_pretrained(settings.folder, trust_remote_code=False)
+            self._template = load_template(
+                tokenizer, settings.chat_template, settings.folder, settings.chat_template_kwargs
             )
+        except SettingError as error:
+            raise AgentSetupError(f"--agent hf:{settings.folder}: {error}") from None
         except (OSError, ValueError) as error:
             raise _cannot_load(settings, error) from None
         self._settings = settings
@@ -203,7 +209,7 @@ def _played_episode(record: EpisodeRecord, *, is_whole_context: bool) -> PlayedE
             replace(episode, invalid=True),
             reason="no room for an answer: raise --max_episode_tokens",
         )
-    return PlayedEpisode(episode)
+    return PlayedEpisode(episode, cut_steps=record.cut_actions)
 
 
 MAX_NEW_TOKENS = 60  # a sentence
@@ -233,7 +239,7 @@ class LocalChatModel:
     def __init__(self, folder: str) -> None:
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
-        from fctncalling.algorithms.policy.chat_template import ChatTemplate
+        from fctncalling.algorithms.policy.template_file import load_template
 
         try:
             tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
@@ -244,7 +250,7 @@ class LocalChatModel:
                 f"user hf:{folder}: the model cannot be loaded: {first_line}"
             ) from None
         self._model = model.eval()
-        self._template = ChatTemplate(tokenizer)
+        self._template = load_template(tokenizer, model=model)
 
     def __call__(self, messages: list[Message]) -> str:
         """Return the text that the model answers."""

@@ -14,7 +14,7 @@ from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.prompting.prompts import JSON_TYPES
 from fctncalling.evaluation.agents.agent import ScriptedPlayer
-from fctncalling.evaluation.scripted_policies import DONE, oracle
+from fctncalling.evaluation.scripted_policies import DONE, message_end, oracle
 from fctncalling.lab.doctor.finding import HealthCheck, fault, note, sound, unchecked
 
 NUM_LONGEST = 6
@@ -44,7 +44,7 @@ def play_ground_truths(
     def script(task_id: str, turn: int, step_in_turn: int, info: Mapping[str, Any]) -> str:
         return players[task_id].answer("", info)
 
-    engine = ScriptedEngine(script, template.encode, template.end_of_turn_id)
+    engine = ScriptedEngine(script, template.encode, message_end(template.ends, chosen))
     env: Any = FunctionCallingEnv(tasks=chosen, tools=tools)
     ids = [task.id for task in chosen]
     played = collect([env], engine, template, ids, max_episode_tokens=MAX_TOKENS)
@@ -93,9 +93,9 @@ def episode_findings(
     acted = sum(sum(row.acted) for row in rows)
     total = sum(len(row.ids) for row in rows)
     ends = [row.ids[at] for row in rows for at, end in enumerate(row.ends_action) if end]
-    wrong = [id_ for id_ in ends if id_ != template.end_of_turn_id]
+    wrong = [id_ for id_ in ends if id_ not in template.stop_ids]
     if wrong or not ends:
-        message = f"{len(wrong)} of {len(ends)} actions do not end with the end of turn"
+        message = f"{len(wrong)} of {len(ends)} actions do not end with an end of turn"
         yield fault("mask", message)
     else:
         yield sound(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fctncalling.algorithms.policy.answer_ends import listed_ends
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.errors import TaskError
@@ -76,7 +77,7 @@ def _examine(wanted: ExaminationSettings, found: ExaminationResult) -> None:
         found.findings.append(unchecked("model", f"cannot be loaded: {_first_line(error)}"))
         return
     wanted.on_stage("chat template")
-    found.findings += template_findings(tokenizer, wanted.chat_template)
+    found.findings += template_findings(tokenizer, wanted.chat_template, listed_ends(source))
     if any(each.check == "template" and each.level == "fault" for each in found.findings):
         return  # nothing can be rendered
     try:
@@ -104,16 +105,9 @@ def _check_model(
     tasks: Sequence[Task],
     found: ExaminationResult,
 ) -> None:
-    from transformers import GenerationConfig
-
-    from fctncalling.algorithms.policy.chat_template import ChatTemplate
-
-    template = ChatTemplate(tokenizer, wanted.chat_template)
-    try:
-        eos = GenerationConfig.from_pretrained(source).eos_token_id
-    except (OSError, ValueError):
-        eos = getattr(config, "eos_token_id", None)
-    found.findings.append(stop_finding(template, eos))
+    listed = listed_ends(source)
+    template = ChatTemplate(tokenizer, wanted.chat_template, listed_ends=listed)
+    found.findings.append(stop_finding(template, listed))
     limits = (getattr(config, "max_position_embeddings", None), wanted.max_episode_tokens)
     context = min((each for each in limits if each is not None), default=None)
     wanted.on_stage("episodes of the ground truth")
@@ -220,18 +214,20 @@ LORA_RANK = 16  # of the adapter whose memory is estimated
 _ADAMW_BYTES = 12  # gradient and two moments of a trained weight, in fp32
 
 
-def stop_finding(template: ChatTemplate, generation_eos: Any) -> HealthCheck:
+def stop_finding(template: ChatTemplate, listed: Sequence[int]) -> HealthCheck:
     """Return whether rollouts stop where the model's generation_config.json says answers end."""
-    listed = generation_eos if isinstance(generation_eos, list) else [generation_eos]
-    wanted = [int(id_) for id_ in listed if id_ is not None]
-    missed = [template.spell([id_]) for id_ in wanted if id_ not in template.stop_ids]
+    missed = [template.spell([id_]) for id_ in listed if id_ not in template.stop_ids]
     stops = ", ".join(repr(template.spell([id_])) for id_ in sorted(template.stop_ids))
     if missed:
         names = ", ".join(map(repr, missed))
-        missing = f"where rollouts do not stop ({stops})"
-        message = f"generation_config.json ends answers at {names}, {missing}"
-        return fault("stops", message, "Give --chat_template FILE that closes answers with it")
-    return sound("stops", f"rollouts stop at {stops}, as generation_config.json says")
+        message = f"generation_config.json ends answers at {names}, an ordinary token of texts"
+        cure = f"Is it another tokenizer's id? Rollouts stop at {stops}: write those there"
+        return fault("stops", message, cure)
+    if unlisted := [id_ for id_ in template.ends.taught if id_ not in listed]:
+        names = ", ".join(repr(template.spell([id_])) for id_ in unlisted)
+        message = f"rollouts stop at {stops}; generation_config.json lacks {names}"
+        return note("stops", message, "Servers may run on: a trained or exported model lists it")
+    return sound("stops", f"rollouts stop at {stops}, those of generation_config.json among them")
 
 
 def vocabulary_finding(tokenizer: Any, template: ChatTemplate, num_embeddings: int) -> HealthCheck:

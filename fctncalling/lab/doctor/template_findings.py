@@ -188,14 +188,17 @@ class TemplateRenderer(NamedTuple):
             chat_template=self.template.source,
             tokenize=False,
             add_generation_prompt=prompt,
+            **self.template.kwargs,
         )
         return text
 
 
-def template_findings(tokenizer: Any, source: str | None = None) -> list[HealthCheck]:
+def template_findings(
+    tokenizer: Any, source: str | None = None, listed_ends: Sequence[int] = ()
+) -> list[HealthCheck]:
     """Return what there is to say of a tokenizer's chat template, or of `source` in its place."""
     try:
-        template = ChatTemplate(tokenizer, source)
+        template = ChatTemplate(tokenizer, source, listed_ends=listed_ends)
         TemplateRenderer(tokenizer, template).render_messages(question_and_answer("a", "r"))
     except Exception as error:  # templates raise what Jinja does, and what they like
         changed = _changed_words(tokenizer, source or getattr(tokenizer, "chat_template", None))
@@ -280,8 +283,9 @@ def _end_of_turn(probe: TemplateRenderer) -> Iterator[HealthCheck]:
     between = between.partition(ANSWER)[2].partition("fctnprobenext")[0]
     end = template.spell([template.end_of_turn_id])
     if end in last or (end in between and not last.strip()):
-        name = f"{end!r} ends an answer; it is sampled, trained, and a stop"
-        yield sound("end of turn", name, id=template.end_of_turn_id)
+        names = " or ".join(repr(template.spell([id_])) for id_ in template.ends.taught)
+        message = f"{names} ends an answer; it is sampled, trained, and a stop"
+        yield sound("end of turn", message, id=template.end_of_turn_id)
         return
     mark = _CLOSING_MARK.search(last)
     if mark is not None:

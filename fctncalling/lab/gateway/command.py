@@ -50,6 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--output", Path, "FOLDER", "folder that sessions are recorded in")
     add("--chat_template", Path, "FILE", "in place of its own")
+    kwargs = "arguments of the template; a request's own chat_template_kwargs come before them"
+    add("--chat_template_kwargs", str, "JSON", kwargs)
     add("--handler", str, "NAME", "form of calls; default: every one known", "auto")
     parser.add_argument(
         "--temperature", type=float, default=1.0, help="of requests that name none; default: 1"
@@ -187,7 +189,8 @@ def _template(args: argparse.Namespace, folder: str) -> tuple[ChatTemplate, int]
 
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    template = load_template(tokenizer, args.chat_template and str(args.chat_template))
+    path = args.chat_template and str(args.chat_template)
+    template = load_template(tokenizer, path, folder, args.chat_template_kwargs)
     return template, getattr(config, "max_position_embeddings", None) or 4096
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from fctncalling.algorithms.config.template_kwargs import TAKEN
 from fctncalling.data.types import Message
 from fctncalling.lab.gateway.chat_messages import checked_messages, checked_tools
 from fctncalling.lab.gateway.gateway_error import invalid_field
@@ -47,6 +48,7 @@ class CompletionRequest:
     logprobs: bool = False
     return_token_ids: bool = False  # an extension, as vLLM has it
     seed: int | None = None
+    template_kwargs: Mapping[str, Any] = field(default_factory=dict)  # of the chat template
     ignored: tuple[str, ...] = ()  # fields that were given and have no effect
 
     @property
@@ -73,8 +75,23 @@ def chat_request(body: Mapping[str, Any]) -> CompletionRequest:
         tools=tuple(tools),
         reads_calls=bool(tools) and choice != "none",
         logprobs=_boolean(body, "logprobs"),
+        template_kwargs=_template_kwargs(body),
         **_common(body),
     )
+
+
+def _template_kwargs(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments for the chat template; GatewayError for what is none."""
+    given, effort = body.get("chat_template_kwargs"), body.get("reasoning_effort")
+    expected = "expected an object of texts, numbers and booleans, by names that are free"
+    if given is not None and not isinstance(given, dict):
+        raise invalid_field("chat_template_kwargs", expected)
+    for name, value in (given or {}).items():
+        if name in TAKEN or not isinstance(value, str | int | float | None):
+            raise invalid_field(f"chat_template_kwargs.{name:.60}", expected)
+    if effort is not None and not isinstance(effort, str):
+        raise invalid_field("reasoning_effort", "expected a text")
+    return {**({} if effort is None else {"reasoning_effort": effort}), **(given or {})}
 
 
 def text_request(body: Mapping[str, Any]) -> CompletionRequest:

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from fctncalling.algorithms.generation.engine_api import Action, EngineError
+from fctncalling.algorithms.policy.answer_ends import REFUSALS
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.lab.gateway.chat_messages import ContextCallForm
 from fctncalling.lab.gateway.completion_request import CompletionRequest
@@ -140,9 +141,10 @@ class Gateway:
         if self.settings.fixed_temperature and request.temperature not in given:
             ignored = (*request.ignored, "temperature")
             request = replace(request, temperature=None, ignored=ignored)
+        template, request = _with_template_kwargs(self.template, request)
         with session.lock:
             self._require_open(session)
-            prompt = self._prompt(session, request)
+            prompt = self._prompt(session, request, template)
             self._require_room(session, prompt.ids)
             number = session.begin_request(prompt, request)
         futures = [
@@ -233,13 +235,15 @@ class Gateway:
         session.reward(value)
         return ""
 
-    def _prompt(self, session: GatewaySession, request: CompletionRequest) -> RenderedPrompt:
+    def _prompt(
+        self, session: GatewaySession, request: CompletionRequest, template: ChatTemplate
+    ) -> RenderedPrompt:
         if request.is_chat:
             return render_messages(
                 request.messages,
                 (request.tools, self.form.instructions(request.tools)),
                 session.num_requests,
-                template=self.template,
+                template=template,
                 form=self.form,
                 forest=session.forest,
                 answered=session.answered,
@@ -313,3 +317,18 @@ class Gateway:
 
 def _told(on_token: OnToken, choice: int, token: int, logprob: float | None) -> None:
     on_token(choice, token)
+
+
+def _with_template_kwargs(
+    template: ChatTemplate, request: CompletionRequest
+) -> tuple[ChatTemplate, CompletionRequest]:
+    """Return the template under a request's arguments; those that it does not use are ignored."""
+    kwargs = request.template_kwargs
+    unused = [name for name in kwargs if not template.uses_argument(name)]
+    if unused:
+        request = replace(request, ignored=(*request.ignored, *unused))
+    try:
+        used = {name: kwargs[name] for name in kwargs if name not in unused}
+        return template.with_kwargs(used), request
+    except REFUSALS as error:
+        raise invalid_field("chat_template_kwargs", f"the chat template fails: {error}") from None

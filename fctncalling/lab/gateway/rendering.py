@@ -130,7 +130,7 @@ class _Walk:
         """Return the ids of a template that renders a history anew, sampled texts as they were."""
         history: list[Message] = []
         echoes: dict[int, int] = {}
-        for index, message, candidates in self._read():
+        for index, _, candidates in self._read():
             if candidates:
                 echoes[index] = candidates[-1]
                 text = self.template.decode(self.forest.actions[candidates[-1]].ids)
