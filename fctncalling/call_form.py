@@ -35,23 +35,23 @@ SERVER_PARSERS = {
     "qwen_xml_calls": "qwen3_coder",
     "seed_calls": "seed_oss",
     "glm_calls": "glm45",
-    "kimi_calls": "kimi_k2",
+    "kimi_k2_calls": "kimi_k2",
     "harmony_calls": "openai",
     "minimax_m1_calls": "minimax",
-    "minimax_calls": "minimax_m2",
-    "deepseek_calls": "deepseek_v3",
-    "deepseek31_calls": "deepseek_v31",
-    "deepseek32_calls": "deepseek_v32",
+    "minimax_m2_calls": "minimax_m2",
+    "deepseek_v3_calls": "deepseek_v3",
+    "deepseek_v31_calls": "deepseek_v31",
+    "deepseek_v32_calls": "deepseek_v32",
     "mistral_calls": "mistral",
-    "mistral_calls_by_name": "mistral",
+    "mistral_named_calls": "mistral",
     "llama_json_calls": "llama3_json",
-    "llama_pythonic_calls": "pythonic",
     "python_calls": "pythonic",
-    "granite_calls": "granite",
-    "gemma_calls": "gemma4",
-    "functiongemma_calls": "functiongemma",
+    "granite3_calls": "granite",
+    "gemma4_calls": "gemma4",
+    "function_gemma_calls": "functiongemma",
+    "internlm_calls": "internlm",
+    "functools_calls": "phi4_mini_json",
     "json_calls": "xlam",
-    "phi4_calls": "phi4_mini_json",
 }
 """Handler of a form -> vLLM's `--tool-call-parser` that reads it."""
 
@@ -72,6 +72,11 @@ class TemplateForm(NamedTuple):
     def written(self) -> str:
         """Name of the handler that writes calls under the template."""
         return self.handler or PROMPTING.name
+
+    @property
+    def handler_name(self) -> str:
+        """Name of the handler that reads every known form and writes the template's."""
+        return f"{AUTO}{self.handler}" if self.handler else "auto"
 
     @property
     def line(self) -> str:
@@ -138,5 +143,4 @@ def resolve_handler_name(handler: str, template: ChatTemplate) -> str:
     """Return a handler's name with "auto" resolved to what the template writes."""
     if handler != "auto":
         return handler
-    form = find_call_form(template)
-    return f"{AUTO}{form.handler}" if form.handler else handler
+    return find_call_form(template).handler_name

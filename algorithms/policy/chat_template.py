@@ -97,8 +97,8 @@ class ChatTemplate:
             self.encode,
             listed_ends,
         )
-        self._stop_texts = tuple(self.spell([each]) for each in sorted(self.stop_ids))
-        self.renderer.find_roles(self._stop_texts)
+        self.stop_texts = tuple(self.spell([each]) for each in sorted(self.stop_ids))
+        self.renderer.find_roles(self.stop_texts)
         self.header = self.renderer.answer_header()
         self.system_role = self.renderer.system_role
         self.tool_role = self.renderer.tool_role or self.renderer.result_role
@@ -174,13 +174,18 @@ class ChatTemplate:
         ]
         shown, refusal = self._shown(tools), TemplateRefusal("no history")
         instructions = self._escaper.escape_value(instructions)
-        for form in (self._as_sampled, self._in_own_form):
+        for form, plain in (
+            (self._as_sampled, False),
+            (self._in_own_form, False),
+            (self._as_words, True),
+        ):
             played = [
                 form(m, cleaned[i + 1 : i + 2]) if i in trusted else m
                 for i, m in enumerate(cleaned)
             ]
+            opened = self._opening(played, instructions)
             try:
-                return self.renderer.render(self._opening(played, instructions), shown)
+                return self.renderer.render(opened, shown, plain_results=plain)
             except TemplateRefusal as error:
                 refusal = error
         raise refusal
@@ -193,7 +198,7 @@ class ChatTemplate:
         if not self.renderer.shows_calls:
             return ""
         message = {**self.calls_message(calls), **fields}
-        return self.renderer.text_of_calls(message, self._stop_texts, self._shown(tools))
+        return self.renderer.text_of_calls(message, self.stop_texts, self._shown(tools))
 
     def calls_message(self, calls: Sequence[Call], num_before: int = 0, text: str = "") -> Message:
         """Return the message of calls as this template wants it; see `calls_message`."""
@@ -285,7 +290,7 @@ class ChatTemplate:
         if calls is not None and self.renderer.behind_calls and num_results(messages):
             calls = {**self._escaper.escape_messages([calls])[0], "content": ""}
             with contextlib.suppress(TemplateRefusal):
-                return self.renderer.tail_of_calls(calls, messages, self._stop_texts)
+                return self.renderer.tail_of_calls(calls, messages, self.stop_texts)
         return self.renderer.tail_of_text(messages)
 
     def _as_sampled(self, message: Message, following: Sequence[Message]) -> Message:
@@ -293,6 +298,11 @@ class ChatTemplate:
         needs_calls = self.renderer.behind_calls and num_results(following)
         if needs_calls and message.get("tool_calls"):
             return self._in_own_form(message, following)
+        return self._as_words(message, following)
+
+    @staticmethod
+    def _as_words(message: Message, following: Sequence[Message]) -> Message:
+        """Return a message of the policy as its text."""
         return {"role": "assistant", "content": message["content"]}
 
     def _in_own_form(self, message: Message, following: Sequence[Message]) -> Message:
@@ -361,6 +371,6 @@ class ChatTemplate:
         """Return an answer that messages follow, and its text as a policy writes it."""
         if self.renderer.behind_calls and num_results(new):
             said = {**self.calls_message([_PROBE_CALL], number), "reasoning_content": thought}
-            return said, self.renderer.text_of_calls(said, self._stop_texts)
+            return said, self.renderer.text_of_calls(said, self.stop_texts)
         text = f"<think>\n{thought}\n</think>\n\nanswer" if thought else "answer"
         return assistant(text), self.header + text

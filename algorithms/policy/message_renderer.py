@@ -13,6 +13,7 @@ from fctncalling.algorithms.policy.template_messages import (
     as_parts,
     calls_message,
     name_results,
+    num_results,
     replace_unknown_roles,
     with_text_arguments,
 )
@@ -101,10 +102,20 @@ class MessageRenderer:
             self.behind_calls = not self.tool_role or behind != self.tail_of_text(results)
 
     def render(
-        self, messages: Sequence[Message], tools: list[Any] | None = None, *, prompt: bool = True
+        self,
+        messages: Sequence[Message],
+        tools: list[Any] | None = None,
+        *,
+        prompt: bool = True,
+        plain_results: bool = False,
     ) -> str:
-        """Render messages to text, the generation prompt behind them; raises TemplateRefusal."""
+        """Render messages to text, the generation prompt behind them; raises TemplateRefusal.
+
+        plain_results: tool results come as user messages.
+        """
         known = {"tool": self.tool_role, "result": self.result_role, "system": self.system_role}
+        if plain_results:
+            known |= {"tool": False, "result": False}
         adapted = replace_unknown_roles(messages, known, merge_users=self.merges_users)
         handed: dict[str, Any] = {"tools": self._no_tools}
         if not self._tools_as.startswith("message"):
@@ -129,8 +140,17 @@ class MessageRenderer:
         return text
 
     def tail_of_text(self, messages: Sequence[Message], *, prompt: bool = True) -> str:
-        """Return what the template writes behind an assistant's text that messages follow."""
-        text = self.render([user("q"), assistant(ACTION), *messages], prompt=prompt)
+        """Return what the template writes behind an assistant's text that messages follow.
+
+        Results come as user messages where it does not take what follows them.
+        """
+        talk = [user("q"), assistant(ACTION), *messages]
+        try:
+            text = self.render(talk, prompt=prompt)
+        except TemplateRefusal:
+            if num_results(messages) in (0, len(messages)):
+                raise
+            text = self.render(talk, prompt=prompt, plain_results=True)
         if ACTION not in text:
             raise TemplateRefusal("the assistant's words are changed in the history")
         return text.partition(ACTION)[2]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.call_form import resolve_handler_name
+from fctncalling.call_form import find_call_form
 from fctncalling.data.types import Call, FunctionDoc, Message, tool_call
 from fctncalling.data.unsafe_text import encodable_text
 from fctncalling.envs.handlers import get_handler
@@ -136,7 +136,9 @@ class ContextCallForm:
         """handler: name of the form that calls are read in; style: of docs in instructions."""
         self._template = template
         self._style = style
-        self.handler = get_handler(resolve_handler_name(handler, template))
+        self.call_form = find_call_form(template)
+        own = self.call_form.handler_name if handler == "auto" else handler
+        self.handler = get_handler(own)
         self.writes_calls = template.renderer.shows_calls
 
     def shown(self, messages: Sequence[Message]) -> list[Message]:

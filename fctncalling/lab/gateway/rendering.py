@@ -18,6 +18,7 @@ from fctncalling.lab.gateway.chat_messages import ContextCallForm, message_key
 from fctncalling.lab.gateway.gateway_error import GatewayError
 from fctncalling.lab.gateway.openai_answers import AnswerMessage
 
+
 class PromptDrift(NamedTuple):
     """Place where a request does not go on from what was sampled, and why."""
 
