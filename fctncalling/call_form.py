@@ -57,7 +57,7 @@ SERVER_PARSERS = {
 
 
 class TemplateForm(NamedTuple):
-    """How a chat template writes calls, and which handler reads them."""
+    """Form in which a chat template writes calls, and the handler that reads it."""
 
     text: str  # what it writes for a call; "" where it writes none
     handler: str = ""  # "" where none reads it

@@ -202,7 +202,7 @@ class ChatTemplate:
 
     def calls_message(self, calls: Sequence[Call], num_before: int = 0, text: str = "") -> Message:
         """Return the message of calls as this template wants it; see `calls_message`."""
-        named = self.renderer.named_ids
+        named = self.renderer.shape.named_ids
         return calls_message(calls, num_before, text=text, named_ids=named)
 
     def encode(self, text: str) -> list[int]:

@@ -7,7 +7,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from fctncalling.algorithms.policy.template_messages import (
     as_parts,
@@ -41,6 +41,16 @@ class TemplateRefusal(ValueError):
     """Refusal of a chat template: it raised on messages, or does not show them."""
 
 
+class MessageShape(NamedTuple):
+    """Shape in which a template takes messages."""
+
+    tools_as: str = "tools"  # or another name, or "message", "message text": the system's own
+    content_parts: bool = False  # contents are lists of parts
+    no_tools: list[Any] | None = None  # what stands for no tools
+    text_arguments: bool = False  # of calls: JSON text
+    named_ids: bool = False  # ids of calls hold their functions' names, as Kimi's do
+
+
 class MessageRenderer:
     """Renderer of messages by a chat template; what the template takes is found by probes.
 
@@ -49,12 +59,18 @@ class MessageRenderer:
     - `system_role`, `tool_role`: it renders such messages; else they come as user messages.
     - `result_role`: it renders tool results behind an assistant message with calls;
       `behind_calls`: it does so otherwise than behind a text, or there alone.
-    - `shows_calls`: it writes the calls of an assistant message; `named_ids`: by ids that hold the
-      function's name, as Kimi's does.
+    - `shows_calls`: it writes the calls of an assistant message.
     - `needs_names`: it fails on a result without the name of its function.
-    - `content_parts`: it wants contents as lists of parts; `merges_users`: of several user messages
-      in a row it shows the last alone.
+    - `merges_users`: of several user messages in a row it shows the last alone.
     """
+
+    system_role = True
+    tool_role = True
+    result_role = True
+    merges_users = False
+    shows_calls = False
+    behind_calls = False
+    needs_names = False
 
     def __init__(
         self, tokenizer: Any, source: str | None, kwargs: Mapping[str, Any] | None = None
@@ -63,12 +79,8 @@ class MessageRenderer:
         self.tokenizer = tokenizer
         self.kwargs = dict(kwargs or {})
         self.source = source
-        self.content_parts = self.text_arguments = self.named_ids = self.merges_users = False
-        self.system_role = self.tool_role = self.result_role = True
-        self.behind_calls = self.shows_calls = self.needs_names = False
+        self.shape = MessageShape()
         self.is_named = isinstance(getattr(tokenizer, "chat_template", None), dict)
-        self._no_tools: list[Any] | None = None
-        self._tools_as = "tools"  # or another name, or "message", "message text": the system's own
         written = self.source or str(getattr(tokenizer, "chat_template", ""))
         self._names = sorted(set(_TOOL_NAMES.findall(written)) - {"tools"})
         self._find_shape()
@@ -89,7 +101,7 @@ class MessageRenderer:
     def _find_results(self, results: list[Message], stops: Sequence[str]) -> None:
         """Find whether results behind calls are shown, and shown otherwise than behind a text."""
         self.result_role = True
-        calls = calls_message([_CALL], named_ids=self.named_ids)
+        calls = calls_message([_CALL], named_ids=self.shape.named_ids)
         try:
             behind = self.tail_of_calls(calls, name_results(results, calls), stops)
         except TemplateRefusal:
@@ -117,14 +129,16 @@ class MessageRenderer:
         if plain_results:
             known |= {"tool": False, "result": False}
         adapted = replace_unknown_roles(messages, known, merge_users=self.merges_users)
-        handed: dict[str, Any] = {"tools": self._no_tools}
-        if not self._tools_as.startswith("message"):
-            handed[self._tools_as] = tools or self._no_tools
+        handed: dict[str, Any] = {"tools": self.shape.no_tools}
+        if not self.shape.tools_as.startswith("message"):
+            handed[self.shape.tools_as] = tools or self.shape.no_tools
         elif tools:
-            adapted = _in_system_message(adapted, tools, as_text=self._tools_as.endswith("text"))
-        if self.content_parts:
+            adapted = _in_system_message(
+                adapted, tools, as_text=self.shape.tools_as.endswith("text")
+            )
+        if self.shape.content_parts:
             adapted = as_parts(adapted)
-        if self.text_arguments:
+        if self.shape.text_arguments:
             adapted = with_text_arguments(adapted)
         try:
             text: str = self.tokenizer.apply_chat_template(
@@ -210,32 +224,33 @@ class MessageRenderer:
     def _find_shape(self) -> None:
         """Find how the template wants no tools (None or a list) and contents (texts or parts)."""
         talk = [user("fctnprobeuser"), assistant(ACTION)]
-        shapes = itertools.product(("tools", *self._names), (False, True), (None, []))
+        shapes: Iterable[Any] = itertools.product(("tools", *self._names), (False, True), (None, []))
         for shape in shapes:
-            self._tools_as, self.content_parts, self._no_tools = shape
+            self.shape = MessageShape(*shape)
             if self.shows(talk[:1], "fctnprobeuser") and self.shows(talk, ACTION):
                 return
-        self._tools_as, self.content_parts, self._no_tools = "tools", False, None
+        self.shape = MessageShape()
 
     def _takes_tools(self) -> bool:
         """Find how the template is handed tools: whether it shows them at all."""
-        usual = self._tools_as
-        for place in (usual, "message", "message text", *self._names):
-            self._tools_as = place
+        usual = self.shape
+        for place in (usual.tools_as, "message", "message text", *self._names):
+            self.shape = usual._replace(tools_as=place)
             if self.shows([user("q")], "fctnprobefunction", [PROBE_TOOL]):
                 return True
-        self._tools_as = usual
+        self.shape = usual
         return False
 
     def _shows_calls(self) -> bool:
-        for shape in itertools.product((False, True), (False, True)):
-            self.text_arguments, self.named_ids = shape
-            calls = calls_message([_CALL], named_ids=self.named_ids)
+        usual = self.shape
+        for as_text, named in itertools.product((False, True), (False, True)):
+            self.shape = usual._replace(text_arguments=as_text, named_ids=named)
+            calls = calls_message([_CALL], named_ids=named)
             with contextlib.suppress(TemplateRefusal):
                 text = self.render([user("q"), calls], prompt=False)
                 if all(word in text for word in _PROBE_WORDS):
                     return True
-        self.text_arguments = self.named_ids = False
+        self.shape = usual
         return False
 
 

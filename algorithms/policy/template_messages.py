@@ -105,7 +105,7 @@ def name_results(messages: Sequence[Message], behind: Message | None) -> list[Me
     A result that bears an id is that call's, others answer the calls in order.
     """
     calls = list(behind.get("tool_calls") or ()) if behind is not None else []
-    named = []
+    named = list[Message]()
     for index, message in enumerate(messages):
         if message["role"] != "tool" or index >= len(calls):
             return [*named, *messages[index:]]

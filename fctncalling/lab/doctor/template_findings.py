@@ -284,7 +284,7 @@ def _heads_a_message(text: str, prompt: str) -> bool:
 
 
 def _words(probe: TemplateRenderer) -> Iterator[HealthCheck]:
-    if probe.template.renderer.content_parts:
+    if probe.template.renderer.shape.content_parts:
         yield note("contents", "the template wants each as a list of parts: they are given so")
     if message := _changed_words(probe.template.renderer):
         yield fault("assistant's words", message, f"{CURE} that renders them as they are")
