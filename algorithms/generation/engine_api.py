@@ -152,7 +152,7 @@ class ScriptedEngine(Engine):
         """end: the id that ends a message, or a function of (task id, text) that returns it."""
         self.script = script
         self.encode = encode
-        self._end = (lambda *_: end) if isinstance(end, int) else end
+        self._end = end
         self._requests: list[Request] = []
 
     def allocate_slots(self, num_slots: int) -> None:
@@ -179,8 +179,8 @@ class ScriptedEngine(Engine):
             # The message goes on behind it.
             found = next((stop for stop in request.stop if text.endswith(stop)), "")
             action = Action(stop_reason="stop" if found else "end", stop=found)
-            end = [] if found else [self._end(request.task_id, text)]
-            for token in (*self.encode(text), *end):
+            end = self._end if isinstance(self._end, int) else self._end(request.task_id, text)
+            for token in (*self.encode(text), *([] if found else [end])):
                 action.append(token, 0.0)
             finished.append((request.slot, action))
         self._requests = []

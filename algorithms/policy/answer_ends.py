@@ -138,8 +138,10 @@ def find_answer_ends(
             "tokenizer has no eos_token, so no action could ever end: set tokenizer.eos_token, "
             "or give --chat_template FILE"
         )
-    stops, behind_call = frozenset((*own, *special.intersection(listed))), list[int]()
-    with contextlib.suppress(*REFUSALS):
-        behind_call = tail(_CALL, _RESULT)
-    of_calls = next((token for token in behind_call if token in stops), own[0])
+    stops = frozenset((*own, *special.intersection(listed)))
+    behind_calls = list[int]()
+    for answer in (_CALL, _ANSWER):  # the latter where the template writes no calls
+        with contextlib.suppress(*REFUSALS):
+            behind_calls += [token for token in tail(answer, _RESULT) if token in stops]
+    of_calls = next(iter(behind_calls), own[0])
     return AnswerEnds(closing, own[0], of_calls, stops, special, blank)

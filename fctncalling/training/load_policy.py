@@ -42,7 +42,7 @@ def load_policy(
     from transformers.utils.logging import disable_progress_bar
 
     from fctncalling.algorithms.policy.actor_critic import ActorCritic
-    from fctncalling.algorithms.policy.answer_ends import add_ends
+    from fctncalling.algorithms.policy.answer_ends import add_ends, listed_ends
     from fctncalling.algorithms.policy.precision import weights_dtype
     from fctncalling.algorithms.run.checkpoint import seed_streams
 
@@ -68,6 +68,11 @@ def load_policy(
     template = load_template(
         tokenizer, run_config.chat_template, policy.model, run_config.chat_template_kwargs
     )
+    if ordinary := set(listed_ends(policy.model)) - template.stop_ids:
+        announce(
+            f"Note: generation_config.json ends answers at {template.spell(sorted(ordinary))!r}, "
+            "an ordinary token of texts: rollouts do not stop there."
+        )
     add_ends(policy.model, template.ends.taught)
     return policy.to(device), template
 

@@ -177,7 +177,8 @@ def open_log(
     if not processes.is_first:
         return NoLog(folder)
     described = {**dataclasses.asdict(config), **dataclasses.asdict(run_config)}
-    described["chat_template_kwargs"] = parse_template_kwargs(run_config.chat_template_kwargs)
+    kwargs = parse_template_kwargs(run_config.chat_template_kwargs)
+    described["chat_template_kwargs"] = kwargs or None
     described |= run_description(config, processes)
     resume = config.resume is not None
     try:

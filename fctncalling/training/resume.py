@@ -72,14 +72,12 @@ def keep_template(run_config: RunConfig, checkpoint: Path) -> RunConfig:
     those since version 0.4 do.
     """
     before = run_settings(checkpoint)
-    kwargs, path = before.get("chat_template_kwargs"), before.get("chat_template")
+    kwargs, path = before.get("chat_template_kwargs") or {}, before.get("chat_template")
     kept: dict[str, Any] = {}
-    if kwargs and run_config.chat_template_kwargs is None:
-        kept["chat_template_kwargs"] = json.dumps(kwargs)
-    elif run_config.chat_template_kwargs is not None and "chat_template_kwargs" in before:
-        now = parse_template_kwargs(run_config.chat_template_kwargs)
-        if now != kwargs:
-            announce(f"Note: going on with --chat_template_kwargs {now}, before it was {kwargs}.")
+    if run_config.chat_template_kwargs is None:
+        kept |= {"chat_template_kwargs": json.dumps(kwargs)} if kwargs else {}
+    elif (now := parse_template_kwargs(run_config.chat_template_kwargs)) != kwargs:
+        announce(f"Note: going on with --chat_template_kwargs {now}, before it was {kwargs}.")
     if path and run_config.chat_template is None:
         texts = {_text(Path(path)), _text(checkpoint / "chat_template.jinja")}
         kept |= {"chat_template": path} if len(texts) == 1 and None not in texts else {}

@@ -43,7 +43,7 @@ def test_sound_templates_pass(shape: str) -> None:
         ("Qwen3", "earlier reasoning (<think>) is dropped"),
         ("Mistral", "the tools move to the last user message"),
         ("Gemma", "the template has no system role"),
-        ("GLM", "no token closes an answer in the template: '<|endoftext|>' stands in"),
+        ("GLM", "'<|user|>' or '<|observation|>' ends an answer; it is sampled, trained"),
         ("SmolLM2", "the template takes none: the system message describes them"),
     ],
 )
@@ -172,9 +172,9 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], int, str]] = {
         "'<|eot_id|>', which is no token of the tokenizer",
     ),
     "ends answers elsewhere": (
-        lambda f: edit_json(f / "generation_config.json", eos_token_id=[2, 1]),
+        lambda f: edit_json(f / "generation_config.json", eos_token_id=[2, 3]),
         1,
-        "ends answers at '<|im_start|>', where rollouts do not stop",
+        "ends answers at '!', an ordinary token of texts",
     ),
     "context too short": (
         lambda f: edit_json(f / "config.json", max_position_embeddings=96),

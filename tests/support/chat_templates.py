@@ -72,7 +72,7 @@ LLAMA3 = TemplateShape(
     "{% endif %}",
     (
         *("<|end_of_text|>", "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>"),
-        "<|eot_id|>",
+        *("<|eot_id|>", "<|eom_id|>"),
     ),
     "<|end_of_text|>",
     "<|begin_of_text|>",
@@ -113,6 +113,26 @@ GLM = TemplateShape(
     ),
     "<|endoftext|>",
 )
+GPT_OSS = TemplateShape(
+    "{{ '<|start|>system<|message|>You are helpful.<|end|>' }}"
+    "{%- if tools %}{{ '<|start|>developer<|message|>' + (tools | tojson) + '<|end|>' }}"
+    "{% endif -%}"
+    "{%- for m in messages %}"
+    "{%- if m.role == 'assistant' and m.tool_calls %}{%- set f = m.tool_calls[0].function %}"
+    "{{ '<|start|>assistant to=functions.' + f.name + '<|channel|>commentary json<|message|>' + "
+    "(f.arguments | tojson) + '<|call|>' }}"
+    "{%- elif m.role == 'assistant' %}{{ '<|start|>assistant<|channel|>final<|message|>' + "
+    "m.content + ('<|return|>' if loop.last else '<|end|>') }}"
+    "{%- elif m.role == 'tool' %}{{ '<|start|>functions.f to=assistant<|channel|>commentary"
+    "<|message|>' + m.content + '<|end|>' }}"
+    "{%- else %}{{ '<|start|>' + m.role + '<|message|>' + m.content + '<|end|>' }}{% endif %}"
+    "{% endfor %}{%- if add_generation_prompt %}{{ '<|start|>assistant' }}{% endif %}",
+    (
+        *("<|endoftext|>", "<|start|>", "<|message|>", "<|channel|>", "<|end|>", "<|return|>"),
+        "<|call|>",
+    ),
+    "<|return|>",
+)
 SMOLLM2 = TemplateShape(
     "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
     "{{ '<|im_start|>system\\nYou are a helpful AI assistant.<|im_end|>\\n' }}{% endif %}"
@@ -129,6 +149,24 @@ SHAPES = {
     "SmolLM2": SMOLLM2,
 }
 """Shapes of models' templates that are sound, each in its own way."""
+
+ENDS = {
+    "GLM": (GLM, ("<|endoftext|>", "<|user|>", "<|observation|>")),
+    "gpt-oss": (GPT_OSS, ("<|return|>", "<|endoftext|>", "<|call|>")),
+    "Llama 3.1": (LLAMA3, ("<|end_of_text|>", "<|eom_id|>", "<|eot_id|>")),
+    "Qwen3": (QWEN3, ("<|im_end|>", "<|endoftext|>")),
+    "Mistral": (MISTRAL, ("</s>",)),
+}
+"""Shape of a family's template, with the ends that its models list in generation_config.json."""
+
+# Thinks where nothing forbids it, and knows no other argument.
+SWITCHED = TemplateShape(
+    CHATML.replace(
+        "assistant\\n' }}{% endif",
+        "assistant\\n' + ('<think>\\n\\n</think>\\n\\n' "
+        "if enable_thinking is defined and not enable_thinking else '') }}{% endif",
+    )
+)
 
 _CHATML_PROMPT = "{%- if add_generation_prompt %}"
 AWKWARD: dict[str, tuple[TemplateShape, str, str]] = {

@@ -153,6 +153,33 @@ def tiny_model(
     return model.eval()
 
 
+def constant_model(vocabulary: int) -> Any:
+    """Return a model with one constant hidden state: `sample_always` says what it samples."""
+    gpt2: Any = GPT2Config
+    model = GPT2LMHeadModel(
+        gpt2(
+            vocab_size=vocabulary,
+            n_embd=8,
+            n_layer=1,
+            n_head=1,
+            n_positions=4096,
+            bos_token_id=None,
+            tie_word_embeddings=False,
+        )
+    ).eval()
+    with torch.no_grad():
+        model.transformer.ln_f.weight.zero_()
+        model.transformer.ln_f.bias.fill_(1.0)
+    return model
+
+
+def sample_always(model: Any, token: int) -> None:
+    """Let a `constant_model` sample one token wherever it is asked."""
+    with torch.no_grad():
+        model.lm_head.weight.zero_()
+        model.lm_head.weight[token] = 100.0
+
+
 def save_tiny(folder: Path) -> Path:
     """Write a model folder as a user would bring it."""
     tiny_model(trained=False).save_pretrained(folder)

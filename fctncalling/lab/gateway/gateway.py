@@ -324,11 +324,10 @@ def _with_template_kwargs(
 ) -> tuple[ChatTemplate, CompletionRequest]:
     """Return the template under a request's arguments; those that it does not use are ignored."""
     kwargs = request.template_kwargs
-    unused = [name for name in kwargs if not template.uses_argument(name)]
-    if unused:
-        request = replace(request, ignored=(*request.ignored, *unused))
     try:
+        unused = [name for name in kwargs if not template.uses_argument(name)]
         used = {name: kwargs[name] for name in kwargs if name not in unused}
+        request = replace(request, ignored=(*request.ignored, *unused))
         return template.with_kwargs(used), request
     except REFUSALS as error:
         raise invalid_field("chat_template_kwargs", f"the chat template fails: {error}") from None
