@@ -224,7 +224,8 @@ class MessageRenderer:
     def _find_shape(self) -> None:
         """Find how the template wants no tools (None or a list) and contents (texts or parts)."""
         talk = [user("fctnprobeuser"), assistant(ACTION)]
-        shapes: Iterable[Any] = itertools.product(("tools", *self._names), (False, True), (None, []))
+        names = ("tools", *self._names)
+        shapes: Iterable[Any] = itertools.product(names, (False, True), (None, []))
         for shape in shapes:
             self.shape = MessageShape(*shape)
             if self.shows(talk[:1], "fctnprobeuser") and self.shows(talk, ACTION):

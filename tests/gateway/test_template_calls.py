@@ -164,7 +164,7 @@ def test_a_text_that_the_template_refuses_makes_its_episode_invalid_with_the_rea
     assert "channel in content" in thought.invalid_reason
     told = template.spell(calls.rows[-1].ids)
     assert '<|start|>functions.look_up to=assistant<|channel|>commentary<|message|>"r"' in told
-    assert len(calls.steps) == len(words.steps) == 3
+    assert calls.num_steps == words.num_steps == 3
 
 
 @pytest.mark.parametrize("shape", [HERMES, QWEN3, KIMI, MISTRAL3, HARMONY, *CALL_SHAPES.values()])
