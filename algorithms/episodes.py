@@ -16,7 +16,7 @@ from fctncalling.data.types import Episode
 FIELDS = ("ids", "acted", "ends_action", "rollout_logprobs", "rewards")
 """Lists of a token record, with one entry a token."""
 CLARIFY = "clarify"  # what the categories of questioning tasks begin with
-PARSE_ERRORS = frozenset({"malformed", "unknown_function", "bad_arguments"})
+PARSE_ERRORS = frozenset({"malformed", "unread_call", "unknown_function", "bad_arguments"})
 
 
 class RowArrays(NamedTuple):

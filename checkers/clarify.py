@@ -64,7 +64,8 @@ def is_question(step: StepRecord) -> bool:
 
     One without a call, which the user answered.
 
-    Calls that could not be read, and that the environment complained of, are "malformed".
+    Calls that could not be read, and that the environment complained of, are "malformed"; where a
+    call's mark opens ("unread_call") nothing was asked.
     """
     return step.error == "no_call"
 

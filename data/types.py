@@ -111,7 +111,7 @@ class StepRecord:
     calls: Sequence[Call] = ()
     executed: Sequence[str] = ()  # the call strings handed to the tools, in order
     results: Sequence[str] = ()  # one result text per executed call
-    # no_call, malformed, unknown_function, bad_arguments, tool_error, step_limit
+    # no_call, malformed, unread_call, unknown_function, bad_arguments, tool_error, step_limit
     error: str | None = None
     reward: float = 0.0
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from fctncalling.data.types import Message, StepRecord, Task
 from fctncalling.data.unsafe_text import truncate_together
 from fctncalling.envs.episode.parsing import (
+    UNREAD,
     ParsedMessage,
     add_corrections,
     classify_error,
@@ -86,7 +87,8 @@ class EpisodeRunner:
         """
         task = state.task
         handler = resolve_handler(self.handler, task)
-        parsed = parse_message(handler, text, executes=state.session is not None)
+        offered = self.task_prompt(task).functions(state.turn)
+        parsed = parse_message(handler, text, executes=state.session is not None, functions=offered)
         step, shown = self._execute(state, parsed, text)
         messages = prompts.tool_messages(shown.executed, shown.results)
         observation = prompts.results_message(shown)
@@ -97,7 +99,8 @@ class EpisodeRunner:
             messages = [{"role": "user", "content": reply}]
             observation = reply
             turn_ends = False
-            if not self.retry_malformed:  # the user answered: a question, however it is spelled
+            # the user answered: a question, however it is spelled, but for a call's mark in it
+            if not self.retry_malformed and parsed.error == "malformed":
                 step = replace(step, error="no_call")
         if not turn_ends and state.count_step() > self.max_steps_per_turn:
             step = replace(step, error="step_limit")
@@ -132,7 +135,7 @@ class EpisodeRunner:
 
     def _reply(self, state: EpisodeState, parsed: ParsedMessage) -> str | None:
         """Return what answers a message without calls within its turn; None where the turn ends."""
-        if parsed.error == "malformed" and self.retry_malformed:
+        if parsed.error in UNREAD and self.retry_malformed:
             return prompts.unreadable_message(parsed.complaint)
         task = state.task
         user = self.user or (RULE_USER if task.kind == "clarify" else None)

@@ -52,7 +52,8 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
     - `tools`: list of dict, OpenAI schemas of the functions that are offered in this turn.
     - `calls`: list of Call, what the last action called; [] after `reset`.
     - `error`: str or None, what was wrong with the last action: "no_call", "malformed",
-      "unknown_function", "bad_arguments", "tool_error" or "step_limit".
+      "unread_call" (a call's mark opens, none can be read), "unknown_function", "bad_arguments",
+      "tool_error" or "step_limit".
     - `stop`: list of str behind which generation of the next action ends; [] where only the end of
       the message does.
     - `continuation`: "message": the next action is a message of its own (ToolTextEnv also has

@@ -12,7 +12,7 @@ from gymnasium.error import ResetNeeded
 
 from fctncalling.data.types import Call, Message, Task, Verdict
 from fctncalling.data.unsafe_text import cut_text, encodable_text, encodable_value, join_surrogates
-from fctncalling.envs.episode.parsing import ParsedMessage, parse_message
+from fctncalling.envs.episode.parsing import UNREAD, ParsedMessage, parse_message
 from fctncalling.envs.episode.transcript import check_render_mode, transcript
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers import get_handler
@@ -147,7 +147,7 @@ class TeamEnv(gymnasium.Env[str, str]):
         if (foreign := self._foreign_call(role, parsed.calls)) is not None:
             return self._refuse(talk, parsed.calls, foreign)
         talk.share_message(text)
-        has_calls = bool(parsed.calls) or parsed.error == "malformed"
+        has_calls = bool(parsed.calls) or parsed.error in UNREAD
         if approval is not None and approval.role == role.name and not has_calls:
             draft, talk.draft = talk.draft, None
             if draft is None or not approval.applies(role.name, text):

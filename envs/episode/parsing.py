@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from fctncalling.data.types import Call, FunctionDoc, StepRecord
-from fctncalling.envs.handlers import DecodeError, Handler
+from fctncalling.envs.handlers import DecodeError, Handler, bears_call, split_thought
 from fctncalling.envs.prompting.prompts import JSON_TYPES
 
 
@@ -18,13 +18,15 @@ class ParsedMessage(NamedTuple):
     calls: tuple[Call, ...]
     executed: tuple[str, ...]  # call strings for the tools; empty for a task that executes nothing
     record: Any  # BFCL's decoded form, for the single-turn checkers; None where decoding failed
-    error: str | None  # "no_call", "malformed", or None where there are calls
+    error: str | None  # "no_call", "malformed", "unread_call", or None where there are calls
     complaint: str  # the decoder's, "" where there is none
     repairs: tuple[str, ...] = ()  # what a lenient mode mended before it read the calls
 
 
-def parse_message(handler: Handler, text: str, *, executes: bool) -> ParsedMessage:
-    """Parse a message of the assistant with a handler.
+def parse_message(
+    handler: Handler, text: str, *, executes: bool, functions: Sequence[FunctionDoc] = ()
+) -> ParsedMessage:
+    """Parse a message of the assistant with a handler, behind its thoughts.
 
     Raises only for a missing extra: anything else a decoder meets is the model's mistake.
 
@@ -33,7 +35,7 @@ def parse_message(handler: Handler, text: str, *, executes: bool) -> ParsedMessa
     """
     record: Any = None
     try:
-        action = handler.decode_action(text)
+        action = handler.decode_action(split_thought(text).rest, functions)
         record = None if executes else action.record
         calls = action.calls
         executed = action.call_strings if executes else ()
@@ -43,14 +45,23 @@ def parse_message(handler: Handler, text: str, *, executes: bool) -> ParsedMessa
         raise  # an extra that is not installed is nobody's answer
     except Exception as error:
         return _unparsed(handler, text, record, f"{type(error).__name__}: {error}")
-    no_call = None if calls else "no_call"
-    return ParsedMessage(calls, executed, record, no_call, "", action.repairs)
+    if not calls:
+        return _without_calls(text, record, "", "no_call")
+    return ParsedMessage(calls, executed, record, None, "", action.repairs)
 
 
 def _unparsed(handler: Handler, text: str, record: Any, message: str) -> ParsedMessage:
-    return ParsedMessage(
-        (), (), record, "malformed" if _recognises(handler, text) else "no_call", message
+    rest = split_thought(text).rest
+    return _without_calls(
+        text, record, message, "malformed" if _recognises(handler, rest) else "no_call"
     )
+
+
+def _without_calls(text: Any, record: Any, complaint: str, otherwise: str) -> ParsedMessage:
+    """Return a message without calls: unread ones are no words, whoever looked for them."""
+    if not isinstance(text, str) or not bears_call(text):
+        return ParsedMessage((), (), record, otherwise, complaint)
+    return ParsedMessage((), (), record, "unread_call", complaint or "the call cannot be read")
 
 
 def _recognises(handler: Handler, text: Any) -> bool:
@@ -66,7 +77,17 @@ def _recognises(handler: Handler, text: Any) -> bool:
         return True  # such as deep nesting, which only calls have
 
 
-ERRORS = ("no_call", "malformed", "unknown_function", "bad_arguments", "tool_error", "step_limit")
+ERRORS = (
+    "no_call",
+    "malformed",
+    "unread_call",
+    "unknown_function",
+    "bad_arguments",
+    "tool_error",
+    "step_limit",
+)
+UNREAD = ("malformed", "unread_call")
+"""Errors of messages in which calls were tried and none can be read."""
 EXECUTION_ERROR = "Error during execution: "
 MAX_QUOTED = 80  # characters of a name of the model's that are repeated to it
 MAX_NAMES = 5  # and how many of such names

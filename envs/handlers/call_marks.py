@@ -3,98 +3,145 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from functools import cache, cached_property
 
-from fctncalling.envs.handlers.call_format import skip_blanks
 from fctncalling.envs.handlers.call_forms import CALL_FORMS, CallForm
 
-NAME = re.compile(r"[^\W\d][\w.\-/]*")
-WORD = re.compile(r"[^<>|\[\]{}\"\s]*")
-CUT, ABSENT = -1, -2  # the text ends within a literal; something else stands there
-_BODIES = {"arguments": "{", "object": "{", "list": "[{", "lines": "{[", "python": "["}
+_HOLES = {"name": r"(?P<name>[^\W\d][\w.\-/]*+)", "id": r'[^<>|\[\]{}"\s]*+', "number": r"\w*+"}
+_BODIES = {
+    "arguments": r"\{",
+    "object": r"[\[{]",
+    "list": r"[\[{]",
+    "lines": r"[{\[]",
+    "python": r"\[",
+}
+
+
+def flexible(literal: str) -> str:
+    """Return a pattern of a literal, with whatever blanks between its words."""
+    return r"\s*".join(map(re.escape, literal.split()))
+
+
+class Way:
+    """One way to write calls, as patterns of what opens and what closes their body."""
+
+    def __init__(self, form: CallForm, parts: list[str]) -> None:
+        place = next(index for index, part in enumerate(parts) if index % 2 and part in _BODIES)
+        self.body = parts[place]
+        self._before = parts[:place]
+        self.is_bare = not parts[0].strip()  # without a mark
+        self.closing = parts[-1].split()
+        self._tagged = bool(form.argument) and self.body == "arguments"
+        self._follows = _BODIES[self.body]
+        if self.is_bare and self.body == "list" and not form.alone:
+            self._follows = r"\[\s*\{"
+        if self._tagged:
+            ends = flexible(form.argument_parts[0]), re.escape(self.closing[0])
+            self._follows = f"(?:{'|'.join(ends)})"
+
+    @cached_property
+    def opening(self) -> re.Pattern[str]:
+        """The pattern of what opens the body, with the beginning of it looked at."""
+        # blanks may be missing but the line's end behind a name with nothing in front
+        blank = r"[^\S\n]*\n" if self.is_bare else ""
+        parts = [
+            _HOLES[part] if index % 2 else flexible(part) or blank * (part == "\n")
+            for index, part in enumerate(self._before)
+        ]
+        before = r"\s*".join(parts)
+        return re.compile(rf"\s*{before}\s*(?={self._follows})")
+
+    @cached_property
+    def close(self) -> re.Pattern[str]:
+        """The pattern of what closes the body; the text's end may miss it, but not behind tags."""
+        pattern = ""
+        for word in reversed(self.closing):
+            pattern = rf"\s*(?:{re.escape(word)}{pattern}|\Z)"
+        if self._tagged:
+            pattern = pattern.removesuffix(r"|\Z)") + ")"
+        return re.compile(pattern)
+
+    @cached_property
+    def cut(self) -> re.Pattern[str]:
+        """The pattern of what opens the body, or of as much of it as the text has."""
+        pieces = [
+            piece
+            for index, part in enumerate(self._before)
+            for word in ([part] if index % 2 else part.split())
+            for piece in (r"\s*", *([_HOLES[part]] if index % 2 else map(re.escape, word)))
+        ]
+        pattern = rf"\s*(?:\Z|{self._follows})"
+        for piece in reversed(pieces):
+            pattern = piece + (pattern if piece == r"\s*" else rf"(?:\Z|{pattern})")
+        return re.compile(pattern)
+
+
+@cache
+def ways_of(form: CallForm) -> tuple[Way, ...]:
+    """Return the ways to write calls in a form."""
+    return tuple(Way(form, parts) for parts in form.ways)
+
+
 FORMS_BY_MARK: dict[str, tuple[CallForm, ...]] = {
     mark: tuple(form for form in CALL_FORMS.values() if mark in form.marks)
-    for mark in sorted({mark for form in CALL_FORMS.values() for mark in form.marks} - {""})
+    for mark in sorted({mark for form in CALL_FORMS.values() for mark in form.marks}, key=len)
 }
 """Mark -> the forms that it opens, in their table's order."""
-OTHER_MARKS = ("[TOOL_CALLS]", "<|python_tag|>", "<|python_start|>", "<functions>")
-"""Marks of forms that handlers of their own read."""
-_ANY = "|".join(map(re.escape, sorted((*FORMS_BY_MARK, *OTHER_MARKS), key=len, reverse=True)))
-MARK = re.compile(_ANY)
-_SPECIAL = re.compile(r"<[|｜]|\[TOOL")  # a special token's, which stands anywhere
+_TAGS = ["<functions>", *(mark for mark in FORMS_BY_MARK if mark[0] in "<[")]
+MARK = re.compile("|".join(map(re.escape, sorted(_TAGS, key=len, reverse=True))))
+_SPECIAL = re.compile(
+    r"<[|\uff5c]|\[TOOL"
+)  # begins the text of a special token, which stands anywhere
 # What follows a broken call's mark: an object, a text, or a name with what no prose has behind it.
 _TRIED = re.compile(
-    r"""\s*(?:\Z|\{|\[(?!\s*\])|["'](?=\w)|<\w|[^\W\d][\w.\-/]*(?:\s*(?:\Z|[(\[{<]|:\s*["'{])|\n))"""
+    r"""\s*(?:\Z|\{|\[(?!\s*\])|["'](?=\w)|<[\w\uff5c]|</[\w:]+>\s*\Z"""
+    r"""|[^\W\d][\w.\-/]*(?:[(\[{<\n]|\s*(?:\Z|[:=]\s*["'{])))"""
 )
-_EMPTY = re.compile(r"\s*</[\w:]+>\s*\Z")
 _KEYS = "name|function|tool_name|tool_calls|arguments|parameters|type|id"
-_BARE = re.compile(  # JSON with nothing in front, cut perhaps; a call behind its name
-    rf"""\s*(?:```\w*\s*)?(?:\[\s*)?\{{\s*(?:\Z|["'](?:(?:{_KEYS})["']|\w{{0,9}}\Z))"""
-    r"|\s*[^\W\d][\w.\-/]*\n\{"
-)
-_AT_START = re.compile(rf"[\s`]*(?:\[(?!/?THINK)|\{{|{_ANY})")
-
-
-def literal_end(literal: str, text: str, index: int) -> int:
-    """Return the index behind a literal, whatever blanks are in it; else CUT or ABSENT."""
-    for token in literal.split():
-        index = skip_blanks(text, index)
-        if not text.startswith(token, index):
-            rest = text[index : index + len(token)]
-            is_cut = index + len(rest) == len(text) and token.startswith(rest)
-            return CUT if is_cut else ABSENT
-        index += len(token)
-    return index
-
-
-def opens_at(form: CallForm, way: list[str], text: str, index: int) -> bool:
-    """Whether a call written in a way opens at an index: as far as its body or the text's end."""
-    for place, part in enumerate(way):
-        if place % 2 == 0:
-            index = literal_end(part, text, index)
-            if index < 0:
-                return index == CUT
-        elif part in ("name", "id", "number"):
-            found = (NAME if part == "name" else WORD).match(text, index)
-            if found is None:
-                return index == len(text)
-            index = found.end()
-        else:
-            index = skip_blanks(text, index)
-            if index == len(text) or part != "arguments" or not form.argument:
-                return text[index : index + 1] in _BODIES[part]
-            following = (form.argument_parts[0], *way[place + 1].split()[:1])
-            return any(literal_end(each, text, index) != ABSENT for each in following)
-    return True
-
-
-def form_at(text: str, index: int, mark: str) -> CallForm | None:
-    """Return the form whose call opens with a mark at an index; None where the mark is named."""
-    for form in FORMS_BY_MARK.get(mark, ()):
-        if any(opens_at(form, way, text, index) for way in form.openings):
-            return form
-    return None
-
-
-def is_opened(text: str, index: int, mark: str) -> bool:
-    """Whether a call, whole or broken, opens with a mark at an index, rather than its name."""
-    end = index + len(mark)
-    tried = mark[0] in "<[" and (_TRIED.match(text, end) or _EMPTY.match(text, end))
-    return bool(tried) or form_at(text, index, mark) is not None
-
-
-def opened_marks(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the places and marks at which calls open, whole or broken."""
-    return (
-        (each.start(), each[0])
-        for each in MARK.finditer(text)
-        if is_opened(text, *each.span()[:1], each[0])
+_BARE = (
+    re.compile(  # JSON with nothing in front, cut perhaps; a call behind its name; words as marks
+        rf"""\s*(?:```\w*\s*)?(?:\[\s*)?\{{\s*(?:\Z|["'](?:(?:{_KEYS})["']|\w{{0,9}}\Z))"""
+        r"""|\s*[^\W\d][\w.\-/]*\n\{["']\w|\s*(?:>>>[\w.\-/]+(?:\n|\Z)|to=functions\.)"""
+        r"""|^\s*(?:functools\[\{|Action:\s*(?:```|[\w.\-/]+\s+Action Input:))""",
+        re.MULTILINE,
     )
+)
+WORDS = re.compile(r"\s*(?:[\w.\-/]+\n\{|>>>|to=functions\.|Action:|functools\[)")
+"""What opens calls of forms whose marks are words, at the start of a text."""
+_AT_START = re.compile(rf"[\s`]*(?:\[(?!/?THINK)|\{{|{MARK.pattern})")
+
+
+def is_opened(text: str, mark: re.Match[str]) -> bool:
+    """Whether a call, whole, cut or broken, opens with a mark, rather than words that name it."""
+    if _TRIED.match(text, mark.end()):
+        return True
+    forms = FORMS_BY_MARK.get(mark[0], ())
+    ways = (way for form in forms for way in ways_of(form) if not way.is_bare)
+    return any(way.cut.match(text, mark.start()) for way in ways)
 
 
 def opens_with_call(text: str) -> bool:
     """Whether a text begins with what opens calls: a mark, a list or an object."""
-    return _AT_START.match(text) is not None
+    return (_AT_START.match(text) or _BARE.match(text)) is not None
+
+
+def is_within_call(text: str, place: int) -> bool:
+    """Whether a place stands within a call: behind a mark that opens one, before what closes it."""
+    if opens_with_call(text):
+        return True
+    index = 0
+    while mark := MARK.search(text, index, place):
+        index = mark.end()
+        if is_opened(text, mark):
+            ways = (way for form in FORMS_BY_MARK.get(mark[0], ()) for way in ways_of(form))
+            ends = [text.find(way.closing[0], index) for way in ways if way.closing]
+            end = min((each for each in ends if each >= 0), default=-1)
+            if end < 0:
+                return text.count('"', index, place) % 2 == 1
+            if end > place:
+                return mark[0] not in text[place:end]
+            index = end
+    return False
 
 
 def bears_mark(text: str) -> bool:
@@ -103,16 +150,15 @@ def bears_mark(text: str) -> bool:
     At the start of a line, or with a special token anywhere; the grammar of a form, or the end of
     the text, follows. Marks that are named in words are none.
     """
-    if _BARE.match(text):
-        return True
-    last = text[text.rfind("\n") + 1 :].lstrip(" \t`")
-    if (
-        len(last) > 1
-        and last[0] in "<["
-        and any(mark.startswith(last) for mark in (*FORMS_BY_MARK, *OTHER_MARKS))
-    ):
-        return True
-    return any(
-        _SPECIAL.match(mark) or not text[text.rfind("\n", 0, start) + 1 : start].strip(" \t`")
-        for start, mark in opened_marks(text)
+    last = text[text.rfind("\n") + 1 :].strip(" \t`")
+    is_cut = len(last) > 1 and any(mark.startswith(last) for mark in _TAGS)
+    return (
+        is_cut
+        or _BARE.search(text) is not None
+        or any(
+            is_opened(text, each)
+            for each in MARK.finditer(text)
+            if _SPECIAL.match(each[0])
+            or not text[text.rfind("\n", 0, each.start()) + 1 : each.start()].strip()
+        )
     )

@@ -14,34 +14,36 @@ from fctncalling.envs.handlers.call_format import (
     Record,
     calls_of_record,
     closing_bracket_end,
+    escape_in_json,
+    parse_call_object,
     parse_json,
     parse_json_at,
     skip_blanks,
     to_json,
 )
 from fctncalling.envs.handlers.call_forms import CallForm
-from fctncalling.envs.handlers.call_marks import (
-    NAME,
-    WORD,
-    form_at,
-    is_opened,
-    literal_end,
-    opens_at,
-)
+from fctncalling.envs.handlers.call_marks import Way, flexible, is_opened, ways_of
 from fctncalling.envs.handlers.handler import (
     DecodedAction,
     DecodeError,
     require_readable_text,
     require_shallow_nesting,
 )
-from fctncalling.envs.handlers.python_calls import PythonCalls, calls_of_expression
+from fctncalling.envs.handlers.python_calls import (
+    PythonCalls,
+    calls_of_expression,
+    multi_turn_call_strings,
+)
 from fctncalling.envs.handlers.thoughts import split_thought
 from fctncalling.envs.python_source.parse import parse_expression, require_small_source
 
 _CDATA = re.compile(r"<!\[CDATA\[(.*)\]\]>", re.DOTALL)
 _KEY = re.compile(r"(?<=[{,])\s*([^\s:{},\[\]][^:{},\[\]]*):")
 _WHOLE = ("list", "lines", "python")  # holes that hold all calls
-_BARE_CALL = re.compile(r"\s*+[\w.\-/]+\n\{")
+_BETWEEN_OBJECTS = re.compile(r"\s*[,;]?\s*(?:<\|python_tag\|>)?\s*(?=\{)")
+
+
+Opening = tuple[Way, re.Match[str]]
 
 
 class FormCalls(NativeToolCallFormat):
@@ -53,142 +55,150 @@ class FormCalls(NativeToolCallFormat):
     def __init__(self, form: CallForm) -> None:
         self.form = form
         self.name = form.name
-        self._mark = re.compile("|".join(re.escape(mark) for mark in form.marks if mark))
+        self._ways = ways_of(form)
+        marks = form.marks if not form.alone else ()
+        self._mark = re.compile("|".join(map(re.escape, marks))) if marks else None
         self._arguments = _ArgumentReader(form) if form.argument else None
+        self._is_python = form.ways[0][1] == "python"
 
     def recognises(self, text: str) -> bool:
         """Whether the handler recognises the text: a call of the form opens in it."""
-        return self._find(split_thought(text).rest, 0) is not None
+        try:
+            return self._next(split_thought(text).rest, 0) is not None
+        except DecodeError:
+            return True
 
     def decode_ast(self, text: str, functions: Sequence[FunctionDoc] = ()) -> Record:
         """Decode a text to the AST record of its calls; raises DecodeError."""
         require_readable_text(text)
         text = split_thought(text).rest
-        properties = {
-            doc.name.replace(".", "_"): doc.parameters.get("properties") or {} for doc in functions
-        }
-        record: Record = []
-        start = self._find(text, 0)
-        while start is not None:
-            calls, end = self._calls_at(text, start, properties)
+        return self.decode_from(text, self._next(text, 0), functions)
+
+    def decode_from(
+        self, text: str, opened: Opening | None, functions: Sequence[FunctionDoc]
+    ) -> Record:
+        """Decode a text without thoughts whose first call is opened; raises DecodeError."""
+        record, end = Record(), 0
+        if opened is None and self.form.alone:
+            raise DecodeError("syntax", "expected nothing but calls")
+        while opened is not None:
+            calls, end = self._calls_at(text, *opened, functions)
             record += calls
-            start = self._find(text, end)
+            opened = None if self.form.alone else self._next(text, end)
             if self._arguments is not None:
-                self._arguments.require_no_closing(text[end:start])
-        calls_of_record(record)
+                self._arguments.require_no_closing(
+                    text[end : opened[1].start() if opened else None]
+                )
+        if self.form.alone and text[end:].strip():
+            raise DecodeError("syntax", f"expected nothing but calls: {text[end : end + 40]!r}")
         return record
 
     def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
         """Decode an action's text once: record, calls and call strings."""
-        return DecodedAction(self.decode_ast(text, functions), calls_of_record, self.call_strings)
+        return self.decoded(self.decode_ast(text, functions))
 
-    def _find(self, text: str, start: int) -> int | None:
-        """Find the next call, whole or broken, behind the mark around them all."""
-        if start == 0 and "" in self.form.marks and _BARE_CALL.match(text):
-            return 0
-        section = self.form.opens.strip()
-        for found in self._mark.finditer(text, start):
-            if found[0] != section and is_opened(text, found.start(), found[0]):
-                form = form_at(text, found.start(), found[0])
-                if form is None or form is self.form:
-                    return found.start()
+    def decoded(self, record: Record) -> DecodedAction:
+        """Return a record as a decoded action."""
+        return DecodedAction(record, calls_of_record, self.call_strings)
+
+    def call_strings(self, calls: Sequence[Call]) -> list[str]:
+        """Return the call strings, as BFCL executes them; raises DecodeError."""
+        return multi_turn_call_strings(calls) if self._is_python else super().call_strings(calls)
+
+    def _next(self, text: str, index: int) -> Opening | None:
+        """Return how and where the next call opens; None where none does.
+
+        DecodeError for one that opens and is broken.
+        """
+        if index == len(text) > 0:
+            return None
+        opened = self.opening_at(text, index)
+        if opened is not None or self._mark is None:
+            return opened
+        for mark in self._mark.finditer(text, index):
+            opened = self.opening_at(text, mark.start())
+            if opened is not None:
+                return opened
+            if mark[0] != self.form.opens.strip() and is_opened(text, mark):
+                raise DecodeError("syntax", f"not a call: {text[mark.start() :][:80]!r}")
+        return None
+
+    def opening_at(self, text: str, index: int) -> Opening | None:
+        """Return how a call opens at an index, up to the beginning of its body."""
+        for way in self._ways:
+            if opened := way.opening.match(text, index):
+                return way, opened
         return None
 
     def _calls_at(
-        self, text: str, start: int, properties: Mapping[str, Mapping[str, Any]]
+        self, text: str, way: Way, opened: re.Match[str], functions: Sequence[FunctionDoc]
     ) -> tuple[Record, int]:
-        """Return the calls that open at an index, and the index behind them."""
-        ways = (way for way in self.form.ways if opens_at(self.form, way, text, start))
-        way = next(ways, None)
-        if way is None:
-            raise DecodeError("syntax", f"expected a call at {text[start : start + 40]!r}")
-        name, record, index = "", Record(), start
-        for part, is_hole in zip(way, (False, True) * len(way), strict=False):
-            if not is_hole:
-                index = (
-                    self._closed(part, text, index) if record else literal_end(part, text, index)
-                )
-                if index < 0:
-                    raise DecodeError("syntax", f"expected {part.strip()}")
-            elif part in ("name", "id", "number"):
-                found = (NAME if part == "name" else WORD).match(text, index)
-                if found is None:
-                    raise DecodeError("shape", f"expected a name at {text[index : index + 40]!r}")
-                name, index = (found[0] if part == "name" else name), found.end()
-            elif part == "arguments":
-                declared = properties.get(name.replace(".", "_"), {})
-                arguments, index = self._arguments_at(text, index, declared, way[-1])
-                record = [{name: arguments}]
-            elif part == "python":
-                end = closing_bracket_end(text, skip_blanks(text, index), "'\"")
-                record, index = calls_of_expression(text[index:end].strip()), end
-            else:
-                record, index = self._objects_at(text, index)
-        return record, index
-
-    def _closed(self, literal: str, text: str, index: int) -> int:
-        """Return the index behind a closing literal, of which the text's end may miss a part."""
-        tokens = literal.split()
-        for place, token in enumerate(tokens):
-            if not text[index:].strip() and (place or self._arguments is None):
-                return len(text)
-            index = literal_end(token, text, index)
-            if index < 0:
-                break
-        return index
+        """Return the calls whose body is opened, and the index behind them."""
+        index = opened.end()
+        if way.body == "arguments":
+            declared: Mapping[str, Any] = next(
+                (
+                    doc.parameters.get("properties") or {}
+                    for doc in functions
+                    if doc.name.replace(".", "_") == opened["name"].replace(".", "_")
+                ),
+                {},
+            )
+            arguments, index = self._arguments_at(text, index, declared)
+            record: Record = [{opened["name"]: arguments}]
+        elif way.body == "python":
+            alone = self.form.alone  # nothing stands behind the list
+            end = text.rfind("]") + 1 if alone else closing_bracket_end(text, index, "'\"")
+            record, index = calls_of_expression(text[index:end]), end
+        else:
+            record, index = self._objects_at(text, index)
+        closed = way.close.match(text, index)
+        if closed is None:
+            raise DecodeError("syntax", f"expected {way.closing[0]} at {text[index:][:40]!r}")
+        return record, closed.end()
 
     def _arguments_at(
-        self, text: str, index: int, declared: Mapping[str, Any], closing: str
-    ) -> tuple[Any, int]:
+        self, text: str, index: int, declared: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], int]:
         if self._arguments is not None:
-            return self._arguments.read(text, index, declared, closing)
+            return self._arguments.read(text, index, declared)
         if not self.form.quote:
-            value, end = parse_json_at(text, index)
-            return _object(value), end
+            return parse_json_at(text, index)  # an object, by its first character
         value, end = _braces_at(text, index, self.form.quote)
-        texts = self.form.quote == "<escape>"  # around any value
-        return {
-            key: typed_value(each, declared[key])
-            if texts and isinstance(each, str) and key in declared
-            else each
-            for key, each in value.items()
-        }, end
+        if self.form.quote == "<escape>":  # around any value
+            for key in set(value) & set(declared):
+                if isinstance(value[key], str):
+                    value[key] = typed_value(value[key], declared[key])
+        return value, end
 
     def _objects_at(self, text: str, index: int) -> tuple[Record, int]:
         """Return the calls of a JSON list, or of objects one behind the other."""
         value, index = parse_json_at(text, index)
         values = value if isinstance(value, list) else [value]
-        while not isinstance(value, list):
-            behind = skip_blanks(text, index)
-            if text[behind : behind + 1] in (",", ";"):
-                behind = skip_blanks(text, behind + 1)
-            if text[behind : behind + 1] != "{":
-                break
-            each, index = parse_json_at(text, behind)
-            values.append(each)
+        while isinstance(value, dict) and (behind := _BETWEEN_OBJECTS.match(text, index)):
+            value, index = parse_json_at(text, behind.end())
+            values.append(value)
         return [self._call_of(each) for each in values], index
 
     def _call_of(self, each: Any) -> dict[Any, Any]:
-        if not isinstance(each, dict) or (not self.form.keys and len(each) != 1):
-            raise DecodeError("shape", "expected each call as an object")
-        if not self.form.keys:
-            ((name, arguments),) = each.items()
-        else:
-            keys = (*self.form.keys[1:], "arguments", "parameters")
-            name = each.get(self.form.keys[0])
-            arguments = next((each[key] for key in keys if key in each), None)
-        if not isinstance(name, str):
-            raise DecodeError("shape", f'expected each call with a "{self.form.keys[0]}"')
-        return {name: _object(arguments)}
+        if self.form.keys:
+            if self.form.keys[0] != "name" and isinstance(each, dict) and self.form.keys[0] in each:
+                each = {**each, "name": each[self.form.keys[0]]}
+            return parse_call_object(each, "arguments", "parameters")
+        if not isinstance(each, dict) or len(each) != 1:
+            raise DecodeError("shape", "expected each call as {name: arguments}")
+        return each
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the one candidate text: the calls between the marks around them all."""
-        if any(hole in _WHOLE for hole in self.form.ways[0][1::2]):
-            written = [self._written(0, calls)] if calls else []
-        else:
-            written = [self._written(number, [call]) for number, call in enumerate(calls)]
-        text = self.form.between.join(written)
-        yield f"{self.form.opens}{text}{self.form.closes}" if calls else ""
+        each_alone = self.form.ways[0][1] not in _WHOLE
+        groups = [[call] for call in calls] if each_alone else [calls]
+        written = (self._written(number, group) for number, group in enumerate(groups))
+        text = self.form.opens + self.form.between.join(written) + self.form.closes
+        if each_alone and not calls:
+            text = "[]" if self.form.alone else ""
+        yield text
+        yield escape_in_json(text)  # for parsers that look for marks in texts too
 
     def _written(self, number: int, calls: Sequence[Call]) -> str:
         """Return one call in the form, or all of them where it writes them at once."""
@@ -230,28 +240,27 @@ class _ArgumentReader:
     def __init__(self, form: CallForm) -> None:
         *before, closing = form.argument_parts
         self._form = form
-        self._parts = before
         groups = {"key": r'(?P<key>[^<>"]+?)', "type": r'(?P<type>[^"<>]*)', "value": ""}
         pattern = "".join(
-            groups[part] if place % 2 else _flexible(part) for place, part in enumerate(before)
+            groups[part] if place % 2 else flexible(part) for place, part in enumerate(before)
         )
         self._opening = re.compile(rf"\s*,?\s*{pattern}" + r"\n?" * before[-2].endswith("\n"))
-        self._next = _flexible(before[0])
-        self._end = r"\n?" * closing.startswith("\n") + re.escape(closing.strip())
-        self._closings = {closing.strip(), *form.ways[0][-1].split()}
+        self._closings = (closing.strip(), *form.ways[0][-1].split())
+        self._closing = re.compile(
+            r"\n?" * closing.startswith("\n")
+            + re.escape(closing.strip())
+            + rf"(?=\s*,?\s*(?:{flexible(before[0])}|{re.escape(self._closings[1])}))"
+        )
 
     def read(
-        self, text: str, index: int, declared: Mapping[str, Any], closing: str
+        self, text: str, index: int, declared: Mapping[str, Any]
     ) -> tuple[dict[str, Any], int]:
         """Read the arguments at an index; return them and the index behind them."""
-        end = re.compile(
-            rf"{self._end}(?=\s*,?\s*(?:{self._next}|{re.escape(closing.split()[0])}))"
-        )
         arguments: dict[str, Any] = {}
         while opened := self._opening.match(text, index):
-            closed = end.search(text, opened.end())
+            closed = self._closing.search(text, opened.end())
             if closed is None:
-                raise DecodeError("syntax", f"expected {self._form.argument_parts[-1].strip()}")
+                raise DecodeError("syntax", f"expected {self._closings[0]}")
             key, value = opened["key"].strip(), text[opened.end() : closed.start()]
             if key in arguments:
                 raise DecodeError("shape", f"{key}: given twice")
@@ -282,11 +291,6 @@ class _ArgumentReader:
         )
 
 
-def _flexible(literal: str) -> str:
-    """Return a pattern of a literal, with whatever blanks."""
-    return r"\s*".join(map(re.escape, literal.split()))
-
-
 def typed_value(text: str, declared: Any) -> Any:
     """Return a value written as bare text, by its schema: a text, else JSON or a Python literal.
 
@@ -314,14 +318,6 @@ def _literal(text: str) -> Any:
         return text
 
 
-def _object(value: Any) -> Any:
-    """Return arguments as an object, also where they are JSON text once more."""
-    value = parse_json(value) if isinstance(value, str) else value
-    if not isinstance(value, dict):
-        raise DecodeError("shape", "expected the arguments as an object")
-    return value
-
-
 def _braces_at(text: str, index: int, quote: str) -> tuple[dict[str, Any], int]:
     """Return an object of bare keys, with texts between quotes of a form's own, and its end."""
     parts, depth, index = list[str](), 0, skip_blanks(text, index)
@@ -343,7 +339,7 @@ def _braces_at(text: str, index: int, quote: str) -> tuple[dict[str, Any], int]:
         index += 1
         if depth == 0:
             value = parse_json("".join(parts))
-            return _object(value), index
+            return value, index
     raise DecodeError("syntax", "expected } behind the arguments")
 
 

@@ -1,4 +1,4 @@
-"""JSON formats of calls: plain JSON, BFCL's, Llama 3, OpenAI messages.
+"""JSON formats of calls: BFCL's, and OpenAI messages.
 
 Where BFCL has a decoder of the form, what differs from it is said at the class. Names are left as
 they came.
@@ -13,13 +13,10 @@ from typing import Any
 
 from fctncalling.data.types import Call, FunctionDoc, tool_call
 from fctncalling.envs.handlers.call_format import (
-    CallFormat,
     NativeToolCallFormat,
     Record,
     parse_call_object,
     parse_json,
-    parse_json_at,
-    skip_blanks,
     to_json,
     tool_call_strings,
 )
@@ -29,26 +26,13 @@ from fctncalling.envs.handlers.handler import (
     Handler,
     require_readable_text,
 )
-from fctncalling.envs.handlers.python_calls import (
-    PythonCalls,
-    calls_of_expression,
-    multi_turn_call_strings,
-)
 
-_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
 OPENING = re.compile(
     r'\s*+(?>(?:```(?:json)?\s*+)?)\[?+\s*+\{(?:\s*+"((?>(?:[^"\\]|\\.)*))"\s*+:)?'
 )
-_CALL_KEYS = ("name", "arguments", "parameters", "type", "id")
+CALL_KEYS = ("name", "arguments", "parameters", "type", "id")
 _TOOL_CALL_KEYS = ("id", "type", "function", "index")
 _FUNCTION_OBJECT = re.compile(r'"function"\s*:\s*\{')
-_PYTHON_TAGS = ("<|python_tag|>", "<|python_start|>")
-_PYTHON_END = "<|python_end|>"
-
-
-def call_to_json(call: Call, key: str) -> dict[str, Any]:
-    """Return a call as a JSON object, {"name": ..., key: arguments}."""
-    return {"name": call.name, key: dict(call.arguments)}
 
 
 def first_key(text: str) -> str | None:
@@ -58,118 +42,6 @@ def first_key(text: str) -> str | None:
     """
     opening = OPENING.match(text)
     return opening[1] if opening else None
-
-
-class JsonCalls(NativeToolCallFormat):
-    """JSON calls, bare: a handler of {"name", "arguments"} or {"name", "parameters"}.
-
-    Fenced or bare.
-    """
-
-    name = "json_calls"
-
-    def recognises(self, text: str) -> bool:
-        """Whether the handler recognises the text: objects open it, and both keys are there."""
-        keys = '"arguments"' in text or '"parameters"' in text
-        return first_key(text) in _CALL_KEYS and '"name"' in text and keys
-
-    def decode_ast(self, text: str) -> Record:
-        """Decode a text, nothing but JSON, to the AST record of its calls; raises DecodeError."""
-        require_readable_text(text)
-        text = text.strip()
-        fenced = _FENCED.fullmatch(text)
-        value = parse_json(fenced[1] if fenced else text)
-        listed = [value] if isinstance(value, dict) else value
-        if not isinstance(listed, list):
-            raise DecodeError("shape", "expected a list of calls")
-        return [parse_call_object(each, "arguments", "parameters") for each in listed]
-
-    def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield the one candidate text: the bare list."""
-        yield to_json([call_to_json(call, "arguments") for call in calls])
-
-
-class LlamaJsonCalls(NativeToolCallFormat):
-    """Llama JSON calls: a handler of {"name", "parameters"}, behind <|python_tag|> or not.
-
-    Several are parted by ";" or ",".
-    """
-
-    name = "llama_json_calls"
-
-    def recognises(self, text: str) -> bool:
-        """Whether the handler recognises the text: an object behind the tag."""
-        rest = _without_tag(text)
-        tagged = len(rest) < len(text.lstrip())
-        keys = first_key(text) in _CALL_KEYS and '"name"' in text and '"parameters"' in text
-        return rest.startswith("{") and (tagged or keys)
-
-    def decode_ast(self, text: str) -> Record:
-        """Decode a text to the AST record of its calls; raises DecodeError."""
-        require_readable_text(text)
-        text = _without_tag(text).rstrip()
-        if text.startswith("["):
-            return [parse_call_object(each, "parameters", "arguments") for each in parse_json(text)]
-        record, end = [], 0
-        while True:
-            value, end = parse_json_at(text, end)
-            record.append(parse_call_object(value, "parameters", "arguments"))
-            end = skip_blanks(text, end)
-            if end == len(text):
-                return record
-            if text[end] not in ";,":
-                raise DecodeError("syntax", f'expected ";" between calls at character {end}')
-            end = skip_blanks(text, end + 1)
-            end += len(_PYTHON_TAGS[0]) if text.startswith(_PYTHON_TAGS[0], end) else 0
-
-    def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield the one candidate text: the objects with "; " between them."""
-        yield (
-            "; ".join(to_json(call_to_json(call, "parameters")) for call in calls)
-            if calls
-            else "[]"
-        )
-
-
-class LlamaPythonicCalls(CallFormat):
-    """Llama pythonic calls, 3.2's and 4's: a handler, with or without <|python_start|>.
-
-    Values are read as in BFCL's prompting form; brackets must be there.
-    """
-
-    name = "llama_pythonic_calls"
-
-    def recognises(self, text: str) -> bool:
-        """Whether the handler recognises the text: a list opens it, behind a tag perhaps."""
-        return _without_tag(text).startswith("[")
-
-    def decode_ast(self, text: str) -> Record:
-        """Decode a text to the AST record of its list's calls; raises DecodeError."""
-        require_readable_text(text)
-        text = pythonic_source(text)
-        if not (text.startswith("[") and text.endswith("]")):
-            raise DecodeError("shape", "expected a list of calls in brackets")
-        return calls_of_expression(text)
-
-    def call_strings(self, calls: Sequence[Call]) -> list[str]:
-        """Return the call strings, as BFCL executes them; raises DecodeError."""
-        return multi_turn_call_strings(calls)
-
-    def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
-        """Yield the one candidate text: the bare list."""
-        yield PythonCalls().render(calls)
-
-
-def pythonic_source(text: str) -> str:
-    """Return the source of pythonic calls: the text without the tags around it."""
-    return _without_tag(text).rstrip().removesuffix(_PYTHON_END).rstrip()
-
-
-def _without_tag(text: str) -> str:
-    text = text.lstrip()
-    for tag in _PYTHON_TAGS:
-        text = text.removeprefix(tag)
-    return text.lstrip()
 
 
 class OpenAIMessages(NativeToolCallFormat):

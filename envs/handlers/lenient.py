@@ -2,7 +2,7 @@
 
 A text that the strict handler finds calls in is read by it, and nothing is repaired. Otherwise
 these steps are taken, one upon the other, until there are calls: reasoning is dropped, a code fence
-opened, text around the calls dropped, missing tags and line breaks put in, JSON repaired (by
+opened, text around the calls dropped, JSON repaired (by
 json_repair, the extra "repair"). A text in which no step finds calls is judged as the strict
 handler judges it. Names and values are never guessed; but repaired JSON that was cut off ends where
 it was cut.
@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 from fctncalling.data.types import Call, FunctionDoc
 from fctncalling.envs.handlers.call_format import (
-    NativeToolCallFormat,
     closing_bracket_end,
     to_json,
 )
+from fctncalling.envs.handlers.form_calls import FormCalls
 from fctncalling.envs.handlers.handler import (
     DecodedAction,
     DecodeError,
@@ -29,8 +29,7 @@ from fctncalling.envs.handlers.handler import (
     require_readable_text,
     require_shallow_nesting,
 )
-from fctncalling.envs.handlers.json_calls import JsonCalls, LlamaJsonCalls
-from fctncalling.envs.handlers.mistral_calls import MistralCalls
+from fctncalling.envs.handlers.json_calls import OpenAIMessages
 from fctncalling.envs.handlers.return_formats import (
     CLOSE_TAG,
     OPEN_TAG,
@@ -70,7 +69,6 @@ what an answer takes.
 _CHARS_PER_READ = 64  # of a part that is taken at once
 
 _FENCE = re.compile(r"```[A-Za-z_]*[ \t]*\n(.*?)```", re.DOTALL)
-_TAG = re.compile(r"[ \t]*(</?tool_call>)[ \t]*")
 
 
 class MissingJsonRepairExtra(ImportError):
@@ -194,9 +192,7 @@ class LenientCalls(Handler):
         if isinstance(self.strict, ReturnFormat) and self.strict.tagged:
             yield f"{OPEN_TAG} put around the calls", _tagged
             return
-        if self.strict.name == HERMES:
-            yield "tags put on lines of their own", _tags_on_lines
-        else:
+        if self.strict.name != HERMES:
             yield "code fence dropped", _inside_fence
             yield (
                 "text around the calls dropped",
@@ -219,8 +215,9 @@ class LenientCalls(Handler):
     def _json_repaired(self, text: str) -> str:
         reads = [MAX_REPAIR_READS]
         if self.strict.name != HERMES:
-            is_marked = isinstance(self.strict, MistralCalls) and "[TOOL_CALLS]" in text
-            mark = "[TOOL_CALLS]" if is_marked else ""
+            mark = (
+                "[TOOL_CALLS]" if "mistral" in self.strict.name and "[TOOL_CALLS]" in text else ""
+            )
             return mark + self._repaired(text.rpartition(mark)[2] if mark else text, reads)
         blocks = [block.removesuffix("</tool_call>\n") for block in text.split("<tool_call>\n")[1:]]
         return "\n".join(
@@ -235,16 +232,16 @@ class LenientCalls(Handler):
             require_shallow_nesting(value, text)
         except (ValueError, RecursionError, _TooManyReads):
             return text
-        has_arguments = self.strict.name == HERMES or isinstance(
-            self.strict, JsonCalls | LlamaJsonCalls | MistralCalls
-        )
+        has_arguments = isinstance(self.strict, FormCalls)
         if has_arguments and isinstance(value, list):
             value = [_with_arguments(each) for each in value]
         return to_json(_with_arguments(value) if has_arguments else value)
 
 
 def _is_json(handler: Handler) -> bool:
-    return isinstance(handler, NativeToolCallFormat | JsonReturn) or handler.name == "tool_calls"
+    if isinstance(handler, FormCalls):
+        return handler.form.ways[0][1] in ("object", "list", "lines")
+    return isinstance(handler, OpenAIMessages | JsonReturn) or handler.name == "tool_calls"
 
 
 def _json_repair() -> Callable[[str], Any]:
@@ -284,10 +281,3 @@ def _tagged(text: str) -> str:
     start = text.find(OPEN_TAG)
     inside = text if start < 0 else text[start + len(OPEN_TAG) :]
     return f"{OPEN_TAG}{inside.partition(CLOSE_TAG)[0]}{CLOSE_TAG}"
-
-
-def _tags_on_lines(text: str) -> str:
-    text = _TAG.sub(r"\n\1\n", text)
-    if text.rfind("</tool_call>") <= text.rfind("<tool_call>"):
-        text = f"{text}\n</tool_call>\n"
-    return re.sub(r"\n+", "\n", text)

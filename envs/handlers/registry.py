@@ -8,8 +8,8 @@ from itertools import chain
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.handlers.call_forms import CALL_FORMS
-from fctncalling.envs.handlers.call_marks import FORMS_BY_MARK, MARK, form_at, is_opened
-from fctncalling.envs.handlers.form_calls import FormCalls
+from fctncalling.envs.handlers.call_marks import FORMS_BY_MARK, MARK, WORDS, is_opened
+from fctncalling.envs.handlers.form_calls import FormCalls, Opening
 from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS, DecodedAction, Handler
 from fctncalling.envs.handlers.inline import (
     InlineCalls,
@@ -21,15 +21,13 @@ from fctncalling.envs.handlers.inline import (
 from fctncalling.envs.handlers.java_calls import JavaCalls
 from fctncalling.envs.handlers.javascript_calls import JavaScriptCalls
 from fctncalling.envs.handlers.json_calls import (
+    CALL_KEYS,
     OPENING,
     BfclFunctionCalls,
-    JsonCalls,
-    LlamaJsonCalls,
-    LlamaPythonicCalls,
     OpenAIMessages,
+    first_key,
 )
 from fctncalling.envs.handlers.lenient import PREFIX, LenientCalls
-from fctncalling.envs.handlers.mistral_calls import MistralCalls
 from fctncalling.envs.handlers.python_calls import PythonCalls
 from fctncalling.envs.handlers.return_formats import (
     OPEN_TAG,
@@ -79,28 +77,30 @@ class PromptVariantCalls(Handler):
 
 
 PROMPTING = RETURN_HANDLERS["python", False]
+FORM_HANDLERS = {name: FormCalls(form) for name, form in CALL_FORMS.items()}
 HANDLERS_BY_KEYS: tuple[Handler, ...] = (
     OpenAIMessages(),
-    LlamaJsonCalls(),
-    JsonCalls(),
     RETURN_HANDLERS["json", False],
     BfclFunctionCalls(),
 )
-"""Handlers of texts that open with an object, in the order in which "auto" asks them."""
-FORM_HANDLERS = {name: FormCalls(form) for name, form in CALL_FORMS.items()}
+"""Handlers of texts that open with another object than a call's, in the order they are asked."""
 HANDLERS_BY_MARK: dict[str, tuple[Handler, ...]] = {
     **{
-        mark: tuple(FORM_HANDLERS[each.name] for each in FORMS_BY_MARK[mark])
-        for mark in FORMS_BY_MARK
+        mark: tuple(FORM_HANDLERS[form.name] for form in forms)
+        for mark, forms in FORMS_BY_MARK.items()
     },
-    OPEN_TAG: tuple(form for (_, tagged), form in RETURN_HANDLERS.items() if tagged)
-    + (FORM_HANDLERS["nemotron_calls"],),
+    OPEN_TAG: (
+        *(form for (_, tagged), form in RETURN_HANDLERS.items() if tagged),
+        FORM_HANDLERS["nemotron_calls"],
+    ),
     "<functions>": (RETURN_HANDLERS["verbose_xml", False], RETURN_HANDLERS["concise_xml", False]),
-    "[TOOL_CALLS]": (MistralCalls(),),
-    "<|python_tag|>": (LlamaPythonicCalls(), LlamaJsonCalls()),
-    "<|python_start|>": (LlamaPythonicCalls(),),
 }
 """Mark -> the handlers of calls that it opens; other texts are read in the prompting form."""
+_LED_BY_WORDS = tuple(
+    FORM_HANDLERS[f"{name}_calls"]
+    for name in ("functionary32", "harmony", "command_r", "react", "functools")
+)
+"""Handlers of forms that words open."""
 
 
 AUTO = "auto:"
@@ -120,7 +120,10 @@ class AutoCalls(Handler):
     def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
         """Decode an action's text once, by the detected handler; raises DecodeError."""
         rest = split_thought(text).rest
-        return detect_handler(rest).decode_action(rest, functions)
+        handler, opened = find_handler(rest)
+        if isinstance(handler, FormCalls) and opened is not None:
+            return handler.decoded(handler.decode_from(rest, opened, functions))
+        return handler.decode_action(rest, functions)
 
     def render(self, calls: Sequence[Call]) -> str:
         """Render calls as their canonical text; ValueError for what the form cannot say."""
@@ -151,28 +154,35 @@ class TemplateCalls(AutoCalls):
 
 def detect_handler(text: str) -> Handler:
     """Detect the handler of a text's format, by its keys or by the first mark in it."""
+    return find_handler(text)[0]
+
+
+def find_handler(text: str) -> tuple[Handler, Opening | None]:
+    """Find the handler of a text's format, and how its first call opens."""
     if not isinstance(text, str) or len(text) > MAX_TEXT_CHARS:  # none reads it
-        return PROMPTING
+        return PROMPTING, None
     if OPENING.match(text):  # whatever marks stand behind, they stand in strings
-        return next((each for each in HANDLERS_BY_KEYS if each.recognises(text)), PROMPTING)
-    if text.lstrip("`\n ").startswith("[") and not text.startswith("[TOOL"):
-        return PROMPTING
-    for found in MARK.finditer(text):
-        form = form_at(text, found.start(), found[0])
-        if form is not None and found[0] != OPEN_TAG:
-            return FORM_HANDLERS[form.name]
-        handlers = HANDLERS_BY_MARK[found[0]]
-        if found[0] not in FORMS_BY_MARK or found[0] == OPEN_TAG:
-            handlers = tuple(each for each in handlers if each.recognises(text))
-        elif not is_opened(text, found.start(), found[0]):
-            continue
-        if handlers:
-            return handlers[0]
-    return (
-        FORM_HANDLERS["functionary32_calls"]
-        if FORM_HANDLERS["functionary32_calls"].recognises(text)
-        else PROMPTING
-    )
+        keys = '"arguments"' in text or '"parameters"' in text
+        if keys and first_key(text) in CALL_KEYS and '"name"' in text:
+            return FORM_HANDLERS["json_calls"], None
+        return next((each for each in HANDLERS_BY_KEYS if each.recognises(text)), PROMPTING), None
+    stripped = text.lstrip("`\n ")
+    if stripped[:1] == "[" and not stripped.startswith("[TOOL_CALLS]"):
+        return PROMPTING, None
+    handlers = _LED_BY_WORDS if WORDS.match(text) else ()
+    for handler in handlers:
+        if opened := handler.opening_at(text, 0):
+            return handler, opened
+    for mark in MARK.finditer(text):
+        for each in HANDLERS_BY_MARK[mark[0]]:
+            if not isinstance(each, FormCalls):
+                if each.recognises(text):
+                    return each, None
+            elif opened := each.opening_at(text, mark.start()):
+                return each, opened
+        if mark[0] in FORMS_BY_MARK and is_opened(text, mark):
+            return HANDLERS_BY_MARK[mark[0]][-1], None
+    return PROMPTING, None
 
 
 HANDLERS: dict[str, Handler] = {
@@ -181,7 +191,6 @@ HANDLERS: dict[str, Handler] = {
         *HANDLERS_BY_KEYS,
         *chain.from_iterable(HANDLERS_BY_MARK.values()),
         *FORM_HANDLERS.values(),
-        MistralCalls(by_name=True),
         JavaCalls(),  # told by a task's category, by no text
         JavaScriptCalls(),
         PROMPTING,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from fctncalling.envs.handlers.call_marks import opens_with_call
+from fctncalling.envs.handlers.call_marks import is_within_call
 
 THOUGHTS = {
     "<think>": "</think>",
@@ -20,15 +20,15 @@ THOUGHTS = {
     "<|open|>think<|sep|>": "<|close|>think<|sep|>",
     "<|inner_prefix|>": "<|inner_suffix|>",
     "to=self<|message|>": "<|eom|>",
-    "Here are my reasoning steps:": "[BEGIN FINAL RESPONSE]",
+    "[BEGIN REASONING]": "[BEGIN FINAL RESPONSE]",
 }
 """The mark that opens a thought -> the one that closes it."""
-_ANY = re.compile("|".join(map(re.escape, [*THOUGHTS, *THOUGHTS.values()])))
+# one of them stands in every mark
+_WORDS = ("think", "THINK", "<|channel", "channel|>", "<|inner_", "to=self", "[BEGIN")
 _OPENING = re.compile(rf"^[^\S\n]*({'|'.join(map(re.escape, THOUGHTS))})", re.MULTILINE)
-# of a thought that the prompt opened; ends of messages close more than thoughts
-_CLOSING = re.compile(
-    "|".join(re.escape(each) for each in THOUGHTS.values() if each not in ("<|end|>", "<|eom|>"))
-)
+_ENDS = ("<|end|>", "<|eom|>")  # of messages, of thoughts too
+_CLOSING = re.compile("|".join(re.escape(e) for e in THOUGHTS.values() if e not in _ENDS))
+_HEADER = re.compile(r"\s*(?:<\|start\|>assistant)?\s*")  # of the message behind a thought's
 
 
 class SplitThought(NamedTuple):
@@ -44,17 +44,17 @@ def split_thought(text: str) -> SplitThought:
 
     Marks inside a call, as in an argument's text, are none of a thought's.
     """
-    if not isinstance(text, str) or _ANY.search(text) is None:
+    if not isinstance(text, str) or not any(each in text for each in _WORDS):
         return SplitThought("", text)
     thoughts, rest, closed = list[str](), text, True
     closing, opening = _CLOSING.search(text), _OPENING.search(text)
     is_open = closing is not None and (opening is None or closing.start() < opening.start())
-    if is_open and closing is not None and not opens_with_call(text):
+    if is_open and closing is not None and not is_within_call(text, closing.start()):
         thoughts.append(text[: closing.start()])
         rest = text[closing.end() :]
     while closed and (opening := _OPENING.search(rest)):
         before = rest[: opening.start()]
-        if opens_with_call(before):
+        if is_within_call(rest, opening.start()):
             break
         end = rest.find(THOUGHTS[opening[1]], opening.end())
         closed = end >= 0
@@ -62,4 +62,5 @@ def split_thought(text: str) -> SplitThought:
         rest = before + (rest[end + len(THOUGHTS[opening[1]]) :] if closed else "")
     if not thoughts:
         return SplitThought("", text)
-    return SplitThought("\n".join(each.strip() for each in thoughts).strip(), rest.lstrip(), closed)
+    thought = "\n".join(each.strip() for each in thoughts).strip()
+    return SplitThought(thought, _HEADER.sub("", rest, count=1), closed)

@@ -16,7 +16,7 @@ from fctncalling.checkers.multi_turn import check_turn_pairs
 from fctncalling.data.categories import WITHOUT_ANSWER
 from fctncalling.data.types import Message, StepRecord, Task, TurnResults, Verdict
 from fctncalling.envs.episode.state import EpisodeState, reraise_as_infrastructure
-from fctncalling.envs.handlers import DecodeError, Handler
+from fctncalling.envs.handlers import DecodeError, Handler, bears_call
 from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.envs.judging.ground_truth import (
     ExtraTools,
@@ -101,7 +101,11 @@ def _judge_clarify(task: Task, response: Any, form: str) -> Verdict:
     turns = response if isinstance(response, list) else [[response]]
     texts = turns[0] if len(turns) == 1 and isinstance(turns[0], list) else turns
     handler = handler_for(task, form)
-    asked = [each for each in texts[:-1] if not _decoded(handler, each)]
+    asked = [
+        each
+        for each in texts[:-1]
+        if not _decoded(handler, each) and not (isinstance(each, str) and bears_call(each))
+    ]
     record = ClarifyRecord(_decoded(handler, texts[-1]) if texts else None, len(asked))
     return check(task, record, underscore_to_dot=form == "tool_call")
 

@@ -19,8 +19,8 @@ from fctncalling.checkers.python_values import Fault, prepare_python_argument
 from fctncalling.checkers.strict_checker import strict_answer_fault, strict_calls_fault
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import Call, FunctionDoc, StepRecord, Task, Verdict
-from fctncalling.envs.handlers import DecodeError
-from fctncalling.envs.handlers.json_calls import LlamaPythonicCalls, pythonic_source
+from fctncalling.envs.episode.parsing import UNREAD
+from fctncalling.envs.handlers import DecodeError, split_thought
 from fctncalling.envs.handlers.registry import PROMPTING, detect_handler
 from fctncalling.envs.handlers.return_formats import CLOSE_TAG, OPEN_TAG, TaggedPythonReturn
 from fctncalling.envs.python_source.parse import parse_expression
@@ -28,6 +28,8 @@ from fctncalling.envs.python_source.parse import parse_expression
 _WORD = re.compile(r"\w+")
 _MIN_LETTERS = 3  # of a word taken as mentioned: shorter ones occur in any text
 _SAMPLE = frozenset({"value", "string", "text", "true", "false", "none", "the", "and", "for"})
+_MAX_NAMED = 3  # words of what any question may consist of: a name, a place
+_QUERY = ("query", "question", "search", "prompt", "message", "text", "translat", "keyword")
 _ENOUGH = 2  # mentions; one common word of the question is in reach of anybody
 _FORMAT = re.compile(r"\b(?:YYYY|DD|HH:MM)\b")  # of a date or time, in a description
 
@@ -38,7 +40,7 @@ def arbitrary_call_fault(
     """Return the fault of calls that are arbitrary rather than asked for, None if there is none.
 
     Arguments do not fit the docs (type, enum, a date without digits), one text serves for two of
-    them, or they mention too little of the question.
+    them or repeats most of the question where no query is taken, or they mention too little of it.
 
     A number, a name or two words of the question are enough. A call without arguments is right
     where its function has no parameters that are required.
@@ -63,9 +65,23 @@ def arbitrary_call_fault(
         texts = [each for each in call.arguments.values() if isinstance(each, str) and each]
         if len(set(texts)) < len(texts):
             return _arbitrary(f"{call.name}: one text for two parameters")
+        if any(_repeats(each, question) for each in texts) and not _takes_query(doc):
+            return _arbitrary(f"{call.name}: a text repeats most of the question")
         if call.arguments and _mentions(call, question, docs) < _ENOUGH:
             return _arbitrary(f"{call.name}: its arguments say too little of the question")
     return None
+
+
+def _repeats(text: str, question: str) -> bool:
+    """Whether a text of several words holds more than half of the question's."""
+    said, asked = _WORD.findall(text.casefold()), _WORD.findall(question.casefold())
+    return len(said) > _MAX_NAMED and len(Counter(said) & Counter(asked)) * 2 > len(set(asked))
+
+
+def _takes_query(doc: FunctionDoc) -> bool:
+    """Whether a function is asked in words: a parameter's name, or its own, says so."""
+    names = (doc.name, *doc.parameters.get("properties", {}))
+    return any(word in name.casefold() for name in names for word in _QUERY)
 
 
 def _arbitrary(message: str) -> Fault:
@@ -132,7 +148,8 @@ def strict_verdict(task: Task, steps: Sequence[StepRecord], official: Verdict) -
     """Return the strict verdict: the official one, or the first leniency that it relied on.
 
     Forgiven are, by the name after "strict:" and in this order:
-    - `unread_calls`: no call is expected, and calls that could not be read pass for an abstention;
+    - `unread_calls`: calls that could not be read pass for an abstention where none is expected
+      (irrelevance, an empty turn), or for a question;
     - `call_while_function_withheld`: another function, or the same one, is called in the turn that
       waits for one that
       is not offered yet;
@@ -173,9 +190,24 @@ def first_leniency_in_turn(task: Task, steps: Sequence[StepRecord], turn: int) -
 
 
 def _unread_calls(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
-    if task.kind == "irrelevance" and any(step.error == "malformed" for step in steps):
-        return Fault("strict:unread_calls", f"{steps[-1].text[:200]!r}")
+    """Return the fault of calls that pass for words where none is expected, or a question is."""
+    for index, step in enumerate(steps):
+        tried = step.error in UNREAD
+        if task.kind == "irrelevance":
+            tried |= bool(step.calls)  # which BFCL did not read
+        elif task.kind == "clarify":
+            tried = not step.calls and (tried or PROMPTING.recognises(step.text))
+        elif not _calls_in_empty_turn(task, step):
+            continue
+        if tried:
+            message = f"step {index} (turn {step.turn}): {step.text[:200]!r}"
+            return Fault("strict:unread_calls", message)
     return None
+
+
+def _spoken(step: StepRecord) -> str:
+    """Return what a step says behind its thoughts."""
+    return split_thought(step.text).rest
 
 
 def _first_of_turns(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
@@ -187,7 +219,7 @@ def _first_of_turns(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
         "nested_call": lambda _, step: any(map(_nested_names, step.executed)),
         "lenient_syntax": _is_leniently_read,
         "repeated_key": lambda _, step: (
-            detect_handler(step.text) is not PROMPTING and _repeats_a_key(step.text)
+            detect_handler(_spoken(step)) is not PROMPTING and _repeats_a_key(_spoken(step))
         ),
     }
     for name, forgiven in rules.items():
@@ -202,7 +234,7 @@ def _answer_fault(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
     """Return what the values of a single-turn or agentic answer had to be forgiven."""
     kind = task.kind
     if kind == "agentic":
-        last = next((step.text for step in reversed(steps) if not step.calls), "")
+        last = next((_spoken(step) for step in reversed(steps) if not step.calls), "")
         if last:
             return strict_answer_fault(last, task.ground_truth or (), _question_text(task))
         return None
@@ -316,15 +348,15 @@ def _python_source(step: StepRecord) -> str | None:
 
     What reads as the same calls in Python is Python, whatever marks of other forms stand in it.
     """
-    text = step.text.strip()
+    text = _spoken(step).strip()
     handler = detect_handler(text)
     if handler is PROMPTING:
         return text if "(" in text else None
     with suppress(DecodeError):
         if PROMPTING.decode(text) == list(step.calls):
             return text
-    if isinstance(handler, LlamaPythonicCalls):
-        return pythonic_source(text)
+    if handler.name in ("llama_pythonic_calls", "lfm2_calls"):
+        return text[text.find("[") : text.rfind("]") + 1]
     if isinstance(handler, TaggedPythonReturn):
         return text.partition(OPEN_TAG)[2].partition(CLOSE_TAG)[0].strip()
     return None
