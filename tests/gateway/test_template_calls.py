@@ -31,6 +31,7 @@ from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import Call
 from fctncalling.envs import FunctionCallingEnv
 from fctncalling.envs.handlers import get_handler
+from fctncalling.evaluation.agents.endpoint import mend_calls
 from fctncalling.lab.doctor import exit_code
 from fctncalling.lab.doctor.template_findings import template_findings
 from fctncalling.lab.gateway.action_forest import ActionForest
@@ -278,3 +279,21 @@ def test_refusals_are_one_line() -> None:
     with pytest.raises(TemplateRefusal) as refusal:
         template.render_prompt([USER, *bad, {"role": "tool", "content": object()}])
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"function_call": {"name": "f", "arguments": '{"a": 1}'}},
+        {"tool_calls": [{"function": {"name": "f\n", "arguments": '{"a": 1}'}}]},
+        {"tool_calls": [{"function": {"name": "f", "arguments": json.dumps('{"a": 1}')}}]},
+    ],
+)
+def test_answers_of_endpoints_that_say_clearly_what_they_mean_are_read(sent: Any) -> None:
+    [fault] = mend_calls(sent)
+    assert fault
+    [call] = sent["tool_calls"]
+    assert call["function"] == {"name": "f", "arguments": '{"a": 1}'}
+    assert mend_calls(sent) == []
+    text = {"tool_calls": [{"function": {"name": "f", "arguments": '"a'}}]}
+    assert mend_calls(text) == []
