@@ -8,9 +8,25 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from fctncalling.algorithms.policy.answer_ends import REFUSALS, AnswerEnds, find_answer_ends
-from fctncalling.data.types import Message
-from fctncalling.data.unsafe_text import break_marker, encodable_text
+from fctncalling.algorithms.policy.answer_ends import AnswerEnds, find_answer_ends
+from fctncalling.algorithms.policy.marker_escaper import MARKER, MarkerEscaper
+from fctncalling.algorithms.policy.message_renderer import (
+    PROBE_TOOL,
+    MessageRenderer,
+    TemplateRefusal,
+    assistant,
+    tool,
+    user,
+)
+from fctncalling.algorithms.policy.template_messages import (
+    calls_message,
+    name_results,
+    num_results,
+)
+from fctncalling.data.types import Call, Message
+from fctncalling.data.unsafe_text import encodable_text
+
+logger = logging.getLogger(__name__)
 
 PLAIN_TEMPLATE = (
     "{% for message in messages %}{{ '<|' + message.role + '|>\n' + message.content }}"
@@ -36,96 +52,7 @@ def bos_ids(tokenizer: Any) -> list[int]:
     return [bos] if bos is not None and tokenizer("").input_ids[:1] == [bos] else []
 
 
-def replace_unknown_roles(
-    messages: Sequence[Message], known_roles: Mapping[str, bool], *, merge_users: bool
-) -> list[Message]:
-    """Replace unknown roles, which the template does not know, in messages by "user".
-
-    known_roles: role -> whether the template renders it; roles not in it are known. A replaced
-    message is merged with a neighbouring user message; two that were user messages from the start
-    only with `merge_users` (templates that drop all but the last of them).
-    """
-    adapted: list[Message] = []
-    replaced_before = False  # the previous message got the user role here
-    for message in messages:
-        role = message["role"]
-        known = known_roles.get(role, True)
-        message = {
-            **message,
-            "role": role if known else "user",
-            "content": message.get("content") or "",
-        }
-        follows_user = adapted and adapted[-1]["role"] == message["role"] == "user"
-        if follows_user and (merge_users or replaced_before or not known):
-            joined = f"{adapted[-1]['content']}\n{message['content']}"
-            adapted[-1] = {**adapted[-1], "content": joined}
-        else:
-            adapted.append(message)
-        replaced_before = not known
-    return adapted
-
-
-_MARKER = re.compile(r"<\|?/?[\w:-]+\|?>|\[/?[A-Z_]{3,}\]")
-
-
-class MarkerEscaper:
-    """Escaper of template markers in untrusted text (tool results, user messages, docs).
-
-    An invisible character after a marker's first character (`break_marker`) leaves it readable, and
-    the tokenizer encodes it as ordinary text in place of a special token.
-    """
-
-    def __init__(self, markers: Collection[str]) -> None:
-        """markers: strings to break, such as special tokens; shorter than two characters: not."""
-        words = sorted(
-            (word for word in markers if len(word.strip()) > 1), key=lambda word: (-len(word), word)
-        )
-        self._pattern = re.compile("|".join(map(re.escape, words))) if words else None
-
-    def escape(self, text: str, keep: Sequence[str] = ()) -> str:
-        """Escape every marker in a text, except those in `keep`."""
-        if self._pattern is None:
-            return text
-        kept = frozenset(keep)
-        return self._pattern.sub(
-            lambda match: match[0] if match[0] in kept else _broken(match), text
-        )
-
-    def escape_value(self, value: Any) -> Any:
-        """Escape a JSON value: the markers in all its strings, keys included."""
-        if isinstance(value, str):
-            return self.escape(value)
-        if isinstance(value, Mapping):
-            return {self.escape_value(k): self.escape_value(v) for k, v in value.items()}
-        return [self.escape_value(v) for v in value] if isinstance(value, list | tuple) else value
-
-    def escape_messages(self, messages: Sequence[Message]) -> list[Message]:
-        """Escape the markers in all fields of messages but their roles."""
-        return [
-            {k: v if k == "role" else self.escape_value(v) for k, v in message.items()}
-            for message in messages
-        ]
-
-
-def _broken(match: re.Match[str]) -> str:
-    return break_marker(match[0])
-
-
-logger = logging.getLogger(__name__)
-
-_ACTION = "fctnprobeaction"  # placeholder of an action; templates pass it through unchanged
-_PROBE_TOOL = {
-    "type": "function",
-    "function": {
-        "name": "fctnprobefunction",
-        "description": "A probe.",
-        "parameters": {
-            "type": "object",
-            "properties": {"a": {"type": "string", "description": "x"}},
-            "required": [],
-        },
-    },
-}
+_PROBE_CALL = Call("fctnprobecall", {"a": "x"})
 
 
 class ChatTemplate:
@@ -134,7 +61,7 @@ class ChatTemplate:
     What the template can do is found by rendering probes, never by its name: `takes_tools` (else
     the system message carries the prompting instructions), `tool_role` and `system_role` (else such
     messages come as user messages), `append_only` (else the history must be rendered again for each
-    step).
+    step in which the template would write it otherwise).
 
     Text that comes from tools, users and function docs is not trusted: wherever it spells a special
     token or one of the template's own markers, an invisible WORD JOINER is put after the first
@@ -153,21 +80,28 @@ class ChatTemplate:
         self.tokenizer = tokenizer
         self.kwargs = dict(kwargs or {})
         self._variants: dict[str, ChatTemplate] = {}
-        self.source: str | None = chat_template or fallback_template(tokenizer)
+        source = chat_template or fallback_template(tokenizer)
         # A chat template writes BOS itself, where the model knows one; the plain one does not.
-        self.opening_ids: list[int] = bos_ids(tokenizer) if self.source == PLAIN_TEMPLATE else []
+        self.opening_ids: list[int] = bos_ids(tokenizer) if source == PLAIN_TEMPLATE else []
         self._escaper = MarkerEscaper(())
         self._tails: dict[str, list[int]] = {}
-        self.tool_role = False
-        self.system_role = False
-        self.merges_users = False
-        self.takes_tools = self._shows([_user("q")], "fctnprobefunction", tools=[_PROBE_TOOL])
-        if chat_template is None and self.takes_tools and getattr(tokenizer, "chat_template", None):
-            self.source = tokenizer.get_chat_template(tools=[_PROBE_TOOL])
-        self._find_roles()
+        self.renderer = MessageRenderer(tokenizer, source, self.kwargs)
+        if source is None and (self.renderer.takes_tools or self.renderer.is_named):
+            own = tokenizer.get_chat_template(tools=[PROBE_TOOL])
+            self.renderer = MessageRenderer(tokenizer, own, self.kwargs)
+        self.source = self.renderer.source
+        self.takes_tools = self.renderer.takes_tools
         self.ends: AnswerEnds = find_answer_ends(
-            tokenizer, lambda m, prompt: self._render(m, prompt=prompt), self.encode, listed_ends
+            tokenizer,
+            lambda messages, prompt: self.renderer.render(messages, prompt=prompt),
+            self.encode,
+            listed_ends,
         )
+        self.stop_texts = tuple(self.spell([each]) for each in sorted(self.stop_ids))
+        self.renderer.find_roles(self.stop_texts)
+        self.header = self.renderer.answer_header()
+        self.system_role = self.renderer.system_role
+        self.tool_role = self.renderer.tool_role or self.renderer.result_role
         self._escaper = MarkerEscaper(self._find_markers())
         self.append_only = self._is_append_only()
         logger.info(
@@ -176,7 +110,7 @@ class ChatTemplate:
             "rendered" if self.tool_role else "replaced by the user role",
             "append-only, one row per episode"
             if self.append_only
-            else "rewrites its history, one row per step",
+            else "rewrites its history, a new row for each step that it changes",
         )
 
     def render_prompt(
@@ -185,22 +119,26 @@ class ChatTemplate:
         """Render the prompt of an episode, the first, to token ids, generation prompt included.
 
         `tools` are OpenAI-form schemas; `instructions` replaces them where the template takes no
-        tools.
+        tools. Raises TemplateRefusal for messages that the template does not take.
         """
         opened = self._escaper.escape_messages(self._opening(messages, instructions))
-        return [*self.opening_ids, *self.encode(self._render(opened, self._shown(tools)))]
+        text = self.renderer.render(opened, self._shown(tools))
+        return [*self.opening_ids, *self.encode(text)]
 
-    def render_delta(self, messages: Sequence[Message], last_id: int | None = None) -> list[int]:
+    def render_delta(
+        self, messages: Sequence[Message], last_id: int | None = None, calls: Message | None = None
+    ) -> list[int]:
         """Render the delta, new messages behind an action with the next prompt, to token ids.
 
         `last_id` is the action's last sampled token; None stands for the end that the template
         writes. That is left out if it was sampled, so an action that was cut, or ended otherwise,
-        is closed here.
+        is closed here. `calls`: message of its calls (`calls_message`), which results answer.
+        Raises TemplateRefusal for messages that the template does not take.
         """
-        key = repr(messages)  # with every field: calls and tools are shown too
+        key = repr((messages, calls))  # with every field: calls and tools are shown too
         ids = self._tails.get(key)
         if ids is None:
-            ids = self.encode(self._tail(self._escaper.escape_messages(messages)))
+            ids = self.encode(self._tail(messages, calls))
             if len(self._tails) >= 8192:
                 self._tails.clear()
             self._tails[key] = ids
@@ -213,17 +151,59 @@ class ChatTemplate:
         instructions: str = "",
         trusted: Sequence[int] = (),
     ) -> list[int]:
-        """Render the full history to token ids, where the template cannot append.
+        """Render the full history to token ids, where the template cannot append."""
+        text = self.text_of_history(history, tools, instructions, trusted)
+        return [*self.opening_ids, *self.encode(text)]
+
+    def text_of_history(
+        self,
+        history: Sequence[Message],
+        tools: Sequence[Any] = (),
+        instructions: str = "",
+        trusted: Sequence[int] = (),
+    ) -> str:
+        """Return what the template writes for a history, with the next generation prompt.
 
         `trusted` are the indices of messages that the policy wrote itself, which are rendered as
-        they are.
+        they are: their content is what was sampled, their calls stand in it; `own_form`
+        is what the template is given where it does not take the text. Raises TemplateRefusal.
         """
         cleaned = [
             m if i in trusted else self._escaper.escape_messages([m])[0]
             for i, m in enumerate(history)
         ]
-        opened = self._opening(cleaned, self._escaper.escape_value(instructions))
-        return [*self.opening_ids, *self.encode(self._render(opened, self._shown(tools)))]
+        shown, refusal = self._shown(tools), TemplateRefusal("no history")
+        instructions = self._escaper.escape_value(instructions)
+        for form, plain in (
+            (self._as_sampled, False),
+            (self._in_own_form, False),
+            (self._as_words, True),
+        ):
+            played = [
+                form(m, cleaned[i + 1 : i + 2]) if i in trusted else m
+                for i, m in enumerate(cleaned)
+            ]
+            opened = self._opening(played, instructions)
+            try:
+                return self.renderer.render(opened, shown, plain_results=plain)
+            except TemplateRefusal as error:
+                refusal = error
+        raise refusal
+
+    def text_of_calls(self, calls: Sequence[Call], tools: Sequence[Any] = (), **fields: Any) -> str:
+        """Return the answer that the template writes for calls; "" where it writes none.
+
+        fields: others of the message, such as `reasoning_content`. Raises TemplateRefusal.
+        """
+        if not self.renderer.shows_calls:
+            return ""
+        message = {**self.calls_message(calls), **fields}
+        return self.renderer.text_of_calls(message, self.stop_texts, self._shown(tools))
+
+    def calls_message(self, calls: Sequence[Call], num_before: int = 0, text: str = "") -> Message:
+        """Return the message of calls as this template wants it; see `calls_message`."""
+        named = self.renderer.shape.named_ids
+        return calls_message(calls, num_before, text=text, named_ids=named)
 
     def encode(self, text: str) -> list[int]:
         """Encode a text to token ids; nothing is put in front or behind.
@@ -300,91 +280,97 @@ class ChatTemplate:
     def _shown(self, tools: Sequence[Any]) -> list[Any] | None:
         return self._escaper.escape_value(list(tools)) if tools and self.takes_tools else None
 
-    def _adapt_roles(self, messages: Sequence[Message]) -> list[Message]:
-        known = {"tool": self.tool_role, "system": self.system_role}
-        return replace_unknown_roles(messages, known, merge_users=self.merges_users)
+    def _tail(self, messages: Sequence[Message], calls: Message | None = None) -> str:
+        """Return what the template writes behind an answer that new messages follow.
 
-    def _render(
-        self, messages: Sequence[Message], tools: list[Any] | None = None, prompt: bool = True
-    ) -> str:
-        text: str = self.tokenizer.apply_chat_template(
-            self._adapt_roles(messages),
-            tools=tools,
-            chat_template=self.source,
-            tokenize=False,
-            add_generation_prompt=prompt,
-            **self.kwargs,
-        )
-        return text
+        Behind its calls, where results answer them and the template says so otherwise; behind a
+        text where that fails.
+        """
+        messages = self._escaper.escape_messages(messages)
+        if calls is not None and self.renderer.behind_calls and num_results(messages):
+            calls = {**self._escaper.escape_messages([calls])[0], "content": ""}
+            with contextlib.suppress(TemplateRefusal):
+                return self.renderer.tail_of_calls(calls, messages, self.stop_texts)
+        return self.renderer.tail_of_text(messages)
 
-    def _tail(self, messages: Sequence[Message], prompt: bool = True) -> str:
-        """Return what the template writes behind an assistant message that new messages follow."""
-        played = [_user("q"), {"role": "assistant", "content": _ACTION}]
-        text = self._render([*played, *messages], prompt=prompt)
-        return text[text.index(_ACTION) + len(_ACTION) :]
+    def _as_sampled(self, message: Message, following: Sequence[Message]) -> Message:
+        """Return a message of the policy as its text; in its own form where results need calls."""
+        needs_calls = self.renderer.behind_calls and num_results(following)
+        if needs_calls and message.get("tool_calls"):
+            return self._in_own_form(message, following)
+        return self._as_words(message, following)
+
+    @staticmethod
+    def _as_words(message: Message, following: Sequence[Message]) -> Message:
+        """Return a message of the policy as its text."""
+        return {"role": "assistant", "content": message["content"]}
+
+    def _in_own_form(self, message: Message, following: Sequence[Message]) -> Message:
+        """Return a message of the policy as its words and calls, as the template writes them.
+
+        Its words are what stands behind the header that the template writes before an answer.
+        """
+        if own := message.get("own_form"):
+            return self._escaper.escape_messages([own])[0]
+        if message.get("tool_calls"):
+            return {**self._escaper.escape_messages([message])[0], "content": ""}
+        words = message["content"].rpartition(self.header)[2] if self.header else ""
+        return {"role": "assistant", "content": words or message["content"]}
 
     # What the template can do
-
-    def _shows(
-        self, messages: Sequence[Message], needle: str, tools: list[Any] | None = None
-    ) -> bool:
-        try:
-            return needle in self._render(messages, tools)
-        except REFUSALS:
-            return False
-
-    def _find_roles(self) -> None:
-        self.system_role = True
-        system = {"role": "system", "content": "fctnprobesystem"}
-        self.system_role = self._shows([system, _user("q")], "fctnprobesystem")
-        self.tool_role = True
-        played = [_user("q"), {"role": "assistant", "content": _ACTION}]
-        self.tool_role = self._shows(
-            [*played, _tool("fctnproberesult"), _tool("r")], "fctnproberesult"
-        )
-        self.merges_users = not self._shows([_user("fctnprobeuser"), _user("q")], "fctnprobeuser")
 
     def _find_markers(self) -> set[str]:
         """Return the added tokens, and the markers that the template writes around contents."""
         markers = {str(token) for token in self.tokenizer.added_tokens_decoder.values()}
-        probe = [_user("q"), {"role": "assistant", "content": "a"}, _tool("r"), _user("q")]
+        probe = [user("q"), assistant("a"), tool("r"), user("q")]
         system = {"role": "system", "content": "s"}
         for tools, messages in (
             (None, [system, *probe]),
-            ([_PROBE_TOOL] if self.takes_tools else None, probe),
+            ([PROBE_TOOL] if self.takes_tools else None, probe),
         ):
             # A template that wants tool calls before tool results shows its markers elsewhere.
-            with contextlib.suppress(*REFUSALS):
-                markers.update(_MARKER.findall(self._render(messages, tools)))
+            with contextlib.suppress(TemplateRefusal):
+                markers.update(MARKER.findall(self.renderer.render(messages, tools)))
+        if self.renderer.behind_calls:
+            calls = self.calls_message([_PROBE_CALL])
+            tail = self.renderer.tail_of_calls(calls, name_results([tool("r")], calls), ())
+            markers.update(MARKER.findall(tail))
         return markers
 
     def _is_append_only(self) -> bool:
         """Whether first + actions + deltas spell what the template writes for the conversation."""
-        tools = [_PROBE_TOOL] if self.takes_tools else None
-        follow_ups = (
-            [_tool("r1")],
-            [_tool("r2"), _tool("r3")],
-            [_user("q2")],
-            [_tool("r4")],
-            [_user("q3")],
-        )
         try:
-            for answer in ("answer", "<think>\nwhy\n</think>\n\nanswer"):
-                history = self._opening([_user("q1")], "" if self.takes_tools else "instructions")
-                text = self._render(history, tools)
-                for new in follow_ups:
-                    text += answer + self._tail(new)
-                    history = [*history, {"role": "assistant", "content": answer}, *new]
-                    if text != self._render(history, tools):
-                        return False
-        except REFUSALS:
+            return all(self._grows(thought) for thought in ("", "why"))
+        except TemplateRefusal:
             return False
+
+    def _grows(self, thought: str) -> bool:
+        """Whether a conversation with a thought in each answer, or none, grows by appending."""
+        tools = [PROBE_TOOL] if self.takes_tools else None
+        history = self._opening([user("q1")], "" if self.takes_tools else "instructions")
+        text = self.renderer.render(history, tools)
+        follow_ups = (
+            [tool("r1")],
+            [user("q2")] if self.renderer.behind_calls else [tool("r2"), tool("r3")],
+            [user("q2")],
+            [tool("r4")],
+            [user("q3")],
+        )
+        for number, new in enumerate(follow_ups):
+            said, written = self._probe_answer(number, new, thought)
+            new = name_results(new, said)
+            text += written + self._tail(new, said if said.get("tool_calls") else None)
+            history = [*history, said, *new]
+            if text != self.renderer.render(history, tools):
+                return False
         return True
 
-
-def _user(content: str) -> Message:
-    return {"role": "user", "content": content}
-
-
-def _tool(content: str) -> Message:
-    return {"role": "tool", "name": "f(a='x')", "content": content}
+    def _probe_answer(
+        self, number: int, new: Sequence[Message], thought: str
+    ) -> tuple[Message, str]:
+        """Return an answer that messages follow, and its text as a policy writes it."""
+        if self.renderer.behind_calls and num_results(new):
+            said = {**self.calls_message([_PROBE_CALL], number), "reasoning_content": thought}
+            return said, self.renderer.text_of_calls(said, self.stop_texts)
+        text = f"<think>\n{thought}\n</think>\n\nanswer" if thought else "answer"
+        return assistant(text), self.header + text

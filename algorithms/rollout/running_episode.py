@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,8 @@ from typing import Any
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.generation.engine_api import Action, Engine, EngineError, Request
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.algorithms.policy.message_renderer import TemplateRefusal
+from fctncalling.algorithms.policy.template_messages import name_results, num_results
 from fctncalling.algorithms.rollout.env_pool import (
     EnvRequest,
     InvalidEpisodeError,
@@ -17,7 +20,7 @@ from fctncalling.algorithms.rollout.env_pool import (
     TextEnv,
 )
 from fctncalling.data.errors import MAX_REWARD, RewardError
-from fctncalling.data.types import Episode, Message, StepRecord, Verdict
+from fctncalling.data.types import Call, Episode, Message, StepRecord, Verdict
 
 __all__ = ["RunningEpisode", "TextEnv"]
 
@@ -42,6 +45,7 @@ class RoleView:
     opening: tuple[Sequence[Any], str] = ((), "")  # tools, instructions
     last_action: TokenRecord | None = None  # row of the last action
     last_token: int = 0  # where in it that action ends
+    num_calls: int = 0  # of the policy so far; calls have ids by their number
 
     def render_first_prompt(
         self, messages: Sequence[Message], tools: Sequence[Any], instructions: str
@@ -69,23 +73,47 @@ class RoleView:
         if self.last_action is not None:
             self.last_action.rewards[self.last_token] += reward
 
-    def append_message(self, text: str) -> None:
-        """Append a message, the policy's finished one, to the history."""
+    def append_message(self, text: str, calls: Sequence[Call] = ()) -> None:
+        """Append a message, the policy's finished one, with the calls in it, to the history."""
         self.policy_messages.add(len(self.history))
-        self.history.append({"role": "assistant", "content": self.unfinished + text})
+        message: Message = {"role": "assistant", "content": self.unfinished + text}
+        if calls:
+            listed = self.template.calls_message(calls, self.num_calls, text)["tool_calls"]
+            message["tool_calls"] = listed
+            self.num_calls += len(calls)
+        self.history.append(message)
         self.unfinished = ""
 
     def append_observation(self, messages: Sequence[Message]) -> None:
-        """Append the observation, the environment's new messages, and render the next context."""
+        """Append the observation, the environment's new messages, and render the next context.
+
+        In a row of its own where the template writes the history otherwise than it was played.
+        """
+        calls = self._answered_calls(num_results(messages))
+        messages = name_results(messages, calls)
         self.history += messages
         if self.template.append_only:
-            self.new_ids = self.template.render_delta(messages, self.rows[-1].ids[-1])
+            self.new_ids = self.template.render_delta(messages, self.rows[-1].ids[-1], calls)
             return
-        self.new_ids = self.template.render_full(
+        whole = self.template.text_of_history(
             self.history, *self.opening, trusted=sorted(self.policy_messages)
         )
+        with contextlib.suppress(TemplateRefusal):
+            delta = self.template.render_delta(messages, self.rows[-1].ids[-1], calls)
+            if self.template.spell([*self.rows[-1].ids, *delta]) == whole:
+                self.new_ids = delta
+                return
+        self.new_ids = [*self.template.opening_ids, *self.template.encode(whole)]
         self.rows.append(TokenRecord([], [], [], [], []))
         self.rows[-1].role = self.role
+
+    def _answered_calls(self, num_results: int) -> Message | None:
+        """Return the last message of the policy with those of its calls that results answer."""
+        if not num_results or not self.history or not self.history[-1].get("tool_calls"):
+            return None
+        last = self.history[-1]
+        self.history[-1] = {**last, "tool_calls": last["tool_calls"][:num_results]}
+        return self.history[-1]
 
     def continue_message(self, text: str, observation: str, tags: Sequence[str]) -> None:
         """Continue the message, unfinished, of the policy with the environment's text."""
@@ -165,7 +193,8 @@ class RunningEpisode:
         engine.begin_sequence(self.slot, self.seed)
         messages = _messages(info, observation)
         self.messages = [list(messages)]
-        self._show(messages)
+        if not self._show(messages):
+            return
         if prompt := info.get("prompt_ids"):  # a branch begins with the tokens of its episode
             self.view.new_ids = list(prompt)
         self.in_slot = self.view
@@ -229,10 +258,11 @@ class RunningEpisode:
             if continued:
                 acted.continue_message(self.text, str(observation), info.get("tags") or ())
             else:
-                acted.append_message(self.text)
+                acted.append_message(self.text, _calls(info))
                 self._show(_messages(info, observation))
-            self._check_budget()
-            if self.ended:
+            if not self.ended:
+                self._check_budget()
+            if self.ended and not self.invalid:
                 self._append_bootstrap_context()
 
     def fail(self, error: Exception) -> None:
@@ -293,15 +323,23 @@ class RunningEpisode:
             ),
         )
 
-    def _show(self, messages: list[Message]) -> None:
-        """Show messages to the role that acts next, in a view of its own."""
+    def _show(self, messages: list[Message]) -> bool:
+        """Show messages to the role that acts next, in a view of its own.
+
+        False where the chat template refuses them: the episode is invalid then.
+        """
         self.role = str(self.info.get("role") or "")
-        if self.role in self.views:
-            self.view.append_observation(messages)
-            return
-        self.views[self.role] = RoleView(self.template, self.role)
-        tools, instructions = self.info.get("tools") or (), self.info.get("instructions") or ""
-        self.view.render_first_prompt(messages, tools, instructions)
+        try:
+            if self.role in self.views:
+                self.view.append_observation(messages)
+            else:
+                self.views[self.role] = RoleView(self.template, self.role)
+                tools, text = self.info.get("tools") or (), self.info.get("instructions") or ""
+                self.view.render_first_prompt(messages, tools, text)
+        except TemplateRefusal as error:
+            why = f"the chat template refuses the conversation ({error})"
+            self.fail(InvalidEpisodeError(why))
+        return not self.invalid
 
     def _check_budget(self) -> None:
         length = len(self.view.rows[-1].ids) + len(self.view.new_ids)
@@ -335,6 +373,11 @@ def _messages(info: dict[str, Any], observation: Any) -> list[Message]:
     if "messages" in info:
         return list(info["messages"])
     return [{"role": "user", "content": str(observation)}]
+
+
+def _calls(info: dict[str, Any]) -> list[Call]:
+    """Return the calls of the last action, where the environment tells them."""
+    return [call for call in info.get("calls") or () if isinstance(call, Call)]
 
 
 def _succeeded(info: dict[str, Any], episode_return: float, *, was_cut: bool) -> bool:

@@ -104,6 +104,10 @@ _LED_BY_WORDS = tuple(
 """Handlers of forms that words open."""
 
 
+AUTO = "auto:"
+"""Before the name of a form that is written, where every known one is read."""
+
+
 class AutoCalls(Handler):
     """Auto calls: a handler that detects each text's format; it writes the prompting form."""
 
@@ -125,6 +129,28 @@ class AutoCalls(Handler):
     def render(self, calls: Sequence[Call]) -> str:
         """Render calls as their canonical text; ValueError for what the form cannot say."""
         return PROMPTING.render(calls)
+
+
+class TemplateCalls(AutoCalls):
+    """Auto calls under a chat template: its own form is read first, and written.
+
+    Its name is "auto:" and its form's.
+    """
+
+    def __init__(self, own: Handler) -> None:
+        self.own = own
+        self.name = f"{AUTO}{own.name}"
+
+    def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
+        """Decode an action's text once, in the template's form if it opens; raises DecodeError."""
+        rest = split_thought(text).rest
+        if self.own.recognises(rest):
+            return self.own.decode_action(rest, functions)
+        return super().decode_action(text, functions)
+
+    def render(self, calls: Sequence[Call]) -> str:
+        """Render calls as their canonical text; ValueError for what the form cannot say."""
+        return self.own.render(calls)
 
 
 def detect_handler(text: str) -> Handler:
@@ -185,7 +211,7 @@ TEXT_HANDLERS: dict[str, InlineCalls] = {
 
 
 def get_handler(name: str) -> Handler:
-    """Get the handler of a name, of `lenient:<name>`, or of a format-sensitivity configuration.
+    """Get the handler of a name, `lenient:<name>`, `auto:<name>`, or a format-sensitivity one.
 
     Raises LookupError, naming the known ones, and MissingJsonRepairExtra where a lenient mode needs
     a library.
@@ -194,6 +220,8 @@ def get_handler(name: str) -> Handler:
         return HANDLERS[name]
     if name in TEXT_HANDLERS:
         return TEXT_HANDLERS[name]
+    if name.startswith(AUTO):
+        return TemplateCalls(get_handler(name.removeprefix(AUTO)))
     if name.startswith(PREFIX):
         return LenientCalls(get_handler(name.removeprefix(PREFIX)))
     try:
@@ -206,8 +234,14 @@ def get_handler(name: str) -> Handler:
 
 
 def resolve_handler(handler: Handler, task: Task) -> Handler:
-    """Resolve "auto" to the handler of a task's calls; return any other handler as it is."""
-    return handler_for(task, "auto") if handler.name == "auto" else handler
+    """Resolve "auto" to the handler of a task's calls; return any other handler as it is.
+
+    Tasks in Java and JavaScript, and those of a prompt variant, keep BFCL's form under a template.
+    """
+    if not isinstance(handler, AutoCalls):
+        return handler
+    own = handler_for(task, "auto")
+    return handler if own.name == "auto" else own
 
 
 def handler_for(task: Task, form: str = "prompting") -> Handler:

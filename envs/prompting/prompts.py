@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 from fctncalling.data.categories import category_language
 from fctncalling.data.format_sensitivity import PromptVariant
-from fctncalling.data.types import FunctionDoc, Message, StepRecord, Task
+from fctncalling.data.types import Call, FunctionDoc, Message, StepRecord, Task
+from fctncalling.envs.handlers.form_calls import FormCalls
 from fctncalling.envs.handlers.lenient import PREFIX as LENIENT
 from fctncalling.envs.prompting import compact, format_variants
 from fctncalling.envs.prompting.format_variants import function_doc_json
@@ -107,14 +108,27 @@ def system_prompt(
     variant = getattr(handler, "variant", None)
     if isinstance(variant, PromptVariant):
         return format_variants.variant_system_prompt(variant, functions)
+    handler = getattr(handler, "own", handler)  # of a chat template
     name = str(getattr(handler, "name", "")).removeprefix(LENIENT)
     form = (
-        getattr(handler, "form", None)
+        _form_by_example(handler)
+        or getattr(handler, "form", None)
         or CALL_INSTRUCTIONS.get(name)
         or format_variants.format_instructions(name)
         or CALL_INSTRUCTIONS["python_calls"]
     )
     return PROMPT_STYLES[style].instructions(functions, form, many_turns)
+
+
+def _form_by_example(handler: object) -> str | None:
+    """Return how calls of a form in the table are asked for; None for other handlers."""
+    if not isinstance(handler, FormCalls):
+        return None
+    example = Call("first_function", {"name1": "value1", "name2": "value2"})
+    return (
+        f"To call functions, answer with nothing but calls in this form:\n"
+        f"{handler.render([example])}"
+    )
 
 
 def _bfcl_instructions(functions: Sequence[FunctionDoc], form: str, many_turns: bool) -> str:

@@ -19,23 +19,28 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling.algorithms.config import SettingError
+from fctncalling.call_form import SERVER_PARSERS
 from fctncalling.cli.shared.parser import add_flag, add_json_switch, add_switch, print_error
 from fctncalling.data.bfcl import embedded_path
+from fctncalling.envs.handlers.registry import AUTO
 from fctncalling.model_folder import TOKENIZER_FILES, ImportFailure, resolve_model_folder
 from fctncalling.training.load_policy import critic_kind
 from fctncalling.training.resume import run_settings
 from fctncalling.training.run_config import ENV_MODELS
 
 PICKLED_ADAPTER = "adapter_model.bin"
-CARD = """\
----
-tags: [function-calling]
----
-
+ARGUMENTS_CARD = """\
 Trained with these arguments of its chat template, which each request has to give again:
 
 ```
 "chat_template_kwargs": {}
+```
+"""
+FORM_CARD = """\
+Writes calls as {}, which vLLM reads with
+
+```
+vllm serve FOLDER --enable-auto-tool-choice --tool-call-parser {}
 ```
 """
 
@@ -176,8 +181,19 @@ def _write_template(model: Any, folder: Path, settings: dict[str, Any]) -> None:
             add_ends(model, load_template(tokenizer, model=model).ends.taught)
         except SettingError as error:
             print(f"note: generation_config.json is the base's: {error}", file=sys.stderr)
+    if card := _model_card(settings):
+        (folder / "README.md").write_text(card, encoding="utf-8")
+
+
+def _model_card(settings: dict[str, Any]) -> str:
+    """Return the model card of a run: arguments of its chat template and the form of its calls."""
+    parts = []
     if kwargs := settings.get("chat_template_kwargs"):
-        (folder / "README.md").write_text(CARD.format(json.dumps(kwargs)), encoding="utf-8")
+        parts.append(ARGUMENTS_CARD.format(json.dumps(kwargs)))
+    form = str(settings.get("handler", "")).removeprefix(AUTO)
+    if form in SERVER_PARSERS:
+        parts.append(FORM_CARD.format(form, SERVER_PARSERS[form]))
+    return "\n".join(["---\ntags: [function-calling]\n---\n", *parts]) if parts else ""
 
 
 def _move_to_mean(model: Any, other: Any, number: int) -> None:

@@ -27,6 +27,7 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.algorithms.run.logs import NoLog, RunExistsError, RunLog, results_folder
 from fctncalling.algorithms.supervised import SupervisedLearner
+from fctncalling.call_form import TemplateForm, find_call_form
 from fctncalling.envs.state_hash import STATE_HASH_VERSION
 from fctncalling.laboratory import import_laboratory_module
 from fctncalling.training.announce import announce
@@ -34,6 +35,7 @@ from fctncalling.training.demonstrations import load_demonstrations
 from fctncalling.training.load_policy import load_policy
 from fctncalling.training.resume import (
     checkpoint_to_resume,
+    keep_form,
     keep_template,
     supervised_stage_is_ahead,
 )
@@ -68,13 +70,17 @@ def prepare_run(
     processes = _start_processes(config, run_config)
     folder = results_folder(config)
     checkpoint = checkpoint_to_resume(config, folder, is_first=processes.is_first)
+    run_config = dataclasses.replace(run_config)  # the call form is resolved in it
     if checkpoint is not None:
-        run_config = keep_template(run_config, checkpoint)
+        run_config = keep_form(keep_template(run_config, checkpoint), checkpoint)
     setup = task_setup or make_task_setup(config, run_config)
     sampler = TaskSampler(setup.candidates, config)  # refuses flags, so before what takes long
     roles = team_roles(config, setup.make_env, processes)
     policy, template = load_policy(config, run_config, checkpoint, processes.device, roles)
+    form = find_call_form(template)
     _check_and_announce(config, run_config, policy, template)
+    if checkpoint is None and config.env_name in WITH_CALL_FORM:
+        _resolve_call_form(run_config, form)
     check_central_critic(config, policy, template, len(roles))
     is_ahead = supervised_stage_is_ahead(config, checkpoint)
     shown = load_demonstrations(config, run_config, setup, template) if is_ahead else []
@@ -119,6 +125,24 @@ def _restore(run: TrainingRun, checkpoint: Path | None, shown: list[EpisodeRecor
         run.log.rewind({}, -1)  # lines of a killed run that saved nothing
 
 
+WITH_CALL_FORM = ("fctncalling_env", "clarify", "team")
+"""Environments whose calls are written as --handler says."""
+
+
+def _resolve_call_form(run_config: RunConfig, form: TemplateForm) -> None:
+    """Resolve --handler auto, in place, to the form that the chat template writes; say which.
+
+    Environments read the setting when they are made. A resumed run keeps the form that it had.
+    """
+    if run_config.handler != "auto":
+        return
+    if form.is_unread:
+        announce(f"Warning: {form.line}; BFCL's form stands in. --handler NAME gives another.")
+    elif form.text:
+        announce(f"Call form: {form.line}.")
+        run_config.handler = form.handler_name
+
+
 def _check_and_announce(
     config: TrainConfig, run_config: RunConfig, policy: ActorCritic, template: ChatTemplate
 ) -> None:
@@ -129,7 +153,7 @@ def _check_and_announce(
     announce(*learning_notes(config))
     check_prompt_style(run_config.prompt_style, template)
     if not run_config.no_doctor:
-        check_template(template)
+        check_template(template, run_config.handler)
     sharing = policy.prefix_sharing if config.share_prefixes else None
     if isinstance(sharing, str):
         announce(f"Note: --share_prefixes: {sharing}; the update computes each row separately.")
@@ -326,13 +350,15 @@ def check_central_critic(
         )
 
 
-def check_template(template: ChatTemplate) -> None:
+def check_template(template: ChatTemplate, handler: str = "auto") -> None:
     """Check that chat template and tokenizer do not spoil training; SettingError.
+
+    handler: of --handler; a form that is named there need not be the template's own.
 
     Takes some 0.1 s.
     """
     for each in import_laboratory_module("doctor.template_findings").chat_template_findings(
-        template
+        template, handler
     ):
         if each.is_fault:
             raise SettingError(

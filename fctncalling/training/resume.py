@@ -99,6 +99,16 @@ def keep_template(run_config: RunConfig, checkpoint: Path) -> RunConfig:
     return dataclasses.replace(run_config, **kept)
 
 
+def keep_form(run_config: RunConfig, checkpoint: Path) -> RunConfig:
+    """Return the settings with the call form of the checkpoint's run, where no other is given.
+
+    That of a run before version 0.4 is BFCL's, whatever the chat template writes.
+    """
+    before = str(run_settings(checkpoint).get("handler") or "auto")
+    given = run_config.handler
+    return run_config if given != "auto" else dataclasses.replace(run_config, handler=before)
+
+
 def _text(path: Path) -> str | None:
     try:
         return path.read_text(encoding="utf-8")

@@ -74,7 +74,8 @@ class RunConfig:
 
     handler: str = setting(
         "auto",
-        "How calls are written; auto: BFCL's form of the task's language. One of "
+        "How calls are written; auto: as the chat template writes them, or in BFCL's form where it "
+        "writes none; any known form is read. auto:NAME writes that form and reads any. One of "
         + ", ".join((*HANDLERS, *TEXT_HANDLERS))
         + ".",
         group="environments and tools",

@@ -140,6 +140,18 @@ def test_a_template_that_rewrites_its_history_gives_one_row_a_step() -> None:
     )
 
 
+def test_a_template_that_drops_thoughts_costs_a_row_only_where_one_was_written() -> None:
+    template = ChatTemplate(tiny_tokenizer(FORGETS_THOUGHTS))
+
+    def script(task_id: str, turn: int, step: int, info: Mapping[str, Any]) -> str:
+        return "<think>x</think>a" if task_id == "t1" else "a"
+
+    said = ScriptedEngine(script, template.encode, template.end_of_turn_id)
+    plain, thought = collect([EchoEnv()], said, template, ["t0", "t1"], max_episode_tokens=500)
+    assert [sum(row.ends_action) for row in plain.rows] == [2]
+    assert [sum(row.ends_action) for row in thought.rows] == [1, 1]
+
+
 def test_what_the_environment_said_last_is_kept_where_it_truncated_and_only_there() -> None:
     template = ChatTemplate(tiny_tokenizer())
     envs: list[Any] = [EchoEnv({"t0": "truncate"})]
@@ -156,7 +168,8 @@ def test_what_the_environment_said_last_is_kept_where_it_truncated_and_only_ther
 def test_a_rewritten_history_keeps_the_final_context_as_a_row_of_its_own() -> None:
     template = ChatTemplate(tiny_tokenizer(FORGETS_THOUGHTS))
     envs: list[Any] = [EchoEnv({"t0": "truncate"})]
-    (cut,) = collect(envs, scripted(template), template, ["t0"], max_episode_tokens=500)
+    said = scripted(template, "<think>x</think>a")
+    (cut,) = collect(envs, said, template, ["t0"], max_episode_tokens=500)
     assert [any(row.acted) for row in cut.rows] == [True, False]
     assert template.decode(cut.rows[-1].ids).endswith("now?<|im_end|>\n<|im_start|>assistant\n")
 

@@ -69,11 +69,11 @@ class RunTasks:
             )
 
     def planned_tasks(
-        self, form: str, *, reads_any: bool, is_done: IsDone
+        self, form: str, *, own_handler: str, is_done: IsDone
     ) -> Iterator[PlannedTask]:
         """Yield the planned tasks: every episode to play that is not done.
 
-        reads_any: the environment detects the call format.
+        own_handler: of a local model's chat template; "" for BFCL's in the answer form.
         """
         counts = Counter[str]()
         for name, origin, tasks in self._files():
@@ -90,7 +90,7 @@ class RunTasks:
                         break
                     continue
                 counts[category] += 1
-                handler = "auto" if reads_any else handler_for(task, form).name
+                handler = own_handler or handler_for(task, form).name
                 for sample in range(self._args.num_samples):
                     if not is_done(category, task.id, sample):
                         asked = task_for_form(task, form)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -194,6 +195,7 @@ class Runner:
         kind, _, name = args.agent.partition(":")
         if kind == "hf":
             self._local = _local_model(args, name)
+            print(f"Call form: {self._local.call_form.line}.", file=sys.stderr)
         else:
             self._agent = _agent(args, kind, name)
         self.form: str = self._local.form if self._local else args.form or "prompting"
@@ -202,6 +204,8 @@ class Runner:
                 f"--prompt_style {args.prompt_style}: the functions of --form {self.form} stand in "
                 "no prompt: pass --form prompting"
             )
+        in_own_form = self._local is not None and self.form == "tool_call"
+        self._own_handler = self._local.call_form.handler_name if in_own_form else ""
         self.model: str = self._local.name if self._local else name or args.agent
         self.settings = {
             "model": args.agent,
@@ -222,7 +226,7 @@ class Runner:
         """
         items = self._tasks.planned_tasks(
             self.form,
-            reads_any=self._local is not None and self.form == "tool_call",
+            own_handler=self._own_handler,
             is_done=output.is_done,
         )
         lines = self._local_lines(items) if self._local else self._workers.results(items)

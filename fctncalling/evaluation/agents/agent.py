@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from fctncalling.data.types import Call, Episode, Task
 from fctncalling.envs.handlers import get_handler
+from fctncalling.envs.handlers.registry import resolve_handler
 from fctncalling.evaluation.scripted_policies import (
     DONE,
     Policy,
@@ -134,7 +135,9 @@ class ScriptedPlayer:
         self.error = ""
         self._policy = policy
         self._fallback = fallback
-        self._situation = PolicyInput(task, -1, 0, "", (), "", handler)
+        own = resolve_handler(get_handler(handler or "auto"), task)
+        written = handler if own.name == handler != "auto" else ""  # else as the task's language
+        self._situation = PolicyInput(task, -1, 0, "", (), "", written)
 
     def answer(self, observation: str, info: Mapping[str, Any]) -> str:
         """Answer an observation with the policy's message."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -20,6 +21,7 @@ from fctncalling.data.types import Message, Task
 from fctncalling.data.unsafe_text import encodable_value
 from fctncalling.envs.conversations import CONVERSATIONS, message_text, reads_as_calls
 from fctncalling.envs.errors import MissingExtra, import_extra
+from fctncalling.envs.handlers import bears_call
 from fctncalling.evaluation.agents.agent import (
     AgentSetupError,
     AgentUnavailable,
@@ -65,6 +67,12 @@ class EndpointPlayer:
         self.was_cut = message.pop("finish_reason", None) == "length"
         if self._form == "tool_call" and not message.get("tool_calls"):
             self._note_calls_in_text(message_text(message), tools)
+            thought = message.get("reasoning_content") or message.get("reasoning")
+            if isinstance(thought, str) and bears_call(thought):
+                self._endpoint.print_once(
+                    "the endpoint returns calls within reasoning_content, where they are no calls: "
+                    "check the server's reasoning parser"
+                )
         return conversation.to_action(message)
 
     def _note_calls_in_text(self, text: str, tools: Sequence[Any]) -> None:
@@ -314,7 +322,10 @@ class EndpointAgent:
             if "choices" not in answer and "error" in answer and is_context_overflow(200, text):
                 raise ContextOverflow(message)  # some gateways answer 200 whatever happened
             choice = answer["choices"][0]
-            said = _validated_message(self._redactor.redact_json(choice["message"]))
+            said = self._redactor.redact_json(choice["message"])
+            for mended in mend_calls(said):
+                self.print_once(f"the endpoint returns {mended}: read all the same")
+            said = _validated_message(said)
             said |= {"finish_reason": "length"} if choice.get("finish_reason") == "length" else {}
             return said, _prompt_tokens(answer)
         except (ValueError, LookupError, TypeError, RecursionError) as error:
@@ -330,6 +341,33 @@ def _prompt_tokens(answer: Mapping[str, Any]) -> int | None:
 
 class _MalformedMessage(ValueError):
     """A message that is none."""
+
+
+def mend_calls(message: Any) -> list[str]:
+    """Mend the calls of a message, in place, that say clearly what they mean; return the faults."""
+    found = list[str]()
+    if not isinstance(message, dict):
+        return found
+    legacy = message.pop("function_call", None)
+    if isinstance(legacy, dict) and not message.get("tool_calls"):
+        message["tool_calls"] = [{"id": "call_0", "type": "function", "function": legacy}]
+        found.append("the older function_call in place of tool_calls")
+    calls = message.get("tool_calls")
+    for each in calls if isinstance(calls, list) else ():
+        function = each.get("function") if isinstance(each, dict) else None
+        if not isinstance(function, dict):
+            continue
+        name, arguments = function.get("name"), function.get("arguments")
+        if isinstance(name, str) and name != name.strip():
+            function["name"] = name.strip()
+            found.append("names of functions with blanks around them")
+        if isinstance(arguments, str) and arguments.lstrip().startswith('"'):
+            with contextlib.suppress(ValueError, RecursionError, TypeError):
+                inner = json.loads(arguments)
+                if isinstance(json.loads(inner), dict):
+                    function["arguments"] = inner
+                    found.append("arguments encoded twice, as JSON in a JSON text")
+    return found
 
 
 def _validated_message(message: Any) -> dict[str, Any]:

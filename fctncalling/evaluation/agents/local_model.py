@@ -78,6 +78,7 @@ class LocalModel:
 
             from fctncalling.algorithms.config import SettingError
             from fctncalling.algorithms.policy.template_file import load_template
+            from fctncalling.call_form import find_call_form
         except ImportError as error:
             raise AgentSetupError(
                 f"--agent hf:... needs the training libraries ({error}): pip install "
@@ -100,6 +101,7 @@ class LocalModel:
         self._is_whole_context = (
             context_length is not None and settings.max_episode_tokens >= context_length
         )
+        self.call_form = find_call_form(self._template)
         self.form = settings.form or ("tool_call" if self._template.takes_tools else "prompting")
         self._engine: GenerationEngine | None = None
 

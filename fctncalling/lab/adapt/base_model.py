@@ -23,6 +23,7 @@ class BaseModel:
     context: int
     takes_tools: bool  # whether its chat template shows tools in a form of its own
     model_type: str
+    handler: str = "auto"  # how its chat template writes calls
     hidden_numbers: int = 0  # of a token, in all layers together
 
     @property
@@ -85,6 +86,7 @@ def inspect_base_model(name: str) -> BaseModel:
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
+    from fctncalling.call_form import resolve_handler_name
     from fctncalling.model_folder import (
         ImportFailure,
         is_gguf,
@@ -112,5 +114,6 @@ def inspect_base_model(name: str) -> BaseModel:
         int(getattr(config, "max_position_embeddings", LONGEST_EPISODE) or LONGEST_EPISODE),
         template.takes_tools,
         str(config.model_type),
+        resolve_handler_name("auto", template),
         int(getattr(config, "num_hidden_layers", 0) * getattr(config, "hidden_size", 0)),
     )

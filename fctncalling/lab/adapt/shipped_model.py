@@ -19,8 +19,10 @@ from fctncalling.lab.adapt.report import AdaptReport, summary
 CLIENT = '''"""Ask the served model, and run the calls that it answers with."""
 import json, sys, urllib.request
 from pathlib import Path
+from fctncalling.data.types import FunctionDoc
 from fctncalling.envs.handlers.registry import get_handler
 
+FORM = "auto"
 HERE = Path(__file__).parent
 URL = "http://localhost:8000/v1/chat/completions"
 
@@ -30,8 +32,13 @@ def ask(request, functions, model=str(HERE)):
     body["messages"].append({"role": "user", "content": request})
     data = json.dumps(body).encode()
     sent = urllib.request.Request(URL, data, {"Content-Type": "application/json"})
-    answer = json.load(urllib.request.urlopen(sent))["choices"][0]["message"]["content"]
-    return [functions[call.name](**call.arguments) for call in get_handler("auto").decode(answer)]
+    answer = json.load(urllib.request.urlopen(sent))["choices"][0]["message"]
+    calls = [(call["function"]["name"], json.loads(call["function"]["arguments"]))
+             for call in answer.get("tool_calls") or []]  # of a server that reads calls itself
+    docs = [FunctionDoc(**each) for each in json.loads((HERE / "functions.json").read_text())]
+    read = get_handler(FORM).decode(answer.get("content") or "", docs) if not calls else []
+    calls += [(call.name, call.arguments) for call in read]
+    return [functions[name](**arguments) for name, arguments in calls]
 
 if __name__ == "__main__":
     names = [each["name"] for each in json.loads((HERE / "functions.json").read_text())]
@@ -53,7 +60,8 @@ def write_shipped_model(
     task = _first_task(tasks)
     (part / "functions.json").write_text(json.dumps(task["function"], indent=1), encoding="utf-8")
     (part / "request.json").write_text(json.dumps(_request(task, base), indent=1), encoding="utf-8")
-    (part / "client.py").write_text(CLIENT, encoding="utf-8")
+    client = CLIENT.replace('FORM = "auto"', f"FORM = {json.dumps(base.handler)}")
+    (part / "client.py").write_text(client, encoding="utf-8")
     (part / "README.md").write_text(_card(base, report, settings), encoding="utf-8")
     _copy_licence(Path(base.name), part)
     os.replace(part, folder)
@@ -75,7 +83,7 @@ def _request(task: Mapping[str, Any], base: BaseModel) -> dict[str, Any]:
     if base.takes_tools:
         tools = [to_openai_tool(each) for each in docs]
         return {"temperature": 0, "messages": [], "tools": tools}
-    text = system_prompt(docs, get_handler("auto"), many_turns=False, style=base.prompt_style)
+    text = system_prompt(docs, get_handler(base.handler), many_turns=False, style=base.prompt_style)
     return {"temperature": 0, "messages": [{"role": "system", "content": text}]}
 
 

@@ -7,8 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.data.types import FunctionDoc, Message
+from fctncalling.algorithms.policy.marker_escaper import MARKER
+from fctncalling.algorithms.policy.message_renderer import MessageRenderer, TemplateRefusal
+from fctncalling.algorithms.policy.template_messages import name_results, num_results
+from fctncalling.data.types import Call, FunctionDoc, Message
 from fctncalling.envs.prompting.prompts import to_openai_tool
+from fctncalling.lab.doctor.call_findings import call_findings
 from fctncalling.lab.doctor.finding import HealthCheck, fault, note, sound
 
 ANSWER = "fctnprobe Answer 1"
@@ -53,6 +57,22 @@ def tool_message(content: str) -> Message:
     return {"role": "tool", "name": "f(a='x')", "content": content}
 
 
+def played_answer(
+    template: ChatTemplate, answer: str, messages: Sequence[Message], num_calls: int = 0
+) -> tuple[str, Message, list[Message]]:
+    """Return an answer as a policy writes it, its message, and the messages that follow it.
+
+    Where the template renders results behind calls in a way of its own, the answer is a call.
+    """
+    results = num_results(messages)
+    if not (template.renderer.behind_calls and results):
+        return template.header + answer, assistant_message(answer), list(messages)
+    calls = [Call(PROBE_DOC.name, {"fctnprobetext": "b"})] * results
+    said = template.calls_message(calls, num_calls)
+    text = template.renderer.text_of_calls(said, template.stop_texts)
+    return text, {**said, "content": text}, name_results(messages, said)
+
+
 def appended_and_rendered_texts(
     template: ChatTemplate, exchanges: Sequence[tuple[str, Sequence[Message]]]
 ) -> tuple[str, str]:
@@ -62,11 +82,14 @@ def appended_and_rendered_texts(
     """
     opening = ([user_message("fctnprobequestion")], probe_tools(), "instructions")
     ids = template.render_prompt(*opening)
-    history, written = [*opening[0]], list[int]()
+    history, written, num_calls = [*opening[0]], list[int](), 0
     for answer, messages in exchanges:
-        ids = [*ids, *template.encode(answer), *template.render_delta(messages, UNENDED)]
+        text, said, following = played_answer(template, answer, messages, num_calls)
+        calls = said if said.get("tool_calls") else None
+        num_calls += len(said.get("tool_calls") or ())
+        ids = [*ids, *template.encode(text), *template.render_delta(following, UNENDED, calls)]
         written.append(len(history))
-        history += [assistant_message(answer), *messages]
+        history += [said, *following]
     whole = template.render_full(history, opening[1], opening[2], trusted=written)
     return template.spell(ids), template.spell(whole)
 
@@ -183,14 +206,7 @@ class TemplateRenderer(NamedTuple):
 
     def render_messages(self, messages: Sequence[Message], *, prompt: bool = False) -> str:
         """Return what the template writes for messages of user and assistant."""
-        text: str = self.tokenizer.apply_chat_template(
-            list(messages),
-            chat_template=self.template.source,
-            tokenize=False,
-            add_generation_prompt=prompt,
-            **self.template.kwargs,
-        )
-        return text
+        return self.template.renderer.render(messages, prompt=prompt)
 
 
 def template_findings(
@@ -201,14 +217,17 @@ def template_findings(
         template = ChatTemplate(tokenizer, source, listed_ends=listed_ends)
         TemplateRenderer(tokenizer, template).render_messages(question_and_answer("a", "r"))
     except Exception as error:  # templates raise what Jinja does, and what they like
-        changed = _changed_words(tokenizer, source or getattr(tokenizer, "chat_template", None))
+        changed = _changed_words(MessageRenderer(tokenizer, source))
         message = f"no conversation can be rendered ({_first_line(error)})"
         return [fault("template", changed or message, f"{CURE} that can")]
     return chat_template_findings(template)
 
 
-def chat_template_findings(template: ChatTemplate) -> list[HealthCheck]:
-    """Return what there is to say of a chat template that can be rendered; takes some 0.1 s."""
+def chat_template_findings(template: ChatTemplate, handler: str = "auto") -> list[HealthCheck]:
+    """Return what there is to say of a chat template that can be rendered; takes some 0.1 s.
+
+    handler: that training is given; a form named there need not be the template's own.
+    """
     probe = TemplateRenderer(template.tokenizer, template)
     found: list[HealthCheck] = []
     checks: tuple[Callable[[TemplateRenderer], Iterator[HealthCheck]], ...] = (
@@ -227,6 +246,7 @@ def chat_template_findings(template: ChatTemplate) -> list[HealthCheck]:
             name = check.__name__.strip("_").replace("_", " ")
             message = f"{name}: the template fails on it ({_first_line(error)})"
             found.append(fault(name, message, f"{CURE} that renders it"))
+    found += call_findings(template, handler)
     return [*found, *token_findings(template.tokenizer, template)]
 
 
@@ -235,10 +255,15 @@ def _generation_prompt(probe: TemplateRenderer) -> Iterator[HealthCheck]:
     prompt = probe.render_messages([user_message("q")], prompt=True)
     history = probe.render_messages(question_and_answer(ANSWER))
     header = history.partition(ANSWER)[0]
-    if prompt == without and header != prompt:
+    extra = header.removeprefix(prompt) if header.startswith(prompt) else ""
+    if prompt == without and _heads_a_message(extra, prompt):
         effect = "the policy would have to write the header of its own message"
         message = f"add_generation_prompt changes nothing: {effect}"
         yield fault("generation prompt", message, f"{CURE} that has one")
+        return
+    if extra and not extra.strip():
+        message = f"the history puts {extra!r} before an answer, the prompt does not"
+        yield note("generation prompt", message)
         return
     if ANSWER not in history or header == prompt:
         yield sound("generation prompt", "the same header in the prompt and in the history")
@@ -252,23 +277,27 @@ def _generation_prompt(probe: TemplateRenderer) -> Iterator[HealthCheck]:
         yield note("generation prompt", message, _cost(probe))
 
 
+def _heads_a_message(text: str, prompt: str) -> bool:
+    """Whether a text before an answer heads a message, with marks that others open with, too."""
+    marks = MARKER.findall(text)
+    return bool(text.strip()) and (not marks or any(mark in prompt for mark in marks))
+
+
 def _words(probe: TemplateRenderer) -> Iterator[HealthCheck]:
-    if message := _changed_words(probe.tokenizer, probe.template.source):
+    if probe.template.renderer.shape.content_parts:
+        yield note("contents", "the template wants each as a list of parts: they are given so")
+    if message := _changed_words(probe.template.renderer):
         yield fault("assistant's words", message, f"{CURE} that renders them as they are")
         return
     yield sound("assistant's words", "rendered as they were written")
 
 
-def _changed_words(tokenizer: Any, source: Any) -> str:
+def _changed_words(renderer: MessageRenderer) -> str:
     """Return what is to be said where words are not rendered as they are; "" where they are."""
     for words in WORDS:
         try:
-            text = tokenizer.apply_chat_template(
-                question_and_answer(words, "r"),
-                chat_template=source,
-                tokenize=False,
-            )
-        except Exception:
+            text = renderer.render(question_and_answer(words, "r"), prompt=False)
+        except TemplateRefusal:
             return ""  # another check reports that nothing can be rendered
         if words not in text:
             return f"the assistant's words are changed in the history: {words!r} is not in it"
@@ -301,9 +330,13 @@ def _end_of_turn(probe: TemplateRenderer) -> Iterator[HealthCheck]:
 
 
 def _results(probe: TemplateRenderer) -> Iterator[HealthCheck]:
-    results = [tool_message("fctnprobefirst"), tool_message("fctnprobesecond")]
-    history = [*question_and_answer(ANSWER), *results, user_message("fctnprobenext")]
     template = probe.template
+    behind = [
+        *(tool_message("fctnprobefirst"), tool_message("fctnprobesecond")),
+        user_message("fctnprobenext"),
+    ]
+    _, said, following = played_answer(template, ANSWER, behind)
+    history = [user_message("q"), said, *following]
     text = template.spell(template.render_full(history, trusted=[1]))
     lost = [name for name in ("first", "second", "next") if f"fctnprobe{name}" not in text]
     if lost:
@@ -329,9 +362,12 @@ def _tools(probe: TemplateRenderer) -> Iterator[HealthCheck]:
         "nested parameters": ("fctnprobeinner",),
         "descriptions": ("fctnprobedescription",),
         "enumerated values": ("fctnprobeenum",),
-        "types": ("object", "number", "array"),
     }
     lost = [name for name, words in parts.items() if any(word not in text for word in words)]
+    shown = text.lower()  # some write NUMBER, or the types of another language
+    types = (("number", "float"), ("array", "list", "[]", "tuple"))
+    if any(all(word not in shown for word in words) for words in types):
+        lost.append("types")
     message = f"the template shows tools without their {', '.join(lost)}"
     if "parameter names" in lost:
         yield fault("tools", message, f"{CURE} that shows them, or one without tools")
@@ -343,12 +379,23 @@ def _tools(probe: TemplateRenderer) -> Iterator[HealthCheck]:
 
 def _boundaries(probe: TemplateRenderer) -> Iterator[HealthCheck]:
     broken: dict[str, tuple[str, str]] = {}
+    refused: dict[str, TemplateRefusal] = {}
     for kind, exchange in BOUNDARIES.items():
-        grown, whole = appended_and_rendered_texts(
-            probe.template, [exchange, (ANSWER, [user_message("fctnprobelast")])]
-        )
+        try:
+            grown, whole = appended_and_rendered_texts(
+                probe.template, [exchange, (ANSWER, [user_message("fctnprobelast")])]
+            )
+        except TemplateRefusal as error:
+            refused[kind] = error
+            continue
         if grown != whole:
             broken[kind] = grown, whole
+    if len(refused) == len(BOUNDARIES):
+        raise refused["assistant -> user"]
+    if refused:
+        kind, error = next(iter(refused.items()))
+        message = f"the template refuses {', '.join(refused)} ({error})"
+        yield note("boundaries", message, "Such an episode is invalid, and counted", kind=kind)
     if not broken:
         yield sound("append-only", f"at all {len(BOUNDARIES)} kinds of boundary")
         return

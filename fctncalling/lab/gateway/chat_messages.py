@@ -6,14 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jinja2.exceptions import TemplateError
-
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.data.types import Call, FunctionDoc, Message
+from fctncalling.call_form import find_call_form
+from fctncalling.data.types import Call, FunctionDoc, Message, tool_call
 from fctncalling.data.unsafe_text import encodable_text
 from fctncalling.envs.handlers import get_handler
-from fctncalling.envs.handlers.handler import Handler
-from fctncalling.envs.handlers.registry import HANDLERS_BY_MARK, PROMPTING
 from fctncalling.envs.prompting.prompts import system_prompt
 from fctncalling.lab.gateway.gateway_error import GatewayError, invalid_field
 
@@ -26,23 +23,17 @@ KNOWN_ROLES = ("system", "user", "assistant", "tool")
 def checked_messages(value: Any) -> list[Message]:
     """Return the messages of a request in one form; GatewayError names the first that is none.
 
-    Content is a text, calls are {"id", "name", "arguments"} with arguments as canonical JSON, and
-    a result bears the name of the function whose call it answers.
+    Content is a text, calls are {"id", "name", "arguments"} with arguments as the text that came.
     """
     if not isinstance(value, list) or not value:
         raise invalid_field("messages", "expected a list with at least one")
-    messages = [_checked(each, f"messages[{index}]") for index, each in enumerate(value)]
-    names = {call["id"]: call["name"] for each in messages for call in each.get("tool_calls", ())}
-    for message in messages:
-        answered = message.pop("tool_call_id", "")
-        if message["role"] == "tool" and "name" not in message and answered in names:
-            message["name"] = names[answered]
-    return messages
+    return [_checked(each, f"messages[{index}]") for index, each in enumerate(value)]
 
 
 def message_key(message: Mapping[str, Any]) -> str:
     """Return what tells an assistant message from others: its text and calls, without their ids."""
-    calls = [[call["name"], call["arguments"]] for call in message.get("tool_calls", ())]
+    listed = message.get("tool_calls", ())
+    calls = [[call["name"], canonical_arguments(call["arguments"])] for call in listed]
     return json.dumps([message["content"], calls])
 
 
@@ -64,10 +55,13 @@ def _checked(value: Any, where: str) -> Message:
     message: Message = {"role": role, "content": _text(value.get("content"), f"{where}.content")}
     if isinstance(value.get("name"), str):
         message["name"] = encodable_text(value["name"])
+    thought = value.get("reasoning_content", value.get("reasoning"))
+    if role == "assistant" and isinstance(thought, str) and thought:
+        message["reasoning_content"] = encodable_text(thought)
     if role == "assistant" and value.get("tool_calls"):
         message["tool_calls"] = _calls(value["tool_calls"], f"{where}.tool_calls")
     if role == "tool" and isinstance(value.get("tool_call_id"), str):
-        message["tool_call_id"] = value["tool_call_id"]
+        message["tool_call_id"] = encodable_text(value["tool_call_id"])
     if value.get("tools"):  # functions that a turn adds, where the chat template shows them
         message["tools"] = checked_tools(value["tools"], f"{where}.tools")
     return message
@@ -130,23 +124,9 @@ def _calls(value: Any, where: str) -> list[dict[str, str]]:
             )
         arguments = function.get("arguments") or "{}"
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        name, call_id = encodable_text(function["name"]), str(each.get("id", ""))
-        found.append({"id": call_id, "name": name, "arguments": canonical_arguments(text)})
+        name, call_id = encodable_text(function["name"]), encodable_text(str(each.get("id", "")))
+        found.append({"id": call_id, "name": name, "arguments": text})
     return found
-
-
-_NAME = "fctnprobecall"
-_PROBE = (
-    {"role": "user", "content": "q"},
-    {
-        "role": "assistant",
-        "content": "",
-        "tool_calls": [
-            {"id": "123456789", "type": "function", "function": {"name": _NAME, "arguments": {}}}
-        ],
-    },
-    {"role": "tool", "name": _NAME, "tool_call_id": "123456789", "content": "r"},
-)
 
 
 class ContextCallForm:
@@ -156,15 +136,30 @@ class ContextCallForm:
         """handler: name of the form that calls are read in; style: of docs in instructions."""
         self._template = template
         self._style = style
-        self.handler = get_handler(handler)
-        self.writes_calls = _shows_calls(template)
-        self._writer = _writer(template) if handler == "auto" else self.handler
+        self.call_form = find_call_form(template)
+        own = self.call_form.handler_name if handler == "auto" else handler
+        self.handler = get_handler(own)
+        self.writes_calls = template.renderer.shows_calls
 
-    def shown(self, message: Message) -> Message:
-        """Return a message as the template is given it."""
-        calls = message.get("tool_calls")
-        if not calls:
-            return message
+    def shown(self, messages: Sequence[Message]) -> list[Message]:
+        """Return messages as the template is given them.
+
+        A result gets the name of the function whose call it answers where the template fails on
+        one without.
+        """
+        names = {
+            call["id"]: call["name"] for each in messages for call in each.get("tool_calls", ())
+        }
+        shown = []
+        for message in messages:
+            answered = names.get(message.get("tool_call_id", ""))
+            if answered is not None and self._template.renderer.needs_names:
+                message = {"name": answered, **message}
+            shown.append(self._with_calls(message) if message.get("tool_calls") else message)
+        return shown
+
+    def _with_calls(self, message: Message) -> Message:
+        calls = message["tool_calls"]
         if self.writes_calls:
             return {**message, "tool_calls": [_openai_call(call) for call in calls]}
         rest = {name: value for name, value in message.items() if name != "tool_calls"}
@@ -175,27 +170,13 @@ class ContextCallForm:
         if self._template.takes_tools or not tools:
             return ""
         docs = [_doc(tool["function"]) for tool in tools]
-        return system_prompt(docs, self._writer, many_turns=True, style=self._style)
+        return system_prompt(docs, self.handler, many_turns=True, style=self._style)
 
     def _written(self, calls: Sequence[dict[str, str]]) -> str:
         try:
-            return self._writer.render([_call(call) for call in calls])
+            return self.handler.render([_call(call) for call in calls])
         except (ValueError, TypeError):  # what the form cannot say
             return json.dumps([_openai_call(call)["function"] for call in calls])
-
-
-def _shows_calls(template: ChatTemplate) -> bool:
-    try:
-        return _NAME in template.spell(template.render_prompt(_PROBE))
-    except (TemplateError, TypeError, ValueError, KeyError, AttributeError, IndexError):
-        return False
-
-
-def _writer(template: ChatTemplate) -> Handler:
-    """Return the handler whose mark stands in the template's source, else the prompting form."""
-    source = str(template.source or getattr(template.tokenizer, "chat_template", "") or "")
-    marks = (mark for mark in HANDLERS_BY_MARK if mark in source)
-    return next((HANDLERS_BY_MARK[mark][0] for mark in marks), PROMPTING)
 
 
 def _call(call: dict[str, str]) -> Call:
@@ -208,8 +189,7 @@ def _openai_call(call: dict[str, str]) -> dict[str, Any]:
         arguments: Any = json.loads(call["arguments"])
     except (ValueError, RecursionError):
         arguments = call["arguments"]
-    function = {"name": call["name"], "arguments": arguments}
-    return {"id": call["id"], "type": "function", "function": function}
+    return tool_call(call["id"], call["name"], arguments)
 
 
 def _doc(function: dict[str, Any]) -> FunctionDoc:

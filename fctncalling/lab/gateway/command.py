@@ -53,7 +53,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--chat_template", Path, "FILE", "in place of its own")
     kwargs = "arguments of the template; a request's own chat_template_kwargs come before them"
     add("--chat_template_kwargs", str, "JSON", kwargs)
-    add("--handler", str, "NAME", "form of calls; default: every one known", "auto")
+    add(
+        "--handler",
+        str,
+        "NAME",
+        "form of calls; default: any, written as the template does",
+        "auto",
+    )
     parser.add_argument(
         "--temperature", type=float, default=1.0, help="of requests that name none; default: 1"
     )
@@ -104,9 +110,9 @@ def _serve(args: argparse.Namespace) -> int:
         seed=args.seed,
     )
     sampler, over = Sampler(args.parallel), threading.Event()
-    gateway = Gateway(
-        template, sampler, settings, form=ContextCallForm(template, args.handler), score=score
-    )
+    form = ContextCallForm(template, args.handler)
+    print(f"Call form: {form.call_form.line}.", file=sys.stderr)
+    gateway = Gateway(template, sampler, settings, form=form, score=score)
     try:  # refused before weights are read
         server = GatewayServer(gateway, args.host, args.port)
     except OSError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,13 +12,12 @@ from typing import Any, NamedTuple
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.data.types import Call, Message
 from fctncalling.data.unsafe_text import encodable_text
-from fctncalling.envs.handlers.handler import DecodeError, Handler
-from fctncalling.envs.handlers.registry import HANDLERS_BY_MARK
+from fctncalling.envs.handlers import DecodeError, Handler, bears_call, split_thought
+from fctncalling.envs.handlers.call_marks import opened_marks
 from fctncalling.lab.gateway.action_forest import SampledAction
 from fctncalling.lab.gateway.chat_messages import canonical_arguments, message_key
 from fctncalling.lab.gateway.completion_request import CompletionRequest
 
-_MARK = re.compile("|".join(map(re.escape, HANDLERS_BY_MARK)))
 _ID_CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 ID_LENGTH = 9  # the one length that Mistral's templates take
 
@@ -31,6 +29,12 @@ class AnswerMessage(NamedTuple):
     key: str  # see message_key
     call_ids: tuple[str, ...]
     calls: tuple[Call, ...]
+    has_unread_call: bool = False  # a call opens in it, and none can be read
+
+
+def _words_before_calls(text: str) -> str:
+    """Return what a message that calls says before its first call."""
+    return text[: next((start for start, _ in opened_marks(text)), 0)]
 
 
 def answer_message(
@@ -45,9 +49,10 @@ def answer_message(
     read, calls = _calls(shown, handler) if handler is not None else ((), [])
     if not calls:
         message: dict[str, Any] = {"role": "assistant", "content": encodable_text(shown)}
-        return AnswerMessage(message, message_key({**message, "tool_calls": ()}), (), ())
-    mark = _MARK.search(shown)
-    before = encodable_text(shown[: mark.start()].strip()) if mark else ""
+        key = message_key({**message, "tool_calls": ()})
+        return AnswerMessage(message, key, (), (), handler is not None and bears_call(shown))
+    thought, rest, _ = split_thought(shown)
+    before = encodable_text(_words_before_calls(rest).strip())
     ids = tuple(_call_id(session, number, index) for index in range(len(calls)))
     listed = [
         {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
@@ -60,6 +65,8 @@ def answer_message(
         ],
     }
     message = {"role": "assistant", "content": before or None, "tool_calls": listed}
+    if thought:
+        message["reasoning_content"] = encodable_text(thought)
     return AnswerMessage(message, message_key(known), ids, read)
 
 
@@ -167,6 +174,8 @@ def final_chat_chunks(
     for index, action, answer in answered.choices():
         delta: dict[str, Any] = {"role": "assistant"} if not sent[index] else {}
         delta["content"] = (answer.message["content"] or "")[len(sent[index]) :] or None
+        if thought := answer.message.get("reasoning_content"):
+            delta["reasoning_content"] = thought
         if answer.calls:
             calls = answer.message["tool_calls"]
             delta["tool_calls"] = [{"index": at, **each} for at, each in enumerate(calls)]
@@ -205,10 +214,13 @@ def models_answer(name: str) -> dict[str, Any]:
 
 
 def _body(answered: AnsweredRequest, kind: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
-    choices = [
+    choices: list[dict[str, Any]] = [
         {"index": index, **part, "finish_reason": answered.finish_reason(index)}
         for index, part in enumerate(parts)
     ]
+    for choice, answer in zip(choices, answered.messages, strict=True):
+        if answer.has_unread_call:
+            choice["unread_call"] = True  # beside OpenAI's fields: a call was tried, and broke
     body = {**answered.head(kind), "choices": choices, "usage": answered.usage()}
     body["session"] = answered.session
     if answered.request.return_token_ids:

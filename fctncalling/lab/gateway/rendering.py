@@ -10,16 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from jinja2.exceptions import TemplateError
-
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.algorithms.policy.message_renderer import TemplateRefusal
 from fctncalling.data.types import Message
 from fctncalling.lab.gateway.action_forest import ROOT, ActionForest, RowEnd, SampledAction
 from fctncalling.lab.gateway.chat_messages import ContextCallForm, message_key
 from fctncalling.lab.gateway.gateway_error import GatewayError
 from fctncalling.lab.gateway.openai_answers import AnswerMessage
-
-_REFUSALS = (TemplateError, TypeError, ValueError, KeyError, AttributeError, IndexError)
 
 
 class PromptDrift(NamedTuple):
@@ -82,7 +79,7 @@ def render_messages(
     walk = _Walk(messages, opening, request, template, form, forest, answered)
     try:
         return walk.appended() if template.append_only else walk.rewritten()
-    except _REFUSALS as error:
+    except TemplateRefusal as error:
         raise GatewayError(
             400, f"messages: the model's chat template refuses them: {error}", param="messages"
         ) from None
@@ -102,15 +99,16 @@ class _Walk:
         answered: AnsweredMessages,
     ) -> None:
         self.messages = messages
+        self.shown = form.shown(messages)
         self.opening = opening
         self.request = request
         self.template = template
-        self.form = form
         self.forest = forest
         self.answered = answered
         self.ids: list[int] = []
         self.end = ROOT  # of the last action in `ids` that goes on from those before it
         self.segment: list[Message] = []  # context that is not in `ids` yet
+        self.calls: Message | None = None  # of the action that stands last in `ids`
         self.referred: set[int] = set()
         self.conversation = 0  # hash of the messages before
         self.found: list[tuple[int, Callable[[], PromptDrift]]] = []  # with the place in `ids`
@@ -122,8 +120,9 @@ class _Walk:
                 self.ids += self._segment_ids()
                 self.segment = []
                 self._take(index, candidates)
+                self.calls = self.shown[index] if message.get("tool_calls") else None
                 continue
-            self.segment.append(self.form.shown(message))
+            self.segment.append(self.shown[index])
         self.ids += self._segment_ids()
         covered = len(self.ids) - len(self.forest.locate(self.ids, self.end).context)
         return self._prompt(self.ids, covered)
@@ -132,13 +131,15 @@ class _Walk:
         """Return the ids of a template that renders a history anew, sampled texts as they were."""
         history: list[Message] = []
         echoes: dict[int, int] = {}
-        for index, message, candidates in self._read():
+        for index, _, candidates in self._read():
             if candidates:
                 echoes[index] = candidates[-1]
                 text = self.template.decode(self.forest.actions[candidates[-1]].ids)
-                history.append({"role": "assistant", "content": text})
+                own = self.shown[index]
+                listed = {"tool_calls": own["tool_calls"]} if own.get("tool_calls") else {}
+                history.append({"role": "assistant", "content": text, "own_form": own, **listed})
                 continue
-            history.append(self.form.shown(message))
+            history.append(self.shown[index])
         self.referred |= {self.forest.firsts[number] for number in echoes.values()}
         if echoes:
             ids = self.template.render_full(history, *self.opening, trusted=sorted(echoes))
@@ -170,7 +171,7 @@ class _Walk:
         """Return the ids of the open segment and of the opening of an assistant message."""
         if not self.ids:
             return self.template.render_prompt(self.segment, *self.opening)
-        return self.template.render_delta(self.segment, self.ids[-1])
+        return self.template.render_delta(self.segment, self.ids[-1], self.calls)
 
     def _take(self, index: int, candidates: list[int]) -> None:
         """Append the ids of the action that a message is: one sampled right here, if there is."""
