@@ -58,7 +58,18 @@ class Adapters:
         warnings.filterwarnings("ignore", message="`is_gradient_checkpointing` is deprecated")
         self.roles = tuple(roles)
         first, *others = [role_adapter_name(role) for role in roles or ("",)]
-        self.peft: Any = get_peft_model(language_model, self.config, adapter_name=first)
+        try:
+            self.peft: Any = get_peft_model(language_model, self.config, adapter_name=first)
+        except ValueError as error:
+            linear = {
+                name.rpartition(".")[2]
+                for name, layer in model.named_modules()
+                if isinstance(layer, nn.Linear)
+            }
+            raise SettingError(
+                f"--lora_targets {targets}: expected all-linear, or layers of the model: "
+                f"{', '.join(sorted(linear))}"
+            ) from error
         self.active: str | None = first  # None: the base alone
         self.activate(first)
         for name in others:

@@ -149,7 +149,9 @@ def read_gguf(gguf: Path, on_stage: Callable[[str], None] = lambda _: None) -> t
     architecture, pre_tokenizer = _header(gguf)
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()  # type: ignore[no-untyped-call]  # stages are told in lines
     folder, name = str(gguf.parent), gguf.name
     on_stage(f"reading the tokenizer of {name}")
     try:

@@ -27,7 +27,8 @@ def learn_demonstrations(run: TrainingRun, progress: Progress) -> None:
     if learner is None:
         return
     if not run.counters.base:
-        progress.show_evaluation_start(len(run.held_out_ids), "by the base model")
+        steps = f"by the base model, before {learner.num_steps} supervised steps"
+        progress.show_evaluation_start(len(run.held_out_ids), steps)
         progress.show_evaluation(_evaluate_base(run), "held-out tasks, base model")
     interval = run.config.sft_save_interval
     while not learner.is_over:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
 
 from fctncalling.algorithms.batch import Batch, make_batch
+from fctncalling.algorithms.config import SettingError
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.lora import ACTOR, CRITIC
 from fctncalling.algorithms.ppo import make_optimisers, update
@@ -42,6 +43,11 @@ def trained(policy: ActorCritic, **changes: float) -> ActorCritic:
 
 EPISODES = some_episodes(tiny_policy(), 6)
 BATCH: Batch = make_batch([record.rows[0] for record in EPISODES])
+
+
+def test_a_layer_that_is_not_there_is_named_by_its_flag() -> None:
+    with pytest.raises(SettingError, match=r"^--lora_targets foo: .*\bq_proj\b"):
+        tiny_policy().add_lora(r=2, alpha=4.0, targets="foo")
 
 
 def base_weights(policy: ActorCritic) -> dict[str, Tensor]:

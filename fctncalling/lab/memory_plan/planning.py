@@ -249,7 +249,8 @@ def largest_pass(config: TrainConfig, sizes: PolicySizes, count: int) -> Microba
     """Return the update's largest pass if all rows have --max_episode_tokens.
 
     As many tokens as --max_microbatch_tokens and an equal share of the minibatch by
-    --gradient_cp_steps allow, at least one row. A team has a row for each role and episode; those of a central critic hold all of these, and no prefix twice.
+    --gradient_cp_steps allow, at least one row. A team has a row for each role and episode; those
+    of a central critic hold all of these, and no prefix twice.
     """
     row = longest_row(config, sizes)
     rows = -(-config.episodes_per_update // config.num_mini_batch) * sizes.num_roles
