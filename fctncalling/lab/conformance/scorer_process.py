@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import selectors
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +20,7 @@ from typing import Any, NamedTuple
 
 from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.lab.conformance.function_scorer import FUNCTION
+from fctncalling.lab.mcp_client.guard import CLEAN_UP_S, guarded
 
 MAX_LINE = 1 << 20
 """Bytes of the longest line that is read; a verdict needs some forty."""
@@ -78,6 +81,13 @@ def scorer_command(command: str, protocol: LineProtocol = SCORER) -> list[str]:
     return words
 
 
+def _found(command: list[str]) -> list[str]:
+    """Return a command whose program is there; else raise FileNotFoundError."""
+    if shutil.which(command[0]) is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
+    return command
+
+
 class ScorerProcess:
     """Process that judges lines, or parses them; a context manager that ends it and its children.
 
@@ -93,7 +103,7 @@ class ScorerProcess:
         self._limits = limits
         try:
             self._process = subprocess.Popen(
-                scorer_command(scorer, protocol),
+                guarded(_found(scorer_command(scorer, protocol))),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -111,6 +121,9 @@ class ScorerProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._process.terminate()  # its guard takes daemons along
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(CLEAN_UP_S)
         with suppress(OSError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -166,8 +179,7 @@ class ScorerProcess:
             return
         except Exception as error:
             self._fault = error
-            with suppress(OSError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.terminate()
 
     def _lines(self, is_done: Any) -> Iterator[bytes]:
         """Yield lines until all verdicts are there or the output ends."""

@@ -12,6 +12,7 @@ import json
 import os
 import queue
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from typing import IO, Any, NamedTuple, Protocol
 
 from fctncalling.algorithms.config import SettingError
 from fctncalling.algorithms.generation.engine_api import RolloutError
+from fctncalling.lab.mcp_client.guard import guarded
 
 MAX_LINE = 1 << 20  # characters of a line that an agent writes
 MAX_SHOWN = 1 << 20  # characters of what it prints otherwise
@@ -268,12 +270,15 @@ def _words(command: str) -> list[str]:
 def _started(
     command: list[str], told: Mapping[str, str], *, stdin: int, stdout: int | IO[str]
 ) -> subprocess.Popen[str]:
-    """Start a process in a group of its own, so that what it starts ends with it."""
+    """Start a process under a guard: what it starts ends with it, and both with this process."""
+    if shutil.which(command[0]) is None:
+        fault = "no such program"
+        raise SettingError(f"--agent_command {command[0]}: it cannot be started: {fault}")
     local = "127.0.0.1,localhost"
     names = {name: local for name in ("NO_PROXY", "no_proxy") if name not in os.environ}
     try:
         return subprocess.Popen(
-            command,
+            guarded(command),
             stdin=stdin,
             stdout=stdout,
             env={**os.environ, **names, **told},

@@ -6,7 +6,9 @@ The inner one kills its process group when the outer one or the parent is gone (
 would stay for ever), and when a line of the output is longer than MAX_LINE_BYTES, which the other
 side would have to hold as a whole. On Linux it adopts what the server leaves behind, daemons in
 sessions of their own too, and kills that when it ends. Of the command's standard error the last
-ERROR_BYTES are passed on. This file imports nothing of the project: it is run by its path.
+ERROR_BYTES are passed on. `python guard.py --own_pipes PARENT COMMAND ...` is one process, which
+leaves the pipes to the command and reads none of them. This file imports nothing of the project: it
+is run by its path.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ ERROR_BYTES = 2_000
 OBJECT_BYTES = 100  # beside those of its text: an object of JSON takes hundreds when it is read
 POLL_S = 0.5
 CLEAN_UP_S = 5.0
+GRACE_S = 1.0  # between asking a command to end and killing it
+OWN_PIPES = "--own_pipes"
 TOO_LONG = (
     f"the server wrote a message of more than {MAX_LINE_BYTES} bytes (an object counts "
     f"{OBJECT_BYTES} more)"
@@ -40,6 +44,46 @@ def weighted_message_bytes(data: bytes) -> int:
     Inside texts quotes are escaped, so that only objects count as such.
     """
     return len(data) + OBJECT_BYTES * data.count(b'{"')
+
+
+def guarded(command: list[str]) -> list[str]:
+    """Return a command that ends with this process, and takes along all that it started."""
+    if sys.platform == "win32":
+        return command
+    return [sys.executable, "-I", "-S", __file__, OWN_PIPES, str(os.getpid()), *command]
+
+
+def run_with_own_pipes(parent: int, command: list[str]) -> int:
+    """Run a command until it ends, this process is asked to, or the parent is gone."""
+    _adopt_orphans()
+    try:
+        child = subprocess.Popen(command)
+    except OSError as failure:
+        sys.exit(f"{command[0]}: it cannot be started: {failure}")
+    for pipe in (0, 1):  # the command's alone: their other ends see when it closes them
+        os.close(pipe)
+    signal.signal(signal.SIGTERM, lambda *_: _end_and_exit(child))
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            status = child.wait(POLL_S)
+            break
+        if os.getppid() != parent:
+            _end_and_exit(child)
+    _kill_children()
+    if status < 0:  # end as the command did
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    return status
+
+
+def _end_and_exit(child: subprocess.Popen[bytes]) -> NoReturn:
+    """Ask a command to end, kill it GRACE_S later, and all that is left of it."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    child.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        child.wait(GRACE_S)
+    _kill_children()
+    sys.exit(128 + signal.SIGTERM)
 
 
 def run_guarded_command(parent: int, command: list[str]) -> int:
@@ -144,4 +188,6 @@ def _adopt_orphans() -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == OWN_PIPES:
+        sys.exit(run_with_own_pipes(int(sys.argv[2]), sys.argv[3:]))
     sys.exit(run_guarded_command(int(sys.argv[1]), sys.argv[2:]))
