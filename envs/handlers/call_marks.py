@@ -100,8 +100,8 @@ _TRIED = re.compile(
 _KEYS = "name|function|tool_name|tool_calls|arguments|parameters|type|id"
 _BARE = (
     re.compile(  # JSON with nothing in front, cut perhaps; a call behind its name; words as marks
-        rf"""\s*(?:```\w*\s*)?(?:\[\s*)?\{{\s*(?:\Z|["'](?:(?:{_KEYS})["']|\w{{0,9}}\Z))"""
-        r"""|\s*[^\W\d][\w.\-/]*\n\{["']\w|\s*(?:>>>[\w.\-/]+(?:\n|\Z)|to=functions\.)"""
+        rf"""\A\s*(?:```\w*\s*)?(?:\[\s*)?\{{\s*(?:\Z|["'](?:(?:{_KEYS})["']|\w{{0,9}}\Z))"""
+        r"""|\A\s*[^\W\d][\w.\-/]*\n\{["']\w|\A\s*(?:>>>[\w.\-/]*(?:\n|\Z)|to=functions\.)"""
         r"""|^\s*(?:functools\[\{|Action:\s*(?:```|[\w.\-/]+\s+Action Input:))""",
         re.MULTILINE,
     )

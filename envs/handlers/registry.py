@@ -25,7 +25,6 @@ from fctncalling.envs.handlers.json_calls import (
     OPENING,
     BfclFunctionCalls,
     OpenAIMessages,
-    first_key,
 )
 from fctncalling.envs.handlers.lenient import PREFIX, LenientCalls
 from fctncalling.envs.handlers.python_calls import PythonCalls
@@ -162,9 +161,9 @@ def find_handler(text: str) -> tuple[Handler, Opening | None]:
     """Find the handler of a text's format, and how its first call opens."""
     if not isinstance(text, str) or len(text) > MAX_TEXT_CHARS:  # none reads it
         return PROMPTING, None
-    if OPENING.match(text):  # whatever marks stand behind, they stand in strings
+    if opening := OPENING.match(text):  # whatever marks stand behind, they stand in strings
         keys = '"arguments"' in text or '"parameters"' in text
-        if keys and first_key(text) in CALL_KEYS and '"name"' in text:
+        if keys and opening[1] in CALL_KEYS and '"name"' in text:
             return FORM_HANDLERS["json_calls"], None
         return next((each for each in HANDLERS_BY_KEYS if each.recognises(text)), PROMPTING), None
     stripped = text.lstrip("`\n ")

@@ -18,6 +18,7 @@ from fctncalling.envs.handlers import DecodeError, bears_call, get_handler, spli
 from fctncalling.envs.handlers.call_format import CallFormat, docs_of_calls
 from fctncalling.envs.handlers.call_forms import CALL_FORMS
 from fctncalling.envs.judging.strict import arbitrary_call_fault, strict_verdict
+from fctncalling.lab.error_analysis import diagnose
 
 AUTO = get_handler("auto")
 MARKS = sorted({mark for form in CALL_FORMS.values() for mark in form.marks})
@@ -191,3 +192,13 @@ def test_texts_are_looked_at_in_time_that_grows_with_their_length() -> None:
     for piece in islice(MARKS, 0, None, 3):
         assert bears_call(piece * 2000) in (True, False)
         parse_message(AUTO, f"{piece}\n<parameter=a>" * 1000, executes=False)
+
+
+def test_why_names_a_call_that_cannot_be_read_and_the_transcript_shows_the_thought() -> None:
+    text = '<think>\nHm.\n</think>\n<tool_call>\n{"name": bad}\n</tool_call>'
+    assert diagnose(simple_task(), text).causes == ("unread call",)
+    assert diagnose(simple_task(), TEXTS["qwen_xml_calls"]).causes[0] == "wrong form"
+    env = shop_env(shop_task(["look()"]), render_mode="ansi")
+    env.reset()
+    env.step(text)
+    assert "  | (thought) Hm.\n  | <tool_call>" in str(env.render())
