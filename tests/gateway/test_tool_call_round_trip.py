@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -21,7 +22,10 @@ from fctncalling.lab.gateway.sampler import Sampler
 
 UNMERGED = ("name", "ar", "gu", "call", "fu", '":', "Ġ", "tool", "a=", "),")
 TEMPLATE = ChatTemplate(tiny_tokenizer(CHATML, UNMERGED))
-HANDLER_NAMES = ("hermes_calls", "python_calls", "json_calls", "llama_json_calls")
+HANDLER_NAMES = (
+    *("hermes_calls", "python_calls", "llama_json_calls"),
+    *("qwen_xml_calls", "kimi_k2_calls", "mistral_calls"),
+)
 LETTERS = "aZ0 _'\"\\/\n\t{}[]()<>:,;é漢字🙂\u2028ß\u0301"
 EPISODES = 1000
 
@@ -39,8 +43,8 @@ def random_value(rng: random.Random, depth: int = 0) -> Any:
     return [random_text(rng), rng.randrange(-9, 99), rng.random() * 1e3, True, None][kind]
 
 
-def random_message(rng: random.Random) -> str:
-    """Return calls in some form, most often; else words."""
+def random_message(rng: random.Random, forms: Sequence[str]) -> str:
+    """Return calls in one of some forms, most often; else words."""
     if rng.random() < 0.2:
         return f"Nothing to call, says {random_text(rng)}"
     calls = [
@@ -48,9 +52,9 @@ def random_message(rng: random.Random) -> str:
         for _ in range(rng.choice([1, 2, 2, 3]))
     ]
     try:
-        return get_handler(rng.choice(HANDLER_NAMES)).render(calls)
+        return get_handler(rng.choice(forms)).render(calls)
     except ValueError:  # what the form cannot say
-        return random_message(rng)
+        return random_message(rng, forms)
 
 
 def sampled_ids(rng: random.Random, text: str) -> list[int]:
@@ -90,7 +94,7 @@ def sent_back(rng: random.Random, message: dict[str, Any]) -> dict[str, Any]:
 def sampling() -> Any:
     """Yield a gateway, and the engine that says what a test puts into it."""
     engine, sampler, over = TokenScript(), Sampler(1), threading.Event()
-    settings = GatewaySettings(max_sessions=2 * EPISODES, max_episode_tokens=10**6)
+    settings = GatewaySettings(max_sessions=8 * EPISODES, max_episode_tokens=10**6)
     thread = threading.Thread(target=sampler.run, args=(engine, over.is_set))
     thread.start()
     yield Gateway(TEMPLATE, sampler, settings), engine
@@ -100,14 +104,14 @@ def sampling() -> Any:
 
 
 def episode(
-    rng: random.Random, gateway: Gateway, engine: TokenScript, number: int
+    rng: random.Random, gateway: Gateway, engine: TokenScript, number: int, forms: Sequence[str]
 ) -> tuple[GatewaySession, int, int]:
     """Play one episode; return its session, and how many messages had calls, and two of them."""
     session = gateway.open("")
     messages: list[Any] = [{"role": "user", "content": f"u{rng.random()}"}]
     row, with_calls, with_two = list[int](), 0, 0
     for step in range(rng.randrange(2, 5)):
-        text = random_message(rng)
+        text = random_message(rng, forms)
         ids = sampled_ids(rng, text)
         assert TEMPLATE.decode(ids) == text
         engine.answers.append(ids)
@@ -128,14 +132,20 @@ def episode(
     return session, with_calls, with_two
 
 
-@pytest.mark.parametrize("episodes", [150, pytest.param(EPISODES, marks=pytest.mark.prove)])
+@pytest.mark.parametrize(
+    ("forms", "episodes"),
+    [
+        (HANDLER_NAMES, 150),
+        *(pytest.param((each,), EPISODES, marks=pytest.mark.prove) for each in HANDLER_NAMES),
+    ],
+)
 def test_calls_come_back_as_the_ids_that_were_sampled(
-    episodes: int, sampling: tuple[Gateway, Any]
+    forms: Sequence[str], episodes: int, sampling: tuple[Gateway, Any]
 ) -> None:
     rng, gateway, engine = random.Random(1), *sampling
     with_calls = with_two = other_ids = 0
     for number in range(episodes):
-        session, calls, two = episode(rng, gateway, engine, number)
+        session, calls, two = episode(rng, gateway, engine, number, forms)
         with_calls += calls
         with_two += two
         assert session.drift == []

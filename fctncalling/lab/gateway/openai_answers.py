@@ -13,7 +13,7 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.data.types import Call, Message
 from fctncalling.data.unsafe_text import encodable_text
 from fctncalling.envs.handlers import DecodeError, Handler, bears_call, split_thought
-from fctncalling.envs.handlers.call_marks import opened_marks
+from fctncalling.envs.handlers.call_marks import MARK, is_opened
 from fctncalling.lab.gateway.action_forest import SampledAction
 from fctncalling.lab.gateway.chat_messages import canonical_arguments, message_key
 from fctncalling.lab.gateway.completion_request import CompletionRequest
@@ -34,7 +34,7 @@ class AnswerMessage(NamedTuple):
 
 def _words_before_calls(text: str) -> str:
     """Return what a message that calls says before its first call."""
-    return text[: next((start for start, _ in opened_marks(text)), 0)]
+    return text[: next((mark.start() for mark in MARK.finditer(text) if is_opened(text, mark)), 0)]
 
 
 def answer_message(
