@@ -204,8 +204,9 @@ class Runner:
                 f"--prompt_style {args.prompt_style}: the functions of --form {self.form} stand in "
                 "no prompt: pass --form prompting"
             )
-        in_own_form = self._local is not None and self.form == "tool_call"
-        self._own_handler = self._local.call_form.handler_name if in_own_form else ""
+        self._own_handler = ""
+        if self._local is not None and self.form == "tool_call":
+            self._own_handler = self._local.call_form.handler_name
         self.model: str = self._local.name if self._local else name or args.agent
         self.settings = {
             "model": args.agent,

@@ -393,8 +393,8 @@ def _boundaries(probe: TemplateRenderer) -> Iterator[HealthCheck]:
     if len(refused) == len(BOUNDARIES):
         raise refused["assistant -> user"]
     if refused:
-        kind, error = next(iter(refused.items()))
-        message = f"the template refuses {', '.join(refused)} ({error})"
+        kind, refusal = next(iter(refused.items()))
+        message = f"the template refuses {', '.join(refused)} ({refusal})"
         yield note("boundaries", message, "Such an episode is invalid, and counted", kind=kind)
     if not broken:
         yield sound("append-only", f"at all {len(BOUNDARIES)} kinds of boundary")
