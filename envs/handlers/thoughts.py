@@ -39,9 +39,10 @@ class SplitThought(NamedTuple):
 
 def _may_think(text: str) -> bool:
     """Whether one of the words stands in a text that every mark of a thought has; in no time."""
-    if "<" not in text and "[THINK]" not in text and "[BEGIN" not in text:
-        return "[/THINK]" in text or "to=self" in text
-    return "think" in text or "THINK" in text or "channel" in text or "<|i" in text or "[B" in text
+    if "<" not in text:
+        return "THINK]" in text or "[B" in text
+    is_tagged = "think" in text or "THINK" in text or "channel" in text
+    return is_tagged or "to=self" in text or "<|i" in text or "[B" in text
 
 
 def split_thought(text: str) -> SplitThought:
