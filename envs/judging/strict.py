@@ -31,6 +31,7 @@ _SAMPLE = frozenset({"value", "string", "text", "true", "false", "none", "the", 
 _MAX_NAMED = 3  # words of what any question may consist of: a name, a place
 _QUERY = ("query", "question", "search", "prompt", "message", "text", "translat", "keyword")
 _ENOUGH = 2  # mentions; one common word of the question is in reach of anybody
+_MERE_BRACKETS = re.compile(r"\s*\[[\w\s.,;:/-]*\]\s*\w")  # "[ls] cannot do that": words, no call
 _FORMAT = re.compile(r"\b(?:YYYY|DD|HH:MM)\b")  # of a date or time, in a description
 
 
@@ -194,6 +195,9 @@ def _unread_calls(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
     """Return the fault of calls that pass for words where none is expected, or a question is."""
     for index, step in enumerate(steps):
         tried = step.error in UNREAD
+        in_words = not step.calls and step.error != "unread_call"
+        if in_words and _MERE_BRACKETS.match(_spoken(step)):
+            continue
         if task.kind == "irrelevance":
             tried |= bool(step.calls)  # which BFCL did not read
         elif task.kind == "clarify":

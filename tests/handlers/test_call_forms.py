@@ -113,7 +113,7 @@ def test_a_handler_of_one_argument_goes_on_working() -> None:
 
 def broken_texts() -> list[str]:
     """Return texts with calls of every form: whole, cut and broken."""
-    texts = []
+    texts = ["[look_up(town='Bern'), wc] I cannot.", "[look_up(town='Bern')] Sorry.", "[look_up]"]
     for text in TEXTS.values():
         body = max(text.find(each) for each in ("Bern", "days"))
         texts += [text, text[:body], text[: len(text) * 2 // 3], text.replace("look_up", "", 1)]
@@ -134,7 +134,7 @@ REFUSALS = [
     words.format(mark)
     for words, mark in product(WORDS, NAMED)
     if "`{" in words or mark != NAMED[-1]
-]
+] + ["[look_up] I have no function for that.", "[1] No function fits.", "[note: none fits] Sorry."]
 IRRELEVANT = simple_task("irrelevance_0", category="irrelevance", ground_truth=None)
 EMPTY_TURN = shop_task(
     [], ["look()"], question=[user("Look."), []], missed_functions={1: ("look",)}
