@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.algorithms.policy.message_renderer import TemplateRefusal
 from fctncalling.data.types import Call, FunctionDoc
 from fctncalling.envs.handlers import HANDLERS, DecodeError, Handler, split_thought
 from fctncalling.envs.handlers.registry import AUTO, PROMPTING, detect_handler
+
+if TYPE_CHECKING:
+    from fctncalling.algorithms.policy.chat_template import ChatTemplate
 
 PROBE_CALLS = (
     Call("fctnprobe_look_up", {"town": "Bern"}),
@@ -108,6 +109,8 @@ def find_call_form(template: ChatTemplate) -> TemplateForm:
 
 
 def _written(template: ChatTemplate, call: Call) -> str:
+    from fctncalling.algorithms.policy.message_renderer import TemplateRefusal  # brings torch
+
     try:
         return template.text_of_calls([call])
     except TemplateRefusal:

@@ -32,6 +32,8 @@ import critical
 from critical import EMBEDDED, ROOT, CriticalRun, mean, numbers, read_runs
 from tool_jobs import trained
 
+from fctncalling.cli.train_flags import CONFIG_SETTINGS
+
 KEPT = ROOT / "results" / "kept" / "court"
 TASK_SETS: dict[str, dict[str, object]] = {
     "T1": {
@@ -68,7 +70,10 @@ class Arm(NamedTuple):
 
     def in_words(self) -> str:
         """Return what it is made of."""
-        words = [f"`--{name}={value}`" for name, value in self.flags.items()]
+        words = [
+            f"`{name}: {value}`" if name in CONFIG_SETTINGS else f"`--{name}={value}`"
+            for name, value in self.flags.items()
+        ]
         words[0] = str(self.flags["algorithm_name"])
         words += [self.patch] * bool(self.patch) + ["half the rate"] * (self.slower < 1)
         words += [f"warm-up of {self.warm_up} episodes"] * bool(self.warm_up)

@@ -123,6 +123,8 @@ def test_a_run_leaves_numbers_episodes_checkpoints_a_report_and_a_curve(
         "gamma": 0.99,
         "base_dtype": "float32",
         "compute_dtype": "float32",
+        "policy_credit": "TPPO's estimate",
+        "early_stop": "KL above 0.05 x max(1, entropy)",
     }
     assert {"command", "machine", "versions"} <= described.keys()
     again = parse_settings(["--config", str(folder / "config.json")])

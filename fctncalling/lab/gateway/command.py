@@ -32,6 +32,7 @@ from fctncalling.model_folder import missing_model_message
 if TYPE_CHECKING:
     from fctncalling.algorithms.generation.engine_api import Engine
     from fctncalling.algorithms.policy.chat_template import ChatTemplate
+    from fctncalling.lab.gateway.gateway_session import GatewaySession, SessionLog
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,7 +94,6 @@ def _serve(args: argparse.Namespace) -> int:
     from fctncalling.lab.gateway.chat_messages import ContextCallForm
     from fctncalling.lab.gateway.gateway import Gateway, GatewaySettings
     from fctncalling.lab.gateway.gateway_server import GatewayServer
-    from fctncalling.lab.gateway.gateway_session import SessionLog
     from fctncalling.lab.gateway.sampler import Sampler
 
     _check(args)
@@ -121,16 +121,9 @@ def _serve(args: argparse.Namespace) -> int:
             "as --port 0 for a free one"
         ) from None
     engine = _engine(args, folder, template)
-    log = None
-    if args.output is not None:
-        log = SessionLog(args.output, template, {"model": folder})
+    log = _session_log(args.output, template, folder)
+    if log is not None:
         gateway.on_end = log.write
-        if log.removed_bytes:
-            print(
-                f"{log.path}: its last line was cut (a killed process): {log.removed_bytes} bytes "
-                "of an unfinished record were removed",
-                file=sys.stderr,
-            )
 
     def stop(*_: Any) -> None:
         over.set()
@@ -148,15 +141,34 @@ def _serve(args: argparse.Namespace) -> int:
     if log is not None:
         log.close()
         print(json.dumps(log.counts()) if args.json else log.summary())
-    if lost:
-        names = ", ".join(session.id for session in lost[:10])
-        return print_error(
-            ValueError(
-                f"--output {args.output}: {len(lost)} sessions could not be recorded and are lost "
-                f"({names}): make room on its disk"
-            )
+    return _lost_sessions(lost, args.output) if lost else 0
+
+
+def _session_log(folder: Path | None, template: ChatTemplate, model: str) -> SessionLog | None:
+    """Return the log of a gateway's sessions; None where nothing is recorded."""
+    from fctncalling.lab.gateway.gateway_session import SessionLog
+
+    if folder is None:
+        return None
+    log = SessionLog(folder, template, {"model": model})
+    if log.removed_bytes:
+        print(
+            f"{log.path}: its last line was cut (a killed process): {log.removed_bytes} bytes of "
+            "an unfinished record were removed",
+            file=sys.stderr,
         )
-    return 0
+    return log
+
+
+def _lost_sessions(lost: list[GatewaySession], folder: Path) -> int:
+    """Print which sessions could not be recorded; return the exit code."""
+    names = ", ".join(session.id for session in lost[:10])
+    return print_error(
+        ValueError(
+            f"--output {folder}: {len(lost)} sessions could not be recorded and are lost "
+            f"({names}): make room on its disk"
+        )
+    )
 
 
 def _started(args: argparse.Namespace, model: str, address: str) -> str:

@@ -137,7 +137,8 @@ class GatewaySession:
 
     def reopen(self) -> None:
         """Take an end back that could not be recorded."""
-        self.ended, self.invalid_reason = False, ""
+        self.ended = False
+        self.invalid_reason = ""
 
     def to_record(self) -> EpisodeRecord:
         """Return the episode for training and for the episode log."""
