@@ -63,7 +63,7 @@ class EpisodeRecord:
     truncated: bool = False
     invalid: bool = False  # infrastructure failed: dropped and counted, never scored
     invalid_reason: str = ""  # what failed
-    success: bool = False
+    success: bool | None = False  # None: nobody judged it, a reward is all there is
     strict_success: bool | None = None  # success by the strict verdict; None without one
     strict_error_type: str | None = None  # the strict verdict's, with its message
     strict_message: str = ""
@@ -112,13 +112,18 @@ def task_outcomes(episodes: Sequence[EpisodeRecord], *, strict: bool) -> list[tu
     return [
         (
             episode.task_id,
-            episode.success
+            _was_solved(episode)
             if not strict or episode.strict_success is None
             else episode.strict_success,
         )
         for episode in episodes
         if not episode.invalid
     ]
+
+
+def _was_solved(episode: EpisodeRecord) -> bool:
+    """Whether an episode succeeded; of one that nobody judged, whether it was paid."""
+    return episode.episode_return > 0 if episode.success is None else episode.success
 
 
 def check_token_record(row: TokenRecord) -> None:
@@ -216,11 +221,11 @@ def success_metrics(
 ) -> dict[str, float | None]:
     """Return success metrics: rates, official and strict, overall and by category.
 
-    Strict rates are left out where no environment gave a strict verdict.
+    Rates are left out where nobody judged: official, strict.
     """
     metrics: dict[str, float | None] = {}
     for key, rate in ((name, success_rate), (strict_name, strict_success_rate)):
-        if rate is strict_success_rate and rate(records) is None:
+        if rate(records) is None:
             continue
         metrics[key] = rate(records)
         for category in sorted({record.category for record in records if not record.invalid}):
@@ -230,8 +235,10 @@ def success_metrics(
 
 def success_rate(records: Sequence[EpisodeRecord]) -> float | None:
     """Return the success rate by the official verdict, of valid episodes; None without any."""
-    valid = [record.success for record in records if not record.invalid]
-    return fmean(valid) if valid else None
+    judged = [
+        record.success for record in records if not record.invalid and record.success is not None
+    ]
+    return fmean(judged) if judged else None
 
 
 def strict_success_rate(records: Sequence[EpisodeRecord]) -> float | None:

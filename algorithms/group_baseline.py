@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,6 +30,14 @@ def subtract_group_baseline(estimate: AdvantageEstimate, group: Tensor) -> Advan
 
     group: (E,) int64, equal for episodes of one task and environment seed.
     """
+    advantages = estimate.advantages - leave_one_out_means(estimate, group)[:, None]
+    return estimate._replace(
+        advantages=torch.where(estimate.loss_mask, advantages, estimate.advantages)
+    )
+
+
+def leave_one_out_means(estimate: AdvantageEstimate, group: Tensor) -> Tensor:
+    """Return the mean first advantage of the group's other episodes, (E,); 0 without others."""
     first = estimate.loss_mask.float().argmax(dim=1, keepdim=True)  # (E, 1) first token that learns
     outcomes = estimate.advantages.gather(1, first).squeeze(1)
     outcomes = torch.where(estimate.loss_mask.any(dim=1), outcomes, 0.0)
@@ -38,11 +47,7 @@ def subtract_group_baseline(estimate: AdvantageEstimate, group: Tensor) -> Advan
         for values in (outcomes, torch.ones_like(outcomes))
     )
     others = (sums - outcomes) / (counts - 1.0).clamp(min=1.0)
-    baselines = torch.where(counts > 1, others, 0.0)
-    advantages = torch.where(
-        estimate.loss_mask, estimate.advantages - baselines[:, None], estimate.advantages
-    )
-    return estimate._replace(advantages=advantages)
+    return torch.where(counts > 1, others, 0.0)
 
 
 def subtract_shrunk_baseline(
@@ -56,6 +61,19 @@ def subtract_shrunk_baseline(
     episode's baseline does not depend on its own actions and the gradient stays unbiased. A batch
     of one group measures nothing and keeps the critic's credit.
     """
+    shares, baselines = (
+        each.gather(1, trajectories.action_number().clamp(min=0)).to(trajectories.values)
+        for each in shrunk_baselines(estimate, trajectories)
+    )
+    credit = estimate.advantages + (1.0 - shares) * trajectories.values - baselines
+    advantages = torch.where(estimate.loss_mask, credit, estimate.advantages)
+    return estimate._replace(advantages=advantages)
+
+
+def shrunk_baselines(
+    estimate: AdvantageEstimate, trajectories: Trajectories
+) -> tuple[Tensor, Tensor]:
+    """Return the critic's share and the shrunk baseline of each action, both (E, A) float64."""
     group = torch.unique(trajectories.group, return_inverse=True)[1]
     begins = trajectories.begins_action()
     number = trajectories.action_number().clamp(min=0)  # (E, L)
@@ -71,10 +89,7 @@ def subtract_shrunk_baseline(
         least = torch.where(better, variance, least)
         baselines = torch.where(better, found, baselines)
         shares = torch.where(better, share, shares)
-    lent = (1.0 - shares.gather(1, number)).to(trajectories.values) * trajectories.values
-    credit = estimate.advantages + lent - baselines.gather(1, number).to(lent)
-    advantages = torch.where(estimate.loss_mask, credit, estimate.advantages)
-    return estimate._replace(advantages=advantages)
+    return shares, baselines
 
 
 def _shrunk_mean(credit: Tensor, present: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
@@ -133,6 +148,36 @@ def state_matched_estimate(
     advantage is an unbiased return less a baseline. A cut episode goes on with its bootstrap value.
     Episodes whose environment names no states keep the estimate. The critic's targets stay.
     """
+    number = trajectories.action_number().clamp(min=0)  # (E, L)
+    advantages = estimate.advantages.clone()
+    for episode, actions in enumerate(state_values(trajectories, hashes, discount)):
+        if not actions:
+            continue
+        credit = torch.tensor(
+            [each.reward + discount * each.behind - each.before for each in actions],
+            dtype=advantages.dtype,
+            device=advantages.device,
+        )
+        acted = trajectories.acted[episode]
+        advantages[episode, acted] = credit[number[episode, acted]]
+    advantages = torch.where(estimate.loss_mask, advantages, torch.zeros_like(advantages))
+    return estimate._replace(advantages=advantages)
+
+
+class StateValues(NamedTuple):
+    """Values matched by state of the two states around an action."""
+
+    reward: float
+    before: float  # V(s): the others' mean return from s, else the critic's value
+    others_before: int  # episodes of the group that were in s, too
+    behind: float  # V(s'): the others' mean return from s', else the episode's own
+    others_behind: int
+
+
+def state_values(
+    trajectories: Trajectories, hashes: Sequence[Sequence[str]], discount: float
+) -> list[list[StateValues]]:
+    """Return each episode's values by action; none where the environment names no states."""
     begins = trajectories.begins_action()
     number = trajectories.action_number().clamp(min=0)  # (E, L)
     rewards = _by_action(trajectories.rewards, trajectories.acted, number)
@@ -142,27 +187,28 @@ def state_matched_estimate(
     togo = [
         _returns_to_go(rewards[e, :n].tolist(), discount, ends[e]) for e, n in enumerate(counts)
     ]
-    visits = _visits(hashes, togo, trajectories.group.tolist())
-    advantages = estimate.advantages.clone()
+    groups = trajectories.group.tolist()
+    visits = _visits(hashes, togo, groups)
+    found: list[list[StateValues]] = []
     for episode, (names, later) in enumerate(zip(hashes, togo, strict=True)):
-        if len(names) != len(later):
-            continue
-        group = int(trajectories.group[episode])
-        known = [_others_mean(visits[group, name], episode) for name in names]
-        credit = torch.tensor(
+        names = names if len(names) == len(later) else []
+        others = [_others_returns(visits[groups[episode], name], episode) for name in names]
+        # Behind the last action nobody is asked: the episode has ended, or goes on uncounted.
+        known, ahead = [*map(_mean, others), None], [*later, ends[episode]]
+        at = values[episode].tolist()
+        found.append(
             [
-                float(rewards[episode, step])
-                + discount * _value_behind(known, [*later, ends[episode]], step + 1)
-                - (at if (at := known[step]) is not None else float(values[episode, step]))
+                StateValues(
+                    reward=float(rewards[episode, step]),
+                    before=at[step] if (before := known[step]) is None else before,
+                    others_before=len(others[step]),
+                    behind=ahead[step + 1] if (behind := known[step + 1]) is None else behind,
+                    others_behind=len(others[step + 1]) if step + 1 < len(names) else 0,
+                )
                 for step in range(len(names))
-            ],
-            dtype=advantages.dtype,
-            device=advantages.device,
+            ]
         )
-        acted = trajectories.acted[episode]
-        advantages[episode, acted] = credit[number[episode, acted]]
-    advantages = torch.where(estimate.loss_mask, advantages, torch.zeros_like(advantages))
-    return estimate._replace(advantages=advantages)
+    return found
 
 
 def matched_state_share(hashes: Sequence[Sequence[str]], groups: Sequence[int]) -> float:
@@ -210,16 +256,13 @@ def _visits(
     return visits
 
 
-def _others_mean(visits: dict[int, list[float]], own: int) -> float | None:
-    """Return the mean of the other episodes' mean returns; None where nobody else came."""
-    means = [sum(values) / len(values) for other, values in visits.items() if other != own]
-    return sum(means) / len(means) if means else None
+def _others_returns(visits: dict[int, list[float]], own: int) -> list[float]:
+    """Return the mean return of each other episode, one voice each."""
+    return [sum(values) / len(values) for other, values in visits.items() if other != own]
 
 
-def _value_behind(known: Sequence[float | None], togo: Sequence[float], step: int) -> float:
-    """Return the value of the state before action `step`: what others got, else the own return."""
-    value = known[step] if step < len(known) else None
-    return togo[step] if value is None else value
+def _mean(numbers: Sequence[float]) -> float | None:
+    return sum(numbers) / len(numbers) if numbers else None
 
 
 GroupBaseline = Callable[

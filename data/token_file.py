@@ -17,6 +17,10 @@ RUN/episodes/train_000012.jsonl. Reading it needs numpy alone: no torch, no toke
 
 An absent float array means NaN everywhere, an absent `space_before` no such space;
 `header["fields"]` lists the arrays that are there.
+
+What the advantages were compared with stands in fields that files of version 0.3 lack:
+`header["group_baseline"]`, and for "state" in each episode `states`: a number for the state before
+each action, equal for equal states of a group; empty where the environment names none.
 """
 
 from __future__ import annotations
@@ -95,6 +99,8 @@ EPISODE_FIELDS = {
     "learned_from": (bool,),
     "reason": (str, type(None)),  # why nothing was learned from it
 }
+_LATER_FIELDS = {"group_baseline": (str,), "states": (list,)}
+"""Fields that files of version 0.3 lack, of the header and of an episode."""
 
 
 class TokenFileError(ValueError):
@@ -299,7 +305,8 @@ def _checked_header(path: object, array: NDArray[Any]) -> dict[str, Any]:
 def _check_types(
     path: object, place: str, found: dict[str, Any], expected: dict[str, tuple[type, ...]]
 ) -> None:
-    for name, types in expected.items():
+    present = {name: types for name, types in _LATER_FIELDS.items() if name in found}
+    for name, types in {**expected, **present}.items():
         if name not in found:
             raise TokenFileError(f"{path}: no field {place}.{name}")
         value = found[name]

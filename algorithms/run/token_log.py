@@ -96,7 +96,7 @@ logger = logging.getLogger(__name__)
 Numbers = Mapping[str, NDArray[Any]]
 SETTINGS = (
     *("algorithm_name", "lam", "lam_value", "gamma_token", "lam_token"),
-    *("clip_low", "clip_high", "dual_clip", "group_std", "group_credit"),
+    *("clip_low", "clip_high", "dual_clip", "group_std", "group_credit", "group_baseline"),
 )
 """Settings that the header holds as they are."""
 
@@ -261,6 +261,7 @@ def _header(
     whitening = whitening_moments(trace.targets) if trace.targets is not None and whitens else None
     known: dict[object, int] = {}
     groups = [known.setdefault(episode.group_key, len(known)) for episode in episodes]
+    states = _states(episodes, groups) if config.group_baseline == "state" else {}
     name = f"train_{update:06d}"
     return {
         "schema_version": SCHEMA_VERSION,
@@ -275,6 +276,7 @@ def _header(
         "episodes": [
             {"episode_id": f"{name}:{line}", "line": line, **_description(episode, reason)}
             | {"group": group}
+            | ({"states": states[line]} if line in states else {})
             for line, (episode, reason, group) in enumerate(
                 zip(episodes, reasons, groups, strict=True), 1
             )
@@ -294,6 +296,22 @@ def _description(episode: EpisodeRecord, reason: str | None) -> dict[str, Any]:
         "return": earned if math.isfinite(earned) else 0.0,
         "learned_from": reason is None,
         "reason": reason,
+    }
+
+
+def _states(episodes: Sequence[EpisodeRecord], groups: Sequence[int]) -> dict[int, list[int]]:
+    """Return line -> the states before an episode's actions, numbered within its group.
+
+    A number of a group's own has a digit or two where a hash has 32.
+    """
+    known: dict[int, dict[str, int]] = {}
+    return {
+        line: [
+            numbers.setdefault(name, len(numbers))
+            for numbers in [known.setdefault(group, {})]
+            for name in episode.state_hashes
+        ]
+        for line, (episode, group) in enumerate(zip(episodes, groups, strict=True), 1)
     }
 
 

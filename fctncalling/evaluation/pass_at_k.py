@@ -175,8 +175,8 @@ def evaluation_uncertainty(evaluation: Evaluation) -> dict[str, Any]:
 def _official(records: Sequence[EpisodeRecord]) -> TaskSampleCounts:
     tasks = TaskSampleCounts()
     for record in records:
-        if not record.invalid:
-            tasks.add(record.task_id, success=bool(record.success))
+        if not record.invalid and record.success is not None:
+            tasks.add(record.task_id, success=record.success)
     return tasks
 
 

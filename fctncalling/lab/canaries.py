@@ -105,8 +105,10 @@ def run(args: argparse.Namespace) -> int:
     else:
         counts = Counter(task.category for task in played)
         print_rates(rates, counts)
-        print("\nstrictly, where nothing that BFCL forgives counts:")
-        print_rates(strict, counts)
+        same = strict == rates
+        print(f"\nstrictly, where nothing that BFCL forgives counts:{' the same' * same}")
+        if not same:
+            print_rates(strict, counts)
         for task_id, why in unsolved.items():
             print(f"the oracle fails on {task_id}: {why}", file=sys.stderr)
         for task_id, why in faults.items():

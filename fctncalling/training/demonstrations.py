@@ -50,7 +50,10 @@ def load_successful_episodes(
     for path in _files(source):
         for number, line in enumerate(_lines(path), 1):
             num_lines += 1
-            if not (line.get("strict_success", line["success"]) if strict else line["success"]):
+            success = line.get("strict_success", line["success"]) if strict else line["success"]
+            if not (
+                (line.get("return") or 0) > 0 if success is None else success
+            ):  # None: unjudged
                 continue
             where = f"--sft_episodes {path} line {number}"
             record = _record(line, template, where)

@@ -82,6 +82,7 @@ def test_unsolvable_tasks_are_named_and_the_exit_code_is_one(
     assert "simple_python_0" in shown.err
     assert "missing_required" in shown.err
     assert shown.out.startswith("category")
+    assert shown.out.count("category") == 1  # one table: strictly the rates are the same
 
 
 THERMOSTAT = """

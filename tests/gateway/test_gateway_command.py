@@ -94,7 +94,8 @@ def test_a_vllm_server_answers(tmp_path: Path) -> None:
 
 def test_a_line_has_the_forest_with_its_log_probabilities(recorded: Path) -> None:
     one, two = recorded_lines(recorded)
-    assert (one["session"], one["success"], one["return"]) == ("one", True, 1.0)
+    # A reward says what was paid, not that the task was solved.
+    assert (one["session"], one["success"], one["return"]) == ("one", None, 1.0)
     assert [action["parent"] for action in one["forest"]] == [None, 0]
     assert all(len(each["ids"]) == len(each["logprobs"]) for each in one["forest"])
     assert two["invalid"]

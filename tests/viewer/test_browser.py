@@ -34,7 +34,7 @@ PLANTED = {
     "credit": (lambda: sample_contents(gamma=0.9), "they agree with gamma 0.9"),
     "truncation": (lambda: sample_contents(bootstrap=np.zeros(4)), "trained as if it had ended"),
     "tool text": (tool_text_in_the_loss, "text of a tool is trained on"),
-    "rewards": (lambda: sample_contents(rewards_at=5), "action 1"),
+    "rewards": (lambda: sample_contents(rewards_at=5), "action 2"),
 }
 
 
@@ -100,9 +100,10 @@ def test_tokens_formulas_and_the_five_algorithms(browser: Any, pages: dict[str, 
             assert page.value("place.m") == measure
         page.tab.locator(".tok.acted").nth(1).click()
         raw = page.value("chosenEpisode().lanes.numbers.raw_advantages[1]")
-        shown = page.text('#detail [data-algebra="TPPO"]').replace("\N{MINUS SIGN}", "-")
+        own = page.value("page.data.credit")
+        shown = page.text(f'#detail [data-algebra="{own}"]').replace("\N{MINUS SIGN}", "-")
         assert f"{raw:.6g}"[:7] in shown
-        assert page.count("#detail [data-algebra]") == 5
+        assert page.count("#detail [data-algebra]") == 6  # what the loss took, and five algorithms
         page.tab.click("#compare")
         assert page.count('[data-algorithm="NTPO"]') == page.count(".tok.acted")
 
@@ -140,7 +141,7 @@ def test_a_strict_rule_explains_a_return_of_0(browser: Any, tmp_path: Path) -> N
     path.write_text("".join(f"{json.dumps(each)}\n" for each in [first, *others]))
     assert evaluate(["view", str(run)]) == 0
     with OpenPage(browser, run / "view.html", at="#e=train_000003:1") as page:
-        assert "strict:nested_call step 1 (turn 1)" in page.text("[data-strict]")
+        assert "strict:nested_call step 2 (turn 2)" in page.text("[data-strict]")
         assert page.text(".head .chip.bad") == "fails strictly"
         assert page.text("#turn-1 .chip") == "passes, not strictly"
         assert "strict:nested_call" in page.text('.list [data-id="train_000003:1"]')
@@ -255,6 +256,7 @@ def test_filters_order_search_keys_and_links(browser: Any, pages: dict[str, Path
 
 
 def _keys(page: OpenPage) -> None:
+    page.value("go({ e: page.visible[0].id })")
     for key in ("j", "j", "k"):
         page.tab.keyboard.press(key)
     assert page.value("place.e") == page.value("page.visible[1].id")

@@ -81,7 +81,7 @@ def test_actions_calls_results_and_the_score_are_shown(form: str, tmp_path: Path
     assert [step["text"] for step in episode["steps"]][1] == "It is seven."
     assert "seven" in episode["steps"][0]["results"][0]
     assert episode["steps"][1]["results"] == []
-    assert (episode["return"], episode["success"]) == (1.0, True)
+    assert (episode["return"], episode["success"]) == (1.0, None)
     assert "What is it?" in episode["opening"][0]["content"]
     if form == "trl":
         assert episode["steps"][0]["calls"] == [{"name": "get", "arguments": {"x": 1}}]

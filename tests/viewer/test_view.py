@@ -83,7 +83,7 @@ PLANTED: dict[str, tuple[TokenFile, dict[str, Any], str, str]] = {
         sample_contents(bootstrap=np.zeros(4)), {}, "truncation", "trained as if it had ended"
     ),
     "tool text in the loss": (tool_text_in_the_loss(), {}, "mask", "text of a tool is trained on"),
-    "reward on the wrong turn": (sample_contents(rewards_at=5), {}, "rewards", "action 1"),
+    "reward on the wrong turn": (sample_contents(rewards_at=5), {}, "rewards", "action 2"),
 }  # fmt: skip
 
 
@@ -100,7 +100,7 @@ BUGS = {
     "wrong_gamma": ("credit", "they agree with gamma 0.5"),
     "truncated_as_whole": ("cut", "trained as whole ones"),
     "tool_text_in_loss": ("mask", "text of a tool is trained on"),
-    "reward_on_wrong_turn": ("rewards", "reward 1 at a token of action 0"),
+    "reward_on_wrong_turn": ("rewards", "reward 1 at a token of action 1"),
 }
 
 
@@ -217,7 +217,13 @@ def test_a_page_of_answers_and_of_text_histories(tmp_path: Path) -> None:
     played.append_segment("4", [4])
     played.reward = 1.0
     histories.write_text(json.dumps(played.to_dict()))
-    (history,) = data_of(histories)["episodes"]
+    data = data_of(histories)
+    (history,) = data["episodes"]
+    assert (history["success"], history["return"]) == (None, 1.0)  # paid, and judged by nobody
+    assert (data["tally"]["text history"]["judged"], data["tally"]["text history"]["return"]) == (
+        0,
+        1,
+    )
     assert history["steps"][0]["text"] == "<call>"
     assert history["steps"][0]["results"] == ["4"]
 
@@ -228,6 +234,18 @@ def test_the_worst_are_invalid_or_earned_least_and_then_the_most_surprising(tmp_
     contents.rollout_logprobs[second][contents.acted[second]] -= 50.0
     data = data_of(write_sample_run(tmp_path / "run", contents), worst=2)
     assert [each["line"] for each in data["episodes"]] == [2, 4]
+
+
+def test_a_reward_that_nobody_judged_is_no_success(tmp_path: Path) -> None:
+    rewards = {None: 0.5, True: 1.0, False: 0.25}
+    lines = [{"steps": [], "success": said, "return": paid} for said, paid in rewards.items()]
+    path = tmp_path / "sessions.jsonl"
+    path.write_text("\ufeff" + "".join(f"{json.dumps(each)}\n" for each in lines))  # with a mark
+    data = data_of(path)
+    assert [each["success"] for each in data["episodes"]] == [None, True, False]
+    tally = data["tally"][""]
+    assert (tally["judged"], tally["success"], tally["return"]) == (2, 1, 1.75)
+    assert data["notes"] == []
 
 
 def test_files_of_two_runs_are_not_mixed(tmp_path: Path) -> None:
@@ -245,7 +263,10 @@ def test_the_strict_rule_is_told_with_its_turn(tmp_path: Path) -> None:
     message = "step 1 (turn 1): 'c'"
     rule = {"strict_error_type": "strict:call_in_empty_turn", "strict_message": message}
     for fields, expected in (
-        ({**rule, "strict_success": False}, ("strict:call_in_empty_turn", message, 1)),
+        (  # on the page turns and steps are counted from 1
+            {**rule, "strict_success": False},
+            ("strict:call_in_empty_turn", "step 2 (turn 2): 'c'", 1),
+        ),
         ({"strict_success": False}, (None, "", None)),  # a log of an older version
         ({"strict_success": True, "strict_error_type": None}, (None, "", None)),
     ):
@@ -306,7 +327,7 @@ def test_pieces_that_a_tokenizer_marks_or_cuts_are_no_contradiction(tmp_path: Pa
         first["tokens"][0]["ids"][places[0]] += 1
         path.write_text("".join(f"{json.dumps(each)}\n" for each in [first, *others]))
         (fault,) = failing(data_of(run))["mask"]
-        assert "token 0 is not the sampled one" in fault["message"]
+        assert "token 1 is not the sampled one" in fault["message"]
 
 
 def test_a_fresh_critic_may_say_zero_of_a_cut_episode(tmp_path: Path) -> None:
@@ -375,10 +396,13 @@ def test_runs_are_compared_task_by_task(tmp_path: Path, capsys: pytest.CaptureFi
     assert (second["num_gained"], second["num_lost"], second["both"]) == (0, 0, 3)
     assert [each["c0"]["success"] for each in data["compared"]["tallies"]] == [1, 2, 1]
     for name, gamma in (("one", 0.9), ("two", 0.8)):
-        write_sample_run(tmp_path / "runs" / name, sample_contents(), lam=gamma)
+        resolved = {"gamma": gamma, "device": "cpu"}
+        write_sample_run(tmp_path / "runs" / name, sample_contents(), lam=gamma, resolved=resolved)
     assert main(["view", str(tmp_path / "runs")]) == 0
     compared = data_in(tmp_path / "runs" / "view.html")["compared"]
     assert sorted(Path(title).name for title in compared["titles"]) == ["one", "two"]
-    (differing,) = compared["settings"]
-    assert (differing[0], sorted(differing[1:])) == ("lam", [0.8, 0.9])
+    assert [(name, sorted(values)) for name, *values in compared["settings"]] == [
+        ("lam", [0.8, 0.9]),
+        ("resolved.gamma", [0.8, 0.9]),
+    ]
     assert "4 episodes" in capsys.readouterr().out

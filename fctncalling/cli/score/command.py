@@ -3,7 +3,7 @@
 A result tree is result/<model>/<group>/BFCL_v4_<category>_result.json (or one model's folder of
 it), lines {"id", "result"}. JSON Lines hold {"category", "form", "id", "response"} and may name a
 "model". With --score_dir the tree of scores is written as BFCL writes it: the failures of each
-category below its accuracy, and data_*.csv. A mean that lacks a category's results is shown as N/A;
+category below its accuracy, and data_*.csv. A mean that lacks a category's results is N/A;
 BFCL counts such a category as 0, and so do --json and the CSV files. Intervals are 95 %, Wilson's;
 where tasks were sampled several times (`run --num_samples`), pass@k and pass^k stand beside, with
 Wilson's interval at the effective number of independent answers.
@@ -43,7 +43,6 @@ from fctncalling.cli.score.results import (
     split_by_category,
 )
 from fctncalling.cli.score.score_files import (
-    NOT_SHOWN,
     ExtraMetrics,
     ModelScores,
     ScoreFile,
@@ -149,6 +148,7 @@ def _table(scores: ModelScores) -> str:
     rows = [
         ("category", "entries", "accuracy", *next(iter(scores.extra_metrics.values())).columns())
     ]
+    unknown: list[str] = []
     rows += [
         (name, str(each.entries), str(each), *scores.extra_metrics[name].cells())
         for name, each in scores.scores.items()
@@ -159,9 +159,17 @@ def _table(scores: ModelScores) -> str:
     ):
         blanks = ("",) * (len(rows[0]) - 3)
         for name, each in named.items():
-            shown = NOT_SHOWN if missing_categories(scores, _NEEDED[version][name]) else str(each)
-            rows.append((f"{version} {name.replace('_', ' ')}", "", shown, *blanks))
-    lines = [scores.model, align_rows(rows), *_missing_lines(scores), *_sensitivity_lines(scores)]
+            label = f"{version} {name.replace('_', ' ')}"
+            if missing_categories(scores, _NEEDED[version][name]):
+                unknown.append(label)
+            else:
+                rows.append((label, "", str(each), *blanks))
+    lines = [
+        scores.model,
+        align_rows(rows),
+        *_missing_lines(scores, unknown),
+        *_sensitivity_lines(scores),
+    ]
     sampled = {name: each.samples.report() for name, each in scores.extra_metrics.items()}
     if any(sampled.values()):
         lines.append(align_rows(pass_at_k_rows(sampled)))
@@ -173,16 +181,17 @@ def missing_categories(scores: ModelScores, needed: Sequence[str]) -> list[str]:
     return [name for name in needed if name not in scores.categories]
 
 
-def _missing_lines(scores: ModelScores) -> list[str]:
+def _missing_lines(scores: ModelScores, unknown: Sequence[str]) -> list[str]:
+    """Return which means lack results, in a line, and what the leaderboard would make of that."""
+    lines = [f"N/A, for results are missing: {', '.join(unknown)}"] if unknown else []
     needed = _NEEDED["V4"]["overall"]
-    missing = missing_categories(scores, needed)
-    if not missing:
-        return []
-    overall = version_4_scores(scores.scores)["overall"]
-    return [
-        f"N/A: results are missing. V4 overall needs {len(needed)} categories, {len(missing)} have "
-        f"none; counted as 0, as BFCL does, it would be {overall}"
-    ]
+    if missing := missing_categories(scores, needed):
+        overall = version_4_scores(scores.scores)["overall"]
+        lines.append(
+            f"V4 overall needs {len(needed)} categories, {len(missing)} have none; counted as 0, "
+            f"as BFCL does, it would be {overall}"
+        )
+    return lines
 
 
 def _sensitivity_lines(scores: ModelScores) -> list[str]:

@@ -209,7 +209,7 @@ class GatewayHandler(BaseHTTPRequestHandler):
 
     @staticmethod
     def _success(session: GatewaySession, body: dict[str, Any]) -> None:
-        """Take what the agent says of success, which else is a reward above 0."""
+        """Take what the agent says of success, which else nobody knows."""
         if isinstance(body.get("success"), bool):
             session.success = body["success"]
 

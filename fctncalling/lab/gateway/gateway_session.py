@@ -145,7 +145,6 @@ class GatewaySession:
         ]
         invalid = bool(self.invalid_reason)
         cut = [index for index, action in enumerate(actions) if action.truncated]
-        success = not invalid and (total > 0 if self.success is None else self.success)
         return EpisodeRecord(
             self.task.id or self.id,
             self.task.category,
@@ -154,7 +153,7 @@ class GatewaySession:
             truncated=False,
             invalid=invalid,
             invalid_reason=self.invalid_reason,
-            success=success,
+            success=not invalid and self.success,
             episode_return=total,
             num_steps=len(kept),
             num_actions_truncated=len(cut),

@@ -14,12 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fctncalling.data.token_file import TokenFile
-from fctncalling.lab.viewer.token_lanes import (
-    Credit,
-    EpisodeLanes,
-    bootstrap_values,
-    credit_of_lanes,
-)
+from fctncalling.lab.viewer.credit_rows import Credit, CreditRows, credit_of_lanes
+from fctncalling.lab.viewer.token_lanes import EpisodeLanes, bootstrap_values
 
 _SHOWN = 40
 _UNKNOWN = "\N{REPLACEMENT CHARACTER}"  # part of a character: no text of its own
@@ -55,7 +51,7 @@ def _by_action(
         shown += steps[number].get("results") or ()
         fault = _fault(spelled, str(steps[number].get("text", "")), shown)
         if fault:
-            yield start, f"action {number}: {fault}"
+            yield start, f"action {number + 1}: {fault}"
         start = end + 1
 
 
@@ -81,7 +77,7 @@ def _other_ids(
     if logged and logged != trained:
         pairs = enumerate(zip(logged, trained, strict=False))
         first = next((at for at, (old, new) in pairs if old != new), len(trained) - 1)
-        yield first, f"token {first} is not the sampled one: {len(logged)} tokens are logged"
+        yield first, f"token {first + 1} is not the sampled one: {len(logged)} tokens are logged"
 
 
 def _fault(spelled: str, text: str, results: Sequence[Any]) -> str | None:
@@ -137,11 +133,14 @@ class ConsistencyInput(NamedTuple):
     lanes: Sequence[EpisodeLanes]
     records: Sequence[Mapping[str, Any]]  # the episode log's line of each episode
     config: Mapping[str, Any]
-    own: Sequence[Credit | None] | None  # credit by the run's own algorithm
+    credit: CreditRows
 
 
 def consistency_findings(checked: ConsistencyInput) -> dict[str, list[Contradiction]]:
-    """Return the findings of each check, an empty list for a check that passed."""
+    """Return the findings of each check, an empty list for a check that passed or cannot be made.
+
+    Of the latter `CreditRows.unchecked` says why.
+    """
     return {name: list(check(checked)) for name, check in CHECKS.items()}
 
 
@@ -235,7 +234,7 @@ def _rewards(checked: ConsistencyInput) -> Iterator[Contradiction]:
         stored = tokens.rewards[lane.acted].astype(np.float64)
         scale = _scale(stored, expected, config)
         for token in np.flatnonzero(~np.isclose(stored, scale * expected, atol=1e-5))[:2]:
-            where = lane.steps[int(np.searchsorted(ends, token))]
+            where = lane.steps[int(np.searchsorted(ends, token))] + 1
             logged = f"the log has {expected[token] * scale:.4g} there"
             text = f"reward {stored[token]:.4g} at a token of action {where}, but {logged}"
             yield Contradiction("rewards", index, int(token), text)
@@ -272,8 +271,8 @@ def _scale(stored: Any, expected: Any, config: Mapping[str, Any]) -> float:
 
 
 def _discount(checked: ConsistencyInput) -> Iterator[Contradiction]:
-    """The stored advantages before whitening are those of the header's gamma and lambda."""
-    tokens, own = checked.tokens, checked.own
+    """The stored advantages before whitening are those of the run's formula."""
+    tokens, own = checked.tokens, checked.credit.of_loss
     resolved = checked.config.get("resolved")
     configured = resolved.get("gamma") if isinstance(resolved, dict) else None
     header = tokens.header["gamma"]
@@ -307,9 +306,10 @@ def _contradictions(
 def _better_gamma(checked: ConsistencyInput) -> str:
     """Return the discount that the stored advantages agree with, as a remark; or nothing."""
     tokens, lanes = checked.tokens, checked.lanes
-    name = tokens.header["algorithm_name"]
+    name, baseline = tokens.header["algorithm_name"], checked.credit.own
     for gamma in GAMMAS:
-        own = credit_of_lanes(name, tokens, lanes, {**tokens.header, "gamma": gamma}) or []
+        settings = {**tokens.header, "gamma": gamma}
+        own = credit_of_lanes(name, tokens, lanes, settings, baseline) or []
         if not any(_contradictions(checked, own)):
             return f" with gamma {tokens.header['gamma']:g}; they agree with gamma {gamma:g}"
     return ""

@@ -13,6 +13,7 @@ from fctncalling.envs.judging.ground_truth import ExtraTools, iter_ground_truth,
 from fctncalling.envs.tools.tool_state import snapshot
 from fctncalling.lab.viewer.run_files import LoadedRun, Record
 
+_PLACE = re.compile(r"(?:step \d+ \()?turn (\d+)\)?:")  # that a verdict's message begins with
 _STEP_FIELDS = tuple("turn text calls executed results error reward messages role credit".split())
 
 
@@ -22,11 +23,12 @@ def episode_entry(record: Record, run: LoadedRun) -> Record:
     verdict = record.get("verdict")
     verdict = verdict if isinstance(verdict, dict) else {}
     per_turn: list[bool] = list(verdict.get("per_turn") or ())
-    success = bool(record.get("success", record.get("valid", False)))
+    known = record.get("success", record.get("valid", False))
+    success = None if known is None else bool(known)  # None: nobody judged it
     error_type = record.get("error_type") or verdict.get("error_type")
     if error_type is None and record.get("cut"):
         error_type = "cut"
-    earned = record.get("return", record.get("progress", float(success)))
+    earned = record.get("return", record.get("progress", float(bool(success))))
     return {
         "id": f"{run.episodes_file.name.split('.')[0]}:{record['line']}",
         "line": record["line"],
@@ -43,7 +45,7 @@ def episode_entry(record: Record, run: LoadedRun) -> Record:
         "learned": None,
         "num_cut": record.get("num_actions_truncated", 0),
         "error_type": error_type,
-        "message": str(verdict.get("message", "")),
+        "message": _count_from_one(str(verdict.get("message", ""))),
         "per_turn": per_turn,
         "first_failing_turn": per_turn.index(False) if False in per_turn else None,
         "group": f"{task} seed {record.get('seed')}",
@@ -57,18 +59,26 @@ def episode_entry(record: Record, run: LoadedRun) -> Record:
     }
 
 
-def _strict_fields(record: Record, success: bool) -> Record:
+def _strict_fields(record: Record, success: bool | None) -> Record:
     """Return the strict verdict, the rule that it broke and the turn that its message names."""
     strict = record.get("strict_success", record.get("strict_valid"))
-    forgiven = strict is False and success
+    forgiven = strict is False and bool(success)
     message = str(record.get("strict_message") or "") if forgiven else ""
-    turn = re.match(r"(?:step \d+ \()?turn (\d+)", message)
+    turn = _PLACE.match(message)
     return {
         "strict": strict,
         "strict_error_type": record.get("strict_error_type") if forgiven else None,
-        "strict_message": message,
+        "strict_message": _count_from_one(message),
         "strict_turn": int(turn[1]) if turn else None,
     }
+
+
+def _count_from_one(message: str) -> str:
+    """Return a verdict's message with its turn and step counted as the page counts them."""
+    place = _PLACE.match(message)
+    if place is None:
+        return message
+    return re.sub(r"\d+", lambda number: str(int(number[0]) + 1), place[0]) + message[place.end() :]
 
 
 def text_history_entry(record: Record) -> Record:
@@ -93,7 +103,7 @@ def text_history_entry(record: Record) -> Record:
         **blank,
         "task": (opening[0]["content"] if opening else "")[:60],
         "category": "text history",
-        "success": earned is not None and earned > 0,
+        "success": None,
         "return": earned if earned is not None and math.isfinite(earned) else None,
         "terminated": bool(record.get("completed")) and not record.get("truncated"),
         "truncated": bool(record.get("truncated")),

@@ -14,6 +14,7 @@ from fctncalling.data.types import Task
 from fctncalling.envs.handlers import get_handler
 from fctncalling.envs.prompting.prompts import TaskPrompt
 from fctncalling.lab.viewer.consistency import ConsistencyInput, consistency_findings
+from fctncalling.lab.viewer.credit_rows import credit_rows, with_credit
 from fctncalling.lab.viewer.episode_entry import (
     episode_entry,
     group_member_entry,
@@ -29,7 +30,7 @@ from fctncalling.lab.viewer.run_files import (
     episode_files,
     read_lines,
 )
-from fctncalling.lab.viewer.token_lanes import credit_by_algorithm, episode_lanes, lanes_json
+from fctncalling.lab.viewer.token_lanes import episode_lanes, lanes_json
 
 MAX_ANSWERS = 24
 """Answers to one task that a page holds."""
@@ -89,6 +90,7 @@ MAX_ERRORS = 200
 _SETTINGS = (
     *("env_name", "algorithm_name", "experiment_name", "seed", "model_name_or_path"),
     *("dataset_path", "episodes_per_update", "group_size", "gamma", "lam", "lam_value", "lr"),
+    *("group_baseline", "critic", "critic_sees", "dynamic_sampling", "num_updates", "preset"),
     *("gamma_token", "lam_token", "max_new_tokens", "max_steps_per_turn", "temperature", "reward"),
     *("kl_coef", "clip_low", "clip_high", "ppo_epoch", "overlong", "handler", "command"),
 )
@@ -103,22 +105,23 @@ def page_data(run: LoadedRun, find_task: FindTask, worst: int | None = None) -> 
     file and its episode file do not belong together.
     """
     seen = survey_episodes(run, MAX_EPISODES if worst is None else worst)
-    token_parts, checks = _token_parts(run, seen)
+    of_tokens = _token_parts(run, seen)
     tasks = {entry["task"] for entry in seen.chosen.values()}
     for line, entry in seen.chosen.items():
-        entry |= _world(entry, seen.records[line], find_task) | token_parts.get(line, {})
+        entry |= _world(entry, seen.records[line], find_task) | of_tokens.lanes.get(line, {})
     return {
         "format": FORMAT_VERSION,
         "title": str(run.path),
         "kind": run.kind,
         "update": run.update,
         "algorithm": run.tokens.header["algorithm_name"] if run.tokens else None,
+        "credit": of_tokens.credit,
         "header": _header(run),
         "config": {name: run.config[name] for name in _SETTINGS if name in run.config},
         "metrics": [_metrics(line) for line in run.metrics],
         "alarms": run.alarms,
         "notes": [*run.notes, *filter(None, [seen.note])],
-        "checks": checks or run.checks,
+        "checks": of_tokens.checks or run.checks,
         "pieces": run.tokens.header["pieces"] if run.tokens else {},
         "episodes": list(seen.chosen.values()),
         "members": seen.members,
@@ -213,7 +216,7 @@ def _described(run: LoadedRun, entry: Record, described: Record) -> Record:
 
 
 def _empty_count() -> Record:
-    names = ("episodes", "invalid", "success", "judged_strictly", "strict", "return")
+    names = ("episodes", "invalid", "judged", "success", "judged_strictly", "strict", "return")
     return {**dict.fromkeys(names, 0), "errors": {}}
 
 
@@ -223,7 +226,8 @@ def _count(count: Record, entry: Record) -> None:
     if entry["invalid"]:
         count["invalid"] += 1
         return
-    count["success"] += entry["success"]
+    count["judged"] += entry["success"] is not None
+    count["success"] += entry["success"] is True
     count["return"] += entry["return"] or 0
     count["judged_strictly"] += entry["strict"] is not None
     count["strict"] += entry["strict"] is True
@@ -255,28 +259,42 @@ def _badness(entry: Record, surprises: Mapping[int, float]) -> tuple[float, ...]
     )
 
 
-def _token_parts(run: LoadedRun, seen: EpisodeSurvey) -> tuple[dict[int, Record], list[Record]]:
-    """Return the lanes of the chosen episodes by line, and the checks over all of them."""
+class TokenParts(NamedTuple):
+    """Parts of a page that a token file gives."""
+
+    lanes: dict[int, Record]  # of the chosen episodes, by line
+    checks: list[Record]  # over all episodes
+    credit: str | None = None  # name of the credit that the loss took
+
+
+def _token_parts(run: LoadedRun, seen: EpisodeSurvey) -> TokenParts:
     tokens = run.tokens
     if tokens is None:
-        return {}, []
+        return TokenParts({}, [])
     records = [seen.records.get(each["line"], {}) for each in tokens.episodes]
     lanes = episode_lanes(tokens, records)
-    credit = credit_by_algorithm(tokens, lanes)
+    credit = credit_rows(tokens, lanes, run.config)
     parts = {
-        each["line"]: {"lanes": lanes_json(tokens, number, lanes[number], credit)}
+        each["line"]: {
+            "lanes": with_credit(lanes_json(tokens, number, lanes[number]), credit, number)
+        }
         for number, each in enumerate(tokens.episodes)
         if each["line"] in seen.chosen
     }
-    own = credit[tokens.header["algorithm_name"]]
-    found = consistency_findings(ConsistencyInput(tokens, lanes, records, run.config, own))
+    checked = ConsistencyInput(tokens, lanes, records, run.config, credit)
+    return TokenParts(parts, _checks(checked), credit.own)
+
+
+def _checks(checked: ConsistencyInput) -> list[Record]:
+    """Return each check: its findings, and why it could not be made."""
     checks = []
-    for name, of_check in found.items():
-        ids = [tokens.episodes[each.episode]["episode_id"] for each in of_check]
+    for name, of_check in consistency_findings(checked).items():
+        ids = [checked.tokens.episodes[each.episode]["episode_id"] for each in of_check]
         pairs = zip(of_check, ids, strict=True)
         findings = [{**each._asdict(), "episode": episode} for each, episode in pairs]
-        checks.append({"check": name, "findings": findings})
-    return parts, checks
+        unchecked = checked.credit.unchecked if name == "credit" else ""
+        checks.append({"check": name, "findings": findings, "unchecked": unchecked})
+    return checks
 
 
 def _header(run: LoadedRun) -> Record | None:
@@ -308,8 +326,9 @@ def compared_runs(runs: Sequence[LoadedRun]) -> Record:
     """
     judged = [_judged(run) for run in runs]
     rates = [_success_by_task(run) for run in judged]
-    names = sorted({name for run in runs for name in run.config})
-    values = {name: [_value(run, name) for run in runs] for name in names}
+    configs = [_flat(run.config) for run in runs]
+    names = sorted({name for config in configs for name in config})
+    values = {name: [config.get(name) for config in configs] for name in names}
     differing = [name for name in names if any(each != values[name][0] for each in values[name])]
     return {
         "titles": [str(run.path) for run in runs],
@@ -336,8 +355,11 @@ def _success_by_task(run: LoadedRun) -> dict[str, float]:
     counts: dict[str, list[bool]] = {}
     for record in run.episodes:
         task = str(record.get("task_id", record.get("id", "")))
-        if not record.get("invalid") and (task in counts or len(counts) < MAX_TASKS):
-            counts.setdefault(task, []).append(bool(record.get("success", record.get("valid"))))
+        success = record.get("success", record.get("valid", False))
+        if record.get("invalid") or success is None:
+            continue
+        if task in counts or len(counts) < MAX_TASKS:
+            counts.setdefault(task, []).append(bool(success))
     return {task: sum(each) / len(each) for task, each in counts.items()}
 
 
@@ -355,9 +377,16 @@ def _changes(first: dict[str, float], other: dict[str, float]) -> Record:
     }
 
 
-def _value(run: LoadedRun, name: str) -> Any:
-    value = run.config.get(name)
-    return value if isinstance(value, str | int | float | None) else str(value)
+def _flat(config: Mapping[str, Any], prefix: str = "") -> Record:
+    """Return settings by name, those of an object by "object.name"."""
+    found: Record = {}
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{prefix}{name}.")
+        else:
+            plain = isinstance(value, str | int | float | None)
+            found[f"{prefix}{name}"] = value if plain else str(value)
+    return found
 
 
 def _last_metrics(run: LoadedRun) -> Record:

@@ -231,7 +231,7 @@ def _episode(
         "messages": opening,
         "steps": steps,
         "return": known,
-        "success": known is not None and known > 0,
+        "success": None,
         "invalid": known is None,
         "invalid_reason": "it has no score" if known is None else None,
         "ground_truth": row.get("gts"),

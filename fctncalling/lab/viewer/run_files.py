@@ -239,7 +239,7 @@ def _opened(path: Path) -> AbstractContextManager[TextIO]:
     if path.suffix == ".parquet":
         return parquet_lines(path)
     opened = gzip.open if path.suffix == ".gz" else open
-    return cast(TextIO, opened(path, "rt", encoding="utf-8"))
+    return cast(TextIO, opened(path, "rt", encoding="utf-8-sig"))  # a mark is no text
 
 
 def episode_files(folder: Path) -> list[tuple[str, int, Path]]:

@@ -4,87 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fctncalling.algorithms.config.running_settings import ALGORITHM_NAMES
 from fctncalling.data.token_file import FLOAT_FIELDS, TokenFile
-
-Floats = NDArray[np.float64]
-Settings = Mapping[str, Any]
-"""gamma, lam, lam_value, gamma_token, lam_token, group_std, group_credit: a token file's header."""
-
-_SETTINGS = ("gamma", "lam", "lam_value", "gamma_token", "lam_token", "group_std", "group_credit")
-
-
-class ActedEpisode(NamedTuple):
-    """The N acted tokens of an episode in order of time."""
-
-    rewards: Floats  # (N,)
-    values: Floats  # (N,), NaN without critic
-    ends_action: NDArray[np.bool_]  # (N,)
-    bootstrap: float  # critic's value after the last token, 0 if terminated
-    group: Hashable  # equal for episodes that GRPO compares
-
-
-class Credit(NamedTuple):
-    """An algorithm's numbers of one episode's acted tokens, (N,) each, before whitening."""
-
-    advantages: Floats
-    deltas: Floats  # one-step temporal differences; GRPO: as the advantages
-    targets: Floats
-
-
-def compute_credit(
-    name: str, episodes: Sequence[ActedEpisode], settings: Settings
-) -> list[Credit] | None:
-    """Return an algorithm's credit of each episode; None if it needs a critic and there is none."""
-    from fctncalling.algorithms.config import TrainConfig  # late, as all that brings torch
-    from fctncalling.algorithms.ppo import ALGORITHMS
-
-    no_critic = any(np.isnan(each.values).any() or np.isnan(each.bootstrap) for each in episodes)
-    if name != "GRPO" and no_critic:
-        return None
-    if not episodes:
-        return []
-    known = {key: settings[key] for key in _SETTINGS if key in settings}
-    config = TrainConfig(algorithm_name=name, **known)
-    one_step = replace(config, lam=0.0, lam_token=0.0, lam_value=None)
-    trajectories = _padded(episodes)
-    estimate = ALGORITHMS[name].estimate
-    advantages, targets, _ = estimate(trajectories, config)
-    found = zip(advantages, estimate(trajectories, one_step).advantages, targets, strict=True)
-    lengths = [len(each.rewards) for each in episodes]
-    return [
-        Credit(*(each[:length].double().numpy() for each in of_episode))
-        for of_episode, length in zip(found, lengths, strict=True)
-    ]
-
-
-def _padded(episodes: Sequence[ActedEpisode]) -> Any:
-    """Return the episodes as the trainer's `Trajectories`, padded at their ends."""
-    import torch
-    from torch.nn.utils.rnn import pad_sequence
-
-    from fctncalling.algorithms.algorithm import Trajectories
-
-    def rows(arrays: Sequence[NDArray[Any]]) -> torch.Tensor:
-        return pad_sequence([torch.from_numpy(np.array(each)) for each in arrays], batch_first=True)
-
-    groups = {group: number for number, group in enumerate({each.group for each in episodes})}
-    return Trajectories(
-        rewards=rows([each.rewards for each in episodes]),
-        values=rows([each.values for each in episodes]),
-        acted=rows([np.ones(len(each.rewards), dtype=bool) for each in episodes]),
-        ends_action=rows([each.ends_action for each in episodes]),
-        bootstrap=torch.tensor([each.bootstrap for each in episodes], dtype=torch.float64),
-        group=torch.tensor([groups[each.group] for each in episodes]),
-    )
-
 
 Record = Mapping[str, Any]
 DIGITS = 7
@@ -132,24 +58,6 @@ def _by_role(roles: Sequence[str]) -> tuple[list[int], list[int]]:
     return order, [roles.count(role) for role in places] or [0]
 
 
-def learned_trajectories(tokens: TokenFile, lanes: Sequence[EpisodeLanes]) -> list[ActedEpisode]:
-    """Return what credit is computed from: the trajectories that were learned from."""
-    return [
-        ActedEpisode(
-            rewards=tokens.rewards[each.acted[part]].astype(np.float64),
-            values=tokens.values[each.acted[part]].astype(np.float64),
-            ends_action=tokens.ends_action[each.acted[part]],
-            bootstrap=bootstrap,
-            group=(tokens.episodes[index]["group"], number),
-        )
-        for index, each in enumerate(lanes)
-        if each.learned
-        for number, (part, bootstrap) in enumerate(
-            zip(each.parts, bootstrap_values(tokens, index, each), strict=True)
-        )
-    ]
-
-
 def bootstrap_values(tokens: TokenFile, episode: int, lanes: EpisodeLanes) -> list[float]:
     """Return the critic's value after the last token of each trajectory; NaN without one.
 
@@ -165,38 +73,7 @@ def bootstrap_values(tokens: TokenFile, episode: int, lanes: EpisodeLanes) -> li
     return [found[-1] if math.isnan(each) else each for each in found]
 
 
-def credit_of_lanes(
-    name: str, tokens: TokenFile, lanes: Sequence[EpisodeLanes], settings: Mapping[str, Any]
-) -> list[Credit | None] | None:
-    """Return an algorithm's credit of each episode, None for one not learned from.
-
-    None instead of the list: the algorithm needs a critic, and the run has none.
-    """
-    credits = compute_credit(name, learned_trajectories(tokens, lanes), settings)
-    if credits is None:
-        return None
-    of_parts = iter(credits)
-    return [
-        Credit(*map(np.concatenate, zip(*(next(of_parts) for _ in each.parts), strict=True)))
-        if each.learned
-        else None
-        for each in lanes
-    ]
-
-
-def credit_by_algorithm(
-    tokens: TokenFile, lanes: Sequence[EpisodeLanes]
-) -> dict[str, list[Credit | None] | None]:
-    """Return each algorithm's credit of each episode, as `credit_of_lanes`."""
-    return {name: credit_of_lanes(name, tokens, lanes, tokens.header) for name in ALGORITHM_NAMES}
-
-
-def lanes_json(
-    tokens: TokenFile,
-    episode: int,
-    lanes: EpisodeLanes,
-    credit: dict[str, list[Credit | None] | None],
-) -> dict[str, Any]:
+def lanes_json(tokens: TokenFile, episode: int, lanes: EpisodeLanes) -> dict[str, Any]:
     """Return the lanes of an episode: rows of ids, then numbers of its acted tokens in order."""
     acted = lanes.acted
     numbers = {name: getattr(tokens, name)[acted] for name in FLOAT_FIELDS}
@@ -204,10 +81,6 @@ def lanes_json(
         name: round_numbers(array) for name, array in numbers.items() if not np.isnan(array).all()
     }
     ends = zip(lanes.parts, bootstrap_values(tokens, episode, lanes), strict=True)
-    own = credit.get(tokens.header["algorithm_name"])
-    of_own = own[episode] if own else None
-    if of_own is not None:
-        shown["delta"] = round_numbers(of_own.deltas)
     if not np.isnan(numbers["old_logprobs"]).all():
         shown["mismatch"] = round_numbers(numbers["old_logprobs"] - numbers["rollout_logprobs"])
     return {
@@ -218,10 +91,6 @@ def lanes_json(
         "clipped": tokens.clipped[acted].tolist(),
         "steps": lanes.steps,
         "parts": [{"end": part.stop, "bootstrap": _number(bootstrap)} for part, bootstrap in ends],
-        "credit": {
-            name: round_numbers(of.advantages) if each and (of := each[episode]) else None
-            for name, each in credit.items()
-        },
     }
 
 

@@ -5,25 +5,31 @@ function drawCompared() {
   return el("div", { class: "sheet" }, el("h2", {}, `${titles.length} runs`),
     el("section", { class: "card" }, table(["", "run", "episodes of", "success", "strictly", ...CURVES.slice(4, 7)], titles.map((title, index) => {
       const all = Object.values(tallies[index]).reduce(addCounts, NO_COUNT);
-      return [letters[index], title, files[index], rateCell(all, "success", NO_COUNT), rateCell(all, "strict", NO_COUNT), ...CURVES.slice(4, 7).map((name) => number(metrics[index][name]))];
+      return [letters[index], path(title), path(files[index]), rateCell(all, "success", NO_COUNT), rateCell(all, "strict", NO_COUNT), ...CURVES.slice(4, 7).map((name) => number(metrics[index][name]))];
     }))),
     comparedCategories(tallies, letters), comparedTasks(changes, letters),
     settings.length ? el("section", { class: "card" }, el("h2", {}, "Settings that differ"),
       table(["setting", ...letters], settings.map(([name, ...values]) => [el("code", {}, name), ...values.map((each) => el("code", {}, each === null ? "–" : String(each)))]))) : null);
 }
 
-const NO_COUNT = { valid: 0, success: 0, strict: 0, judged_strictly: 0 };
+const NO_COUNT = { valid: 0, judged: 0, success: 0, strict: 0, judged_strictly: 0, return: 0 };
 
 function addCounts(sum, each) {
   const counted = { ...each, valid: each.episodes - each.invalid };
   return Object.fromEntries(Object.keys(NO_COUNT).map((name) => [name, sum[name] + counted[name]]));
 }
 
+// A path that wraps behind its marks, not in mid-word.
+function path(text) {
+  return el("span", { class: "path" }, text.split(/(?<=[/_])/).flatMap((part) => [part, el("wbr")]));
+}
+
 // A rate, and how it differs from the first run's.
 function rateCell(count, name, first) {
-  if (!count.valid || (name === "strict" && !count.judged_strictly)) return "–";
-  const points = first.valid ? 100 * (count[name] / count.valid - first[name] / first.valid) : 0;
-  return el("span", {}, `${percent(count[name], count.valid)} `, Math.abs(points) < 0.05 ? "" : el("span", { class: points > 0 ? "good" : "bad" }, `${points > 0 ? "+" : "−"}${Math.abs(points).toFixed(1)}`));
+  const of = name === "success" ? "judged" : "valid";
+  if (!count[of] || (name === "strict" && !count.judged_strictly)) return "–";
+  const points = first[of] ? 100 * (count[name] / count[of] - first[name] / first[of]) : 0;
+  return el("span", {}, `${percent(count[name], count[of])} `, Math.abs(points) < 0.05 ? "" : el("span", { class: points > 0 ? "good" : "bad" }, `${points > 0 ? "+" : "−"}${Math.abs(points).toFixed(1)}`));
 }
 
 function comparedCategories(tallies, letters) {

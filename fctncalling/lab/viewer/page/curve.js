@@ -58,7 +58,7 @@ function turnMarks(episode, x) {
     turn = step.turn;
     marks.push(
       svg("line", { x1: x(token.index), x2: x(token.index), y1: EDGE.top, y2: HEIGHT - EDGE.bottom, stroke: "var(--soft)", "stroke-dasharray": "2 4", "vector-effect": "non-scaling-stroke" }),
-      svg("text", { x: x(token.index) + 3, y: HEIGHT - 7 }, `turn ${turn}`));
+      svg("text", { x: x(token.index) + 3, y: HEIGHT - 7 }, `turn ${turn + 1}`));
   }
   return marks;
 }

@@ -11,6 +11,7 @@ function drawEpisode(episode) {
 function outcomeOf(episode) {
   if (episode.invalid) return ["invalid", "warn"];
   if (episode.learned === false) return ["left out", "warn"];
+  if (episode.success === null) return ["not judged", ""];
   const words = !episode.success ? "failure" : episode.strict === false ? "fails strictly" : "success";
   const paid = (episode.return ?? Number(episode.success)) > 0;
   return [words, !paid ? "bad" : words === "success" ? "good" : "warn"];
@@ -76,8 +77,8 @@ function saidBefore(episode, index, turn) {
 
 function drawTurn(episode, turn) {
   const passed = episode.per_turn[turn.turn];
-  return el("section", { class: "turn", id: `turn-${turn.turn}`, "aria-label": `turn ${turn.turn}` },
-    el("header", {}, el("h3", {}, `Turn ${turn.turn}`),
+  return el("section", { class: "turn", id: `turn-${turn.turn}`, "aria-label": `turn ${turn.turn + 1}` },
+    el("header", {}, el("h3", {}, `Turn ${turn.turn + 1}`),
       passed === undefined ? null : turn.turn === episode.strict_turn ? chip("passes, not strictly", "warn") : chip(passed ? "passes" : "fails", passed ? "good" : "bad"),
       el("div", { class: "said" }, turn.said.map((message) => el("p", {}, el("span", { class: "soft" }, `${message.role}: `), String(message.content ?? ""))))),
     el("div", { class: "grid" }, turn.steps.flatMap(([index, step]) => [modelOfStep(episode, index, step), worldOfStep(step)])),
@@ -95,7 +96,7 @@ function modelOfStep(episode, index, step) {
 }
 
 function actionWords(index, step) {
-  return `action ${index}${step.role ? ` · ${step.role}` : ""}${step.credit ? ` · ${creditWords(step.credit)}` : ""}`;
+  return `action ${index + 1}${step.role ? ` · ${step.role}` : ""}${step.credit ? ` · ${creditWords(step.credit)}` : ""}`;
 }
 
 // Of a graded run: branched truth, and in brackets what critic and estimator said.

@@ -29,7 +29,7 @@ function exportButtons(episode) {
       button("PNG", () => savePng(episode), { "data-export": "png" })] : null,
     button("JSON", () => save(fileName(episode, "json"), "application/json", JSON.stringify(exportable(episode), null, 1)), { "data-export": "json" }),
     button("Messages", () => save(fileName(episode, "messages.json"), "application/json", JSON.stringify(messagesOf(episode), null, 1)), { "data-export": "messages", title: "OpenAI messages" }),
-    page.data.replay ? button("Copy replay command", (event) => copy(event, page.data.replay), { "data-export": "replay", title: page.data.replay }) : null,
+    page.data.replay ? button("Copy replay", (event) => copy(event, page.data.replay), { "data-export": "replay", title: page.data.replay }) : null,
     button("Copy link", (event) => copy(event, location.href), { "data-export": "link" }));
 }
 

@@ -70,8 +70,55 @@ function groupAlgebra(episode, index) {
   ];
 }
 
+// What a group baseline (--group_baseline) makes of the algorithm's estimate.
+const BASELINES = {
+  leave_one_out: ["less the others' mean", leaveOneOutLines],
+  shrunk: ["less a shrunk mean", shrunkLines],
+  state: ["matched by state", stateLines],
+};
+
+function creditTitle(name) {
+  return name in BASELINES ? `${page.data.algorithm}, ${BASELINES[name][0]}` : name;
+}
+
+function baselineAlgebra(episode, index, name) {
+  const token = episode.tokens[index], terms = episode.lanes.terms[token.action];
+  if (!terms) return [el("span", { class: "soft" }, "the environment names no states: the estimate as it is"), algebraOf(episode, index, page.data.algorithm)];
+  const first = page.data.algorithm === "APPO"; // the action's first token stands for it
+  const at = first ? episode.tokens.findIndex((each) => each.action === token.action) : index;
+  return BASELINES[name][1](terms, { episode, token, plain: episode.lanes.credit[page.data.algorithm][at], value: episode.lanes.numbers.values[at] });
+}
+
+function leaveOneOutLines([mean], { plain }) {
+  return [
+    line(`A = A_${page.data.algorithm} − b = ${number(plain)} − ${bracket(mean)} = `, number(plain - mean, 6)),
+    el("span", { class: "soft" }, "b: mean first advantage of the task's other episodes"),
+  ];
+}
+
+function shrunkLines([share, mean], { plain, value }) {
+  return [
+    line(`A = A_${page.data.algorithm} + (1 − c)·V − b = ${number(plain)} + ${number(1 - share)}·${bracket(value)} − ${bracket(mean)} = `, number(plain + (1 - share) * value - mean, 6)),
+    el("span", { class: "soft" }, "c: the critic's share; b: mean of the same action in the task's other episodes, shrunk"),
+  ];
+}
+
+function stateLines([r, before, numBefore, behind, numBehind], { episode, token }) {
+  const g = page.data.header.gamma;
+  const isLast = !episode.tokens.some((each) => each.action === token.action + 1);
+  const alone = !isLast ? "what this episode earned from there: no other came there" : episode.terminated ? "the episode ended" : "bootstrap: the episode was cut off";
+  const seen = (count, otherwise) => count ? `mean return of ${count} other episode${count === 1 ? "" : "s"} from the same state` : otherwise;
+  return [
+    line(`A = r + γ·V(s′) − V(s) = ${number(r)} + ${number(g)}·${bracket(behind)} − ${bracket(before)} = `, number(r + g * behind - before, 6)),
+    el("span", { class: "soft" }, `V(s): ${seen(numBefore, "the critic's value: no other was there")}`),
+    el("span", { class: "soft" }, `V(s′): ${seen(numBehind, alone)}`),
+    el("span", { class: "soft" }, `${page.data.algorithm}'s own estimate trains the critic alone`),
+  ];
+}
+
 function algebraOf(episode, index, name) {
   if (!episode.lanes.credit[name]) return [el("span", { class: "soft" }, `${name}: ${missingCredit(episode, name)}`)];
+  if (name in BASELINES) return baselineAlgebra(episode, index, name);
   if (name === "GRPO") return groupAlgebra(episode, index);
   return name === "APPO" ? actionAlgebra(episode, index) : tokenAlgebra(episode, index, name);
 }
@@ -98,16 +145,16 @@ function showDetail(episode) {
   if (!token) { panelHeight(0); return; }
   const numbers = episode.lanes.numbers;
   const text = pieceOf(episode.lanes.rows[token.row], token.at);
-  const algorithm = page.data.algorithm;
-  const others = Object.keys(episode.lanes.credit).filter((name) => name !== algorithm);
+  const own = page.data.credit;
+  const others = Object.keys(episode.lanes.credit).filter((name) => name !== own);
   const found = findingsAt(episode, token.index);
   panel.replaceChildren(
-    el("header", {}, el("code", {}, JSON.stringify(text)), chip(`id ${token.id}`), chip(`token ${token.index} · action ${token.step}`),
+    el("header", {}, el("code", {}, JSON.stringify(text)), chip(`id ${token.id}`), chip(`token ${token.index + 1} · action ${token.step + 1}`),
       chip(maskReason(episode, token)), found.map((each) => chip(`${each.check}: ${each.message}`, "bad")),
       button("Close", () => go({ t: "" }, true), { class: "close", "aria-label": "Close the token's details" })),
     el("div", { class: "cols" },
-      el("div", {}, el("h3", {}, algorithm), el("div", { class: "algebra", "data-algebra": algorithm },
-        numbers.rewards && numbers.rewards[token.index] !== null ? [algebraOf(episode, token.index, algorithm), whiteningLine(episode, token.index)] : `not learned from: ${episode.reason || "no numbers stored"}`),
+      el("div", {}, el("h3", {}, creditTitle(own)), el("div", { class: "algebra", "data-algebra": own },
+        numbers.rewards && numbers.rewards[token.index] !== null ? [algebraOf(episode, token.index, own), whiteningLine(episode, token.index)] : `not learned from: ${episode.reason || "no numbers stored"}`),
         el("div", { class: "fields" }, measuresOf(episode).filter(([name]) => name in numbers).map(([name, words]) =>
           el("span", {}, `${words} `, el("b", { "data-field": name }, number(numbers[name][token.index], 6)))),
         el("span", {}, clipWords(episode.lanes.clipped[token.index])))),

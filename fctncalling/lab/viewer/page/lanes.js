@@ -1,5 +1,5 @@
 // Token lanes: what the policy sampled in colour, what it was shown in grey and without number.
-const LONG_CONTEXT = 48;
+const LONG_CONTEXT = 24;
 
 function pieceOf(row, at) {
   const text = page.data.pieces[row.ids[at]] ?? `⟨${row.ids[at]}⟩`;
@@ -24,7 +24,7 @@ function contextLane(row, first, end, label) {
 
 function actionLane(episode, tokens, measure = place.m) {
   const [, , kind] = MEASURES.find(([name]) => name === measure) || MEASURES[0];
-  return el("div", { class: "lane action", role: "group", "aria-label": `action ${tokens[0].step}` },
+  return el("div", { class: "lane action", role: "group", "aria-label": `action ${tokens[0].step + 1}` },
     tokens.map((token) => tokenBox(episode, token, measure, kind)));
 }
 
@@ -48,12 +48,12 @@ function tokenBox(episode, token, measure, kind) {
   }, visibleText(text));
 }
 
-// Lanes of all five algorithms under an action, each in its own scale.
+// Lanes of what the loss took and of all five algorithms under an action, each in its own scale.
 function comparedLanes(episode, tokens) {
   const names = Object.keys(episode.lanes.credit);
   return el("div", { class: "compare" }, names.flatMap((name) => {
     const numbers = episode.lanes.credit[name];
-    const own = name === page.data.algorithm ? " ●" : "";
+    const own = name === page.data.credit ? " ●" : "";
     if (!numbers) return [el("span", {}, name + own), el("span", { class: "soft" }, missingCredit(episode, name))];
     const peak = largestSize(numbers);
     return [el("span", {}, name + own), el("div", { class: "lane" }, tokens.map((token) => {
@@ -69,6 +69,8 @@ function comparedLanes(episode, tokens) {
 
 function missingCredit(episode, name) {
   if (episode.learned === false) return "not learned from";
+  const { unchecked } = page.data.checks.find((each) => each.check === "credit") ?? {};
+  if (name === page.data.credit && unchecked) return `not recomputed: ${unchecked}`;
   return name === "GRPO" ? "no rewards stored" : "no critic";
 }
 

@@ -29,7 +29,7 @@ function fits(episode) {
 
 function hasOutcome(episode, wanted) {
   return {
-    success: episode.success && !episode.invalid, failure: !episode.success && !episode.invalid,
+    success: episode.success && !episode.invalid, failure: episode.success === false && !episode.invalid,
     invalid: episode.invalid, truncated: episode.truncated, cut: episode.num_cut > 0,
     left: episode.learned === false, findings: allFindings().some((each) => each.episode === episode.id),
     lenient: episode.success && episode.strict === false,
@@ -58,7 +58,7 @@ function filterBox() {
     select("Category", "category", named("all categories", distinct(episodes.map((each) => each.category)))),
     select("Outcome", "outcome", Object.entries(OUTCOMES)),
     select("Error type", "error", named("all errors", distinct(episodes.map(errorOf)))),
-    select("First failing turn", "turn", named("any failing turn", distinct(episodes.map((each) => each.first_failing_turn)))),
+    select("First failing turn", "turn", [["", "any turn"], ...distinct(episodes.map((each) => each.first_failing_turn)).map((turn) => [String(turn), `fails in turn ${turn + 1}`])]),
     select("Return", "reward", Object.entries(REWARDS)),
     select("Order", "sort", Object.entries(ORDERS).map(([name, [words]]) => [name, words])),
     el("div", { class: "count" }, el("span", { id: "count" }, countText()),

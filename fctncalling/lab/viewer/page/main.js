@@ -7,11 +7,11 @@ const VIEWS = {
 function drawTop() {
   const { data } = page;
   const count = { discarded: discarded().length, episodes: data.episodes.length };
-  const all = Object.values(data.tally).reduce((sum, each) => ({ valid: sum.valid + each.episodes - each.invalid, success: sum.success + each.success }), { valid: 0, success: 0 });
+  const all = Object.values(data.tally).reduce(addCounts, NO_COUNT);
   document.getElementById("top").replaceChildren(
     el("div", { class: "bar" }, el("h1", { title: data.title }, `\u200e${data.title}`),
-      el("div", { class: "facts" }, data.algorithm ? chip(data.algorithm) : null, data.update === null ? null : chip(`update ${data.update}`),
-        data.header ? chip(`γ ${number(data.header.gamma)} λ ${number(data.header.lam)}`) : null, chip(`${percent(all.success, all.valid)} of ${all.valid.toLocaleString("en")} succeed`)),
+      el("div", { class: "facts" }, data.credit ? chip(creditTitle(data.credit)) : null, data.update === null ? null : chip(`update ${data.update}`),
+        data.header ? chip(`γ ${number(data.header.gamma)}${data.credit === "state" ? "" : ` λ ${number(data.header.lam)}`}`) : null, chip(outcomeWords(all))),
       el("nav", { "aria-label": "Views" }, Object.entries(VIEWS).filter(([name]) => name !== "compared" || data.compared).map(([name, [words]]) =>
         button(count[name] === undefined ? words : `${words} ${count[name]}`, () => go({ view: name }), { "data-view": name, "aria-current": place.view === name ? "page" : null })),
       button("", switchTheme, { id: "theme" }), button("?", toggleHelp, { "aria-label": "Keys", id: "keys" }))),
@@ -42,6 +42,12 @@ function draw() {
   drawnEpisode = episode;
 }
 
+// Scroll the list alone: the page stays where it is.
+function showInList() {
+  const list = document.querySelector(".list"), chosen = list?.querySelector('[aria-current="true"]');
+  if (chosen) list.scrollTop += chosen.getBoundingClientRect().top - list.getBoundingClientRect().top - list.clientHeight / 3;
+}
+
 // An episode that the address names is shown even if the filters leave it out.
 function shown(episode) {
   return place.e === "" && !page.visible.length ? null : episode;
@@ -60,6 +66,7 @@ async function start() {
   readAddress();
   draw();
   if (place.t !== "") showToken(place.t);
+  else showInList();
   document.addEventListener("keydown", onKey);
   window.addEventListener("popstate", () => { readAddress(); draw(); });
   window.addEventListener("hashchange", () => { readAddress(); draw(); });

@@ -3,7 +3,7 @@ const CHECK_WORDS = {
   mask: "trained tokens spell the logged answers", context: "no number of the loss at tool or user text",
   ends: "each action is marked as ended", truncation: "cut-off episodes bootstrap, ended ones do not",
   cut: "cut actions are masked as --overlong says", rewards: "rewards stand at the end of their own action",
-  credit: "advantages follow from values by the formula", whitening: "advantages in the loss are the whitened ones",
+  credit: "advantages before whitening are those of the run's formula", whitening: "advantages in the loss are the whitened ones",
   mismatch: "sampler and trainer agree on log-probabilities",
   judged: "every episode has a score", scores: "one answer to a prompt has one score",
   baseline: "advantages of a group sum to zero, and are zero where all scores are equal",
@@ -29,14 +29,17 @@ function checkStrip() {
   if (!checks.length && !alarms.length && !notes.length) return null;
   return el("div", { class: "strip", role: "status", id: "checks" }, checks.length ? checkResults(checks) : null,
     alarms.length ? button(`${alarms.length} alarm${alarms.length > 1 ? "s" : ""}`, () => go({ view: "run" }), { class: "warn", id: "alarms" }) : null,
-    notes.map((each) => el("span", { class: "soft" }, each)));
+    notes.map((each) => el("span", { class: "soft note" }, each)));
 }
 
 function checkResults(checks) {
   const failing = checks.filter((each) => each.findings.length);
-  if (!failing.length) return [el("b", { class: "good" }, `✓ ${checks.length} checks pass`), el("span", { class: "soft" }, checks.map((each) => each.check).join(", "))];
+  const unchecked = checks.filter((each) => each.unchecked && !each.findings.length);
+  const passing = checks.filter((each) => !each.findings.length && !each.unchecked);
+  const rest = unchecked.map((each) => el("span", { class: "soft note" }, `not checked: ${each.check} (${each.unchecked})`));
+  if (!failing.length) return [el("b", { class: "good" }, `✓ ${passing.length} checks pass`), el("span", { class: "soft" }, passing.map((each) => each.check).join(", ")), rest];
   return [el("b", { class: "bad" }, "Contradictions:"), failing.map((each) => button(`${each.check} ${each.findings.length}`, () => openFinding(each.findings[0]),
-    { "data-check": each.check, class: "bad", title: `${each.findings[0].message} (expected: ${CHECK_WORDS[each.check]})` }))];
+    { "data-check": each.check, class: "bad", title: `${each.findings[0].message} (expected: ${CHECK_WORDS[each.check]})` })), rest];
 }
 
 function openFinding(finding) {
@@ -64,11 +67,18 @@ function checkTable() {
     table(["check", "what should hold", "found"], page.data.checks.map((each) => [
       each.check, CHECK_WORDS[each.check] || "",
       each.findings.length ? el("ul", { class: "calls" }, each.findings.slice(0, 12).map((finding) => el("li", {},
-        button(`${finding.episode}${finding.token === null ? "" : ` token ${finding.token}`}`, () => openFinding(finding)), ` ${finding.message}`))) : el("span", { class: "good" }, "✓")])));
+        button(`${finding.episode}${finding.token === null ? "" : ` token ${finding.token + 1}`}`, () => openFinding(finding)), ` ${finding.message}`))) : each.unchecked ? el("span", { class: "soft" }, `not checked: ${each.unchecked}`) : el("span", { class: "good" }, "✓")])));
 }
 
 function percent(part, whole) {
   return whole ? `${Number((100 * part / whole).toFixed(1))} %` : "–";
+}
+
+// Success where somebody judged; else what was earned, which says nothing of success.
+function outcomeWords(count) {
+  const of = (number) => number.toLocaleString("en");
+  if (count.judged || !count.valid) return `${percent(count.success, count.judged)} of ${of(count.judged)} succeed`;
+  return `mean reward ${number(count.return / count.valid)} of ${of(count.valid)}`;
 }
 
 // Every episode of the file by category, also those that are not shown, with what went wrong.
@@ -76,7 +86,7 @@ function categoryTable() {
   const rows = Object.entries(page.data.tally).map(([category, each]) => {
     const valid = each.episodes - each.invalid;
     const errors = Object.entries(each.errors).sort((one, other) => other[1] - one[1]);
-    return [category || "–", String(each.episodes), String(each.invalid), percent(each.success, valid),
+    return [category || "–", String(each.episodes), String(each.invalid), percent(each.success, each.judged),
       each.judged_strictly ? percent(each.strict, valid) : "–", valid ? number(each.return / valid) : "–",
       el("span", {}, errors.slice(0, 12).map(([name, count]) => [chip(`${count} × ${name}`), " "]), errors.length > 12 ? `and ${errors.length - 12} more` : "")];
   });

@@ -24,6 +24,7 @@ function prepare(episode) {
   later(episode, "search", searchText);
   later(episode, "tokens", (each) => each.lanes ? actedTokens(each) : []);
   later(episode, "peak", largestNumbers);
+  later(episode, "spread", creditSpread);
   for (const row of episode.lanes ? episode.lanes.rows : []) later(row, "spaceSet", (each) => new Set(each.spaces));
 }
 
@@ -48,6 +49,12 @@ function largestNumbers(episode) {
     peak[name] = largestSize(numbers);
   }
   return peak;
+}
+
+function creditSpread(episode) {
+  const known = (episode.lanes?.numbers.advantages ?? []).filter((each) => each !== null);
+  const [low, top] = rangeOf(known);
+  return known.length ? top - low : 0;
 }
 
 function actedTokens(episode) {
@@ -88,6 +95,8 @@ function go(changes, replace = false) {
   draw();
 }
 
+// The episode that the address names, else the one whose credit differs most among its tokens.
 function chosenEpisode() {
-  return page.byId.get(place.e) || page.visible[0] || page.data.episodes[0];
+  const first = place.sort === "file" ? page.visible.reduce((best, each) => !best || each.spread > best.spread ? each : best, null) : page.visible[0];
+  return page.byId.get(place.e) || first || page.data.episodes[0];
 }

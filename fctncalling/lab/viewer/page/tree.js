@@ -14,7 +14,7 @@ function drawGroups() {
     el("p", { class: "soft" }, "Episodes of one task and seed. A branch is an answer; the bar is its share of success. Groups that differ most come first."),
     several.map((members) => el("section", { class: "card", "data-group": members[0].group },
       el("div", { class: "head" }, el("h3", {}, members[0].task), chip(members[0].category),
-        chip(`${members.filter((each) => each.success).length} of ${members.length} succeed`),
+        chip(shareOf(members).words),
         spreadOf(members) ? null : chip("no signal: all returns equal", "warn")),
       el("ul", { class: "tree" }, branches(members, 0)))));
 }
@@ -52,9 +52,17 @@ function leaves(members) {
     el("span", {}, `return ${number(member.return)}`), el("span", { class: "soft" }, member.error_type || ""), openLink(member.id))));
 }
 
+// Share of success; of members that nobody judged the mean reward.
+function shareOf(members) {
+  const judged = members.filter((each) => each.success !== null);
+  const right = judged.filter((each) => each.success).length;
+  if (judged.length) return { rate: right / judged.length, words: `${right} of ${judged.length} succeed` };
+  const mean = members.reduce((sum, each) => sum + (each.return ?? 0), 0) / members.length;
+  return { rate: Math.max(0, Math.min(1, mean)), words: `mean reward ${number(mean)} of ${members.length}` };
+}
+
 function rateBar(members) {
-  const rate = members.filter((each) => each.success).length / members.length;
-  const words = `${Math.round(100 * rate)} % of ${members.length} succeed`;
+  const { rate, words } = shareOf(members);
   return el("span", { class: "rate", role: "img", "aria-label": words, title: words }, el("i", { style: `width:${100 * rate}%` }));
 }
 
