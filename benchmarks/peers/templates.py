@@ -106,7 +106,8 @@ def written(render: Renderer, calls: list[Call], thought: str = "") -> Iterator[
             except Exception:  # whatever a template's own code raises: it does not render this
                 continue
             before, _, tail = words.partition(str(WORDS["content"]))
-            start = max(common_start(each, whole) for each in (prompt, before))
+            starts = (prompt,) if whole.startswith(prompt) else (prompt, before)
+            start = max(common_start(each, whole) for each in starts)
             yield END.sub("", whole[start:].removesuffix(tail))
 
 

@@ -30,8 +30,9 @@ class Way:
         self.body = parts[place]
         self._before = parts[:place]
         self.closing = parts[-1].split()
+        self._tagged = bool(form.argument) and self.body == "arguments"
         self._follows = _BODIES[self.body]
-        if form.argument and self.body == "arguments":
+        if self._tagged:
             ends = flexible(form.argument_parts[0]), re.escape(self.closing[0])
             self._follows = f"(?:{'|'.join(ends)})"
 
@@ -46,6 +47,16 @@ class Way:
         ]
         before = r"\s*".join(parts)
         return re.compile(rf"\s*{before}\s*(?={self._follows})")
+
+    @cached_property
+    def close(self) -> re.Pattern[str]:
+        """The pattern of what closes the body; the text's end may miss it, but not behind tags."""
+        pattern = ""
+        for word in reversed(self.closing):
+            pattern = rf"\s*(?:{re.escape(word)}{pattern}|\Z)"
+        if self._tagged:
+            pattern = pattern.removesuffix(r"|\Z)") + ")"
+        return re.compile(pattern)
 
     @cached_property
     def cut(self) -> re.Pattern[str]:
@@ -92,6 +103,8 @@ _BARE = (
         re.MULTILINE,
     )
 )
+WORDS = re.compile(r"\s*(?:[\w.\-/]+\n\{|>>>|to=functions\.|Action:|functools\[)")
+"""What opens calls of forms whose marks are words, at the start of a text."""
 _AT_START = re.compile(rf"[\s`]*(?:\[(?!/?THINK)|\{{|{MARK.pattern})")
 
 

@@ -68,8 +68,11 @@ class FormCalls(NativeToolCallFormat):
     def decode_ast(self, text: str, functions: Sequence[FunctionDoc] = ()) -> Record:
         """Decode a text to the AST record of its calls; raises DecodeError."""
         require_readable_text(text)
-        text = split_thought(text).rest
-        record, end, opened = Record(), 0, self._next(text, 0)
+        return self.decode_from(split_thought(text).rest, 0, functions)
+
+    def decode_from(self, text: str, start: int, functions: Sequence[FunctionDoc]) -> Record:
+        """Decode a text without thoughts, from an index on; raises DecodeError."""
+        record, end, opened = Record(), 0, self._next(text, start)
         if opened is None and self.form.alone:
             raise DecodeError("syntax", "expected nothing but calls")
         while opened is not None:
@@ -86,7 +89,11 @@ class FormCalls(NativeToolCallFormat):
 
     def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
         """Decode an action's text once: record, calls and call strings."""
-        return DecodedAction(self.decode_ast(text, functions), calls_of_record, self.call_strings)
+        return self.decoded(self.decode_ast(text, functions))
+
+    def decoded(self, record: Record) -> DecodedAction:
+        """Return a record as a decoded action."""
+        return DecodedAction(record, calls_of_record, self.call_strings)
 
     def call_strings(self, calls: Sequence[Call]) -> list[str]:
         """Return the call strings, as BFCL executes them; raises DecodeError."""
@@ -135,18 +142,15 @@ class FormCalls(NativeToolCallFormat):
             arguments, index = self._arguments_at(text, index, declared)
             record: Record = [{opened["name"]: arguments}]
         elif way.body == "python":
-            end = closing_bracket_end(text, index, "'\"")
+            alone = self.form.alone  # nothing stands behind the list
+            end = text.rfind("]") + 1 if alone else closing_bracket_end(text, index, "'\"")
             record, index = calls_of_expression(text[index:end]), end
         else:
             record, index = self._objects_at(text, index)
-        for place, token in enumerate(way.closing):
-            index = skip_blanks(text, index)
-            if index == len(text) and (place or self._arguments is None):
-                break  # the text's end may miss what closes
-            if not text.startswith(token, index):
-                raise DecodeError("syntax", f"expected {token} at {text[index : index + 40]!r}")
-            index += len(token)
-        return record, index
+        closed = way.close.match(text, index)
+        if closed is None:
+            raise DecodeError("syntax", f"expected {way.closing[0]} at {text[index:][:40]!r}")
+        return record, closed.end()
 
     def _arguments_at(
         self, text: str, index: int, declared: Mapping[str, Any]

@@ -8,7 +8,7 @@ from itertools import chain
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.handlers.call_forms import CALL_FORMS
-from fctncalling.envs.handlers.call_marks import FORMS_BY_MARK, MARK, is_opened
+from fctncalling.envs.handlers.call_marks import FORMS_BY_MARK, MARK, WORDS, is_opened
 from fctncalling.envs.handlers.form_calls import FormCalls
 from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS, DecodedAction, Handler
 from fctncalling.envs.handlers.inline import (
@@ -116,7 +116,10 @@ class AutoCalls(Handler):
     def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
         """Decode an action's text once, by the detected handler; raises DecodeError."""
         rest = split_thought(text).rest
-        return detect_handler(rest).decode_action(rest, functions)
+        handler, start = find_handler(rest)
+        if isinstance(handler, FormCalls):
+            return handler.decoded(handler.decode_from(rest, start, functions))
+        return handler.decode_action(rest)
 
     def render(self, calls: Sequence[Call]) -> str:
         """Render calls as their canonical text; ValueError for what the form cannot say."""
@@ -125,30 +128,34 @@ class AutoCalls(Handler):
 
 def detect_handler(text: str) -> Handler:
     """Detect the handler of a text's format, by its keys or by the first mark in it."""
+    return find_handler(text)[0]
+
+
+def find_handler(text: str) -> tuple[Handler, int]:
+    """Find the handler of a text's format, and where its first call opens."""
     if not isinstance(text, str) or len(text) > MAX_TEXT_CHARS:  # none reads it
-        return PROMPTING
+        return PROMPTING, 0
     if OPENING.match(text):  # whatever marks stand behind, they stand in strings
         keys = '"arguments"' in text or '"parameters"' in text
         if keys and first_key(text) in CALL_KEYS and '"name"' in text:
-            return FORM_HANDLERS["json_calls"]
-        return next((each for each in HANDLERS_BY_KEYS if each.recognises(text)), PROMPTING)
+            return FORM_HANDLERS["json_calls"], 0
+        return next((each for each in HANDLERS_BY_KEYS if each.recognises(text)), PROMPTING), 0
     stripped = text.lstrip("`\n ")
-    if stripped.startswith("[") and not stripped.startswith("[TOOL_CALLS]"):
-        return PROMPTING
-    if text[:1] not in "<[":
-        for handler in _LED_BY_WORDS:
-            if handler.opens_at(text, 0):
-                return handler
+    if stripped[:1] == "[" and not stripped.startswith("[TOOL_CALLS]"):
+        return PROMPTING, 0
+    if WORDS.match(text):
+        found = (each for each in _LED_BY_WORDS if each.opens_at(text, 0))
+        return next(found, PROMPTING), 0
     for mark in MARK.finditer(text):
         for handler in HANDLERS_BY_MARK[mark[0]]:
             if isinstance(handler, FormCalls):
                 if handler.opens_at(text, mark.start()):
-                    return handler
+                    return handler, mark.start()
             elif handler.recognises(text):
-                return handler
+                return handler, 0
         if mark[0] in FORMS_BY_MARK and is_opened(text, mark):
-            return FORM_HANDLERS[FORMS_BY_MARK[mark[0]][0].name]
-    return next((each for each in _LED_BY_WORDS if each.recognises(text)), PROMPTING)
+            return FORM_HANDLERS[FORMS_BY_MARK[mark[0]][0].name], mark.start()
+    return PROMPTING, 0
 
 
 HANDLERS: dict[str, Handler] = {

@@ -23,8 +23,7 @@ THOUGHTS = {
     "[BEGIN REASONING]": "[BEGIN FINAL RESPONSE]",
 }
 """The mark that opens a thought -> the one that closes it."""
-_TAGS = [each for pair in THOUGHTS.items() for each in pair if each[0] in "<["]
-_ANY = re.compile("|".join(map(re.escape, _TAGS)))
+_WORDS = ("think", "THINK", "<|", "|>", "[BEGIN")  # of which one stands in every mark
 _OPENING = re.compile(rf"^[^\S\n]*({'|'.join(map(re.escape, THOUGHTS))})", re.MULTILINE)
 _ENDS = ("<|end|>", "<|eom|>")  # of messages, of thoughts too
 _CLOSING = re.compile("|".join(re.escape(e) for e in THOUGHTS.values() if e not in _ENDS))
@@ -44,7 +43,7 @@ def split_thought(text: str) -> SplitThought:
 
     Marks inside a call, as in an argument's text, are none of a thought's.
     """
-    if not isinstance(text, str) or _ANY.search(text) is None:
+    if not isinstance(text, str) or not any(each in text for each in _WORDS):
         return SplitThought("", text)
     thoughts, rest, closed = list[str](), text, True
     closing, opening = _CLOSING.search(text), _OPENING.search(text)

@@ -28,6 +28,8 @@ from fctncalling.envs.python_source.parse import parse_expression
 _WORD = re.compile(r"\w+")
 _MIN_LETTERS = 3  # of a word taken as mentioned: shorter ones occur in any text
 _SAMPLE = frozenset({"value", "string", "text", "true", "false", "none", "the", "and", "for"})
+_MAX_NAMED = 3  # words of what any question may consist of: a name, a place
+_QUERY = ("query", "question", "search", "prompt", "message", "text", "translat", "keyword")
 _ENOUGH = 2  # mentions; one common word of the question is in reach of anybody
 _FORMAT = re.compile(r"\b(?:YYYY|DD|HH:MM)\b")  # of a date or time, in a description
 
@@ -38,7 +40,7 @@ def arbitrary_call_fault(
     """Return the fault of calls that are arbitrary rather than asked for, None if there is none.
 
     Arguments do not fit the docs (type, enum, a date without digits), one text serves for two of
-    them, or they mention too little of the question.
+    them or repeats most of the question where no query is taken, or they mention too little of it.
 
     A number, a name or two words of the question are enough. A call without arguments is right
     where its function has no parameters that are required.
@@ -63,9 +65,23 @@ def arbitrary_call_fault(
         texts = [each for each in call.arguments.values() if isinstance(each, str) and each]
         if len(set(texts)) < len(texts):
             return _arbitrary(f"{call.name}: one text for two parameters")
+        if any(_repeats(each, question) for each in texts) and not _takes_query(doc):
+            return _arbitrary(f"{call.name}: a text repeats most of the question")
         if call.arguments and _mentions(call, question, docs) < _ENOUGH:
             return _arbitrary(f"{call.name}: its arguments say too little of the question")
     return None
+
+
+def _repeats(text: str, question: str) -> bool:
+    """Whether a text of several words holds more than half of the question's."""
+    said, asked = _WORD.findall(text.casefold()), _WORD.findall(question.casefold())
+    return len(said) > _MAX_NAMED and len(Counter(said) & Counter(asked)) * 2 > len(set(asked))
+
+
+def _takes_query(doc: FunctionDoc) -> bool:
+    """Whether a function is asked in words: a parameter's name, or its own, says so."""
+    names = (doc.name, *doc.parameters.get("properties", {}))
+    return any(word in name.casefold() for name in names for word in _QUERY)
 
 
 def _arbitrary(message: str) -> Fault:

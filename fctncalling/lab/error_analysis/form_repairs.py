@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import Call, Task
-from fctncalling.envs.handlers import HANDLERS, DecodeError, Handler
+from fctncalling.envs.handlers import HANDLERS, DecodeError, Handler, bears_call
 from fctncalling.envs.handlers.lenient import LenientCalls, closing_bracket_end
 from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.envs.python_source.parse import parse_expression
@@ -317,4 +317,4 @@ def _cause_of_nothing(task: Task, text: str) -> str:
     marked = any(f'"{name}"' in text or f"<{name}" in text for name in names)
     if marked or any(call_spans(text, names)):
         return "unreadable call"
-    return "never called"
+    return "unread call" if bears_call(text) else "never called"
