@@ -24,7 +24,7 @@ from typing import Any
 from transformers.utils.chat_template_utils import _compile_jinja_template
 
 from fctncalling.data.types import Call, FunctionDoc
-from fctncalling.envs.handlers import DecodeError, bears_call, get_handler, split_thought
+from fctncalling.envs.handlers import DecodeError, get_handler, split_thought
 
 NEEDED = 0.95  # of the templates that write calls
 NAME, OTHER, THOUGHT = "look_up", "book_room", "Now let me see."

@@ -1,0 +1,113 @@
+"""The official package's side of `compare.py`: the class, spelling and checker of each model.
+
+Runs in its own virtual environment (`../../checkers.py` tells how it is made), imports nothing of
+ours. Reads JSON Lines {"model", "path", "category", "handler", "fc", "underscores"} and writes, for
+each, "model category" and one digit an answer, 1 where it is valid; "-" where the package has no
+such class any more. What the classes import from vendors is replaced by a stand-in: their decoders
+need none of it.
+"""
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import json
+import os
+import pkgutil
+import sys
+import tempfile
+import types
+from unittest.mock import MagicMock
+
+os.environ["BFCL_PROJECT_ROOT"] = tempfile.mkdtemp()
+
+
+class StandIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Loader of modules that are not installed."""
+
+    def find_spec(self, name, path=None, target=None):
+        """Return a specification of any module; asked last, when nobody else has it."""
+        if name.startswith("bfcl_eval"):
+            return None
+        return importlib.machinery.ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec):
+        """Return a module whose every name is a mock, classes for those to inherit from."""
+        module = types.ModuleType(spec.name)
+        module.__getattr__ = lambda name: (
+            type(name, (Exception,), {}) if name[:1].isupper() else (MagicMock())
+        )
+        return module
+
+    def exec_module(self, module):
+        """Execute nothing."""
+
+
+def classes() -> dict:
+    """Return the handlers' classes by name."""
+    from bfcl_eval import model_handler
+    from bfcl_eval.model_handler.base_handler import BaseHandler
+
+    found = {}
+    for each in pkgutil.walk_packages(model_handler.__path__, "bfcl_eval.model_handler."):
+        module = importlib.import_module(each.name)
+        for name, value in vars(module).items():
+            if isinstance(value, type) and issubclass(value, BaseHandler):
+                found[name] = value
+    return found
+
+
+def main() -> None:
+    """Judge all answers of the files named on standard input."""
+    import pandas  # noqa: F401  (it probes what is installed, which a stand-in would say of all)
+
+    sys.meta_path.append(StandIn())
+    known = classes()
+    from bfcl_eval.constants.enums import Language, ReturnFormat
+    from bfcl_eval.constants.model_config import MODEL_CONFIG_MAPPING
+    from bfcl_eval.eval_checker import eval_runner as official
+    from bfcl_eval.utils import load_dataset_entry, load_ground_truth_entry
+
+    tasks = {}
+    for request in map(json.loads, sys.stdin):
+        model, category = request["model"], request["category"]
+        if request["handler"] not in known:
+            print(model, category, "-", flush=True)
+            continue
+        handler = object.__new__(known[request["handler"]])
+        handler.is_fc_model = request["fc"]
+        MODEL_CONFIG_MAPPING["m"] = types.SimpleNamespace(underscore_to_dot=request["underscores"])
+        if category not in tasks:
+            entries = load_dataset_entry(
+                category, include_prereq=False, include_language_specific_hint=False
+            )
+            truths = [None] * len(entries)
+            if "relevance" not in category:
+                truths = [each["ground_truth"] for each in load_ground_truth_entry(category)]
+            tasks[category] = {e["id"]: (e, t) for e, t in zip(entries, truths, strict=True)}
+        bits = []
+        language = {"simple_java": "JAVA", "simple_javascript": "JAVASCRIPT"}.get(
+            category, "PYTHON"
+        )
+        with open(request["path"], encoding="utf-8") as lines:
+            for record in map(json.loads, lines):
+                prompt, truth = tasks[category][record["id"]]
+                head = (handler, record["id"], record["result"])
+                if "relevance" in category:
+                    verdict = official._evaluate_single_relevance_entry(
+                        *head, dict(prompt), "m", category
+                    )
+                else:
+                    verdict = official._evaluate_single_ast_entry(
+                        *head,
+                        truth,
+                        dict(prompt),
+                        "m",
+                        category,
+                        language=Language[language],
+                        return_format=ReturnFormat[language],
+                    )
+                bits.append("1" if verdict["valid"] else "0")
+        print(model, category, "".join(bits), flush=True)
+
+
+main()

@@ -1,0 +1,91 @@
+"""Answers that bear a call's mark and decode to nothing: a sign of a decoder that is not theirs."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fctncalling.cli.score.readings import Reading, ReadingFlags
+from fctncalling.data.types import Task, Verdict
+from fctncalling.envs.handlers import bears_call
+
+MAX_SHARE = 0.25
+"""Share of a category's answers above which somebody has to say how they are read."""
+_MAX_TOLD = 5
+
+
+class UnreadAnswers:
+    """Counts of a run of scoring, by model and category."""
+
+    def __init__(self, flags: ReadingFlags) -> None:
+        self._flags = flags
+        self._counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+        self._readings: dict[tuple[str, str], Reading] = {}
+
+    def add(self, model: str, task: Task, reading: Reading, answer: Any, verdict: Verdict) -> None:
+        """Count one answer, as its line holds it, with its verdict."""
+        if self._flags.names_reading or reading.form == "decoded_calls":
+            return
+        key = (model, task.category)
+        counts = self._counts[key]
+        self._readings[key] = reading
+        counts["answers"] += 1
+        if not _decodes_to_nothing(task, verdict):
+            counts["read"] += 1
+        elif _bears_call(answer):
+            counts["unread"] += 1
+
+    def doubts(self) -> Iterator[tuple[str, bool]]:
+        """Yield, of each category with too many, a line and whether its figure is wrong by it.
+
+        A released model's own decoder is trusted, and a form that lines name, unless nothing at
+        all is read.
+        """
+        for (model, category), counts in self._counts.items():
+            reading, unread = self._readings[model, category], counts["unread"]
+            if unread <= MAX_SHARE * counts["answers"]:
+                continue
+            is_wrong = not counts["read"] or not reading.is_official
+            yield (
+                f"{model}, {category}: {unread} of {counts['answers']} answers bear a call's mark "
+                f"and decode to nothing by {reading.words()}",
+                is_wrong,
+            )
+
+    def report(self) -> int:
+        """Print the doubts on stderr; return 2 where a figure is wrong by one, else 0."""
+        doubts = list(self.doubts())
+        wrong = [line for line, is_wrong in doubts if is_wrong]
+        for is_wrong, word in ((True, "error"), (False, "note")):
+            lines = [line for line, each in doubts if each == is_wrong]
+            for line in lines[:_MAX_TOLD]:
+                print(f"{word}: {line}", file=sys.stderr)
+            if len(lines) > _MAX_TOLD:
+                print(f"{word}: and {len(lines) - _MAX_TOLD} more categories", file=sys.stderr)
+        if wrong:
+            cure = "error: say how they are read: --handler auto finds it, or --handler NAME"
+            print(cure, file=sys.stderr)
+        return 2 if wrong else 0
+
+
+def _decodes_to_nothing(task: Task, verdict: Verdict) -> bool:
+    if task.kind == "irrelevance":
+        return verdict.valid
+    if task.kind == "relevance":
+        return not verdict.valid
+    if task.kind == "multi_turn":
+        return verdict.error_type == "multi_turn:empty_turn_model_response"
+    if task.kind == "agentic":
+        return not verdict.valid
+    return str(verdict.error_type).startswith("ast_decoder:")
+
+
+def _bears_call(answer: Any) -> bool:
+    """Whether a text bears a call, or any of a dialogue does; objects of an interface are calls."""
+    if isinstance(answer, str):
+        return bears_call(answer)
+    if isinstance(answer, Mapping):
+        return bool(answer)
+    return isinstance(answer, list) and any(map(_bears_call, answer))
