@@ -5,8 +5,13 @@ ours. Reads JSON Lines {"model", "path", "category", "handler", "fc", "underscor
 each, "model category" and one digit an answer, 1 where it is valid; "-" where the package has no
 such class any more. What the classes import from vendors is replaced by a stand-in: their decoders
 need none of it.
+
+  python official_decoders.py record tests/support/decoder_vectors.json
+
+writes the calls that each class with a decoder of its own reads in the answers of that file.
 """
 
+import contextlib
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -56,11 +61,51 @@ def classes() -> dict:
     return found
 
 
-def main() -> None:
-    """Judge all answers of the files named on standard input."""
-    import pandas  # noqa: F401  (it probes what is installed, which a stand-in would say of all)
+def handler_of(cls: type, fc: bool) -> object:
+    """Return a handler as far as its decoders need one."""
+    handler = object.__new__(cls)
+    handler.is_fc_model = fc
+    return handler
 
-    sys.meta_path.append(StandIn())
+
+def record(path: str) -> None:
+    """Write what classes read in the answers of a file: [index, calls, call strings] of each.
+
+    Answers in which a class reads neither are left out.
+    """
+    from bfcl_eval.constants.enums import ReturnFormat
+    from bfcl_eval.utils import is_empty_output
+
+    known = classes()
+    with open(path, encoding="utf-8") as file:
+        vectors = json.load(file)
+    for name, found in vectors["read"].items():
+        handler = handler_of(known[name.split()[0]], name.endswith(" fc"))
+        found.clear()
+        for index, answer in enumerate(vectors["answers"]):
+            calls = strings = None
+            # whatever a decoder raises, the package takes for no call
+            with contextlib.suppress(Exception):
+                calls = handler.decode_ast(answer, ReturnFormat.PYTHON, False)
+                calls = None if is_empty_output(calls) else calls
+            with contextlib.suppress(Exception):
+                strings = handler.decode_execute(answer, False) or None
+            if calls is not None or strings is not None:
+                found.append([index, calls, strings])
+    lines = [f"  {json.dumps(each)}" for each in vectors["answers"]]
+    read = [
+        f"  {json.dumps(name)}: [\n"
+        + ",\n".join(f"   {json.dumps(each)}" for each in found)
+        + "\n  ]"
+        for name, found in vectors["read"].items()
+    ]
+    with open(path, "w", encoding="utf-8") as file:
+        file.write('{\n "answers": [\n' + ",\n".join(lines) + "\n ],\n")
+        file.write(' "read": {\n' + ",\n".join(read) + "\n }\n}\n")
+
+
+def judge_files() -> None:
+    """Judge all answers of the files named on standard input."""
     known = classes()
     from bfcl_eval.constants.enums import Language, ReturnFormat
     from bfcl_eval.constants.model_config import MODEL_CONFIG_MAPPING
@@ -73,8 +118,7 @@ def main() -> None:
         if request["handler"] not in known:
             print(model, category, "-", flush=True)
             continue
-        handler = object.__new__(known[request["handler"]])
-        handler.is_fc_model = request["fc"]
+        handler = handler_of(known[request["handler"]], request["fc"])
         MODEL_CONFIG_MAPPING["m"] = types.SimpleNamespace(underscore_to_dot=request["underscores"])
         if category not in tasks:
             entries = load_dataset_entry(
@@ -108,6 +152,17 @@ def main() -> None:
                     )
                 bits.append("1" if verdict["valid"] else "0")
         print(model, category, "".join(bits), flush=True)
+
+
+def main() -> None:
+    """Record, or judge."""
+    import pandas  # noqa: F401  (it probes what is installed, which a stand-in would say of all)
+
+    sys.meta_path.append(StandIn())
+    if sys.argv[1:2] == ["record"]:
+        record(sys.argv[2])
+    else:
+        judge_files()
 
 
 main()

@@ -95,8 +95,9 @@ def _objects(answer: Any, executes: bool) -> list[tuple[Any, Any]]:
 
 
 def _gemini_objects(answer: Any, executes: bool) -> list[tuple[Any, Any]]:
-    calls = _objects(answer, False) if not executes else [p for e in answer for p in e.items()]
-    return [(name, _object(given)) for name, given in calls]
+    if not executes:
+        return _objects(answer if isinstance(answer, list) else [answer], False)
+    return [(name, _object(given)) for each in answer for name, given in each.items()]
 
 
 def _cohere(answer: Any, executes: bool) -> list[tuple[Any, Any]]:
@@ -241,6 +242,11 @@ def _xlam_2024(text: str, executes: bool) -> list[tuple[Any, Any]]:
     return _named(json.loads(text)["tool_calls"])
 
 
+def _unescaped(text: str, executes: bool) -> str | None:
+    """Return a text without escaped underscores; a fence was not taken off then."""
+    return None if text.strip()[:1] == "`" else text.replace("\\_", "_")
+
+
 def _fenced_list(text: str, executes: bool) -> str:
     return re.findall(r"\[[^\]]*\]", text.split("```")[1])[0]
 
@@ -252,7 +258,7 @@ def _first_list(text: str, executes: bool) -> str:
 
 def _quoted_calls(text: str, executes: bool) -> str:
     """Return a list whose calls stand in quotes as one of calls."""
-    text = re.sub(r"""\)(["']), \1""", "), ", text)
+    text = re.sub(r"\)',\s*'", "), ", text)
     return re.sub(r"""^\s*\[\s*["']|["']\s*\]\s*$""", lambda e: "[" if "[" in e[0] else "]", text)
 
 
@@ -311,6 +317,7 @@ _READERS: tuple[tuple[str, str, dict[str, Callable[[Any, bool], Any]]], ...] = (
             "NexusHandler": _raven,
             "NemotronHandler": _nemotron,
             "CohereHandler_2024": lambda text, executes: text,
+            "MistralHandler_2024": _unescaped,
             "ArcticHandler DatabricksHandler": _quoted_calls,
             "DeepseekCoderHandler": _fenced_list,
             "GemmaHandler_2024": _first_list,
@@ -320,6 +327,15 @@ _READERS: tuple[tuple[str, str, dict[str, Callable[[Any, bool], Any]]], ...] = (
 _OWN = _by_class()
 _LIKE_OURS = {"FunctionGemmaHandler": "function_gemma_calls"}
 _OF_DEFAULTS = {"python_calls": "prompting", "tool_calls": "tool_call"}
+
+
+def own_text_decoders() -> list[AnswerDecoder]:
+    """Return the decoders of classes that read calls in a text in a way of their own."""
+    return [
+        each["text"]
+        for each in _OWN.values()
+        if "text" in each and each["text"].form == "tool_call"
+    ]
 
 
 def answer_decoder(name: str, holds: str) -> AnswerDecoder:

@@ -11,7 +11,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fctncalling.cli.score.answer_decoders import DEFAULTS, AnswerDecoder, answer_decoder
+from fctncalling.cli.score.answer_decoders import (
+    DEFAULTS,
+    AnswerDecoder,
+    answer_decoder,
+    own_text_decoders,
+)
 from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs.conversations import task_for_form
@@ -81,10 +86,10 @@ class Reading(NamedTuple):
 
     def words(self) -> str:
         """Return what reads the answers, in words."""
+        name, names = self.decoder.name, "underscores for dots" if self.underscores else "dots kept"
         if self.source == "default":
-            return "BFCL's default decoder"
-        name = self.decoder.name
-        names = "underscores for dots" if self.underscores else "dots kept"
+            is_usual = self.underscores == (self.decoder.form == "tool_call")
+            return f"BFCL's default decoder{'' if is_usual else f', {names}'}"
         told = {"flag": "as asked", "answers": "found in the answers", "record": "as recorded"}
         return f"{name}, {names} ({told.get(self.source, f'leaderboard {self.source}')})"
 
@@ -157,7 +162,7 @@ class ReadingFlags(NamedTuple):
             return known.dots == "underscore"
         usual = decoder.form == "tool_call" and recorded != "tool_call_dots"
         of_class = {e.dots for e in leaderboard_models().values() if e.handler == decoder.name}
-        if len(of_class) == 1:
+        if source == "flag" and len(of_class) == 1:
             return of_class == {"underscore"}
         if source == "answers" or (source == "flag" and not decoder.is_default):
             names = list(_called_names(decoder, sample))
@@ -197,8 +202,13 @@ def _found_decoder(sample: list[Any], holds: str) -> AnswerDecoder:
             found[handler.name] += bool(handler.decode_action(rest).record)
         except DecodeError:
             continue
-    name = found.most_common(1)[0][0] if found else "python_calls"
-    return answer_decoder(name, "text")
+    if not any(found.values()):  # none of ours reads any: perhaps a handler of the leaderboard does
+        for decoder in own_text_decoders():
+            found[decoder.name] = sum(
+                any(map(any, _calls(decoder, text))) for text in _leaves(sample)
+            )
+    name, count = found.most_common(1)[0] if found else ("", 0)
+    return answer_decoder(name if count else "python_calls", "text")
 
 
 _NOVA = answer_decoder("NovaHandler", "lists")
@@ -206,16 +216,19 @@ _NOVA = answer_decoder("NovaHandler", "lists")
 
 def _called_names(decoder: AnswerDecoder, sample: list[Any]) -> Iterator[str]:
     """Yield the names of functions that answers call."""
-    if decoder.form != "tool_call":
-        return
-    for answer in sample:
-        text = json.dumps(answer) if decoder.is_default else decoder.decode(answer, executes=True)
-        try:
-            calls = json.loads(text)
-        except ValueError:
-            continue
-        for call in calls if isinstance(calls, list) else ():
+    for answer in sample if decoder.form == "tool_call" else ():
+        for call in _calls(decoder, answer):
             yield from map(str, call if isinstance(call, dict) else ())
+
+
+def _calls(decoder: AnswerDecoder, answer: Any) -> list[Any]:
+    """Return the calls that a decoder of the form "tool_call" reads in an answer."""
+    text = json.dumps(answer) if decoder.is_default else decoder.decode(answer)
+    try:
+        calls = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    return calls if isinstance(calls, list) else []
 
 
 def _leaves(value: Any) -> Iterator[Any]:

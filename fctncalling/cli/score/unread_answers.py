@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -23,51 +24,67 @@ class UnreadAnswers:
         self._flags = flags
         self._counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self._readings: dict[tuple[str, str], Reading] = {}
+        self._read: set[str] = set()  # models of which some answer decodes to calls
 
     def add(self, model: str, task: Task, reading: Reading, answer: Any, verdict: Verdict) -> None:
         """Count one answer, as its line holds it, with its verdict."""
-        if self._flags.names_reading or reading.form == "decoded_calls":
+        if reading.form == "decoded_calls":
             return
         key = (model, task.category)
         counts = self._counts[key]
         self._readings[key] = reading
         counts["answers"] += 1
         if not _decodes_to_nothing(task, verdict):
-            counts["read"] += 1
-        elif _bears_call(answer):
+            self._read.add(model)
+            counts["misspelt"] += _differs_in_dots(verdict)
+        elif not self._flags.names_reading and _bears_call(answer):
             counts["unread"] += 1
 
     def doubts(self) -> Iterator[tuple[str, bool]]:
         """Yield, of each category with too many, a line and whether its figure is wrong by it.
 
-        A released model's own decoder is trusted, and a form that lines name, unless nothing at
-        all is read.
+        A released model's own decoder is trusted, and a form that lines name, unless nothing of
+        the model is read at all.
         """
         for (model, category), counts in self._counts.items():
-            reading, unread = self._readings[model, category], counts["unread"]
-            if unread <= MAX_SHARE * counts["answers"]:
-                continue
-            is_wrong = not counts["read"] or not reading.is_official
-            yield (
-                f"{model}, {category}: {unread} of {counts['answers']} answers bear a call's mark "
-                f"and decode to nothing by {reading.words()}",
-                is_wrong,
-            )
+            reading, most = self._readings[model, category], MAX_SHARE * counts["answers"]
+            where = f"{model}, {category}: {{}} of {counts['answers']} answers"
+            if counts["unread"] > most:
+                found = "" if self._flags.handler else "--handler auto finds what reads them, "
+                yield (
+                    f"{where.format(counts['unread'])} bear a call's mark and decode to nothing by "
+                    f"{reading.words()}: {found}--handler NAME says it",
+                    model not in self._read or not reading.is_official,
+                )
+            if counts["misspelt"] > most and self._flags.dots == "auto":
+                other = "keep" if reading.underscores else "underscore"
+                yield (
+                    f"{where.format(counts['misspelt'])} name the right function but for its dots: "
+                    f"--dots {other} expects them so",
+                    not reading.is_official,
+                )
 
     def report(self) -> int:
         """Print the doubts on stderr; return 2 where a figure is wrong by one, else 0."""
         doubts = list(self.doubts())
-        wrong = [line for line, is_wrong in doubts if is_wrong]
         for is_wrong, word in ((True, "error"), (False, "note")):
             lines = [line for line, each in doubts if each == is_wrong]
             for line in lines[:_MAX_TOLD]:
                 print(f"{word}: {line}", file=sys.stderr)
             if len(lines) > _MAX_TOLD:
                 print(f"{word}: and {len(lines) - _MAX_TOLD} more categories", file=sys.stderr)
-        if wrong:
-            cure = "error: say how they are read: --handler auto finds it, or --handler NAME"
-            print(cure, file=sys.stderr)
-        return 2 if wrong else 0
+        return 2 if any(is_wrong for _, is_wrong in doubts) else 0
+
+
+_NAMES = re.compile(r"expected '(.+)', got '(.+)'$")
+
+
+def _differs_in_dots(verdict: Verdict) -> bool:
+    """Whether a verdict names a function that differs from the expected one in dots alone."""
+    if verdict.valid or "wrong_func_name" not in str(verdict.error_type):
+        return False
+    names = _NAMES.search(verdict.message)
+    return names is not None and names[1].replace(".", "_") == names[2].replace(".", "_")
 
 
 def _decodes_to_nothing(task: Task, verdict: Verdict) -> bool:
