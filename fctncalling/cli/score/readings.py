@@ -31,7 +31,7 @@ _JSON_KEYS = {"tool_name": "CohereHandler", "name": "MiningHandler"}
 
 
 class LeaderboardModel(NamedTuple):
-    """What the leaderboard's package knows of a model's answers."""
+    """Entry of the leaderboard's package about a model's answers."""
 
     handler: str  # class of the package
     holds: str  # what lines hold: "text" or "lists"
