@@ -16,7 +16,7 @@ from fctncalling.envs.episode.state import EpisodeState
 from fctncalling.envs.episode.transcript import check_render_mode, transcript
 from fctncalling.envs.episode_runner import EpisodeRunner
 from fctncalling.envs.errors import InfrastructureError, MissingExtra
-from fctncalling.envs.handlers import get_handler
+from fctncalling.envs.handlers import get_handler, split_thought
 from fctncalling.envs.handlers.registry import resolve_handler
 from fctncalling.envs.prompting import prompts
 from fctncalling.envs.rewards import STRICT_REWARDS, UserReward, get_reward, is_user_reward
@@ -233,7 +233,9 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
                 f"step: the action is a {kind}: expected a str, the assistant's message."
             )
         text = join_surrogates(str(action))  # numpy's strings become plain ones
-        state.add_messages([{"role": "assistant", "content": text}])
+        thought, said, _ = split_thought(text)
+        message: Message = {"role": "assistant", "content": said}
+        state.add_messages([{**message, "reasoning_content": thought} if thought else message])
         try:
             if state.invalid_reason is not None:
                 raise InfrastructureError(state.invalid_reason)

@@ -27,7 +27,9 @@ def transcript(messages: Iterable[Mapping[str, Any]], verdict: Verdict | None = 
     for message in messages:
         head = _HEADS.get(str(message.get("role")), "other")
         head = escape_unprintable(str(message.get("speaker", head)))
-        content = escape_unprintable(str(message.get("content") or ""))
+        thought = str(message.get("reasoning_content") or "")
+        said = f"(thought) {thought}\n{message.get('content') or ''}" if thought else None
+        content = escape_unprintable(said or str(message.get("content") or ""))
         if head == "tool":
             content = f"{escape_unprintable(str(message.get('name', '')))}\n= {content}"
         blocks.append("\n".join([f"{head}:", *(f"  | {line}" for line in content.split("\n"))]))

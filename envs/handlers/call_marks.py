@@ -29,9 +29,12 @@ class Way:
         place = next(index for index, part in enumerate(parts) if index % 2 and part in _BODIES)
         self.body = parts[place]
         self._before = parts[:place]
+        self.is_bare = not parts[0].strip()  # without a mark
         self.closing = parts[-1].split()
         self._tagged = bool(form.argument) and self.body == "arguments"
         self._follows = _BODIES[self.body]
+        if self.is_bare and self.body == "list" and not form.alone:
+            self._follows = r"\[\s*\{"
         if self._tagged:
             ends = flexible(form.argument_parts[0]), re.escape(self.closing[0])
             self._follows = f"(?:{'|'.join(ends)})"
@@ -40,7 +43,7 @@ class Way:
     def opening(self) -> re.Pattern[str]:
         """The pattern of what opens the body, with the beginning of it looked at."""
         # blanks may be missing but the line's end behind a name with nothing in front
-        blank = r"[^\S\n]*\n" if not self._before[0] else ""
+        blank = r"[^\S\n]*\n" if self.is_bare else ""
         parts = [
             _HOLES[part] if index % 2 else flexible(part) or blank * (part == "\n")
             for index, part in enumerate(self._before)
@@ -81,7 +84,7 @@ def ways_of(form: CallForm) -> tuple[Way, ...]:
 
 FORMS_BY_MARK: dict[str, tuple[CallForm, ...]] = {
     mark: tuple(form for form in CALL_FORMS.values() if mark in form.marks)
-    for mark in sorted({mark for form in CALL_FORMS.values() for mark in form.marks}, key=len)
+    for mark in dict.fromkeys(mark for form in CALL_FORMS.values() for mark in form.marks)
 }
 """Mark -> the forms that it opens, in their table's order."""
 _TAGS = ["<functions>", *(mark for mark in FORMS_BY_MARK if mark[0] in "<[")]
@@ -91,14 +94,14 @@ _SPECIAL = re.compile(
 )  # begins the text of a special token, which stands anywhere
 # What follows a broken call's mark: an object, a text, or a name with what no prose has behind it.
 _TRIED = re.compile(
-    r"""\s*(?:\Z|\{|\[(?!\s*\])|["'](?=\w)|<\w|</[\w:]+>\s*\Z"""
-    r"""|[^\W\d][\w.\-/]*(?:\s*(?:\Z|[(\[{<]|:\s*["'{])|\n))"""
+    r"""\s*(?:\Z|\{|\[(?!\s*\])|["'](?=\w)|<[\w\uff5c]|</[\w:]+>\s*\Z"""
+    r"""|[^\W\d][\w.\-/]*(?:[(\[{<\n]|\s*(?:\Z|[:=]\s*["'{])))"""
 )
 _KEYS = "name|function|tool_name|tool_calls|arguments|parameters|type|id"
 _BARE = (
     re.compile(  # JSON with nothing in front, cut perhaps; a call behind its name; words as marks
-        rf"""\s*(?:```\w*\s*)?(?:\[\s*)?\{{\s*(?:\Z|["'](?:(?:{_KEYS})["']|\w{{0,9}}\Z))"""
-        r"""|\s*[^\W\d][\w.\-/]*\n\{["']\w|\s*(?:>>>[\w.\-/]+(?:\n|\Z)|to=functions\.)"""
+        rf"""\A\s*(?:```\w*\s*)?(?:\[\s*)?\{{\s*(?:\Z|["'](?:(?:{_KEYS})["']|\w{{0,9}}\Z))"""
+        r"""|\A\s*[^\W\d][\w.\-/]*\n\{["']\w|\A\s*(?:>>>[\w.\-/]*(?:\n|\Z)|to=functions\.)"""
         r"""|^\s*(?:functools\[\{|Action:\s*(?:```|[\w.\-/]+\s+Action Input:))""",
         re.MULTILINE,
     )
@@ -113,7 +116,8 @@ def is_opened(text: str, mark: re.Match[str]) -> bool:
     if _TRIED.match(text, mark.end()):
         return True
     forms = FORMS_BY_MARK.get(mark[0], ())
-    return any(way.cut.match(text, mark.start()) for form in forms for way in ways_of(form))
+    ways = (way for form in forms for way in ways_of(form) if not way.is_bare)
+    return any(way.cut.match(text, mark.start()) for way in ways)
 
 
 def opens_with_call(text: str) -> bool:

@@ -43,6 +43,9 @@ _WHOLE = ("list", "lines", "python")  # holes that hold all calls
 _BETWEEN_OBJECTS = re.compile(r"\s*[,;]?\s*(?:<\|python_tag\|>)?\s*(?=\{)")
 
 
+Opening = tuple[Way, re.Match[str]]
+
+
 class FormCalls(NativeToolCallFormat):
     """Calls in one form of the table: a handler. Thoughts and words around calls are ignored.
 
@@ -68,11 +71,14 @@ class FormCalls(NativeToolCallFormat):
     def decode_ast(self, text: str, functions: Sequence[FunctionDoc] = ()) -> Record:
         """Decode a text to the AST record of its calls; raises DecodeError."""
         require_readable_text(text)
-        return self.decode_from(split_thought(text).rest, 0, functions)
+        text = split_thought(text).rest
+        return self.decode_from(text, self._next(text, 0), functions)
 
-    def decode_from(self, text: str, start: int, functions: Sequence[FunctionDoc]) -> Record:
-        """Decode a text without thoughts, from an index on; raises DecodeError."""
-        record, end, opened = Record(), 0, self._next(text, start)
+    def decode_from(
+        self, text: str, opened: Opening | None, functions: Sequence[FunctionDoc]
+    ) -> Record:
+        """Decode a text without thoughts whose first call is opened; raises DecodeError."""
+        record, end = Record(), 0
         if opened is None and self.form.alone:
             raise DecodeError("syntax", "expected nothing but calls")
         while opened is not None:
@@ -99,27 +105,26 @@ class FormCalls(NativeToolCallFormat):
         """Return the call strings, as BFCL executes them; raises DecodeError."""
         return multi_turn_call_strings(calls) if self._is_python else super().call_strings(calls)
 
-    def opens_at(self, text: str, index: int) -> bool:
-        """Whether a call opens at an index, with the beginning of its body."""
-        return self._opened(text, index) is not None
-
-    def _next(self, text: str, index: int) -> tuple[Way, re.Match[str]] | None:
+    def _next(self, text: str, index: int) -> Opening | None:
         """Return how and where the next call opens; None where none does.
 
         DecodeError for one that opens and is broken.
         """
-        opened = self._opened(text, index)
+        if index == len(text) > 0:
+            return None
+        opened = self.opening_at(text, index)
         if opened is not None or self._mark is None:
             return opened
         for mark in self._mark.finditer(text, index):
-            opened = self._opened(text, mark.start())
+            opened = self.opening_at(text, mark.start())
             if opened is not None:
                 return opened
             if mark[0] != self.form.opens.strip() and is_opened(text, mark):
                 raise DecodeError("syntax", f"not a call: {text[mark.start() :][:80]!r}")
         return None
 
-    def _opened(self, text: str, index: int) -> tuple[Way, re.Match[str]] | None:
+    def opening_at(self, text: str, index: int) -> Opening | None:
+        """Return how a call opens at an index, up to the beginning of its body."""
         for way in self._ways:
             if opened := way.opening.match(text, index):
                 return way, opened
@@ -177,7 +182,7 @@ class FormCalls(NativeToolCallFormat):
 
     def _call_of(self, each: Any) -> dict[Any, Any]:
         if self.form.keys:
-            if isinstance(each, dict) and self.form.keys[0] in each:
+            if self.form.keys[0] != "name" and isinstance(each, dict) and self.form.keys[0] in each:
                 each = {**each, "name": each[self.form.keys[0]]}
             return parse_call_object(each, "arguments", "parameters")
         if not isinstance(each, dict) or len(each) != 1:

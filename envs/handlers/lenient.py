@@ -2,7 +2,7 @@
 
 A text that the strict handler finds calls in is read by it, and nothing is repaired. Otherwise
 these steps are taken, one upon the other, until there are calls: reasoning is dropped, a code fence
-opened, text around the calls dropped, missing tags and line breaks put in, JSON repaired (by
+opened, text around the calls dropped, JSON repaired (by
 json_repair, the extra "repair"). A text in which no step finds calls is judged as the strict
 handler judges it. Names and values are never guessed; but repaired JSON that was cut off ends where
 it was cut.
@@ -69,7 +69,6 @@ what an answer takes.
 _CHARS_PER_READ = 64  # of a part that is taken at once
 
 _FENCE = re.compile(r"```[A-Za-z_]*[ \t]*\n(.*?)```", re.DOTALL)
-_TAG = re.compile(r"[ \t]*(</?tool_call>)[ \t]*")
 
 
 class MissingJsonRepairExtra(ImportError):
@@ -193,9 +192,7 @@ class LenientCalls(Handler):
         if isinstance(self.strict, ReturnFormat) and self.strict.tagged:
             yield f"{OPEN_TAG} put around the calls", _tagged
             return
-        if self.strict.name == HERMES:
-            yield "tags put on lines of their own", _tags_on_lines
-        else:
+        if self.strict.name != HERMES:
             yield "code fence dropped", _inside_fence
             yield (
                 "text around the calls dropped",
@@ -284,10 +281,3 @@ def _tagged(text: str) -> str:
     start = text.find(OPEN_TAG)
     inside = text if start < 0 else text[start + len(OPEN_TAG) :]
     return f"{OPEN_TAG}{inside.partition(CLOSE_TAG)[0]}{CLOSE_TAG}"
-
-
-def _tags_on_lines(text: str) -> str:
-    text = _TAG.sub(r"\n\1\n", text)
-    if text.rfind("</tool_call>") <= text.rfind("<tool_call>"):
-        text = f"{text}\n</tool_call>\n"
-    return re.sub(r"\n+", "\n", text)

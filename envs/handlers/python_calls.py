@@ -34,6 +34,7 @@ from fctncalling.envs.python_source.render import python_literal
 
 _FENCE = "`\n "
 _WORD = re.compile(r"\w")
+_CODE = re.compile(r"(?<=[^\s`])[ \t]+`[^`\n]+`")  # in a line behind words
 # What looks like a call: a name with a bracket at once, at the beginning of a line, or before an
 # argument's name or literal, the bracket that closes, or the end of the text.
 _CALL = re.compile(
@@ -51,9 +52,13 @@ class PythonCalls(Handler):
     def recognises(self, text: str) -> bool:
         """Whether the handler recognises the text: it opens a list, or looks like a call.
 
-        Brackets in prose, as in "the file (of 2 kB)" or "file(s)", are no call's.
+        Brackets in prose, as in "the file (of 2 kB)" or "file(s)", are no call's, nor is `code` in
+        a sentence.
         """
-        return text.strip(_FENCE).startswith("[") or _CALL.search(text) is not None
+        stripped = text.strip(_FENCE)
+        if stripped.startswith("[") and not stripped.startswith("[TOOL_CALLS]"):
+            return True
+        return _CALL.search(_CODE.sub("", text)) is not None
 
     def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
         """Decode an action's text once; its record is [{name: {parameter: value}}].

@@ -9,7 +9,7 @@ from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.handlers.call_forms import CALL_FORMS
 from fctncalling.envs.handlers.call_marks import FORMS_BY_MARK, MARK, WORDS, is_opened
-from fctncalling.envs.handlers.form_calls import FormCalls
+from fctncalling.envs.handlers.form_calls import FormCalls, Opening
 from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS, DecodedAction, Handler
 from fctncalling.envs.handlers.inline import (
     InlineCalls,
@@ -25,7 +25,6 @@ from fctncalling.envs.handlers.json_calls import (
     OPENING,
     BfclFunctionCalls,
     OpenAIMessages,
-    first_key,
 )
 from fctncalling.envs.handlers.lenient import PREFIX, LenientCalls
 from fctncalling.envs.handlers.python_calls import PythonCalls
@@ -85,15 +84,16 @@ HANDLERS_BY_KEYS: tuple[Handler, ...] = (
 )
 """Handlers of texts that open with another object than a call's, in the order they are asked."""
 HANDLERS_BY_MARK: dict[str, tuple[Handler, ...]] = {
-    **{
-        mark: tuple(FORM_HANDLERS[form.name] for form in forms)
-        for mark, forms in FORMS_BY_MARK.items()
-    },
     OPEN_TAG: (
         *(form for (_, tagged), form in RETURN_HANDLERS.items() if tagged),
         FORM_HANDLERS["nemotron_calls"],
     ),
     "<functions>": (RETURN_HANDLERS["verbose_xml", False], RETURN_HANDLERS["concise_xml", False]),
+}
+HANDLERS_BY_MARK |= {
+    mark: tuple(FORM_HANDLERS[form.name] for form in forms)
+    for mark, forms in FORMS_BY_MARK.items()
+    if mark not in HANDLERS_BY_MARK
 }
 """Mark -> the handlers of calls that it opens; other texts are read in the prompting form."""
 _LED_BY_WORDS = tuple(
@@ -116,10 +116,10 @@ class AutoCalls(Handler):
     def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
         """Decode an action's text once, by the detected handler; raises DecodeError."""
         rest = split_thought(text).rest
-        handler, start = find_handler(rest)
-        if isinstance(handler, FormCalls):
-            return handler.decoded(handler.decode_from(rest, start, functions))
-        return handler.decode_action(rest)
+        handler, opened = find_handler(rest)
+        if isinstance(handler, FormCalls) and opened is not None:
+            return handler.decoded(handler.decode_from(rest, opened, functions))
+        return handler.decode_action(rest, functions)
 
     def render(self, calls: Sequence[Call]) -> str:
         """Render calls as their canonical text; ValueError for what the form cannot say."""
@@ -131,31 +131,35 @@ def detect_handler(text: str) -> Handler:
     return find_handler(text)[0]
 
 
-def find_handler(text: str) -> tuple[Handler, int]:
-    """Find the handler of a text's format, and where its first call opens."""
+def find_handler(text: str) -> tuple[Handler, Opening | None]:
+    """Find the handler of a text's format, and how its first call opens."""
     if not isinstance(text, str) or len(text) > MAX_TEXT_CHARS:  # none reads it
-        return PROMPTING, 0
-    if OPENING.match(text):  # whatever marks stand behind, they stand in strings
+        return PROMPTING, None
+    if opening := OPENING.match(text):  # whatever marks stand behind, they stand in strings
         keys = '"arguments"' in text or '"parameters"' in text
-        if keys and first_key(text) in CALL_KEYS and '"name"' in text:
-            return FORM_HANDLERS["json_calls"], 0
-        return next((each for each in HANDLERS_BY_KEYS if each.recognises(text)), PROMPTING), 0
+        if keys and opening[1] in CALL_KEYS and '"name"' in text:
+            return FORM_HANDLERS["json_calls"], None
+        return next((each for each in HANDLERS_BY_KEYS if each.recognises(text)), PROMPTING), None
     stripped = text.lstrip("`\n ")
     if stripped[:1] == "[" and not stripped.startswith("[TOOL_CALLS]"):
-        return PROMPTING, 0
-    if WORDS.match(text):
-        found = (each for each in _LED_BY_WORDS if each.opens_at(text, 0))
-        return next(found, PROMPTING), 0
+        return PROMPTING, None
+    otherwise: Handler = PROMPTING
+    handlers = _LED_BY_WORDS if WORDS.match(text) else ()
+    for handler in handlers:
+        if opened := handler.opening_at(text, 0):
+            return handler, opened
     for mark in MARK.finditer(text):
-        for handler in HANDLERS_BY_MARK[mark[0]]:
-            if isinstance(handler, FormCalls):
-                if handler.opens_at(text, mark.start()):
-                    return handler, mark.start()
-            elif handler.recognises(text):
-                return handler, 0
+        for each in HANDLERS_BY_MARK[mark[0]]:
+            if not isinstance(each, FormCalls):
+                if each.recognises(text):
+                    return each, None
+            elif opened := each.opening_at(text, mark.start()):
+                return each, opened
         if mark[0] in FORMS_BY_MARK and is_opened(text, mark):
-            return FORM_HANDLERS[FORMS_BY_MARK[mark[0]][0].name], mark.start()
-    return PROMPTING, 0
+            otherwise = HANDLERS_BY_MARK[mark[0]][-1]
+            if not isinstance(otherwise, FormCalls) or mark[0] != otherwise.form.opens.strip():
+                break
+    return otherwise, None
 
 
 HANDLERS: dict[str, Handler] = {

@@ -49,6 +49,7 @@ from fctncalling.envs.python_source.render import python_literal
 
 OPEN_TAG, CLOSE_TAG = "<TOOLCALL>", "</TOOLCALL>"
 _FENCE = "`\n "
+_CALLED = re.compile(r"\w\(")
 _NAMED_FUNCTION = re.compile(r'"function"\s*:\s*"')
 
 
@@ -119,8 +120,8 @@ class TaggedPythonReturn(ReturnFormat):
         super().__init__(tagged=True)
 
     def has_call_syntax(self, text: str) -> bool:
-        """Whether the text has call syntax: an opening parenthesis."""
-        return "(" in text
+        """Whether the text has call syntax: a parenthesis behind a name."""
+        return _CALLED.search(text) is not None
 
     def begins_like_calls(self, text: str) -> bool:
         """Whether the text begins like Python calls: neither with XML nor a JSON object."""
@@ -229,6 +230,7 @@ def _end_behind(text: str, brace: int, after_open: dict[int, int | None]) -> int
 
 
 _OPEN, _CLOSE = "<functions>", "</functions>"
+_OPENED = re.compile(r"<functions>\s*(?:<(?!/)|\Z)")  # rather than named
 _CONTAINERS = {list: "array", tuple: "tuple", dict: "dict"}
 _LITERAL_TYPES = ("array", "tuple", "object", "dict")
 _ESCAPES = {'"': "&quot;", "\n": "&#10;"}
@@ -239,7 +241,7 @@ class XmlReturn(ReturnFormat):
 
     def has_call_syntax(self, text: str) -> bool:
         """Whether the text has call syntax: the root element and arguments."""
-        return _OPEN in text and self.has_arguments(text)
+        return _OPENED.search(text) is not None and self.has_arguments(text)
 
     def begins_like_calls(self, text: str) -> bool:
         """Whether the text begins like XML calls: with an element."""

@@ -23,7 +23,6 @@ THOUGHTS = {
     "[BEGIN REASONING]": "[BEGIN FINAL RESPONSE]",
 }
 """The mark that opens a thought -> the one that closes it."""
-_WORDS = ("think", "THINK", "<|", "|>", "[BEGIN")  # of which one stands in every mark
 _OPENING = re.compile(rf"^[^\S\n]*({'|'.join(map(re.escape, THOUGHTS))})", re.MULTILINE)
 _ENDS = ("<|end|>", "<|eom|>")  # of messages, of thoughts too
 _CLOSING = re.compile("|".join(re.escape(e) for e in THOUGHTS.values() if e not in _ENDS))
@@ -38,12 +37,20 @@ class SplitThought(NamedTuple):
     closed: bool = True  # False: the message ends within the thought
 
 
+def _may_think(text: str) -> bool:
+    """Whether one of the words stands in a text that every mark of a thought has; in no time."""
+    if "<" not in text:
+        return "THINK]" in text or "[B" in text
+    is_tagged = "think" in text or "THINK" in text or "channel" in text
+    return is_tagged or "to=self" in text or "<|i" in text or "[B" in text
+
+
 def split_thought(text: str) -> SplitThought:
     """Split the thought off a message, whoever opened it; an unclosed one reaches to the end.
 
     Marks inside a call, as in an argument's text, are none of a thought's.
     """
-    if not isinstance(text, str) or not any(each in text for each in _WORDS):
+    if not isinstance(text, str) or not _may_think(text):
         return SplitThought("", text)
     thoughts, rest, closed = list[str](), text, True
     closing, opening = _CLOSING.search(text), _OPENING.search(text)

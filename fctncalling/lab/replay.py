@@ -39,6 +39,7 @@ from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task
 from fctncalling.envs.conversations import task_for_form
+from fctncalling.envs.episode.parsing import UNREAD
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers import HANDLERS, TEXT_HANDLERS
 from fctncalling.envs.rewards import QUESTION_COST, ClarifyReward
@@ -299,6 +300,6 @@ def logged_user(steps: Sequence[Mapping[str, Any]], task: Task) -> LoggedUser | 
     said = [
         str(replies[index]["content"]) if index in replies else None
         for index, step in enumerate(steps)
-        if not step.get("calls") and not (index in replies and step.get("error") == "malformed")
+        if not step.get("calls") and not (index in replies and step.get("error") in UNREAD)
     ]
     return LoggedUser(said)

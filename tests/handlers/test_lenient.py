@@ -27,8 +27,6 @@ REPAIRED = {
     "lines": ("python_calls", "I call\nf(a=1)\nnow", ("text around the calls dropped",)),
     "thought": ("python_calls", "<think>[g()]</think>[f(a=1)]", ("reasoning dropped",)),
     "json around": ("json_calls", f"Sure: [{JSON}] is it", ("text around the calls dropped",)),
-    "tags": ("hermes_calls", f"<tool_call>{JSON}</tool_call>", ("tags put on lines of their own",)),
-    "unclosed": ("hermes_calls", f"<tool_call>\n{JSON}", ("tags put on lines of their own",)),
     "untagged": ("bfcl_python_tagged", "[f(a=1)]", ("<TOOLCALL> put around the calls",)),
 }
 BROKEN_JSON = {
@@ -36,7 +34,6 @@ BROKEN_JSON = {
     "comma": ("mistral_calls", '[TOOL_CALLS][{"name": "f", "arguments": {"a": 1,}}]'),
     "hermes": ("hermes_calls", "<tool_call>\n{'name': 'f', 'arguments': {'a': 1}}\n</tool_call>"),
     "text": ("json_calls", '{"name": "f", "arguments": "{\\"a\\": 1}"}'),
-    "key": ("hermes_calls", '<tool_call>\n{"name": "f", "parameters": {"a": 1}}\n</tool_call>'),
     "cut off": ("llama_json_calls", '{"name": "f", "parameters": {"a": 1'),
 }
 PROSE = [
