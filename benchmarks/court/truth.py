@@ -184,7 +184,9 @@ class NoisyOracle(ceiling.Oracle):
         errors = np.abs(halves[0] - halves[1]) / 2
         ranked = pairwise_ranking_accuracy(true, errors, estimates["one_step"], states)
         return {
-            "success": round(float(np.mean([each.success for each in self.truth.episodes])), 4),
+            "success": round(
+                float(np.mean([bool(each.success) for each in self.truth.episodes])), 4
+            ),
             "reliability": round(2 * agreement / (1 + agreement), 4),
             "matters": round(float(significance_mask(true, errors).mean()), 4),
             "cosine": {name: round(cosine(true, each), 4) for name, each in estimates.items()},

@@ -299,7 +299,7 @@ def _about(truth: BranchedTruth, settings: RulerSettings) -> dict[str, Any]:
     return {
         "tasks": len({episode.task_id for episode in truth.episodes}),
         "episodes": len(truth.episodes),
-        "success": float(np.mean([episode.success for episode in truth.episodes])),
+        "success": float(np.mean([bool(episode.success) for episode in truth.episodes])),
         "actions": len(flat),
         "significant": float(significance_mask(advantages, flat).mean()),
         "standard_error_median": float(np.median(flat)),

@@ -176,7 +176,7 @@ def learn(
     from fctncalling.algorithms.supervised import SupervisedConfig
     from fctncalling.lab.embedded.fit import fit_supervised
 
-    right = sum(record.success for record in records) / len(records)
+    right = sum(bool(record.success) for record in records) / len(records)
     epochs = -(-num_steps * batch_size // len(records))
     config = SupervisedConfig(
         epochs=epochs, max_steps=num_steps, batch_size=batch_size, lr=lr, seed=order_seed

@@ -96,9 +96,13 @@ def compute_credit(
     deltas = ALGORITHMS[name].estimate(trajectories, one_step).advantages
     found = zip(estimate.advantages, deltas, estimate.returns, strict=True)
     lengths = [len(each.rewards) for each in episodes]
+    numbers = [
+        [each[:length].double().numpy() for each in of_episode]
+        for of_episode, length in zip(found, lengths, strict=True)
+    ]
     return [
-        Credit(*(each[:length].double().numpy() for each in of_episode), of_actions)
-        for of_episode, of_actions, length in zip(found, terms, lengths, strict=True)
+        Credit(advantages, one_steps, targets, of_actions)
+        for (advantages, one_steps, targets), of_actions in zip(numbers, terms, strict=True)
     ]
 
 
@@ -127,6 +131,8 @@ def _terms(
     if baseline == "leave_one_out":
         means = leave_one_out_means(plain, trajectories.group).tolist()
         return [[[mean]] * count for mean, count in zip(means, counts, strict=True)]
+    if baseline != "shrunk":  # one of a user's own: its numbers, but no formula
+        return [[] for _ in counts]
     shares, means = (each.tolist() for each in shrunk_baselines(plain, trajectories))
     return [
         [list(pair) for pair in zip(share[:count], mean[:count], strict=True)]
@@ -192,9 +198,11 @@ def credit_of_lanes(
 
 
 def _joined(parts: Sequence[Credit]) -> Credit:
-    numbers = zip(*(part[:3] for part in parts), strict=True)
     return Credit(
-        *map(np.concatenate, numbers), [action for part in parts for action in part.terms]
+        np.concatenate([part.advantages for part in parts]),
+        np.concatenate([part.deltas for part in parts]),
+        np.concatenate([part.targets for part in parts]),
+        [action for part in parts for action in part.terms],
     )
 
 

@@ -78,10 +78,12 @@ const BASELINES = {
 };
 
 function creditTitle(name) {
-  return name in BASELINES ? `${page.data.algorithm}, ${BASELINES[name][0]}` : name;
+  if (name === page.data.algorithm || name !== page.data.credit) return name;
+  return `${page.data.algorithm}, ${name in BASELINES ? BASELINES[name][0] : name}`;
 }
 
 function baselineAlgebra(episode, index, name) {
+  if (!(name in BASELINES)) return [line(`A by ${name} = `, number(episode.lanes.credit[name][index], 6))];
   const token = episode.tokens[index], terms = episode.lanes.terms[token.action];
   if (!terms) return [el("span", { class: "soft" }, "the environment names no states: the estimate as it is"), algebraOf(episode, index, page.data.algorithm)];
   const first = page.data.algorithm === "APPO"; // the action's first token stands for it
@@ -118,7 +120,7 @@ function stateLines([r, before, numBefore, behind, numBehind], { episode, token 
 
 function algebraOf(episode, index, name) {
   if (!episode.lanes.credit[name]) return [el("span", { class: "soft" }, `${name}: ${missingCredit(episode, name)}`)];
-  if (name in BASELINES) return baselineAlgebra(episode, index, name);
+  if (name !== page.data.algorithm && name === page.data.credit) return baselineAlgebra(episode, index, name);
   if (name === "GRPO") return groupAlgebra(episode, index);
   return name === "APPO" ? actionAlgebra(episode, index) : tokenAlgebra(episode, index, name);
 }

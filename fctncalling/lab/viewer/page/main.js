@@ -65,8 +65,8 @@ async function start() {
   document.title = `${page.data.title} – fctncalling`;
   readAddress();
   draw();
+  showInList();
   if (place.t !== "") showToken(place.t);
-  else showInList();
   document.addEventListener("keydown", onKey);
   window.addEventListener("popstate", () => { readAddress(); draw(); });
   window.addEventListener("hashchange", () => { readAddress(); draw(); });
