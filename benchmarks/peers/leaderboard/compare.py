@@ -6,6 +6,13 @@ each model's answers by the class and spelling that our table names, and judges 
 class it has no more are counted apart. With --scores, the accuracies in the tree's own score files
 stand beside, and models that differ by more than 5 points are named. Exits 1 if a verdict differs.
 
+Of the 71 models of 2024-08-11 (github.com/HuanzhiMao/BFCL-Result, files and ids under their names
+of V4) nine differ by more than 5 points from their score files: three Hermes and gpt-4o-2024-05-13
+in JavaScript, 3 of 50 answers each (the checker then took any value for text, and blanks before a
+list were no part of a call); Llama-3-8B and claude-3-haiku in irrelevance (such blanks, too), gemma
+in irrelevance and DBRX in simple_python (their classes, which are gone, cleaned texts in ways not
+known here); Nemotron-4 in Java (quotes around calls were taken off).
+
   python benchmarks/peers/leaderboard/compare.py --tree /tmp/tree --data_dir data/bfcl \\
       --official /tmp/official/bin/python [--model NAME ...] [--scores FOLDER]
 """
