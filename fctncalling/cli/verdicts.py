@@ -24,6 +24,7 @@ from fctncalling.cli.score.results import (
     CategoryAnswers,
     LineReadings,
     is_result_tree,
+    model_category_form,
     official_results,
     read_response,
     v4_entry_id,
@@ -101,11 +102,11 @@ class RecordedAnswers:
         """Return the answers that a record is one of; None where its own form says all."""
         if self._readings is None:
             return self._files.get(line.path)
-        reading = self._readings.reading(str(line.record.get("model", "")), form)
+        model, category, _ = model_category_form(line)
+        reading = self._readings.reading(model, form)
         if reading.source == "record":
             return None
-        category = str(line.record.get("category"))
-        return CategoryAnswers("", category, line.path, reading, line.path)
+        return CategoryAnswers(model, category, line.path, reading, line.path)
 
 
 class RecordJudge:
@@ -164,8 +165,7 @@ class RecordJudge:
             task = results.reading.task(task)
         verdict = judge(task, response, form, truth=truth, extra_tools=user_classes)
         if results is not None and self._answers is not None:
-            model = str(line.record.get("model", ""))
-            self._answers.unread.add(model, task, results.reading, answer, verdict)
+            self._answers.unread.add(results.model, task, results.reading, answer, verdict)
         read = {} if results is None else {"form": form, "response": response}
         judged = {"valid": verdict.valid, "error_type": verdict.error_type}
         return {**line.record, **read, **judged}

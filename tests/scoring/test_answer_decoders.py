@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from evaluate_fctncalling import main
+from fctncalling.cli.evaluate import main
 from fctncalling.cli.score.answer_decoders import answer_decoder
 from fctncalling.cli.score.readings import leaderboard_models
 from fctncalling.data.bfcl import load_tasks
@@ -138,6 +138,26 @@ def test_a_model_of_the_leaderboard_is_read_by_its_own_handler(
     assert accuracy(capsys, name)[0] == 0.0
     assert score(shared, tmp_path / "result", "--handler", "QwenFCHandle") == 2
     assert "such as QwenFCHandler" in capsys.readouterr().err
+
+
+def test_lines_of_answers_are_read_as_they_say_or_as_is_asked(
+    tasks: list[Task], shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = tmp_path / "lines.jsonl", tmp_path / "out.jsonl"
+    head = {"category": "simple_python", "form": "prompting"}
+    calls = [(task.id, oracle_calls(task)[0][0]) for task in tasks]
+    lines = [{**head, "id": name, "response": tagged(call)} for name, call in calls]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    data = ("--dataset_path", str(shared / "bfcl/data"))
+    for flags, expected in (((), 0.0), (("--handler", "auto"), 1.0)):
+        assert score(shared, path, *flags) == 0
+        right, told = accuracy(capsys, "results")
+        assert right == expected
+        assert ("60 of 60 answers bear a call's mark" in told) == (expected == 0)
+        assert main(["verdicts", *data, "--input", str(path), "--output", str(out), *flags]) == 0
+        judged = [json.loads(line)["valid"] for line in out.read_text().splitlines()]
+        assert judged == [bool(expected)] * len(tasks)
+        capsys.readouterr()
 
 
 def test_a_weak_model_that_answers_in_prose_is_scored_without_a_word(

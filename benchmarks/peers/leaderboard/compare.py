@@ -109,7 +109,7 @@ def main() -> int:
     found = official_results(args.tree, ReadingFlags())
     found = [each for each in found if not args.model or each.model in args.model]
     tasks: dict[str, list[Task]] = {}
-    official = iter(())
+    official: Iterator[str] = iter(())
     if args.official:
         official = official_bits(args.official, found)
     tally: Counter[str] = Counter()

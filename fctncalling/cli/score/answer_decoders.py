@@ -21,7 +21,15 @@ from fctncalling.envs.handlers.python_calls import calls_of_expression
 from fctncalling.envs.judging.judge import ANSWER_FORMS
 from fctncalling.envs.python_source.parse import parse_expression, require_small_source
 
-_FAILURES = (ValueError, TypeError, LookupError, AttributeError, RecursionError, SyntaxError)
+_FAILURES = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    RecursionError,
+    SyntaxError,
+    MemoryError,
+)
 
 
 class AnswerDecoder(NamedTuple):
@@ -151,13 +159,22 @@ def _llama_31(text: str, executes: bool) -> list[tuple[Any, Any]]:
     return _named([calls] if isinstance(calls, dict) else calls, arguments="parameters")
 
 
-_TAGGED = re.compile(r"<tool_call>\n(.*?)\n</tool_call>", re.DOTALL)
+def _between(text: str, opening: str, closing: str) -> Iterator[str]:
+    """Yield what stands between marks, in time linear in the text, whatever is left open."""
+    start = text.find(opening)
+    while start >= 0:
+        start += len(opening)
+        end = text.find(closing, start)
+        if end < 0:
+            return
+        yield text[start:end]
+        start = text.find(opening, end + len(closing))
 
 
 def _tagged(text: str, executes: bool) -> list[tuple[Any, Any]]:
     """Return the calls between tags on lines of their own; what is no JSON there is left out."""
     calls = []
-    for each in _TAGGED.findall(text):
+    for each in _between(text, "<tool_call>\n", "\n</tool_call>"):
         try:
             calls.append(json.loads(each))
         except ValueError:
@@ -218,8 +235,7 @@ def _raven(text: str, executes: bool) -> str | None:
 
 
 def _nemotron(text: str, executes: bool) -> str | None:
-    found = re.search(r"<TOOLCALL>(.*?)</TOOLCALL>", text, re.DOTALL)
-    return found and found[1]
+    return next(_between(text, "<TOOLCALL>", "</TOOLCALL>"), None)
 
 
 # Handlers of the release of 2024-08 that the package has no more.
@@ -248,12 +264,13 @@ def _unescaped(text: str, executes: bool) -> str | None:
 
 
 def _fenced_list(text: str, executes: bool) -> str:
-    return re.findall(r"\[[^\]]*\]", text.split("```")[1])[0]
+    fenced = text.split("```")[1]
+    start = fenced.index("[")
+    return fenced[start : fenced.index("]", start) + 1]
 
 
 def _first_list(text: str, executes: bool) -> str:
-    found = re.search(r"\[(.*)\]", text, re.DOTALL)
-    return found[0] if found else ""
+    return text[text.index("[") : text.rindex("]") + 1]
 
 
 def _quoted_calls(text: str, executes: bool) -> str:

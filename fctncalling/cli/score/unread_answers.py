@@ -43,8 +43,8 @@ class UnreadAnswers:
     def doubts(self) -> Iterator[tuple[str, bool]]:
         """Yield, of each category with too many, a line and whether its figure is wrong by it.
 
-        A released model's own decoder is trusted, and a form that lines name, unless nothing of
-        the model is read at all.
+        A form that lines name is trusted, and a released model's own decoder, unless it reads
+        nothing of the model at all.
         """
         for (model, category), counts in self._counts.items():
             reading, most = self._readings[model, category], MAX_SHARE * counts["answers"]
@@ -54,7 +54,7 @@ class UnreadAnswers:
                 yield (
                     f"{where.format(counts['unread'])} bear a call's mark and decode to nothing by "
                     f"{reading.words()}: {found}--handler NAME says it",
-                    model not in self._read or not reading.is_official,
+                    not reading.is_official or (model not in self._read and reading.is_told),
                 )
             if counts["misspelt"] > most and self._flags.dots == "auto":
                 other = "keep" if reading.underscores else "underscore"
