@@ -4,7 +4,10 @@ scored wrong in silence.
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -193,6 +196,13 @@ def test_why_and_verdicts_and_view_take_a_tree_and_say_official_of_a_known_decod
     capsys.readouterr()
     assert main(["view", str(path), *data, "--output", str(page), "--json"]) == 2
     assert json.loads(capsys.readouterr().out)["episodes"] == 60
+    packed = re.search(r'<script id="data"[^>]*>([^<]*)<', page.read_text())
+    assert packed
+    shown = json.loads(gzip.decompress(base64.b64decode(packed[1])))["episodes"]
+    assert {each["error_type"] for each in shown} == {"ast_decoder:decoder_failed"}
+    assert [each["task"] for each in shown] == [task.id for task in tasks]
+    assert '"tool_name"' in shown[0]["steps"][0]["text"]  # as it was written
+    assert shown[0]["truth"] == tasks[0].ground_truth
 
 
 def test_the_table_names_decoders_that_exist_and_trees_of_either_release() -> None:
