@@ -2,10 +2,11 @@
 
 Writes every record again, in order, with our own `valid` and `error_type`.
 
-A record is {"category", "form", "id", "response"}; form is "prompting", "tool_call" or
-"decoded_calls". Other keys are kept. A record on which tools of ours fail, and one that came in as
-"invalid": true, is no wrong answer: it gets "valid": null and "invalid": true, with the reason, and
-the exit code is 1.
+A record is {"category", "form", "id", "response"}; form is "prompting", "tool_call" (with dots:
+"tool_call_dots") or "decoded_calls". Other keys are kept. BFCL's result tree, a model's folder or
+one file of it is read, too: its records have the form into which the model's handler decodes. A
+record on which tools of ours fail, and one that came in as "invalid": true, is no wrong answer: it
+gets "valid": null and "invalid": true, with the reason, and the exit code is 1.
 
 example:
   fctncalling verdicts --dataset_path data/bfcl --input answers.jsonl.gz --output

@@ -5,7 +5,8 @@ import-bfcl gets; the report has a line for each kind and the first answer on wh
 wrong. --scorer is a command that reads JSON lines (id, category, task, answer) and writes lines
 with id and valid; or `module:function`; or self, ours. --parser is one that reads lines with id,
 text and tools, where a model's chat template wrote the right calls, and writes lines with id and
-calls. Exit code 0 where it agrees with all, 1 where it does not, 2 where it cannot be asked.
+calls. --handler and --dots write the answers in another form. Exit code 0 where it agrees with all,
+1 where it does not, 2 where it cannot be asked.
 
 example:
   fctncalling conformance --scorer "python my_scorer.py" --json report.json

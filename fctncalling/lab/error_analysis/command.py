@@ -4,7 +4,8 @@ RESULT is the output of `run` or records of `verdicts` (JSON Lines), BFCL's resu
 official result file. Every failed answer is judged again, compared with the ground truth, and put
 into a form that passes: the cause is what had to be mended first. "Read leniently" counts answers
 whose calls are right once they are written as the decoder wants them; "types mended" those whose
-argument types are mended, too. Exit code 0, or 2 if RESULT or its tasks cannot be read.
+argument types are mended, too. "Official" is said where the model's decoder is known. Exit code 0,
+or 2 if RESULT, its tasks or many of its answers cannot be read.
 
 example:
   fctncalling why result/my_model --category multiple --dataset_path data/bfcl
