@@ -50,11 +50,15 @@ class UnreadAnswers:
             reading, most = self._readings[model, category], MAX_SHARE * counts["answers"]
             where = f"{model}, {category}: {{}} of {counts['answers']} answers"
             if counts["unread"] > most:
+                is_wrong = not reading.is_official or (model not in self._read and reading.is_told)
                 found = "" if self._flags.handler else "--handler auto finds what reads them, "
+                cure = f": {found}--handler NAME says it"
+                if not is_wrong and reading.is_told:
+                    cure = ", as on the leaderboard"
                 yield (
                     f"{where.format(counts['unread'])} bear a call's mark and decode to nothing by "
-                    f"{reading.words()}: {found}--handler NAME says it",
-                    not reading.is_official or (model not in self._read and reading.is_told),
+                    f"{reading.words()}{cure}",
+                    is_wrong,
                 )
             if counts["misspelt"] > most and self._flags.dots == "auto":
                 other = "keep" if reading.underscores else "underscore"
