@@ -247,10 +247,11 @@ def handler_for(task: Task, form: str = "prompting") -> Handler:
     """Return the handler for a task's calls in an answer form.
 
     "prompting": as the task's prompt variant or, without one, its language writes calls.
-    "tool_call": BFCL's function-calling form. "tools_text": whatever a server writes. "auto": the
-    prompt variant, Java and JavaScript as in "prompting", whatever form a Python task's text has.
+    "tool_call" and "tool_call_dots": BFCL's function-calling form. "tools_text": whatever a server
+    writes. "auto": the prompt variant, Java and JavaScript as in "prompting", whatever form a
+    Python task's text has.
     """
-    if form == "tool_call":
+    if form in ("tool_call", "tool_call_dots"):
         return HANDLERS["tool_calls"]
     if form == "tools_text":
         return HANDLERS["auto"]

@@ -30,7 +30,7 @@ from fctncalling.envs.rewards import StepOutcome, scored_turns
 
 __all__ = ["ANSWER_FORMS", "judge", "judge_turns", "replay_ground_truth"]
 
-ANSWER_FORMS = ("prompting", "tool_call", "decoded_calls")
+ANSWER_FORMS = ("prompting", "tool_call", "tool_call_dots", "decoded_calls")
 Kept = TypeVar("Kept")
 # tasks of which an environment keeps truth and schemas; long-context truths take about 1 MB each
 TASKS_KEPT = 64
@@ -50,12 +50,12 @@ def judge(
 
     Single turn: `response` is the text ("prompting": a Python list of calls, or what the task's
     prompt variant asks for; "tool_call": JSON text of [{name: "<arguments as a JSON string>"}],
-    dots in names turned to underscores). Multi turn: a list (turns) of lists (steps) of such texts,
-    or, as "decoded_calls", of call strings. Agentic: the last message, or all messages as a list
-    (of one turn) of lists (steps); clarify: the same, its questions first, which are only counted,
-    for what was answered is known to the environment alone. `truth` spares a replay where it is at
-    hand. Raises UnsupportedCategory, LookupError for an unknown form or tool, ValueError for a task
-    that cannot be judged.
+    dots in names turned to underscores; "tool_call_dots": the same with dots kept). Multi turn: a
+    list (turns) of lists (steps) of such texts, or, as "decoded_calls", of call strings. Agentic:
+    the last message, or all messages as a list (of one turn) of lists (steps); clarify: the same,
+    its questions first, which are only counted, for what was answered is known to the environment
+    alone. `truth` spares a replay where it is at hand. Raises UnsupportedCategory, LookupError for
+    an unknown form or tool, ValueError for a task that cannot be judged.
     """
     if form not in ANSWER_FORMS:
         raise LookupError(f'no form is called "{form}": expected one of {", ".join(ANSWER_FORMS)}')

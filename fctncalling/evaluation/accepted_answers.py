@@ -95,7 +95,14 @@ def accepted_answer(task: Task, form: str) -> str | None:
 
     Where none does, the most natural one; None if no call can be written.
     """
-    texts = [text for text_form, _, text in accepted_answer_texts(task) if text_form == form]
+    written = form.removesuffix("_dots")
+    texts = [text for each, _, text in accepted_answer_texts(task) if each == written]
+    if written != form:
+        names = {doc.name.replace(".", "_"): doc.name for doc in task.functions}
+        texts = [
+            json.dumps([{names.get(k, k): v for k, v in call.items()} for call in json.loads(text)])
+            for text in texts
+        ]
     return next(
         (text for text in texts if judge(task, text, form).valid), texts[0] if texts else None
     )

@@ -87,7 +87,8 @@ def test_a_planted_cause_is_named_first(
     cause: str, layout: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write_answers(tmp_path, PLANTED[cause], layout)
-    assert main(["why", str(path), "--json"]) == 0
+    is_unread = cause == "wrong form" and layout != "lines"  # whose decoder was not named
+    assert main(["why", str(path), "--json"]) == (2 if is_unread else 0)
     [categories] = json.loads(capsys.readouterr().out)["models"].values()
     for report in categories.values():
         [first] = report["causes"]  # nothing else is found
@@ -106,7 +107,7 @@ def test_the_report_leads_with_the_cause_its_cure_and_an_answer_that_passes(
     assert main(["why", str(path), "--examples", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "parallel (a_model): 3 of 28 answers right"
-    assert lines[1].startswith("  official 10.7 %")
+    assert lines[1].startswith("  as BFCL's default decoder reads them 10.7 %")
     assert "read leniently 100.0 %" in lines[1]
     assert (
         lines[2]

@@ -1,12 +1,14 @@
 """Score results as BFCL's leaderboard does: BFCL's own result tree, or JSON Lines of answers.
 
-A result tree is result/<model>/<group>/BFCL_v4_<category>_result.json (or one model's folder of
-it), lines {"id", "result"}. JSON Lines hold {"category", "form", "id", "response"} and may name a
-"model". With --score_dir the tree of scores is written as BFCL writes it: the failures of each
-category below its accuracy, and data_*.csv. A mean that lacks a category's results is N/A;
-BFCL counts such a category as 0, and so do --json and the CSV files. Intervals are 95 %, Wilson's;
-where tasks were sampled several times (`run --num_samples`), pass@k and pass^k stand beside, with
-Wilson's interval at the effective number of independent answers.
+A result tree is result/<model>/<group>/BFCL_v4_<category>_result.json (or one model's folder, or
+one file of it), lines {"id", "result"}. A model of the leaderboard is read as its handler there
+does, by its folder's name; exit code 2 where many answers are in a form that is not read. JSON
+Lines hold {"category", "form", "id", "response"} and may name a "model". With --score_dir the tree
+of scores is written as BFCL writes it: the failures of each category below its accuracy, and
+data_*.csv. A mean that lacks a category's results is N/A; BFCL counts such a category as 0, and so
+do --json and the CSV files. Intervals are 95 %, Wilson's; where tasks were sampled several times
+(`run --num_samples`), pass@k and pass^k stand beside, with Wilson's interval at the effective
+number of independent answers.
 
 example:
   fctncalling score --input result --score_dir score --dataset_path data/bfcl
@@ -35,8 +37,11 @@ from fctncalling.checkers.leaderboard import (
     version_3_scores,
     version_4_scores,
 )
+from fctncalling.cli.score.disputed_truths import disputed_line, disputed_truths
+from fctncalling.cli.score.readings import ReadingFlags, add_reading_arguments
 from fctncalling.cli.score.results import (
     CategoryAnswers,
+    is_result_tree,
     official_results,
     pair_answers,
     read_response,
@@ -49,6 +54,7 @@ from fctncalling.cli.score.score_files import (
     failure_entry,
     write_csv,
 )
+from fctncalling.cli.score.unread_answers import UnreadAnswers
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
 from fctncalling.cli.shared.parser import add_flag, add_switch
 from fctncalling.cli.shared.task_finder import (
@@ -125,6 +131,8 @@ def _report(scores: ModelScores) -> dict[str, Any]:
         },
         "v4": plain(version_4_scores(scores.scores)),
         "v3": plain(version_3_scores(scores.scores)),
+        "disputed_truths": {each: disputed_truths()[each] for each in scores.failed},
+        "read_by": {name: each.words() for name, each in scores.readings.items()},
         "missing_categories": missing_categories(scores, _NEEDED["V4"]["overall"]),
         "invalid": len(scores.invalid),
     }
@@ -166,7 +174,9 @@ def _table(scores: ModelScores) -> str:
                 rows.append((label, "", str(each), *blanks))
     lines = [
         scores.model,
+        *_reading_lines(scores),
         align_rows(rows),
+        *disputed_line(scores.failed),
         *_missing_lines(scores, unknown),
         *_sensitivity_lines(scores),
     ]
@@ -174,6 +184,12 @@ def _table(scores: ModelScores) -> str:
     if any(sampled.values()):
         lines.append(align_rows(pass_at_k_rows(sampled)))
     return "\n".join(lines)
+
+
+def _reading_lines(scores: ModelScores) -> list[str]:
+    """Return how the answers were read, where no line of theirs said so."""
+    words = dict.fromkeys(each.words() for each in scores.readings.values() if each.is_told)
+    return [f"read by {each}" for each in words]
 
 
 def missing_categories(scores: ModelScores, needed: Sequence[str]) -> list[str]:
@@ -222,20 +238,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_dataset_argument(tasks, f"those that the answers name, else {official_data_folder()}")
     forms = ("prompting", "tool_call")
     tasks.add_argument("--form", choices=forms, help="of a result tree's answers; default: found")
+    add_reading_arguments(tasks)
     add_tool_arguments(tasks)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand `score`: score everything.
 
-    Return 0, 1 if tools of ours failed, 2 if a result or a task cannot be used.
+    Return 0, 1 if tools of ours failed, 2 if a result or a task cannot be used, or answers are in
+    a form that their decoder does not read.
     """
     try:
         if args.score_dir and args.score_dir.exists() and not args.score_dir.is_dir():
             raise InputError(f"--score_dir {args.score_dir}: is a file: name a folder")
         tools = TaskTools(args)
-        with TemporaryDirectory() if args.input.is_file() else nullcontext() as parts:
-            chosen = _selected_results(args, parts)
+        flags = ReadingFlags.of(args)
+        unread = UnreadAnswers(flags)
+        is_lines = args.input.is_file() and not is_result_tree(args.input)
+        with TemporaryDirectory() if is_lines else nullcontext() as parts:
+            chosen = _selected_results(args, flags, parts)
             models = score_models(
                 chosen,
                 args.dataset_path or (),
@@ -243,6 +264,7 @@ def run(args: argparse.Namespace) -> int:
                 partial=args.partial,
                 strict=args.strict,
                 tools=tools,
+                unread=unread,
             )
         if args.score_dir:
             write_csv(args.score_dir, models)
@@ -257,15 +279,17 @@ def run(args: argparse.Namespace) -> int:
             f"{invalid[0]}"
         )
         print(f"error: {message}", file=sys.stderr)
-    return 1 if invalid else 0
+    return unread.report() or int(bool(invalid))
 
 
-def _selected_results(args: argparse.Namespace, parts: str | None) -> list[CategoryAnswers]:
+def _selected_results(
+    args: argparse.Namespace, flags: ReadingFlags, parts: str | None
+) -> list[CategoryAnswers]:
     """Return the results of the wanted categories; `parts` is a folder for JSON Lines' parts."""
     found = (
-        split_by_category(args.input, Path(parts))
+        split_by_category(args.input, Path(parts), flags)
         if parts
-        else official_results(args.input, args.form)
+        else official_results(args.input, flags)
     )
     chosen = [each for each in found if not args.category or each.category in args.category]
     if not chosen:
@@ -284,6 +308,7 @@ def score_models(
     partial: bool,
     strict: bool = False,
     tools: TaskTools | None = None,
+    unread: UnreadAnswers | None = None,
 ) -> dict[str, ModelScores]:
     """Score models by their answers: return each model's scores, and write score files if asked.
 
@@ -294,9 +319,10 @@ def score_models(
         paths = task_paths or _usual_paths(results)
         file = ScoreFile(results.model, results.category)
         scores = models.setdefault(results.model, ModelScores(results.model))
+        scores.readings[results.category] = results.reading
         try:
             for verdict in with_progress_bar(
-                _judged(results, paths, scores, tools, partial=partial, strict=strict),
+                _judged(results, paths, scores, tools, unread, partial=partial, strict=strict),
                 _name(results),
                 "answer",
             ):
@@ -312,6 +338,7 @@ def _judged(
     paths: Sequence[Path],
     scores: ModelScores,
     tools: TaskTools | None,
+    unread: UnreadAnswers | None,
     *,
     partial: bool,
     strict: bool,
@@ -334,7 +361,9 @@ def _judged(
         try:
             response = read_response(results, task, line)
             user_classes = tools.classes_for((task,), origin) if tools else None
-            verdict = judge(task, response, results.form, extra_tools=user_classes)
+            verdict = judge(
+                results.reading.task(task), response, results.form, extra_tools=user_classes
+            )
             broke_off = bool(line.record.get(CONTEXT_OVERFLOW))
             scores.extra_metrics[results.category].add(
                 task, response, results.form, verdict, broke_off=broke_off
@@ -346,7 +375,11 @@ def _judged(
             raise
         except (LookupError, ValueError, ImportError) as error:
             raise results.fault(line, f"cannot be judged: {error}") from None
+        if unread is not None:
+            unread.add(results.model, task, results.reading, line.record["result"], verdict)
         scores.latencies.add(line.record.get("latency"))
+        if not verdict.valid and task.id in disputed_truths():
+            scores.failed.append(task.id)
         yield task.id, None if verdict.valid else failure_entry(results, task, line.record, verdict)
 
 

@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from fctncalling.cli.score.readings import Reading, ReadingFlags
 from fctncalling.cli.shared.jsonl_records import InputError, SourceRecord, read_records
 from fctncalling.data.categories import ALIASES
 from fctncalling.data.format_sensitivity import CATEGORY as FORMAT_SENSITIVITY
@@ -25,7 +26,9 @@ GROUPS = ("non_live", "live", "multi_turn", "agentic", FORMAT_SENSITIVITY)
 """Folders in which BFCL sorts a model's files."""
 
 _RESULT_FILE = re.compile(r"BFCL_v\d+_(?P<category>\w+)_result\.json")
+_SUBFOLDERS = frozenset({*GROUPS, "memory", "kv", "vector", "rec_sum"})
 _SNIFFED_LINES = 50
+_SNIFFED_RECORDS = 500
 _MODEL_OF_LINES = "results"
 
 
@@ -35,8 +38,13 @@ class CategoryAnswers(NamedTuple):
     model: str
     category: str
     path: Path
-    form: str
+    reading: Reading
     origin: Path | None = None  # the JSON Lines file this is a part of; None for a result file
+
+    @property
+    def form(self) -> str:
+        """The form in which `judge` takes what is read."""
+        return self.reading.form
 
     def lines(self) -> Iterator[SourceRecord]:
         """Yield the lines of the file, numbered as in the user's; raises InputError."""
@@ -52,71 +60,79 @@ class CategoryAnswers(NamedTuple):
         return line.error("result" if self.origin is None else "response", text)
 
 
-def official_results(root: Path, form: str | None) -> list[CategoryAnswers]:
+def is_result_tree(path: Path) -> bool:
+    """Whether a path is a BFCL result tree, one model's folder of it or one of its files."""
+    return _RESULT_FILE.fullmatch(path.name) is not None or (
+        path.is_dir() and any(_result_files(path))
+    )
+
+
+def official_results(path: Path, flags: ReadingFlags) -> list[CategoryAnswers]:
     """Return the official results: answers in a BFCL result tree, of all models or of one.
 
-    root: the folder of all models or of one.
-
-    `form` None detects each model's form: lists of calls are tool calls, texts are prompted. Raises
-    InputError if nothing is found.
+    path: the folder of all models, of one, or one result file. Raises InputError if nothing is
+    found.
     """
-    if not root.exists():
+    if not path.exists():
         raise InputError(
-            f"{root}: there is no such file or folder: expected a result tree, or .jsonl of answers"
+            f"{path}: there is no such file or folder: expected a result tree, or .jsonl of answers"
         )
-    found: dict[tuple[str, str], CategoryAnswers] = {}
-    files = {
-        path: match
-        for path in sorted(root.rglob("*_result.json"))
-        if (match := _RESULT_FILE.fullmatch(path.name))
-    }
+    root = path if path.is_dir() else _model_folder(path)
+    found: dict[tuple[str, str], Path] = {}
+    files = dict(_result_files(root))
     of_one_model = any(
-        path.parent == root or path.relative_to(root).parts[0] in GROUPS for path in files
+        each.parent == root or each.relative_to(root).parts[0] in GROUPS for each in files
     )
-    for path, match in files.items():
-        model = root.resolve().name if of_one_model else path.relative_to(root).parts[0]
-        category = ALIASES.get(match["category"], match["category"])
-        if category.endswith("_prereq"):
-            continue  # conversations that fill a memory: nothing in them is scored
+    for each, category in files.items():
+        model = root.resolve().name if of_one_model else each.relative_to(root).parts[0]
         if (model, category) in found:
             raise InputError(
-                f"{path}: category {category} of {model} stands already in "
-                f"{found[model, category].path}"
+                f"{each}: category {category} of {model} stands already in {found[model, category]}"
             )
-        found[model, category] = CategoryAnswers(model, category, path, form or "")
+        found[model, category] = each
     if not found:
         raise InputError(
             f"{root}: expected result files named BFCL_v4_<category>_result.json, but there is none"
         )
-    models = {model for model, _ in found}
-    forms = {
-        model: form or _form_of([each.path for each in found.values() if each.model == model])
-        for model in models
-    }
-    return [each._replace(form=forms[each.model]) for each in found.values()]
+    readings: dict[str, Reading] = {}
+    for model, _ in found:
+        if model not in readings:
+            own = (file for (name, _), file in found.items() if name == model)
+            readings[model] = flags.reading(model, _leading_answers(own))
+    return [
+        CategoryAnswers(model, category, file, readings[model])
+        for (model, category), file in found.items()
+        if path.is_dir() or file.resolve() == path.resolve()
+    ]
 
 
-def _form_of(paths: Iterable[Path]) -> str:
-    """Return the form of a model's answers.
+def _result_files(root: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the result files below a folder with their categories.
 
-    "tool_call" if any holds {name: arguments}, else "prompting".
+    Conversations that fill a memory are left out: nothing in them is scored.
     """
+    for path in sorted(root.rglob("*_result.json")):
+        match = _RESULT_FILE.fullmatch(path.name)
+        category = ALIASES.get(match["category"], match["category"]) if match else "_prereq"
+        if not category.endswith("_prereq"):
+            yield path, category
+
+
+def _model_folder(path: Path) -> Path:
+    """Return the folder of the model that a result file is of."""
+    folder = path.resolve().parent
+    while folder.name in _SUBFOLDERS:
+        folder = folder.parent
+    return folder
+
+
+def _leading_answers(paths: Iterable[Path]) -> Iterator[Any]:
     for path in paths:
         for line in islice(read_records(path), _SNIFFED_LINES):
-            if any(isinstance(leaf, dict) for leaf in _leaves(line.record.get("result"))):
-                return "tool_call"
-    return "prompting"
+            yield line.record.get("result")
 
 
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, list):
-        for each in value:
-            yield from _leaves(each)
-    else:
-        yield value
-
-
-def split_by_category(path: Path, folder: Path) -> list[CategoryAnswers]:
+def split_by_category(path: Path, folder: Path, flags: ReadingFlags) -> list[CategoryAnswers]:
     """Split JSON Lines of answers by category: a file for each model, category and form.
 
     "model" may stand beside.
@@ -124,7 +140,7 @@ def split_by_category(path: Path, folder: Path) -> list[CategoryAnswers]:
     The parts are written to `folder`, so that an input of any length needs no memory. Raises
     InputError.
     """
-    found: dict[tuple[str, str, str], CategoryAnswers] = {}
+    parts: dict[tuple[str, str, str], Path] = {}
     with ExitStack() as stack:
         files: dict[tuple[str, str, str], IO[str]] = {}
         for line in read_records(path):
@@ -132,16 +148,60 @@ def split_by_category(path: Path, folder: Path) -> list[CategoryAnswers]:
                 continue  # an episode whose endpoint or tools failed: it counts neither way
             key = model_category_form(line)
             if key not in files:
-                part = folder / f"{len(files)}.jsonl"
-                files[key] = stack.enter_context(part.open("w", encoding="utf-8"))
-                found[key] = CategoryAnswers(key[0], key[1], part, key[2], path)
+                parts[key] = folder / f"{len(files)}.jsonl"
+                files[key] = stack.enter_context(parts[key].open("w", encoding="utf-8"))
             files[key].write(json.dumps(_part_entry(line)) + "\n")
-    for results in found.values():
+    found = [
+        CategoryAnswers(
+            model, category, part, flags.reading(model, _leading_answers([part]), form), path
+        )
+        for (model, category, form), part in parts.items()
+    ]
+    for results in found:
         if sum(each[:2] == (results.model, results.category) for each in found) > 1:
             raise InputError(
                 f'{path}: category {results.category} of {results.model} has more than one "form"'
             )
-    return list(found.values())
+    return found
+
+
+class LineReadings:
+    """Readings of the answers in JSON Lines, by model and form."""
+
+    def __init__(self, path: Path, flags: ReadingFlags) -> None:
+        self._flags = flags
+        self._samples: dict[tuple[str, str], list[Any]] = {}
+        self._known: dict[tuple[str, str], Reading] = {}
+        if flags.handler:
+            for line in islice(read_records(path), _SNIFFED_RECORDS):
+                if "category" in line.record and "response" in line.record:
+                    model, _, form = model_category_form(line)
+                    answers = self._samples.setdefault((model, form), [])
+                    answers.append(line.record["response"])
+
+    def reading(self, model: str, form: str) -> Reading:
+        """Return how the answers of a model in a form are read."""
+        key = (model, form)
+        if key not in self._known:
+            sample = self._samples.get(key, ())
+            self._known[key] = self._flags.reading(model, sample, form)
+        return self._known[key]
+
+
+def iter_answers(path: Path, flags: ReadingFlags) -> Iterator[tuple[CategoryAnswers, SourceRecord]]:
+    """Yield every answer of a result tree, of a part of one, or of JSON Lines, as "result"."""
+    if not path.exists():
+        raise InputError(f"{path}: there is no such file or folder")
+    if path.is_dir() or is_result_tree(path):
+        for results in official_results(path, flags):
+            for line in results.lines():
+                yield results, line
+        return
+    readings = LineReadings(path, flags)
+    for line in read_records(path):
+        model, category, form = model_category_form(line)
+        results = CategoryAnswers(model, category, path, readings.reading(model, form), path)
+        yield results, line._replace(record={**line.record, "result": line.record["response"]})
 
 
 def model_category_form(line: SourceRecord) -> tuple[str, str, str]:
@@ -233,16 +293,51 @@ def v4_entry_id(entry_id: str) -> str:
 def read_response(results: CategoryAnswers, task: Task, line: SourceRecord) -> Any:
     """Read the response of a line, in the form that `judge` takes."""
     answer, kind, is_jsonl = line.record["result"], task.kind, results.origin is not None
+    decoder = results.reading.decoder
+    if not decoder.is_default:
+        return _decoded_response(results.reading, task, answer, is_jsonl=is_jsonl)
     if results.form == "decoded_calls" or (is_jsonl and kind != "multi_turn"):
         return answer
     if kind not in ("multi_turn", "agentic"):
-        return json.dumps(answer) if results.form == "tool_call" else answer
+        return json.dumps(answer) if decoder.form == "tool_call" else answer
     if not isinstance(answer, list):  # in a result file a text stands for a dialogue that failed
         return [] if kind == "agentic" else answer
-    if results.form != "tool_call":
+    if decoder.form != "tool_call":
         return answer
     as_text = _message if kind == "agentic" else _jsonl_step if is_jsonl else _step
     return [[as_text(step) for step in turn] if isinstance(turn, list) else turn for turn in answer]
+
+
+def _decoded_response(reading: Reading, task: Task, answer: Any, *, is_jsonl: bool) -> Any:
+    """Return a response as a decoder of a model's own reads it."""
+    functions = reading.functions(task)
+
+    def decoded(step: Any, *, executes: bool = True) -> Any:
+        if is_jsonl and not reading.decoder.takes_text:
+            step = _unwritten(step)
+        return reading.decoder.decode(step, functions, executes=executes)
+
+    if task.kind not in ("multi_turn", "agentic"):
+        return decoded(answer, executes=False)
+    if not isinstance(answer, list):
+        return [] if task.kind == "agentic" and not is_jsonl else answer
+
+    def message(step: Any) -> Any:
+        text = decoded(step)
+        if reading.decoder.form == "prompting":
+            return step if text is None else text
+        return text if _calls_something(text) else _message(str(step))
+
+    as_text = message if task.kind == "agentic" else decoded
+    return [[as_text(step) for step in turn] if isinstance(turn, list) else turn for turn in answer]
+
+
+def _unwritten(answer: Any) -> Any:
+    """Return the lists that our own lines hold as text."""
+    try:
+        return json.loads(answer) if isinstance(answer, str) else answer
+    except (ValueError, RecursionError):
+        return answer
 
 
 def _jsonl_step(step: Any) -> Any:

@@ -28,6 +28,7 @@ from fctncalling.checkers.leaderboard import (
     category_score,
     version_4_scores,
 )
+from fctncalling.cli.score.readings import Reading
 from fctncalling.cli.score.results import CategoryAnswers
 from fctncalling.cli.shared.task_finder import category_folder, result_folder_name
 from fctncalling.cli.shared.text_table import interval_text
@@ -148,8 +149,10 @@ class ModelScores:
     def __init__(self, model: str) -> None:
         self.model = model
         self.categories: dict[str, dict[str, Any]] = {}  # category -> header of its score file
+        self.readings: dict[str, Reading] = {}  # category -> how its answers were read
         # category -> what is told beside the official verdict
         self.extra_metrics: dict[str, ExtraMetrics] = {}
+        self.failed: list[str] = []  # ids of tasks with a disputed truth that were failed
         self.invalid: list[str] = []  # where, and why, of answers that count neither way
         self.latencies = Latencies()
 

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +42,12 @@ def convert_file(
     args: argparse.Namespace,
     description: str,
     converter: Callable[[Sequence[Path], TaskTools], Callable[[SourceRecord], Record]],
+    reader: Callable[[Path], Iterable[SourceRecord]] = read_records,
 ) -> int:
     """Convert a file, record by record in order, and print a summary.
 
-    `converter` makes the function from --dataset_path and the user's classes.
+    `converter` makes the function from --dataset_path and the user's classes; `reader` reads the
+    records of --input.
 
     Return 0, 1 if records are invalid (tools of ours failed on them), or 2 with one message for
     bad input.
@@ -53,7 +55,7 @@ def convert_file(
     tally = RecordSummary()
     try:
         convert = converter(args.dataset_path or (), TaskTools(args))
-        lines = with_progress_bar(read_records(args.input), description, "record")
+        lines = with_progress_bar(reader(args.input), description, "record")
         write_records(args.output, (tally.count(convert(line)) for line in lines))
     except (InputError, TaskError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -5,7 +5,8 @@ import-bfcl gets; the report has a line for each kind and the first answer on wh
 wrong. --scorer is a command that reads JSON lines (id, category, task, answer) and writes lines
 with id and valid; or `module:function`; or self, ours. --parser is one that reads lines with id,
 text and tools, where a model's chat template wrote the right calls, and writes lines with id and
-calls. Exit code 0 where it agrees with all, 1 where it does not, 2 where it cannot be asked.
+calls. --handler and --dots write the answers in another form. Exit code 0 where it agrees with all,
+1 where it does not, 2 where it cannot be asked.
 
 example:
   fctncalling conformance --scorer "python my_scorer.py" --json report.json
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from fctncalling import __version__
+from fctncalling.cli.score.readings import SPELLINGS, ReadingFlags
 from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar
 from fctncalling.cli.shared.parser import add_flag, add_switch, print_error
 from fctncalling.cli.shared.text_table import align_rows
@@ -41,6 +43,7 @@ from fctncalling.lab.conformance.made_answers import (
 from fctncalling.lab.conformance.parser_agreement import parser_agreement
 from fctncalling.lab.conformance.recorded import compare_category, load_recorded_verdicts
 from fctncalling.lab.conformance.scorer_process import ScorerProcess, ScorerTimeLimits
+from fctncalling.lab.conformance.written_answers import AnswerWriter, WrittenScorer
 from fctncalling.lab.import_bfcl import manifest
 
 SELF = "self"
@@ -75,6 +78,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     total = ScorerTimeLimits.total_s
     add("--time_limit", float, "S", "seconds for all answers; default: %(default)s", total)
     add("--json", Path, "FILE", "write the report there, too")
+    spelled = "of functions' names in the answers; default: keep"
+    add("--handler", str, "NAME", "of ours in whose form the answers are written; default: BFCL's")
+    parser.add_argument("--dots", choices=SPELLINGS, default="auto", help=spelled)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -104,17 +110,29 @@ def _agreement(args: argparse.Namespace, folder: Path, categories: Sequence[str]
     """Return how far the scorer agrees on the answers to all categories."""
     agreement = Agreement()
     awaited: dict[str, ExpectedVerdict] = {}
-    records = _records(args, folder, categories, awaited)
+    writer = AnswerWriter(ReadingFlags.of(args))
+    records = _records(args, folder, categories, awaited, writer)
     if args.scorer == SELF:
-        own = OwnScorer()
+        own = WrittenScorer(writer.reading) if _is_written(args) else OwnScorer()
         for record in with_progress_bar(records, "judging", "answer"):
             line = json.loads(json.dumps(record))  # what any scorer gets
             agreement.add(awaited.pop(record["id"]), own.valid(line))
+        _note_left_out(writer)
         return agreement
     with ScorerProcess(args.scorer, ScorerTimeLimits(args.idle_limit, args.time_limit)) as scorer:
         for given in with_progress_bar(scorer.judge_records(records), "judging", "answer"):
             agreement.add(awaited.pop(given.answer_id), given.told, given.why)
+    _note_left_out(writer)
     return agreement
+
+
+def _is_written(args: argparse.Namespace) -> bool:
+    return args.handler is not None or args.dots != "auto"
+
+
+def _note_left_out(writer: AnswerWriter) -> None:
+    if writer.left_out:
+        _note(f"{writer.left_out} answers are left out: --handler cannot write what they hold")
 
 
 def _parsed(args: argparse.Namespace, folder: Path, categories: list[str]) -> Agreement:
@@ -134,14 +152,20 @@ def _records(
     folder: Path,
     categories: Sequence[str],
     awaited: dict[str, ExpectedVerdict],
+    writer: AnswerWriter,
 ) -> Iterator[dict[str, Any]]:
     """Yield a line for each answer, and keep what is known of it; ids tell nothing."""
     number = 0
     for category in categories:
         for answer in made_answers_of_category(folder, category, args.seed, args.answers):
+            text = writer.written(answer.task, answer.response)
+            if text is None:
+                continue
             number += 1
             awaited[str(number)] = answer.expected_verdict()
-            yield scorer_record(answer, str(number))
+            record = scorer_record(answer, str(number))
+            record["answer"]["text"] = text
+            yield record
 
 
 def _report(
@@ -160,6 +184,7 @@ def _report(
         "oracle": oracle,
         "categories": list(categories),
         "seed": args.seed,
+        **({"handler": args.handler, "dots": args.dots} if _is_written(args) else {}),
         "agreement": agreed / count if count else 0.0,
         "count": count,
         "badge": agreement.badge(__version__, oracle, title),

@@ -4,7 +4,8 @@ RESULT is the output of `run` or records of `verdicts` (JSON Lines), BFCL's resu
 official result file. Every failed answer is judged again, compared with the ground truth, and put
 into a form that passes: the cause is what had to be mended first. "Read leniently" counts answers
 whose calls are right once they are written as the decoder wants them; "types mended" those whose
-argument types are mended, too. Exit code 0, or 2 if RESULT or its tasks cannot be read.
+argument types are mended, too. "Official" is said where the model's decoder is known. Exit code 0,
+or 2 if RESULT, its tasks or many of its answers cannot be read.
 
 example:
   fctncalling why result/my_model --category multiple --dataset_path data/bfcl
@@ -22,19 +23,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fctncalling.cli.score.disputed_truths import disputed_line
+from fctncalling.cli.score.readings import Reading, ReadingFlags, add_reading_arguments
 from fctncalling.cli.score.results import (
-    GROUPS,
     CategoryAnswers,
-    model_category_form,
-    official_results,
+    iter_answers,
     read_response,
     v4_entry_id,
 )
 from fctncalling.cli.score.score_files import steps_of_messages
+from fctncalling.cli.score.unread_answers import UnreadAnswers
 from fctncalling.cli.shared.jsonl_records import (
     InputError,
     SourceRecord,
-    read_records,
     with_progress_bar,
 )
 from fctncalling.cli.shared.parser import add_flag, add_json_switch, print_error
@@ -48,7 +49,7 @@ from fctncalling.cli.shared.tool_flags import (
 )
 from fctncalling.data.categories import ALIASES
 from fctncalling.data.errors import TaskError
-from fctncalling.data.types import Task
+from fctncalling.data.types import Task, Verdict
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.judging.strict import strict_verdict
 from fctncalling.evaluation.agents.agent import CONTEXT_OVERFLOW
@@ -75,6 +76,9 @@ def report_text(models: Mapping[str, Mapping[str, Any]], num_invalid: int) -> st
 def _overview(models: Mapping[str, Mapping[str, Any]]) -> str:
     """Return a table of all categories with the main cause of each."""
     rows = [["category", "answers", "official", "strict", "lenient", "main cause of failure"]]
+    reports = [report for each in models.values() for report in each.values()]
+    if not all(report["is_official"] for report in reports):
+        rows[0][2] = "as read"
     for categories in models.values():
         for category, report in categories.items():
             keys = ("valid", "strict", "lenient")
@@ -90,11 +94,13 @@ def _category(title: str, report: Mapping[str, Any]) -> Iterator[str]:
     answers, failed = report["answers"], report["failed"]
     yield f"{title}: {answers - failed} of {answers} answers right"
     rates = report["rates"]
-    shown = {"official": "valid", "strict": "strict", "read leniently": "lenient"}
+    official = "official" if report["is_official"] else f"as {report['read_by']} reads them"
+    shown = {official: "valid", "strict": "strict", "read leniently": "lenient"}
     shown["types mended"] = "types_mended"
     yield "  " + "   ".join(f"{label} {100 * rates[key]:.1f} %" for label, key in shown.items())
     if report["not_judged"]:
         yield f"  not judged: {report['not_judged']}; the first: {report['not_judged_reason']}"
+    yield from (f"  {line}" for line in report["disputed"])
     if report["forgiven"]:
         yield f"  right, but forgiven: {_counts(report['forgiven'])}"
     for number, cause in enumerate(report["causes"][:MAX_CAUSES], 1):
@@ -168,9 +174,6 @@ def _one_line(text: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-_FOLDERS = frozenset({*GROUPS, "memory", "kv", "vector", "rec_sum"})
-
-
 class RecordedAnswer(NamedTuple):
     """One answer as `judge` takes it."""
 
@@ -182,7 +185,7 @@ class RecordedAnswer(NamedTuple):
 
 
 def recorded_answers(
-    path: Path, finder: TaskFinder, categories: Collection[str], form: str | None
+    path: Path, finder: TaskFinder, categories: Collection[str], flags: ReadingFlags
 ) -> Iterator[RecordedAnswer | None]:
     """Yield every answer of the wanted categories (all where there are none).
 
@@ -190,7 +193,7 @@ def recorded_answers(
 
     Raises InputError for what cannot be read.
     """
-    for results, line in _lines(path, form):
+    for results, line in iter_answers(path, flags):
         if categories and results.category not in categories:
             continue
         if line.record.get("invalid") is True:
@@ -209,30 +212,6 @@ def recorded_answers(
         yield RecordedAnswer(results, line, task, response, overflowed)
 
 
-def _lines(path: Path, form: str | None) -> Iterator[tuple[CategoryAnswers, SourceRecord]]:
-    if not path.exists():
-        raise InputError(f"{path}: there is no such file or folder")
-    if path.is_dir() or path.name.endswith("_result.json"):
-        for results in _tree(path, form):
-            for line in results.lines():
-                yield results, line
-        return
-    for line in read_records(path):
-        model, category, line_form = model_category_form(line)
-        results = CategoryAnswers(model, category, path, line_form, path)
-        yield results, line._replace(record={**line.record, "result": line.record["response"]})
-
-
-def _tree(path: Path, form: str | None) -> list[CategoryAnswers]:
-    """Return the results of a tree, or the one of a file out of one."""
-    if path.is_dir():
-        return official_results(path, form)
-    root = path.resolve().parent
-    while root.name in _FOLDERS:
-        root = root.parent
-    return [each for each in official_results(root, form) if each.path == path.resolve()]
-
-
 Reports = dict[str, dict[str, CategoryReport]]
 """Model -> category -> its report."""
 
@@ -247,23 +226,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_dataset_argument(parser, USUAL_TASKS, many=False)
     of_tree = "of a result tree's answers; default: found"
     parser.add_argument("--form", choices=("prompting", "tool_call"), help=of_tree)
+    add_reading_arguments(parser)
     add("--examples", int, "N", "answers shown for each cause", 3)
     add_tool_arguments(parser)
     add_json_switch(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Report on every category; return 0, or 2 if nothing can be said."""
+    """Report on every category; return 0, or 2 if nothing can be said, or not as it stands."""
     try:
         tools = TaskTools(args)
-        reports, num_invalid = _reports(args, tools)
+        flags = ReadingFlags.of(args)
+        unread = UnreadAnswers(flags)
+        reports, readings, num_invalid = _reports(args, flags, tools, unread)
         judged = [each for model in reports.values() for each in model.values()]
         if not any(each.num_judged for each in judged):
             raise InputError(_nothing(args, judged, num_invalid))
     except (InputError, TaskError, OSError) as error:
         return print_error(error)
     found: dict[str, Any] = {
-        model: {category: each.as_json() for category, each in categories.items()}
+        model: {
+            category: {
+                **each.as_json(),
+                "read_by": readings[model, category].words(),
+                "is_official": readings[model, category].is_official,
+                "disputed": disputed_line(each.failed_tasks),
+            }
+            for category, each in categories.items()
+        }
         for model, categories in reports.items()
     }
     _print(
@@ -271,7 +261,7 @@ def run(args: argparse.Namespace) -> int:
         if args.json
         else report_text(found, num_invalid)
     )
-    return 0
+    return unread.report()
 
 
 def _print(text: str) -> None:
@@ -282,31 +272,41 @@ def _print(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _reports(args: argparse.Namespace, tools: TaskTools) -> tuple[Reports, int]:
-    """Return the reports, and how many answers are marked invalid."""
+def _reports(
+    args: argparse.Namespace, flags: ReadingFlags, tools: TaskTools, unread: UnreadAnswers
+) -> tuple[Reports, dict[tuple[str, str], Reading], int]:
+    """Return the reports, how answers were read, and how many are marked invalid."""
     reports: Reports = {}
+    readings: dict[tuple[str, str], Reading] = {}
     num_invalid = 0
     wanted = {ALIASES.get(name) or name for name in args.category}
     finder = TaskFinder(args.dataset_path, tools.given)
-    answers = recorded_answers(args.result, finder, wanted, args.form)
+    answers = recorded_answers(args.result, finder, wanted, flags)
     for answer in with_progress_bar(answers, "diagnosing", "answer"):
         if answer is None:
             num_invalid += 1
             continue
-        categories = reports.setdefault(answer.results.model, {})
-        report = categories.setdefault(answer.results.category, CategoryReport(args.examples))
-        _add(report, answer, tools, finder.path)
-    return reports, num_invalid
+        results = answer.results
+        categories = reports.setdefault(results.model, {})
+        report = categories.setdefault(results.category, CategoryReport(args.examples))
+        readings[results.model, results.category] = results.reading
+        verdict = _add(report, answer, tools, finder.path)
+        if verdict is not None:
+            raw = answer.line.record["result"]
+            unread.add(results.model, answer.task, results.reading, raw, verdict)
+    return reports, readings, num_invalid
 
 
-def _add(report: CategoryReport, answer: RecordedAnswer, tools: TaskTools, origin: Path) -> None:
+def _add(
+    report: CategoryReport, answer: RecordedAnswer, tools: TaskTools, origin: Path
+) -> Verdict | None:
     """Diagnose one answer.
 
     Where tools of ours fail, or no checker judges it, it is counted apart.
     """
     results = answer.results
     try:
-        task = tools.with_docs(answer.task, origin)
+        task = results.reading.task(tools.with_docs(answer.task, origin))
         classes = tools.classes_for((task,), origin)
         found = diagnose(
             task, answer.response, results.form, extra_tools=classes, overflowed=answer.overflowed
@@ -317,8 +317,9 @@ def _add(report: CategoryReport, answer: RecordedAnswer, tools: TaskTools, origi
             strict = strict_verdict(task, steps, found.verdict).error_type
     except (InfrastructureError, LookupError, ValueError, ImportError) as error:
         report.add_not_judged(str(results.fault(answer.line, f"cannot be judged: {error}")))
-        return
+        return None
     report.add(task.id, found, strict)
+    return found.verdict
 
 
 def _nothing(args: argparse.Namespace, reports: list[CategoryReport], num_invalid: int) -> str:

@@ -306,7 +306,7 @@ def _passing(task: Task, form: str, calls: Sequence[Call]) -> str | None:
 
 def _passing_text(task: Task, form: str, calls: Sequence[Call]) -> str | None:
     try:
-        if form == "tool_call":
+        if form.startswith("tool_call"):
             text = json.dumps([{each.name: json.dumps(dict(each.arguments))} for each in calls])
         elif "prompt_variant" in task.extra:
             text = handler_for(task, form).render(calls)

@@ -58,6 +58,7 @@ class CategoryReport:
         self._complaints: Counter[str] = Counter()
         self._forgiven: Counter[str] = Counter()
         self._causes: dict[str, _CauseCount] = defaultdict(_CauseCount)
+        self.failed_tasks: list[str] = []  # ids
         self.not_judged = ""  # why the first answer that could not be judged could not
 
     @property
@@ -75,6 +76,7 @@ class CategoryReport:
             self._counts["strict"] += strict_error_type is None
             self._forgiven.update([strict_error_type] if strict_error_type else ())
             return
+        self.failed_tasks.append(task_id)
         self._rules[str(found.verdict.error_type)] += 1
         self._complaints[_CUT.sub("...", _NAMED.sub("...", found.complaint))[:120]] += 1
         self._causes[found.cause].add(task_id, found, self._max_examples)

@@ -23,6 +23,7 @@ _OPENING = re.compile(r"[\[{]")
 _NAME_KEYS = ("name", "function", "function_name", "tool_name", "tool", "action", "recipient_name")
 _ARGUMENT_KEYS = ("arguments", "parameters", "args", "kwargs", "input", "params", "action_input")
 _TAGS = ("functions", "TOOLCALL", "tool_call", "function_calls")
+_SPELLING = {"tool_call": (".", "_"), "tool_call_dots": ("", "")}
 _NESTS = ("tool_calls", "function", "functions", "calls", "function_call", "tool_uses")
 
 
@@ -148,7 +149,11 @@ def repair_form(task: Task, form: str, text: Any) -> FormRepair:
     if outcome and not isinstance(outcome, DecodeError):
         inner = _calls_within(task, form, text, outcome)
         return FormRepair(("code instead of calls",), inner) if inner else FormRepair((), text)
-    if isinstance(outcome, DecodeError) and outcome.kind == "value" and form != "tool_call":
+    if (
+        isinstance(outcome, DecodeError)
+        and outcome.kind == "value"
+        and not form.startswith("tool_call")
+    ):
         return FormRepair(("unreadable call",), None, complaint)
     current, causes = text, list[str]()
     for cause, changed in _unwrapped(text):
@@ -209,7 +214,7 @@ def documented_function_names(task: Task) -> frozenset[str]:
 def _calls_within(task: Task, form: str, text: str, calls: Sequence[Call]) -> str | None:
     """Return the documented calls inside others that are not, as in print(f(a=1)); else None."""
     names = documented_function_names(task)
-    if form == "tool_call" or any(call.name in names for call in calls):
+    if form.startswith("tool_call") or any(call.name in names for call in calls):
         return None
     spans = list(call_spans(text, names))
     return _listed(text, spans) if spans else None
@@ -244,16 +249,16 @@ def _rewritten(task: Task, form: str, handler: Handler, text: str) -> Iterator[t
             calls = decode_or_error(lenient, text)
             if not isinstance(calls, DecodeError):
                 yield "tags missing", _written(task, form, handler, calls) or ""
-    if form != "tool_call":
+    if not form.startswith("tool_call"):
         yield from _joined(text, names, task.language)
     calls = decode_or_error(HANDLERS["auto"], text)
     if isinstance(calls, DecodeError) or not calls:
         calls = json_calls(text, names)
-    if form == "tool_call" and not calls:
+    if form.startswith("tool_call") and not calls:
         spans = [text[start:end] for start, end in call_spans(text, names)]
         found = decode_or_error(HANDLERS["python_calls"], f"[{', '.join(spans)}]")
         calls = [] if isinstance(found, DecodeError) else found
-    if calls and task.language != "python" and form != "tool_call":
+    if calls and task.language != "python" and not form.startswith("tool_call"):
         yield "wrong form", f"[{', '.join(map(_as_source, calls))}]"
     if calls and (written := _written(task, form, handler, calls)):
         yield "wrong form", written
@@ -298,10 +303,10 @@ def _listed(text: str, spans: Sequence[tuple[int, int]]) -> str:
 
 def _written(task: Task, form: str, handler: Handler, calls: Sequence[Call]) -> str | None:
     try:
-        if form == "tool_call":
-            return json.dumps(
-                [{each.name.replace(".", "_"): json.dumps(dict(each.arguments))} for each in calls]
-            )
+        if form.startswith("tool_call"):
+            spelled = (each.name.replace(*_SPELLING[form]) for each in calls)
+            given = (json.dumps(dict(each.arguments)) for each in calls)
+            return json.dumps([{name: text} for name, text in zip(spelled, given, strict=True)])
         if task.language == "python":
             return handler.render(calls)
         return render_calls(task, calls)

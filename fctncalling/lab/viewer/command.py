@@ -1,9 +1,11 @@
 """Make one offline page of a run: tokens, credit, tools, groups, alarms.
 
 RUN is the folder of a training run, also of one that is going on or has crashed, the output of
-`run` (JSON Lines), one file of a run's episodes, or text histories. Token lanes need the run's
-token files (fctncalling train --log_tokens_interval). --format reads the rollout dumps of another
-trainer. The page loads nothing and needs no server. Exit code 0, or 2 if RUN cannot be read.
+`run` (JSON Lines), one file of a run's episodes, text histories, or answers as `score` takes them:
+BFCL's result tree, a part of it, records of `verdicts`; these are judged, failures first. Token
+lanes need the run's token files (fctncalling train --log_tokens_interval). --format reads the
+rollout dumps of another trainer. The page loads nothing and needs no server. Exit code 0, or 2 if
+RUN cannot be read.
 
 example:
   fctncalling view results/check/embedded/embedded/TPPO --worst 32
@@ -22,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fctncalling.cli.score.readings import ReadingFlags, add_reading_arguments
 from fctncalling.cli.shared.jsonl_records import InputError, SourceRecord
 from fctncalling.cli.shared.parser import add_flag, add_json_switch, add_switch, print_error
 from fctncalling.cli.shared.task_finder import TaskFinder, use_sibling_long_context_tables
@@ -36,6 +39,7 @@ from fctncalling.data.bfcl import load_tasks, resolve_task_path
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task
 from fctncalling.lab.viewer import ViewError, compared_runs, load_run, page_data, write_page
+from fctncalling.lab.viewer.judged_answers import JudgedAnswers, is_answers
 from fctncalling.lab.viewer.page_data import MAX_EPISODES
 from fctncalling.lab.viewer.rollout_dumps import FORMATS, load_dump
 from fctncalling.lab.viewer.run_files import LoadedRun, runs_below
@@ -43,6 +47,8 @@ from fctncalling.lab.viewer.run_files import LoadedRun, runs_below
 COMMAND = "view"
 
 POLL_SECONDS = 2.0
+MAX_ANSWERS_SHOWN = 1000
+"""Episodes on a page of answers: they are short, and every failure is wanted."""
 _TASK_SETTINGS = ("dataset_path", "eval_dataset_path")
 
 
@@ -54,31 +60,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "compared, and the page is of the first (in a folder the newest)"
     )
     dump = "RUN is that trainer's rollout dump, or a folder of them"
-    worst = "the N worst episodes: invalid, then of lowest return; default: %(default)s"
+    worst = (
+        "the N worst episodes: invalid, then of lowest return; default: "
+        f"{MAX_EPISODES}, of answers {MAX_ANSWERS_SHOWN:,}"
+    )
     add("run", Path, "RUN", runs, nargs="+")
     parser.add_argument("--format", choices=FORMATS, help=dump)
     add("--update", int, "N", "default: the last one with a token file")
-    add("--worst", int, "N", worst, MAX_EPISODES)
+    add("--worst", int, "N", worst)
     add("--output", Path, "FILE", "default: view.html in RUN, or beside it")
     add_switch(parser, "--follow", "make the page again when the run grows")
     add_json_switch(parser)
     add_dataset_argument(parser, USUAL_TASKS, many=False)
+    add_reading_arguments(parser)
     add_tool_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the page; return 0, or 2 if it cannot be made."""
+    """Write the page; return 0, or 2 if it cannot be made or its answers cannot be read."""
     output: Path = args.output or _default_output(args.run[0])
     try:
-        if args.worst < 1:
+        if args.worst is not None and args.worst < 1:
             raise ViewError(f"--worst {args.worst}: expected at least 1")
         for path in args.dataset_path or ():
             found = resolve_task_path(path)
             if not found.exists() and find_agentic_variant(found) is None:
                 raise ViewError(f"--dataset_path {path}: there is no such file or folder")
-        _make(args, output)
+        status = _make(args, output)
         if args.follow:
             _follow(args, output)
+        return status
     except KeyboardInterrupt:
         if not args.follow:
             raise
@@ -87,11 +98,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _make(args: argparse.Namespace, output: Path) -> None:
+def _make(args: argparse.Namespace, output: Path) -> int:
     paths = args.run if args.format else [run for path in args.run for run in runs_below(path)]
     loaded = _loaded(args, paths[0], args.update)
     task_of = _TaskOfEpisode(args, loaded.config)
-    data = page_data(loaded, task_of, args.worst)
+    judged = loaded.episodes if isinstance(loaded.episodes, JudgedAnswers) else None
+    worst = args.worst or (MAX_ANSWERS_SHOWN if judged else MAX_EPISODES)
+    data = page_data(loaded, task_of, worst)
     if loaded.kind in ("training", "answers"):
         files = ["--input", str(loaded.episodes_file.resolve())]
         data["replay"] = shlex.join(["fctncalling", "replay", *files, *task_of.replay_flags()])
@@ -103,12 +116,19 @@ def _make(args: argparse.Namespace, output: Path) -> None:
     count = len(data["episodes"])
     if args.json:
         print(json.dumps({"page": str(output), "episodes": count, "bytes": size}), flush=True)
-        return
-    print(f"{output}: {count} episodes, {math.ceil(size / 1000):,} kB", flush=True)
+    else:
+        print(f"{output}: {count} episodes, {math.ceil(size / 1000):,} kB", flush=True)
+    return judged.unread.report() if judged else 0
 
 
 def _loaded(args: argparse.Namespace, path: Path, update: int | None = None) -> LoadedRun:
-    return load_dump(path, args.format, update) if args.format else load_run(path, update)
+    if args.format:
+        return load_dump(path, args.format, update)
+    if not is_answers(path):
+        return load_run(path, update)
+    tools = TaskTools(args)
+    finder = TaskFinder(args.dataset_path, tools.given)
+    return JudgedAnswers(path, ReadingFlags.of(args), finder, tools).loaded()
 
 
 def _follow(args: argparse.Namespace, output: Path) -> None:

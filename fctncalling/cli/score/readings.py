@@ -1,0 +1,239 @@
+"""Readings: which decoder reads a model's answers, how they spell names, and how that is known."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fctncalling.cli.score.answer_decoders import (
+    DEFAULTS,
+    AnswerDecoder,
+    answer_decoder,
+    own_text_decoders,
+)
+from fctncalling.cli.shared.jsonl_records import InputError
+from fctncalling.data.types import FunctionDoc, Task
+from fctncalling.envs.conversations import task_for_form
+from fctncalling.envs.handlers import HANDLERS, DecodeError
+from fctncalling.envs.handlers.registry import detect_handler
+from fctncalling.envs.handlers.thoughts import split_thought
+
+SPELLINGS = ("keep", "underscore", "auto")
+_TABLE = Path(__file__).with_name("leaderboard_models.json")
+_JSON_KEYS = {"tool_name": "CohereHandler", "name": "MiningHandler"}
+"""Key of a call in a list -> the handler's class that reads such lists."""
+
+
+class LeaderboardModel(NamedTuple):
+    """Entry of the leaderboard's package about a model's answers."""
+
+    handler: str  # class of the package
+    holds: str  # what lines hold: "text" or "lists"
+    dots: str
+    release: str
+
+
+@cache
+def leaderboard_models() -> dict[str, LeaderboardModel]:
+    """Return name of a model's result folder -> how it is read, of the newest release."""
+    found: dict[str, LeaderboardModel] = {}
+    for release, groups in json.loads(_TABLE.read_text("utf-8")).items():
+        for each in groups:
+            known = LeaderboardModel(each["handler"], each["holds"], each["dots"], release)
+            found |= {model: known for model in each["models"] if model not in found}
+    return found
+
+
+class Reading(NamedTuple):
+    """Reading of a model's answers: decoder and spelling, and whose word that is."""
+
+    decoder: AnswerDecoder
+    underscores: bool  # whether dots of names are expected as underscores
+    source: str  # "flag", "answers", "record", "default", or a release of the leaderboard
+
+    @property
+    def form(self) -> str:
+        """The form in which `judge` takes what is read."""
+        keeps = self.decoder.form == "tool_call" and not self.underscores
+        return "tool_call_dots" if keeps else self.decoder.form
+
+    @property
+    def is_official(self) -> bool:
+        """Whether decoder and spelling are known: from a release, or from whoever asked."""
+        return self.source not in ("default", "answers")
+
+    @property
+    def is_told(self) -> bool:
+        """Whether a table says how the answers were read: where no line of theirs does."""
+        return self.source != "record"
+
+    def task(self, task: Task) -> Task:
+        """Return the task as it is judged: names as they are spelled."""
+        renamed = self.underscores and self.decoder.form == "prompting"
+        return task_for_form(task, "tool_call") if renamed else task
+
+    def functions(self, task: Task) -> Sequence[FunctionDoc]:
+        """Return the functions on offer, for decoders that need types of values."""
+        if self.decoder.handler is None:
+            return ()
+        return (task_for_form(task, "tool_call") if self.underscores else task).functions
+
+    def words(self) -> str:
+        """Return what reads the answers, in words."""
+        name, names = self.decoder.name, "underscores for dots" if self.underscores else "dots kept"
+        if self.source == "default":
+            is_usual = self.underscores == (self.decoder.form == "tool_call")
+            return f"BFCL's default decoder{'' if is_usual else f', {names}'}"
+        told = {"flag": "as asked", "answers": "found in the answers", "record": "as recorded"}
+        return f"{name}, {names} ({told.get(self.source, f'leaderboard {self.source}')})"
+
+
+def add_reading_arguments(parser: argparse._ActionsContainer) -> None:
+    """Add the flags that say how answers are read."""
+    handler = (
+        "of bfcl-eval (such as QwenFCHandler) or of ours (hermes_calls) that reads the answers; "
+        "auto: found in them; default: the model's own, where its folder's name is known"
+    )
+    dots = "of functions' names in the answers; default: as the handler sends them"
+    parser.add_argument("--handler", metavar="NAME", help=handler)
+    parser.add_argument("--dots", choices=SPELLINGS, default="auto", help=dots)
+
+
+class ReadingFlags(NamedTuple):
+    """Flags of the command line that say how answers are read."""
+
+    handler: str | None = None
+    dots: str = "auto"
+    form: str | None = None
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> ReadingFlags:
+        """Return the flags among parsed arguments; InputError for an unknown handler."""
+        flags = cls(args.handler, args.dots, getattr(args, "form", None))
+        if flags.form and flags.handler:
+            raise InputError("--form and --handler both say how answers are read: name one")
+        if flags.handler not in (None, "auto"):
+            flags._decoder(flags.handler or "", "text")
+        return flags
+
+    @property
+    def names_reading(self) -> bool:
+        """Whether somebody has said who reads the answers, so that no doubt is told."""
+        return bool(self.form) or self.handler not in (None, "auto")
+
+    def reading(self, model: str, answers: Iterable[Any], recorded: str | None = None) -> Reading:
+        """Return how a model's answers are read; `recorded`: the form that their lines name."""
+        sample = list(answers)
+        holds = "lists" if any(isinstance(each, dict) for each in _leaves(sample)) else "text"
+        known = leaderboard_models().get(model) if not self.form else None
+        if self.form:
+            decoder, source = DEFAULTS[self.form], "flag"
+        elif self.handler not in (None, "auto"):
+            decoder, source = self._decoder(self.handler or "", holds), "flag"
+        elif recorded and not (self.handler and recorded != "decoded_calls"):
+            decoder, source = DEFAULTS[recorded.removesuffix("_dots")], "record"
+        elif known:
+            decoder, source = answer_decoder(known.handler, known.holds), known.release
+        elif self.handler:
+            decoder, source = _found_decoder(sample, holds), "answers"
+        else:
+            decoder = DEFAULTS["tool_call" if holds == "lists" else "prompting"]
+            source = "default"
+        underscores = self._underscores(decoder, source, sample, known, recorded)
+        return Reading(decoder, underscores, source)
+
+    def _underscores(
+        self,
+        decoder: AnswerDecoder,
+        source: str,
+        sample: list[Any],
+        known: LeaderboardModel | None,
+        recorded: str | None,
+    ) -> bool:
+        if self.dots != "auto":
+            return self.dots == "underscore"
+        if known and source != "record":
+            return known.dots == "underscore"
+        usual = decoder.form == "tool_call" and recorded != "tool_call_dots"
+        of_class = {e.dots for e in leaderboard_models().values() if e.handler == decoder.name}
+        if source == "flag" and len(of_class) == 1:
+            return of_class == {"underscore"}
+        if source == "answers" or (source == "flag" and not decoder.is_default):
+            names = list(_called_names(decoder, sample))
+            return not any("." in name for name in names) if names else usual
+        return usual
+
+    @staticmethod
+    def _decoder(name: str, holds: str) -> AnswerDecoder:
+        classes = sorted({each.handler for each in leaderboard_models().values()})
+        try:
+            if "Handler" in name and name not in classes:
+                raise LookupError(name)
+            return answer_decoder(name, holds)
+        except LookupError:
+            ours = [each for each in HANDLERS if each.endswith("_calls")]
+            near = get_close_matches(name, [*classes, *ours], 3, 0.0)
+            raise InputError(
+                f"--handler {name}: no handler is called so: expected auto, a handler's class in "
+                f"bfcl-eval or a handler of ours, such as {', '.join(near)}"
+            ) from None
+
+
+def _found_decoder(sample: list[Any], holds: str) -> AnswerDecoder:
+    """Return the decoder of most of the answers that call something."""
+    if holds == "lists":
+        calls = [each for each in _leaves(sample) if isinstance(each, dict) and each]
+        keys = Counter(next((key for key in _JSON_KEYS if key in each), "") for each in calls)
+        if key := keys.most_common(1)[0][0]:
+            return answer_decoder(_JSON_KEYS[key], "lists")
+        texts = [isinstance(next(iter(each.values())), str) for each in calls]
+        return DEFAULTS["tool_call"] if 2 * sum(texts) >= len(texts) else _NOVA
+    found: Counter[str] = Counter()
+    for text in filter(None, _leaves(sample)):
+        rest = split_thought(text).rest if isinstance(text, str) else ""
+        handler = detect_handler(rest)
+        try:
+            found[handler.name] += bool(handler.decode_action(rest).record)
+        except DecodeError:
+            continue
+    if not any(found.values()):  # none of ours reads any: perhaps a handler of the leaderboard does
+        for decoder in own_text_decoders():
+            found[decoder.name] = sum(
+                any(map(any, _calls(decoder, text))) for text in _leaves(sample)
+            )
+    name, count = found.most_common(1)[0] if found else ("", 0)
+    return answer_decoder(name if count else "python_calls", "text")
+
+
+_NOVA = answer_decoder("NovaHandler", "lists")
+
+
+def _called_names(decoder: AnswerDecoder, sample: list[Any]) -> Iterator[str]:
+    """Yield the names of functions that answers call."""
+    for answer in sample if decoder.form == "tool_call" else ():
+        for call in _calls(decoder, answer):
+            yield from map(str, call if isinstance(call, dict) else ())
+
+
+def _calls(decoder: AnswerDecoder, answer: Any) -> list[Any]:
+    """Return the calls that a decoder of the form "tool_call" reads in an answer."""
+    text = json.dumps(answer) if decoder.is_default else decoder.decode(answer)
+    try:
+        calls = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    return calls if isinstance(calls, list) else []
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, list):
+        for each in value:
+            yield from _leaves(each)
+    else:
+        yield value
