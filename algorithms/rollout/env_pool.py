@@ -38,9 +38,9 @@ class EnvResponse(NamedTuple):
     """Response of an env: the tuple of `reset` or `step`, or the error."""
 
     slot: int
-    result: tuple[Any, ...] = ()
-    error: BaseException | None = None
-    seconds: float = 0.0  # that the environment worked
+    result: tuple[Any, ...]
+    error: BaseException | None
+    seconds: float  # that the environment worked
 
 
 class NoResponseError(RuntimeError):

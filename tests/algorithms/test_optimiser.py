@@ -67,6 +67,20 @@ def test_adamw_gets_its_settings_and_only_matrices_decay() -> None:
             assert decays == {group["weight_decay"] == 0.1}
 
 
+def test_by_default_a_first_step_is_the_rate_however_small_the_gradients() -> None:
+    """AdamW's first step is rate * g / (|g| + eps), and eps is far below any gradient."""
+    policy = tiny_policy()
+    for optimiser in make_optimisers(policy, settings(lr=0.1, critic_lr=0.1)):
+        assert optimiser is not None
+        weights = [weight for group in optimiser.param_groups for weight in group["params"]]
+        before = [weight.detach().clone() for weight in weights]
+        for weight in weights:
+            weight.grad = torch.full_like(weight, 1e-4)
+        optimiser.step()
+        for old, new in zip(before, weights, strict=True):
+            assert torch.allclose(new, old - 0.1, atol=1e-4)
+
+
 def test_a_first_step_without_gradient_shrinks_matrices_by_rate_times_decay() -> None:
     policy = tiny_policy()
     config = settings(weight_decay=0.5, lr=0.1)

@@ -250,3 +250,13 @@ def test_only_the_truth_s_attributes_are_compared_and_all_that_differ_are_named(
     record = (TurnResults(["a"], {"T": {"x": 1, "extra": 9}, "U": {"z": float("nan")}}),)
     verdict = check(task("multi_turn_base", truth=[]), record, truth)
     assert "T.y, U.z" in verdict.message
+
+
+def test_states_that_nest_deeper_than_python_compares_are_not_called_equal() -> None:
+    state, truth = list[Any](), list[Any]()
+    for _ in range(100_000):
+        state, truth = [state], [truth]
+    judged = [TurnResults(["a"], {"T": {"x": 1, "y": value}}) for value in (state, truth)]
+    verdict = check(task("multi_turn_base", truth=[]), (judged[0],), (judged[1],))
+    assert verdict.error_type == "multi_turn:instance_state_mismatch"
+    assert "T.y" in verdict.message

@@ -1,7 +1,7 @@
 """The pictures of docs/tools.md: one episode of the calculator job as text, as tokens and as a
 page.
 
-`python benchmarks/text_pictures.py --output docs` writes SVG files by rich and an HTML page, and
+`python docs/text_pictures.py --output docs` writes SVG files by rich and an HTML page, and
 PNG files of them where weasyprint and pymupdf are installed (`pip install weasyprint pymupdf`).
 """
 
