@@ -152,7 +152,7 @@ def parse_json(text: str) -> Any:
 def parse_json_at(text: str, start: int) -> tuple[Any, int]:
     """Parse the JSON value at an index of a text; return it and its end. Raises DecodeError."""
     try:
-        value, end = _DECODER.raw_decode(text, skip_blanks(text, start))
+        value, end = _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError) as error:
         raise DecodeError("syntax", f"not JSON: {error}") from None
     require_shallow_nesting(value, text)

@@ -89,26 +89,38 @@ FORMS_BY_MARK: dict[str, tuple[CallForm, ...]] = {
 """Mark -> the forms that it opens, in their table's order."""
 _TAGS = ["<functions>", *(mark for mark in FORMS_BY_MARK if mark[0] in "<[")]
 MARK = re.compile("|".join(map(re.escape, sorted(_TAGS, key=len, reverse=True))))
-_SPECIAL = re.compile(
-    r"<[|\uff5c]|\[TOOL"
-)  # begins the text of a special token, which stands anywhere
-# What follows a broken call's mark: an object, a text, or a name with what no prose has behind it.
+"""The marks that are tags or special tokens, in any text; words that are marks are in `WORDS`."""
+_SPECIAL = ("<|", "<\uff5c", "[TOOL")  # begin special tokens, which stand anywhere in a line
+
+# What follows the mark of a call that was tried, rather than of one that is named in prose:
 _TRIED = re.compile(
-    r"""\s*(?:\Z|\{|\[(?!\s*\])|["'](?=\w)|<[\w\uff5c]|</[\w:]+>\s*\Z"""
-    r"""|[^\W\d][\w.\-/]*(?:[(\[{<\n]|\s*(?:\Z|[:=]\s*["'{])))"""
+    r"""\s*(?:
+    \Z                                      # the text is cut here
+    | \{ | \[(?!\s*\])                      # an object, a list that is not empty
+    | ["'](?=\w) | <[\w\uff5c]              # a text, a tag
+    | </[\w:]+>\s*\Z                        # nothing but the tag that closes
+    | [^\W\d][\w.\-/]*                      # a name, and behind it what no prose has there
+      (?: [(\[{<\n] | \s*(?: \Z | [:=]\s*["'{] ) )
+    )""",
+    re.VERBOSE,
 )
 _KEYS = "name|function|tool_name|tool_calls|arguments|parameters|type|id"
-_BARE = (
-    re.compile(  # JSON with nothing in front, cut perhaps; a call behind its name; words as marks
-        rf"""\A\s*(?:```\w*\s*)?(?:\[\s*)?\{{\s*(?:\Z|["'](?:(?:{_KEYS})["']|\w{{0,9}}\Z))"""
-        r"""|\A\s*[^\W\d][\w.\-/]*\n\{["']\w|\A\s*(?:>>>[\w.\-/]*(?:\n|\Z)|to=functions\.)"""
-        r"""|^\s*(?:functools\[\{|Action:\s*(?:```|[\w.\-/]+\s+Action Input:))""",
-        re.MULTILINE,
-    )
+# Calls at the start of a text that no mark opens:
+_BARE = re.compile(
+    rf"""\s*(?:
+    (?: ```\w*\s* )? (?: \[\s* )? \{{ \s*   # JSON, in a fence or a list perhaps,
+      (?: \Z | ["'](?: (?:{_KEYS})["'] | \w{{0,9}}\Z ) )    # with a call's key, or cut before it
+    | [^\W\d][\w.\-/]*\n\{{["']\w           # a name in a line of its own, an object below it
+    | >>>[\w.\-/]*(?:\n|\Z)                 # words that are marks
+    | to=functions\.
+    )""",
+    re.VERBOSE,
 )
+_LED = r"functools\[\{|Action:\s*(?:```|[\w.\-/]+\s+Action\ Input:)"  # calls that begin a line
+_LINE = re.compile(f"{MARK.pattern}|{_LED}")
 WORDS = re.compile(r"\s*(?:[\w.\-/]+\n\{|>>>|to=functions\.|Action:|functools\[)")
 """What opens calls of forms whose marks are words, at the start of a text."""
-_AT_START = re.compile(rf"[\s`]*(?:\[(?!/?THINK)|\{{|{MARK.pattern})")
+_AT_START = re.compile(rf"[\s`]*(?:\[|\{{|{_LINE.pattern})")
 
 
 def is_opened(text: str, mark: re.Match[str]) -> bool:
@@ -127,6 +139,8 @@ def opens_with_call(text: str) -> bool:
 
 def is_within_call(text: str, place: int) -> bool:
     """Whether a place stands within a call: behind a mark that opens one, before what closes it."""
+    if not text[:place].strip():
+        return False
     if opens_with_call(text):
         return True
     index = 0
@@ -151,14 +165,14 @@ def bears_mark(text: str) -> bool:
     the text, follows. Marks that are named in words are none.
     """
     last = text[text.rfind("\n") + 1 :].strip(" \t`")
-    is_cut = len(last) > 1 and any(mark.startswith(last) for mark in _TAGS)
-    return (
-        is_cut
-        or _BARE.search(text) is not None
-        or any(
-            is_opened(text, each)
-            for each in MARK.finditer(text)
-            if _SPECIAL.match(each[0])
-            or not text[text.rfind("\n", 0, each.start()) + 1 : each.start()].strip()
-        )
-    )
+    if len(last) > 1 and last[0] in "<[" and any(mark.startswith(last) for mark in _TAGS):
+        return True  # a mark that is cut
+    if _BARE.match(text):
+        return True
+    for mark in _LINE.finditer(text):
+        line = text.rfind("\n", 0, mark.start()) + 1
+        if (mark[0].startswith(_SPECIAL) or not text[line : mark.start()].strip()) and (
+            mark[0][0] not in "<[" or is_opened(text, mark)
+        ):
+            return True
+    return False

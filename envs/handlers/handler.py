@@ -34,7 +34,7 @@ class DecodeError(ValueError):
 
 def require_shallow_nesting(value: Any, text: str) -> None:
     """Require shallow nesting of a value: DecodeError for one deeper than code here can walk."""
-    if sum(map(text.count, _BRACKETS)) <= MAX_NESTED:
+    if len(text) <= MAX_NESTED or sum(map(text.count, _BRACKETS)) <= MAX_NESTED:
         return
     level, depth = [value], 0
     while level:
