@@ -31,7 +31,7 @@ WORDS = [
     "Let me think about it. " * 20,
 ]
 LONGER = {
-    "python_calls": "[look_up(town='Bern', days=3, exact=True), book_room(name='Ada', beds=[1, 2])]",
+    "python_calls": "[look_up(town='Bern', days=3, exact=True), book_room(name='Ada', beds=2)]",
     "hermes_calls": "\n".join(
         f'<tool_call>\n{{"name": "{name}", "arguments": {{"town": "Bern", "days": [1, 2]}}}}\n'
         "</tool_call>"
@@ -100,7 +100,8 @@ class Decoder:
 
     def ask(self, name: str, texts: list[str], times: int) -> Any:
         """Return what the process makes of texts, or the CPU seconds of so many rounds of them."""
-        assert self._process.stdin and self._process.stdout
+        assert self._process.stdin
+        assert self._process.stdout
         self._process.stdin.write(json.dumps([name, texts, times]) + "\n")
         self._process.stdin.flush()
         return json.loads(self._process.stdout.readline())

@@ -92,31 +92,21 @@ MARK = re.compile("|".join(map(re.escape, sorted(_TAGS, key=len, reverse=True)))
 """The marks that are tags or special tokens, in any text; words that are marks are in `WORDS`."""
 _SPECIAL = ("<|", "<\uff5c", "[TOOL")  # begin special tokens, which stand anywhere in a line
 
-# What follows the mark of a call that was tried, rather than of one that is named in prose:
+# What follows the mark of a call that was tried, rather than of one that is named in prose: the end
+# of the text; an object, a list with something in it, a text or a tag; nothing but the tag that
+# closes; or a name with a bracket, a tag, a line's or the text's end, or a value behind it.
 _TRIED = re.compile(
-    r"""\s*(?:
-    \Z                                      # the text is cut here
-    | \{ | \[(?!\s*\])                      # an object, a list that is not empty
-    | ["'](?=\w) | <[\w\uff5c]              # a text, a tag
-    | </[\w:]+>\s*\Z                        # nothing but the tag that closes
-    | [^\W\d][\w.\-/]*                      # a name, and behind it what no prose has there
-      (?: [(\[{<\n] | \s*(?: \Z | [:=]\s*["'{] ) )
-    )""",
-    re.VERBOSE,
+    r"""\s*(?:\Z|\{|\[(?!\s*\])|["'](?=\w)|<[\w\uff5c]|</[\w:]+>\s*\Z"""
+    r"""|[^\W\d][\w.\-/]*(?:[(\[{<\n]|\s*(?:\Z|[:=]\s*["'{])))"""
 )
 _KEYS = "name|function|tool_name|tool_calls|arguments|parameters|type|id"
-# Calls at the start of a text that no mark opens:
+# Calls at the start of a text that no mark opens: JSON, in a fence or a list perhaps, with a key of
+# calls, or cut before it; a name in a line of its own, an object below it; words that are marks.
 _BARE = re.compile(
-    rf"""\s*(?:
-    (?: ```\w*\s* )? (?: \[\s* )? \{{ \s*   # JSON, in a fence or a list perhaps,
-      (?: \Z | ["'](?: (?:{_KEYS})["'] | \w{{0,9}}\Z ) )    # with a call's key, or cut before it
-    | [^\W\d][\w.\-/]*\n\{{["']\w           # a name in a line of its own, an object below it
-    | >>>[\w.\-/]*(?:\n|\Z)                 # words that are marks
-    | to=functions\.
-    )""",
-    re.VERBOSE,
+    rf"""\s*(?:(?:```\w*\s*)?(?:\[\s*)?\{{\s*(?:\Z|["'](?:(?:{_KEYS})["']|\w{{0,9}}\Z))"""
+    r"""|[^\W\d][\w.\-/]*\n\{["']\w|>>>[\w.\-/]*(?:\n|\Z)|to=functions\.)"""
 )
-_LED = r"functools\[\{|Action:\s*(?:```|[\w.\-/]+\s+Action\ Input:)"  # calls that begin a line
+_LED = r"functools\[\{|Action:\s*(?:```|[\w.\-/]+\s+Action Input:)"  # calls that begin a line
 _LINE = re.compile(f"{MARK.pattern}|{_LED}")
 WORDS = re.compile(r"\s*(?:[\w.\-/]+\n\{|>>>|to=functions\.|Action:|functools\[)")
 """What opens calls of forms whose marks are words, at the start of a text."""
@@ -169,6 +159,8 @@ def bears_mark(text: str) -> bool:
         return True  # a mark that is cut
     if _BARE.match(text):
         return True
+    if not any(each in text for each in ("<", "[", "Action:")):  # and so no mark
+        return False
     for mark in _LINE.finditer(text):
         line = text.rfind("\n", 0, mark.start()) + 1
         if (mark[0].startswith(_SPECIAL) or not text[line : mark.start()].strip()) and (

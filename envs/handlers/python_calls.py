@@ -16,11 +16,12 @@ from typing import Any
 
 from fctncalling.data.types import Call, FunctionDoc
 from fctncalling.envs.handlers.handler import (
+    FENCE,
     DecodedAction,
     DecodeError,
     Handler,
     bfcl_call_strings,
-    require_readable_text,
+    bracketed,
     require_shallow_nesting,
 )
 from fctncalling.envs.python_source.evaluator import Evaluator
@@ -32,7 +33,6 @@ from fctncalling.envs.python_source.parse import (
 )
 from fctncalling.envs.python_source.render import python_literal
 
-_FENCE = "`\n "
 _WORD = re.compile(r"\w")
 _CODE = re.compile(r"(?<=[^\s`])[ \t]+`[^`\n]+`")  # in a line behind words
 # What looks like a call: a name with a bracket at once, at the beginning of a line, or before an
@@ -55,7 +55,7 @@ class PythonCalls(Handler):
         Brackets in prose, as in "the file (of 2 kB)" or "file(s)", are no call's, nor is `code` in
         a sentence.
         """
-        stripped = text.strip(_FENCE)
+        stripped = text.strip(FENCE)
         if stripped.startswith("[") and not stripped.startswith("[TOOL_CALLS]"):
             return True
         return _CALL.search(_CODE.sub("", text)) is not None
@@ -69,7 +69,7 @@ class PythonCalls(Handler):
         An argument without a text of its own can be judged, but is no call's; BFCL takes one that
         is a dict of dicts for a nested call, and fails on an empty dict.
         """
-        source = _bracketed(text)
+        source = bracketed(text)
         plain = parse_plain_calls(source)
         if plain is None:
             return DecodedAction(_parsed_calls(source), _calls_of, multi_turn_call_strings)
@@ -83,13 +83,6 @@ class PythonCalls(Handler):
         ValueError for names or values the form cannot say.
         """
         return f"[{', '.join(_rendered(call) for call in calls)}]"
-
-
-def _bracketed(text: str) -> str:
-    require_readable_text(text)
-    text = text.strip(_FENCE)
-    text = text if text.startswith("[") else f"[{text}"
-    return text if text.endswith("]") else f"{text}]"
 
 
 def _calls_of(record: list[dict[str, dict[Any, Any]]]) -> list[Call]:

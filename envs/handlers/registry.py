@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from itertools import chain
 
 from fctncalling.data.format_sensitivity import PromptVariant
@@ -51,28 +52,14 @@ RETURN_HANDLERS: dict[tuple[str, bool], Handler] = {
 """(BFCL's return format, whether it is tagged) -> the handler that reads and writes it."""
 
 
-class PromptVariantCalls(Handler):
-    """Prompt-variant calls: a handler of a variant's return format, tagged or not.
+def variant_handler(variant: PromptVariant) -> Handler:
+    """Return the handler of a variant's return format, tagged or not.
 
     Its name is the variant's, which words the instructions.
     """
-
-    def __init__(self, variant: PromptVariant) -> None:
-        self.variant = variant
-        self.name = str(variant)
-        self._form = RETURN_HANDLERS[variant.return_format, variant.tagged]
-
-    def recognises(self, text: str) -> bool:
-        """Whether the handler recognises the text, by the variant's return format."""
-        return self._form.recognises(text)
-
-    def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
-        """Decode an action's text once; raises DecodeError."""
-        return self._form.decode_action(text, functions)
-
-    def render(self, calls: Sequence[Call]) -> str:
-        """Render calls as their canonical text; ValueError for what the format cannot say."""
-        return self._form.render(calls)
+    handler = copy(RETURN_HANDLERS[variant.return_format, variant.tagged])
+    handler.name, handler.variant = str(variant), variant
+    return handler
 
 
 PROMPTING = RETURN_HANDLERS["python", False]
@@ -97,11 +84,9 @@ HANDLERS_BY_MARK |= {
 }
 """Mark -> the handlers of calls that it opens; other texts are read in the prompting form."""
 _LED_BY_WORDS = tuple(
-    FORM_HANDLERS[f"{name}_calls"]
-    for name in ("functionary32", "harmony", "command_r", "react", "functools")
+    each for each in FORM_HANDLERS.values() if any(mark[0] not in "<[" for mark in each.form.marks)
 )
 """Handlers of forms that words open."""
-
 
 AUTO = "auto:"
 """Before the name of a form that is written, where every known one is read."""
@@ -122,7 +107,7 @@ class AutoCalls(Handler):
         rest = split_thought(text).rest
         handler, opened = find_handler(rest)
         if isinstance(handler, FormCalls) and opened is not None:
-            return handler.decoded(handler.decode_from(rest, opened, functions))
+            return handler.decode_from(rest, opened, functions)
         return handler.decode_action(rest, functions)
 
     def render(self, calls: Sequence[Call]) -> str:
@@ -174,6 +159,8 @@ def find_handler(text: str) -> tuple[Handler, Opening | None]:
     for handler in handlers:
         if opened := handler.opening_at(text, 0):
             return handler, opened
+    if "<" not in text and "[" not in text:  # and so no mark
+        return PROMPTING, None
     for mark in MARK.finditer(text):
         for each in HANDLERS_BY_MARK[mark[0]]:
             if not isinstance(each, FormCalls):
@@ -224,7 +211,7 @@ def get_handler(name: str) -> Handler:
     if name.startswith(PREFIX):
         return LenientCalls(get_handler(name.removeprefix(PREFIX)))
     try:
-        return PromptVariantCalls(PromptVariant.parse(name))
+        return variant_handler(PromptVariant.parse(name))
     except ValueError:
         raise LookupError(
             f'no handler is called "{name}": expected one of '

@@ -16,7 +16,7 @@ import ast
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
@@ -31,8 +31,9 @@ from fctncalling.envs.handlers.call_format import (
     to_json,
 )
 from fctncalling.envs.handlers.handler import (
+    FENCE,
     DecodeError,
-    require_readable_text,
+    bracketed,
     require_shallow_nesting,
 )
 from fctncalling.envs.handlers.python_calls import (
@@ -48,7 +49,6 @@ from fctncalling.envs.python_source.parse import (
 from fctncalling.envs.python_source.render import python_literal
 
 OPEN_TAG, CLOSE_TAG = "<TOOLCALL>", "</TOOLCALL>"
-_FENCE = "`\n "
 _CALLED = re.compile(r"\w\(")
 _NAMED_FUNCTION = re.compile(r'"function"\s*:\s*"')
 
@@ -60,6 +60,7 @@ class ReturnFormat(CallFormat):
     """
 
     format: str  # BFCL's name of it
+    beginning: re.Pattern[str]  # of what stands behind the tag
 
     def __init__(self, *, tagged: bool) -> None:
         self.tagged = tagged
@@ -70,15 +71,14 @@ class ReturnFormat(CallFormat):
         before, tag, inside = text.partition(OPEN_TAG)
         if not self.tagged:
             return self.has_call_syntax(before)
-        inside = inside.lstrip().removeprefix("```json").removeprefix("```xml").lstrip(_FENCE)
-        return tag != "" and self.begins_like_calls(inside) and self.has_call_syntax(inside)
+        inside = inside.lstrip().removeprefix("```json").removeprefix("```xml").lstrip(FENCE)
+        return (
+            tag != "" and self.beginning.match(inside) is not None and self.has_call_syntax(inside)
+        )
 
     def decode_ast(self, text: str) -> Record:
         """Decode a text as BFCL's AST decoder does, to its record; raises DecodeError."""
-        require_readable_text(text)
-        text = text.strip(_FENCE)
-        text = text if text.startswith("[") else f"[{text}"
-        text = text if text.endswith("]") else f"{text}]"
+        text = bracketed(text)
         return self.decode_untagged(_inside_tag(text) if self.tagged else text)
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
@@ -89,10 +89,6 @@ class ReturnFormat(CallFormat):
     @abstractmethod
     def has_call_syntax(self, text: str) -> bool:
         """Whether the text has the syntax that opens calls of this format."""
-
-    @abstractmethod
-    def begins_like_calls(self, text: str) -> bool:
-        """Whether the text begins like calls of this format: by its first character."""
 
     @abstractmethod
     def decode_untagged(self, text: str) -> Record:
@@ -115,6 +111,7 @@ class TaggedPythonReturn(ReturnFormat):
     """Tagged Python return, a format: a list of calls between tags; without tags PythonCalls."""
 
     format = "python"
+    beginning = re.compile(r"(?!<|\[?\s*\{)")
 
     def __init__(self) -> None:
         super().__init__(tagged=True)
@@ -122,10 +119,6 @@ class TaggedPythonReturn(ReturnFormat):
     def has_call_syntax(self, text: str) -> bool:
         """Whether the text has call syntax: a parenthesis behind a name."""
         return _CALLED.search(text) is not None
-
-    def begins_like_calls(self, text: str) -> bool:
-        """Whether the text begins like Python calls: neither with XML nor a JSON object."""
-        return not text.startswith("<") and not text.removeprefix("[").lstrip().startswith("{")
 
     def decode_untagged(self, text: str) -> Record:
         """Decode untagged: the calls of one expression; raises DecodeError."""
@@ -150,14 +143,11 @@ class JsonReturn(ReturnFormat):
     """
 
     format = "json"
+    beginning = re.compile(r"\[?\s*\{")
 
     def has_call_syntax(self, text: str) -> bool:
         """Whether the text has call syntax: both keys of a call, the function as text."""
         return '"parameters"' in text and _NAMED_FUNCTION.search(text) is not None
-
-    def begins_like_calls(self, text: str) -> bool:
-        """Whether the text begins like JSON calls: with an object, or a list of them."""
-        return text.removeprefix("[").lstrip().startswith("{")
 
     def decode_untagged(self, text: str) -> Record:
         """Decode untagged: the first thing in brackets that could list objects.
@@ -239,13 +229,13 @@ _ESCAPES = {'"': "&quot;", "\n": "&#10;"}
 class XmlReturn(ReturnFormat):
     """XML return: base class of the two formats."""
 
+    beginning = re.compile("<")
+    argument: str  # an argument as an element, with what is escaped for {name}, {text} and {kind}
+    arguments = "{}"  # what stands around the arguments of a function
+
     def has_call_syntax(self, text: str) -> bool:
         """Whether the text has call syntax: the root element and arguments."""
         return _OPENED.search(text) is not None and self.has_arguments(text)
-
-    def begins_like_calls(self, text: str) -> bool:
-        """Whether the text begins like XML calls: with an element."""
-        return text.startswith("<")
 
     @abstractmethod
     def has_arguments(self, text: str) -> bool:
@@ -254,14 +244,6 @@ class XmlReturn(ReturnFormat):
     @abstractmethod
     def parse_arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
         """Parse the arguments: (name, text, type) each; KeyError where BFCL misses an attribute."""
-
-    @abstractmethod
-    def write_argument(self, name: str, text: str, kind: str) -> str:
-        """Write one argument as an XML element, from texts that are escaped."""
-
-    @abstractmethod
-    def wrap_arguments(self, arguments: str) -> str:
-        """Wrap the arguments of a function in the element around them, if there is one."""
 
     def decode_untagged(self, text: str) -> Record:
         """Decode untagged: the first closed <functions>; raises DecodeError."""
@@ -303,24 +285,27 @@ class XmlReturn(ReturnFormat):
     def untagged_candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the one untagged candidate text; strings that XML would not keep are literals."""
         functions = (
-            f'<function name="{_escaped(call.name)}">'
-            + self.wrap_arguments(
-                "".join(self._argument(key, value) for key, value in call.arguments.items())
-            )
-            + "</function>"
+            f'<function name="{_escaped(call.name)}">{self._written(call.arguments)}</function>'
             for call in calls
         )
         yield f"{_OPEN}{''.join(functions)}{_CLOSE}"
 
-    def _argument(self, key: str, value: Any) -> str:
-        text, kind = _typed(value)
-        return self.write_argument(_escaped(key), _escaped(text), kind)
+    def _written(self, arguments: Mapping[str, Any]) -> str:
+        typed = ((name, *_typed(value)) for name, value in arguments.items())
+        return self.arguments.format(
+            "".join(
+                self.argument.format(name=_escaped(name), text=_escaped(text), kind=kind)
+                for name, text, kind in typed
+            )
+        )
 
 
 class VerboseXml(XmlReturn):
     """Verbose XML, a format: `<params><param name="a" value="1" type="integer"/></params>`."""
 
     format = "verbose_xml"
+    argument = '<param name="{name}" value="{text}" type="{kind}"/>'
+    arguments = "<params>{}</params>"
 
     def has_arguments(self, text: str) -> bool:
         """Whether the text has arguments in verbose XML: values in attributes."""
@@ -339,19 +324,12 @@ class VerboseXml(XmlReturn):
                 param.attrib.get("type", "string"),
             )
 
-    def write_argument(self, name: str, text: str, kind: str) -> str:
-        """Write one argument as a <param/> element."""
-        return f'<param name="{name}" value="{text}" type="{kind}"/>'
-
-    def wrap_arguments(self, arguments: str) -> str:
-        """Wrap the arguments in <params>."""
-        return f"<params>{arguments}</params>"
-
 
 class ConciseXml(XmlReturn):
     """Concise XML, a format: `<param name="a" type="integer">1</param>`."""
 
     format = "concise_xml"
+    argument = '<param name="{name}" type="{kind}">{text}</param>'
 
     def has_arguments(self, text: str) -> bool:
         """Whether the text has arguments in concise XML: values between tags."""
@@ -365,14 +343,6 @@ class ConciseXml(XmlReturn):
                 (param.text or "").strip(),
                 param.attrib.get("type", "string"),
             )
-
-    def write_argument(self, name: str, text: str, kind: str) -> str:
-        """Write one argument as a <param> element."""
-        return f'<param name="{name}" type="{kind}">{text}</param>'
-
-    def wrap_arguments(self, arguments: str) -> str:
-        """Wrap the arguments in nothing: this format has no element around them."""
-        return arguments
 
 
 def _value(text: str, kind: str) -> Any:
