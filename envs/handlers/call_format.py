@@ -23,6 +23,10 @@ Record = list[dict[Any, Any]]
 
 _DECODER = json.JSONDecoder()
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_BRACKET = r"|[()\[\]{}]"
+IN_JSON = re.compile(r'"(?:[^"\\]|\\.)*+"?' + _BRACKET, re.DOTALL)
+IN_PYTHON = re.compile(rf"{IN_JSON.pattern}|'(?:[^'\\]|\\.)*+'?", re.DOTALL)
+"""Strings, with or without an end, and brackets."""
 
 
 class CallFormat(Handler):
@@ -69,20 +73,14 @@ class CallFormat(Handler):
 
 def docs_of_calls(calls: Sequence[Call]) -> list[FunctionDoc]:
     """Return docs of functions that take what calls give them: texts, or anything else."""
-    given: dict[str, dict[str, set[bool]]] = {}
+    docs: dict[str, dict[str, Any]] = {}
     for call in calls:
+        properties = docs.setdefault(call.name, {})
         for key, value in call.arguments.items():
-            given.setdefault(call.name, {}).setdefault(key, set()).add(isinstance(value, str))
-    schemas = {True: {"type": "string"}, False: {"type": "any"}}
-    return [
-        FunctionDoc(
-            name,
-            "",
+            schema = {"type": "string" if isinstance(value, str) else "any"}
             # without a type where some values are texts and some are not
-            {"properties": {k: schemas[min(v)] if len(v) == 1 else {} for k, v in each.items()}},
-        )
-        for name, each in given.items()
-    ]
+            properties[key] = schema if properties.get(key, schema) == schema else {}
+    return [FunctionDoc(name, "", {"properties": each}) for name, each in docs.items()]
 
 
 class NativeToolCallFormat(CallFormat):
@@ -97,15 +95,10 @@ class NativeToolCallFormat(CallFormat):
 
     def call_strings(self, calls: Sequence[Call]) -> list[str]:
         """Return the call strings `name(k=repr(v),...)`, in order."""
-        return tool_call_strings(calls)
-
-
-def tool_call_strings(calls: Sequence[Call]) -> list[str]:
-    """Return the strings of tool calls as BFCL's function-calling form has them: no blanks."""
-    return [
-        f"{call.name}({','.join(f'{key}={value!r}' for key, value in call.arguments.items())})"
-        for call in calls
-    ]
+        return [
+            f"{call.name}({','.join(f'{key}={value!r}' for key, value in call.arguments.items())})"
+            for call in calls
+        ]
 
 
 def named_calls(record: Any) -> list[Call]:
@@ -162,24 +155,16 @@ def skip_blanks(text: str, start: int) -> int:
     return start
 
 
-def closing_bracket_end(text: str, start: int, quotes: str) -> int:
+def closing_bracket_end(text: str, start: int, tokens: re.Pattern[str] = IN_PYTHON) -> int:
     """Return the closing index of the bracket at `start`: just behind the one that closes it.
 
-    The text's end where there is none.
+    The text's end where there is none. `tokens`: brackets, and strings, which hide theirs.
     """
-    depth, quote, index = 0, "", start
-    while index < len(text):
-        character = text[index]
-        if quote:
-            index += character == "\\"
-            quote = "" if character == quote else quote
-        elif character in quotes:
-            quote = character
-        else:
-            depth += (character in "([{") - (character in ")]}")
-            if depth == 0:
-                return index + 1
-        index += 1
+    depth = 0
+    for token in tokens.finditer(text, start):
+        depth += (token[0] in "([{") - (token[0] in ")]}")
+        if depth == 0:
+            return token.end()
     return len(text)
 
 

@@ -61,20 +61,6 @@ class Way:
             pattern = pattern.removesuffix(r"|\Z)") + ")"
         return re.compile(pattern)
 
-    @cached_property
-    def cut(self) -> re.Pattern[str]:
-        """The pattern of what opens the body, or of as much of it as the text has."""
-        pieces = [
-            piece
-            for index, part in enumerate(self._before)
-            for word in ([part] if index % 2 else part.split())
-            for piece in (r"\s*", *([_HOLES[part]] if index % 2 else map(re.escape, word)))
-        ]
-        pattern = rf"\s*(?:\Z|{self._follows})"
-        for piece in reversed(pieces):
-            pattern = piece + (pattern if piece == r"\s*" else rf"(?:\Z|{pattern})")
-        return re.compile(pattern)
-
 
 @cache
 def ways_of(form: CallForm) -> tuple[Way, ...]:
@@ -94,10 +80,11 @@ _SPECIAL = ("<|", "<\uff5c", "[TOOL")  # begin special tokens, which stand anywh
 
 # What follows the mark of a call that was tried, rather than of one that is named in prose: the end
 # of the text; an object, a list with something in it, a text or a tag; nothing but the tag that
-# closes; or a name with a bracket, a tag, a line's or the text's end, or a value behind it.
+# closes; a channel's address; or a name, and behind it a bracket, a tag, the end of the line or the
+# text, a number, an attribute, or a value.
 _TRIED = re.compile(
-    r"""\s*(?:\Z|\{|\[(?!\s*\])|["'](?=\w)|<[\w\uff5c]|</[\w:]+>\s*\Z"""
-    r"""|[^\W\d][\w.\-/]*(?:[(\[{<\n]|\s*(?:\Z|[:=]\s*["'{])))"""
+    r"""\s*(?:\Z|\{|\[(?!\s*\])|["'](?=\w)|<(?:[\w|\uff5c]|\Z)|</[\w:]+>\s*\Z|to=\w"""
+    r"""|[^\W\d][\w.\-/]*(?:[(\[{<\n]|>\s*(?:\Z|[<{])|:\d|\s+\w+="|\s*(?:\Z|[:=]\s*(?:["'{]|\Z))))"""
 )
 _KEYS = "name|function|tool_name|tool_calls|arguments|parameters|type|id"
 # Calls at the start of a text that no mark opens: JSON, in a fence or a list perhaps, with a key of
@@ -115,23 +102,14 @@ _AT_START = re.compile(rf"[\s`]*(?:\[|\{{|{_LINE.pattern})")
 
 def is_opened(text: str, mark: re.Match[str]) -> bool:
     """Whether a call, whole, cut or broken, opens with a mark, rather than words that name it."""
-    if _TRIED.match(text, mark.end()):
-        return True
-    forms = FORMS_BY_MARK.get(mark[0], ())
-    ways = (way for form in forms for way in ways_of(form) if not way.is_bare)
-    return any(way.cut.match(text, mark.start()) for way in ways)
-
-
-def opens_with_call(text: str) -> bool:
-    """Whether a text begins with what opens calls: a mark, a list or an object."""
-    return (_AT_START.match(text) or _BARE.match(text)) is not None
+    return _TRIED.match(text, mark.end()) is not None
 
 
 def is_within_call(text: str, place: int) -> bool:
     """Whether a place stands within a call: behind a mark that opens one, before what closes it."""
     if not text[:place].strip():
         return False
-    if opens_with_call(text):
+    if _AT_START.match(text) or _BARE.match(text):
         return True
     index = 0
     while mark := MARK.search(text, index, place):

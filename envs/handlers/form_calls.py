@@ -136,7 +136,7 @@ class FormCalls(NativeToolCallFormat):
             record: Record = [{name: arguments}]
         elif way.body == "python":
             alone = self.form.alone  # nothing stands behind the list
-            end = text.rfind("]") + 1 if alone else closing_bracket_end(text, index, "'\"")
+            end = text.rfind("]") + 1 if alone else closing_bracket_end(text, index)
             record, index = calls_of_expression(text[index:end]), end
         else:
             record, index = self._objects_at(text, index)

@@ -269,3 +269,10 @@ class TrlRequestCalls(InlineCalls):
         if tool is None:
             return CallBlock(start, end, None, f"expected {self.tags[0]}<tool>query{self.tags[1]}")
         return CallBlock(start, end, {tool[1]: {QUERY: inside[tool.end() :]}})
+
+
+TEXT_HANDLERS: dict[str, InlineCalls] = {
+    handler.name: handler
+    for handler in (TrlRequestCalls(), PythonXmlBlocks(), MarkdownBlockCalls(), InlineHermesCalls())
+}
+"""Name -> handler of calls in mid-generation, behind which the message goes on."""

@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from fctncalling.data.types import Call, FunctionDoc
-from fctncalling.envs.handlers.call_format import closing_bracket_end, to_json
+from fctncalling.envs.handlers.call_format import IN_JSON, closing_bracket_end, to_json
 from fctncalling.envs.handlers.form_calls import FormCalls
 from fctncalling.envs.handlers.handler import (
     DecodedAction,
@@ -33,17 +33,16 @@ from fctncalling.envs.handlers.return_formats import CLOSE_TAG, OPEN_TAG, JsonRe
 
 def json_span(text: str) -> str:
     """Return the JSON span of a text: its first object, or list of objects."""
-    opening = re.search(r"\[\s*\{|\{", text)
-    return (
-        text[opening.start() : closing_bracket_end(text, opening.start(), '"')] if opening else text
-    )
+    if opening := re.search(r"\[\s*\{|\{", text):
+        return text[opening.start() : closing_bracket_end(text, opening.start(), IN_JSON)]
+    return text
 
 
 def python_span(text: str) -> str:
     """Return the Python span of a text: its first list of calls, or lines of calls as one."""
     opening = re.search(r"\[\s*(?<![\w.])[A-Za-z_][\w.]*\(", text)
     if opening:
-        return text[opening.start() : closing_bracket_end(text, opening.start(), "'\"")]
+        return text[opening.start() : closing_bracket_end(text, opening.start())]
     lines = [line.strip().rstrip(",;") for line in text.splitlines()]
     calls = [line for line in lines if re.fullmatch(r"[A-Za-z_][\w.]*\(.*\)", line)]
     return f"[{', '.join(calls)}]" if calls else text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from itertools import chain
 
 from fctncalling.data.format_sensitivity import PromptVariant
@@ -12,13 +11,7 @@ from fctncalling.envs.handlers.call_forms import CALL_FORMS
 from fctncalling.envs.handlers.call_marks import FORMS_BY_MARK, MARK, WORDS, is_opened
 from fctncalling.envs.handlers.form_calls import FormCalls, Opening
 from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS, DecodedAction, Handler
-from fctncalling.envs.handlers.inline import (
-    InlineCalls,
-    InlineHermesCalls,
-    MarkdownBlockCalls,
-    PythonXmlBlocks,
-    TrlRequestCalls,
-)
+from fctncalling.envs.handlers.inline import TEXT_HANDLERS
 from fctncalling.envs.handlers.java_calls import JavaCalls
 from fctncalling.envs.handlers.javascript_calls import JavaScriptCalls
 from fctncalling.envs.handlers.json_calls import (
@@ -28,39 +21,8 @@ from fctncalling.envs.handlers.json_calls import (
     OpenAIMessages,
 )
 from fctncalling.envs.handlers.lenient import PREFIX, LenientCalls
-from fctncalling.envs.handlers.python_calls import PythonCalls
-from fctncalling.envs.handlers.return_formats import (
-    OPEN_TAG,
-    ConciseXml,
-    JsonReturn,
-    TaggedPythonReturn,
-    VerboseXml,
-)
+from fctncalling.envs.handlers.return_formats import OPEN_TAG, RETURN_HANDLERS, variant_handler
 from fctncalling.envs.handlers.thoughts import split_thought
-
-# Handlers of format sensitivity's prompt configurations.
-
-RETURN_HANDLERS: dict[tuple[str, bool], Handler] = {
-    ("python", False): PythonCalls(),
-    ("python", True): TaggedPythonReturn(),
-    **{
-        (form.format, tagged): form(tagged=tagged)
-        for form in (JsonReturn, VerboseXml, ConciseXml)
-        for tagged in (False, True)
-    },
-}
-"""(BFCL's return format, whether it is tagged) -> the handler that reads and writes it."""
-
-
-def variant_handler(variant: PromptVariant) -> Handler:
-    """Return the handler of a variant's return format, tagged or not.
-
-    Its name is the variant's, which words the instructions.
-    """
-    handler = copy(RETURN_HANDLERS[variant.return_format, variant.tagged])
-    handler.name, handler.variant = str(variant), variant
-    return handler
-
 
 PROMPTING = RETURN_HANDLERS["python", False]
 FORM_HANDLERS = {name: FormCalls(form) for name, form in CALL_FORMS.items()}
@@ -188,12 +150,6 @@ HANDLERS: dict[str, Handler] = {
     )
 }
 """Name -> handler; `get_handler` also knows lenient modes and prompt configurations."""
-
-TEXT_HANDLERS: dict[str, InlineCalls] = {
-    handler.name: handler
-    for handler in (TrlRequestCalls(), PythonXmlBlocks(), MarkdownBlockCalls(), InlineHermesCalls())
-}
-"""Name -> handler of calls in mid-generation, behind which the message goes on."""
 
 
 def get_handler(name: str) -> Handler:

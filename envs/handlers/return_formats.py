@@ -17,11 +17,13 @@ import json
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 from xml.sax.saxutils import escape
 
+from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import Call
 from fctncalling.envs.handlers.call_format import (
     CallFormat,
@@ -33,6 +35,7 @@ from fctncalling.envs.handlers.call_format import (
 from fctncalling.envs.handlers.handler import (
     FENCE,
     DecodeError,
+    Handler,
     bracketed,
     require_shallow_nesting,
 )
@@ -79,7 +82,9 @@ class ReturnFormat(CallFormat):
     def decode_ast(self, text: str) -> Record:
         """Decode a text as BFCL's AST decoder does, to its record; raises DecodeError."""
         text = bracketed(text)
-        return self.decode_untagged(_inside_tag(text) if self.tagged else text)
+        return self.decode_untagged(
+            _between(text, OPEN_TAG, CLOSE_TAG).strip() if self.tagged else text
+        )
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield candidate texts of calls, tagged where that is wanted."""
@@ -99,12 +104,12 @@ class ReturnFormat(CallFormat):
         """Yield untagged candidate texts of calls, the canonical one first."""
 
 
-def _inside_tag(text: str) -> str:
-    start = text.find(OPEN_TAG)
-    end = text.find(CLOSE_TAG, start + len(OPEN_TAG))
-    if start < 0 or end < 0:
-        raise DecodeError("shape", f"expected calls between {OPEN_TAG} and {CLOSE_TAG}")
-    return text[start + len(OPEN_TAG) : end].strip()
+def _between(text: str, opening: str, closing: str) -> str:
+    """Return what stands between the first opening mark and the next closing one."""
+    inside, mark, _ = text.partition(opening)[2].partition(closing)
+    if not mark:
+        raise DecodeError("shape", f"expected calls between {opening} and {closing}")
+    return inside
 
 
 class TaggedPythonReturn(ReturnFormat):
@@ -247,12 +252,9 @@ class XmlReturn(ReturnFormat):
 
     def decode_untagged(self, text: str) -> Record:
         """Decode untagged: the first closed <functions>; raises DecodeError."""
-        start = text.find(_OPEN)
-        end = text.find(_CLOSE, start + len(_OPEN))
-        if start < 0 or end < 0:
-            raise DecodeError("shape", f"expected calls between {_OPEN} and {_CLOSE}")
+        text = f"{_OPEN}{_between(text, _OPEN, _CLOSE)}{_CLOSE}"
         try:
-            root = ElementTree.fromstring(text[start : end + len(_CLOSE)])
+            root = ElementTree.fromstring(text)
             functions = [
                 (each.attrib["name"], list(self.parse_arguments(each)))
                 for each in root.findall("function")
@@ -382,3 +384,25 @@ def _typed(value: Any) -> tuple[str, str]:
 
 def _escaped(text: str) -> str:
     return escape(text, _ESCAPES)
+
+
+RETURN_HANDLERS: dict[tuple[str, bool], Handler] = {
+    ("python", False): PythonCalls(),
+    ("python", True): TaggedPythonReturn(),
+    **{
+        (form.format, tagged): form(tagged=tagged)
+        for form in (JsonReturn, VerboseXml, ConciseXml)
+        for tagged in (False, True)
+    },
+}
+"""(BFCL's return format, whether it is tagged) -> the handler that reads and writes it."""
+
+
+def variant_handler(variant: PromptVariant) -> Handler:
+    """Return the handler of a variant's return format, tagged or not.
+
+    Its name is the variant's, which words the instructions.
+    """
+    handler = copy(RETURN_HANDLERS[variant.return_format, variant.tagged])
+    handler.name, handler.variant = str(variant), variant
+    return handler
