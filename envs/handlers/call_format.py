@@ -60,7 +60,7 @@ class CallFormat(Handler):
     def render(self, calls: Sequence[Call]) -> str:
         """Render calls as their canonical text; ValueError for what the form cannot say."""
         expected = repr([Call(call.name, dict(call.arguments)) for call in calls])
-        fault: object = "they would not read back"
+        fault: object = "they would not read back: a tuple, a mark or a surrogate pair, perhaps"
         try:
             for text in self.candidate_texts(calls):
                 with suppress(DecodeError):
@@ -119,7 +119,7 @@ def calls_of_record(record: Any) -> list[Call]:
     """Return the calls of a record with values in Python: DecodeError also for one without text."""
     calls = named_calls(record)
     try:
-        repr(calls)
+        repr([call.arguments for call in calls])
     except (ValueError, RecursionError) as error:  # integers over the interpreter's limit of digits
         raise DecodeError("value", f"an argument has no text: {error}") from None
     return calls

@@ -8,13 +8,10 @@ from functools import cache, cached_property
 from fctncalling.envs.handlers.call_forms import CALL_FORMS, CallForm
 
 _HOLES = {"name": r"(?P<name>[^\W\d][\w.\-/]*+)", "id": r'[^<>|\[\]{}"\s]*+', "number": r"\w*+"}
-_BODIES = {
-    "arguments": r"\{",
-    "object": r"[\[{]",
-    "list": r"[\[{]",
-    "lines": r"[{\[]",
-    "python": r"\[",
-}
+# Hole of a body -> what it begins with.
+_BODIES = {"arguments": r"\{", "python": r"\["} | dict.fromkeys(
+    ("object", "list", "lines"), r"[\[{]"
+)
 
 
 def flexible(literal: str) -> str:
@@ -137,7 +134,7 @@ def bears_mark(text: str) -> bool:
         return True  # a mark that is cut
     if _BARE.match(text):
         return True
-    if not any(each in text for each in ("<", "[", "Action:")):  # and so no mark
+    if "<" not in text and "[" not in text and "Action:" not in text:  # and so no mark
         return False
     for mark in _LINE.finditer(text):
         line = text.rfind("\n", 0, mark.start()) + 1

@@ -11,7 +11,6 @@ from fctncalling.data.types import Call
 from fctncalling.envs.handlers.call_format import (
     CallFormat,
     Record,
-    calls_of_record,
     parse_call_object,
     parse_json,
 )
@@ -141,7 +140,6 @@ class InlineCalls(CallFormat):
             if block.record is None:
                 raise DecodeError("shape", block.complaint)
             record.append(block.record)
-        calls_of_record(record)
         return record
 
 

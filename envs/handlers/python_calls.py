@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fctncalling.data.types import Call, FunctionDoc
+from fctncalling.envs.handlers.call_format import calls_of_record
 from fctncalling.envs.handlers.handler import (
     FENCE,
     DecodedAction,
@@ -58,7 +59,9 @@ class PythonCalls(Handler):
         stripped = text.strip(FENCE)
         if stripped.startswith("[") and not stripped.startswith("[TOOL_CALLS]"):
             return True
-        return _CALL.search(_CODE.sub("", text)) is not None
+        if "(" not in text:
+            return False
+        return _CALL.search(_CODE.sub("", text) if "`" in text else text) is not None
 
     def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
         """Decode an action's text once; its record is [{name: {parameter: value}}].
@@ -72,9 +75,9 @@ class PythonCalls(Handler):
         source = bracketed(text)
         plain = parse_plain_calls(source)
         if plain is None:
-            return DecodedAction(_parsed_calls(source), _calls_of, multi_turn_call_strings)
+            return DecodedAction(_parsed_calls(source), calls_of_record, multi_turn_call_strings)
         return DecodedAction(
-            plain, _calls_of, multi_turn_call_strings, plain_calls_or_none(source, plain)
+            plain, calls_of_record, multi_turn_call_strings, plain_calls_or_none(source, plain)
         )
 
     def render(self, calls: Sequence[Call]) -> str:
@@ -83,13 +86,6 @@ class PythonCalls(Handler):
         ValueError for names or values the form cannot say.
         """
         return f"[{', '.join(_rendered(call) for call in calls)}]"
-
-
-def _calls_of(record: list[dict[str, dict[Any, Any]]]) -> list[Call]:
-    calls = [Call(name, arguments) for each in record for name, arguments in each.items()]
-    for call in calls:
-        _require_text(call)
-    return calls
 
 
 def multi_turn_call_strings(calls: Sequence[Call]) -> list[str]:
@@ -176,13 +172,6 @@ class _ValueReader:
             case ast.Subscript():
                 return f"{ast.unparse(node.value)}[{ast.unparse(node.slice)}]"
         raise DecodeError("value", f"a {type(node).__name__} expression is no argument value")
-
-
-def _require_text(call: Call) -> None:
-    try:
-        repr(call.arguments)
-    except (ValueError, RecursionError) as error:  # integers over the interpreter's limit of digits
-        raise DecodeError("value", f"{call.name}: {error}") from None
 
 
 def _holds_empty_dict(value: Any) -> bool:

@@ -33,17 +33,16 @@ HANDLERS_BY_KEYS: tuple[Handler, ...] = (
 )
 """Handlers of texts that open with another object than a call's, in the order they are asked."""
 HANDLERS_BY_MARK: dict[str, tuple[Handler, ...]] = {
-    OPEN_TAG: (
-        *(form for (_, tagged), form in RETURN_HANDLERS.items() if tagged),
-        FORM_HANDLERS["nemotron_calls"],
-    ),
-    "<functions>": (RETURN_HANDLERS["verbose_xml", False], RETURN_HANDLERS["concise_xml", False]),
+    mark: tuple(FORM_HANDLERS[form.name] for form in forms) for mark, forms in FORMS_BY_MARK.items()
 }
-HANDLERS_BY_MARK |= {
-    mark: tuple(FORM_HANDLERS[form.name] for form in forms)
-    for mark, forms in FORMS_BY_MARK.items()
-    if mark not in HANDLERS_BY_MARK
-}
+HANDLERS_BY_MARK[OPEN_TAG] = (
+    *(form for (_, tagged), form in RETURN_HANDLERS.items() if tagged),
+    *HANDLERS_BY_MARK[OPEN_TAG],
+)
+HANDLERS_BY_MARK["<functions>"] = (
+    RETURN_HANDLERS["verbose_xml", False],
+    RETURN_HANDLERS["concise_xml", False],
+)
 """Mark -> the handlers of calls that it opens; other texts are read in the prompting form."""
 _LED_BY_WORDS = tuple(
     each for each in FORM_HANDLERS.values() if any(mark[0] not in "<[" for mark in each.form.marks)

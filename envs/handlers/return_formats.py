@@ -16,7 +16,7 @@ import ast
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any
 from xml.etree import ElementTree
@@ -52,8 +52,6 @@ from fctncalling.envs.python_source.parse import (
 from fctncalling.envs.python_source.render import python_literal
 
 OPEN_TAG, CLOSE_TAG = "<TOOLCALL>", "</TOOLCALL>"
-_CALLED = re.compile(r"\w\(")
-_NAMED_FUNCTION = re.compile(r'"function"\s*:\s*"')
 
 
 class ReturnFormat(CallFormat):
@@ -64,6 +62,7 @@ class ReturnFormat(CallFormat):
 
     format: str  # BFCL's name of it
     beginning: re.Pattern[str]  # of what stands behind the tag
+    syntax: re.Pattern[str]  # what is found in a text with calls
 
     def __init__(self, *, tagged: bool) -> None:
         self.tagged = tagged
@@ -73,11 +72,9 @@ class ReturnFormat(CallFormat):
         """Whether the format recognises the text: what opens calls is there, behind the tag."""
         before, tag, inside = text.partition(OPEN_TAG)
         if not self.tagged:
-            return self.has_call_syntax(before)
+            return self.syntax.search(before) is not None
         inside = inside.lstrip().removeprefix("```json").removeprefix("```xml").lstrip(FENCE)
-        return (
-            tag != "" and self.beginning.match(inside) is not None and self.has_call_syntax(inside)
-        )
+        return bool(tag and self.beginning.match(inside) and self.syntax.search(inside))
 
     def decode_ast(self, text: str) -> Record:
         """Decode a text as BFCL's AST decoder does, to its record; raises DecodeError."""
@@ -90,10 +87,6 @@ class ReturnFormat(CallFormat):
         """Yield candidate texts of calls, tagged where that is wanted."""
         for text in self.untagged_candidate_texts(calls):
             yield f"{OPEN_TAG}{text}{CLOSE_TAG}" if self.tagged else text
-
-    @abstractmethod
-    def has_call_syntax(self, text: str) -> bool:
-        """Whether the text has the syntax that opens calls of this format."""
 
     @abstractmethod
     def decode_untagged(self, text: str) -> Record:
@@ -117,13 +110,10 @@ class TaggedPythonReturn(ReturnFormat):
 
     format = "python"
     beginning = re.compile(r"(?!<|\[?\s*\{)")
+    syntax = re.compile(r"\w\(")
 
     def __init__(self) -> None:
         super().__init__(tagged=True)
-
-    def has_call_syntax(self, text: str) -> bool:
-        """Whether the text has call syntax: a parenthesis behind a name."""
-        return _CALLED.search(text) is not None
 
     def decode_untagged(self, text: str) -> Record:
         """Decode untagged: the calls of one expression; raises DecodeError."""
@@ -149,10 +139,7 @@ class JsonReturn(ReturnFormat):
 
     format = "json"
     beginning = re.compile(r"\[?\s*\{")
-
-    def has_call_syntax(self, text: str) -> bool:
-        """Whether the text has call syntax: both keys of a call, the function as text."""
-        return '"parameters"' in text and _NAMED_FUNCTION.search(text) is not None
+    syntax = re.compile(r'(?s)\A(?=.*"parameters").*"function"\s*:\s*"')
 
     def decode_untagged(self, text: str) -> Record:
         """Decode untagged: the first thing in brackets that could list objects.
@@ -225,7 +212,8 @@ def _end_behind(text: str, brace: int, after_open: dict[int, int | None]) -> int
 
 
 _OPEN, _CLOSE = "<functions>", "</functions>"
-_OPENED = re.compile(r"<functions>\s*(?:<(?!/)|\Z)")  # rather than named
+_OPENED = r"<functions>\s*(?:<(?!/)|\Z)"  # rather than named
+_IN_ATTRIBUTES = r".*(?:<params| value=)"
 _CONTAINERS = {list: "array", tuple: "tuple", dict: "dict"}
 _LITERAL_TYPES = ("array", "tuple", "object", "dict")
 _ESCAPES = {'"': "&quot;", "\n": "&#10;"}
@@ -237,14 +225,6 @@ class XmlReturn(ReturnFormat):
     beginning = re.compile("<")
     argument: str  # an argument as an element, with what is escaped for {name}, {text} and {kind}
     arguments = "{}"  # what stands around the arguments of a function
-
-    def has_call_syntax(self, text: str) -> bool:
-        """Whether the text has call syntax: the root element and arguments."""
-        return _OPENED.search(text) is not None and self.has_arguments(text)
-
-    @abstractmethod
-    def has_arguments(self, text: str) -> bool:
-        """Whether the text has arguments as this format writes them."""
 
     @abstractmethod
     def parse_arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
@@ -268,7 +248,7 @@ class XmlReturn(ReturnFormat):
                 )
             )
             return [
-                {name: {key: _value(text, kind) for key, text, kind in given}}
+                {name: {key: _READERS.get(kind, str)(text) for key, text, kind in given}}
                 for name, given in functions
             ]
         except DecodeError:
@@ -306,12 +286,9 @@ class VerboseXml(XmlReturn):
     """Verbose XML, a format: `<params><param name="a" value="1" type="integer"/></params>`."""
 
     format = "verbose_xml"
+    syntax = re.compile(rf"(?s)\A(?={_IN_ATTRIBUTES}|(?!.*<param)).*{_OPENED}")
     argument = '<param name="{name}" value="{text}" type="{kind}"/>'
     arguments = "<params>{}</params>"
-
-    def has_arguments(self, text: str) -> bool:
-        """Whether the text has arguments in verbose XML: values in attributes."""
-        return "<params" in text or " value=" in text or "<param" not in text
 
     def parse_arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
         """Parse the arguments inside <params>, or of the function: yield (name, text, type).
@@ -331,11 +308,8 @@ class ConciseXml(XmlReturn):
     """Concise XML, a format: `<param name="a" type="integer">1</param>`."""
 
     format = "concise_xml"
+    syntax = re.compile(rf"(?s)\A(?!{_IN_ATTRIBUTES}).*{_OPENED}")
     argument = '<param name="{name}" type="{kind}">{text}</param>'
-
-    def has_arguments(self, text: str) -> bool:
-        """Whether the text has arguments in concise XML: values between tags."""
-        return "<params" not in text and " value=" not in text
 
     def parse_arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
         """Parse the arguments directly below the function: yield (name, text, type)."""
@@ -347,21 +321,20 @@ class ConciseXml(XmlReturn):
             )
 
 
-def _value(text: str, kind: str) -> Any:
-    match kind:
-        case "integer":
-            return int(text)
-        case "float":
-            return float(text)
-        case "boolean":
-            return text.lower() == "true"
-        case "null":
-            return None
-        case _ if kind in _LITERAL_TYPES:
-            value = ast.literal_eval(parse_expression(text.lstrip(" \t")))
-            require_shallow_nesting(value, text)
-            return value
-    return text
+def _literal(text: str) -> Any:
+    value = ast.literal_eval(parse_expression(text.lstrip(" \t")))
+    require_shallow_nesting(value, text)
+    return value
+
+
+_READERS: dict[str, Callable[[str], Any]] = {
+    "integer": int,
+    "float": float,
+    "boolean": lambda text: text.lower() == "true",
+    "null": lambda text: None,
+    **dict.fromkeys(_LITERAL_TYPES, _literal),
+}
+"""Type -> what reads its value; another one's is text."""
 
 
 def _typed(value: Any) -> tuple[str, str]:
