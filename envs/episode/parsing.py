@@ -8,7 +8,9 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from fctncalling.data.types import Call, FunctionDoc, StepRecord
-from fctncalling.envs.handlers import DecodeError, Handler, bears_call, split_thought
+from fctncalling.envs.handlers import DecodeError, Handler, split_thought
+from fctncalling.envs.handlers.call_marks import bears_mark
+from fctncalling.envs.handlers.thoughts import SplitThought
 from fctncalling.envs.prompting.prompts import JSON_TYPES
 
 
@@ -34,32 +36,33 @@ def parse_message(
     episodes dropped.
     """
     record: Any = None
+    split = split_thought(text)
     try:
-        action = handler.decode_action(split_thought(text).rest, functions)
+        action = handler.decode_action(split.rest, functions)
         record = None if executes else action.record
         calls = action.calls
         executed = action.call_strings if executes else ()
     except DecodeError as error:
-        return _unparsed(handler, text, record, error.message)
+        return _unparsed(handler, split, record, error.message)
     except ImportError:
         raise  # an extra that is not installed is nobody's answer
     except Exception as error:
-        return _unparsed(handler, text, record, f"{type(error).__name__}: {error}")
+        return _unparsed(handler, split, record, f"{type(error).__name__}: {error}")
     if not calls:
-        return _without_calls(text, record, "", "no_call")
+        return _without_calls(split, record, "", "no_call")
     return ParsedMessage(calls, executed, record, None, "", action.repairs)
 
 
-def _unparsed(handler: Handler, text: str, record: Any, message: str) -> ParsedMessage:
-    rest = split_thought(text).rest
-    return _without_calls(
-        text, record, message, "malformed" if _recognises(handler, rest) else "no_call"
-    )
+def _unparsed(handler: Handler, split: SplitThought, record: Any, message: str) -> ParsedMessage:
+    error = "malformed" if _recognises(handler, split.rest) else "no_call"
+    return _without_calls(split, record, message, error)
 
 
-def _without_calls(text: Any, record: Any, complaint: str, otherwise: str) -> ParsedMessage:
+def _without_calls(
+    split: SplitThought, record: Any, complaint: str, otherwise: str
+) -> ParsedMessage:
     """Return a message without calls: unread ones are no words, whoever looked for them."""
-    if not isinstance(text, str) or not bears_call(text):
+    if not isinstance(split.rest, str) or not bears_mark(split.searched):
         return ParsedMessage((), (), record, otherwise, complaint)
     return ParsedMessage((), (), record, "unread_call", complaint or "the call cannot be read")
 

@@ -2,8 +2,7 @@
 
 from fctncalling.envs.handlers.handler import DecodeError, Handler
 from fctncalling.envs.handlers.registry import HANDLERS, TEXT_HANDLERS, get_handler
-from fctncalling.envs.handlers.thoughts import split_thought
-from fctncalling.envs.handlers.unread_calls import bears_call
+from fctncalling.envs.handlers.thoughts import bears_call, split_thought
 
 __all__ = [
     "HANDLERS",

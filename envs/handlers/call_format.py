@@ -6,6 +6,7 @@ import json
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from fctncalling.data.types import Call, FunctionDoc
@@ -22,6 +23,10 @@ Record = list[dict[Any, Any]]
 
 _DECODER = json.JSONDecoder()
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_BRACKET = r"|[()\[\]{}]"
+IN_JSON = re.compile(r'"(?:[^"\\]|\\.)*+"?' + _BRACKET, re.DOTALL)
+IN_PYTHON = re.compile(rf"{IN_JSON.pattern}|'(?:[^'\\]|\\.)*+'?", re.DOTALL)
+"""Strings, with or without an end, and brackets."""
 
 
 class CallFormat(Handler):
@@ -55,51 +60,27 @@ class CallFormat(Handler):
     def render(self, calls: Sequence[Call]) -> str:
         """Render calls as their canonical text; ValueError for what the form cannot say."""
         expected = repr([Call(call.name, dict(call.arguments)) for call in calls])
+        fault: object = "they would not read back: a tuple, a mark or a surrogate pair, perhaps"
         try:
             for text in self.candidate_texts(calls):
-                if self._reads(text, calls) == expected:
-                    return text
+                with suppress(DecodeError):
+                    if repr(self.decode(text, docs_of_calls(calls))) == expected:
+                        return text
         except (TypeError, RecursionError) as error:
-            raise ValueError(
-                f"the form {self.name} cannot write the calls {expected[:200]}: {error}"
-            ) from None
-        raise ValueError(
-            f"the form {self.name} cannot write the calls {expected[:200]}: they would not read "
-            "back"
-        )
-
-    def _reads(self, text: str, calls: Sequence[Call]) -> str | None:
-        try:
-            return repr(self.decode(text, docs_of_calls(calls)))
-        except DecodeError:
-            return None
+            fault = error
+        raise ValueError(f"the form {self.name} cannot write the calls {expected[:200]}: {fault}")
 
 
 def docs_of_calls(calls: Sequence[Call]) -> list[FunctionDoc]:
     """Return docs of functions that take what calls give them: texts, or anything else."""
-    types: dict[str, dict[str, set[bool]]] = {}
+    docs: dict[str, dict[str, Any]] = {}
     for call in calls:
+        properties = docs.setdefault(call.name, {})
         for key, value in call.arguments.items():
-            types.setdefault(call.name, {}).setdefault(key, set()).add(isinstance(value, str))
-    return [
-        FunctionDoc(
-            name,
-            "",
-            {
-                "properties": {
-                    key: _OF_VALUES[min(texts), max(texts)] for key, texts in each.items()
-                }
-            },
-        )
-        for name, each in types.items()
-    ]
-
-
-_OF_VALUES = {
-    (True, True): {"type": "string"},
-    (False, False): {"type": "any"},
-    (False, True): {},
-}
+            schema = {"type": "string" if isinstance(value, str) else "any"}
+            # without a type where some values are texts and some are not
+            properties[key] = schema if properties.get(key, schema) == schema else {}
+    return [FunctionDoc(name, "", {"properties": each}) for name, each in docs.items()]
 
 
 class NativeToolCallFormat(CallFormat):
@@ -108,23 +89,22 @@ class NativeToolCallFormat(CallFormat):
     Their call strings have no blanks, as BFCL executes those.
     """
 
+    def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
+        """Decode an action's text once; raises DecodeError. Values in JSON all have a text."""
+        return DecodedAction(self.decode_ast(text), named_calls, self.call_strings)
+
     def call_strings(self, calls: Sequence[Call]) -> list[str]:
         """Return the call strings `name(k=repr(v),...)`, in order."""
-        return tool_call_strings(calls)
+        return [
+            f"{call.name}({','.join(f'{key}={value!r}' for key, value in call.arguments.items())})"
+            for call in calls
+        ]
 
 
-def tool_call_strings(calls: Sequence[Call]) -> list[str]:
-    """Return the strings of tool calls as BFCL's function-calling form has them: no blanks."""
-    return [
-        f"{call.name}({','.join(f'{key}={value!r}' for key, value in call.arguments.items())})"
-        for call in calls
-    ]
+def named_calls(record: Any) -> list[Call]:
+    """Return the calls of a record, [{name: arguments}].
 
-
-def calls_of_record(record: Any) -> list[Call]:
-    """Return the calls of a decoded record, [{name: arguments}].
-
-    Raises DecodeError for a bad name, bad arguments, or ones without text.
+    Raises DecodeError for a bad name or bad arguments.
     """
     calls = []
     for each in record:
@@ -132,8 +112,14 @@ def calls_of_record(record: Any) -> list[Call]:
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise DecodeError("shape", "expected each call as a name and an object of arguments")
         calls.append(Call(name, arguments))
+    return calls
+
+
+def calls_of_record(record: Any) -> list[Call]:
+    """Return the calls of a record with values in Python: DecodeError also for one without text."""
+    calls = named_calls(record)
     try:
-        repr(calls)
+        repr([call.arguments for call in calls])
     except (ValueError, RecursionError) as error:  # integers over the interpreter's limit of digits
         raise DecodeError("value", f"an argument has no text: {error}") from None
     return calls
@@ -150,9 +136,12 @@ def parse_json(text: str) -> Any:
 
 
 def parse_json_at(text: str, start: int) -> tuple[Any, int]:
-    """Parse the JSON value at an index of a text; return it and its end. Raises DecodeError."""
+    """Parse the JSON value that begins at an index of a text; return it and its end.
+
+    Raises DecodeError.
+    """
     try:
-        value, end = _DECODER.raw_decode(text, skip_blanks(text, start))
+        value, end = _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError) as error:
         raise DecodeError("syntax", f"not JSON: {error}") from None
     require_shallow_nesting(value, text)
@@ -166,38 +155,31 @@ def skip_blanks(text: str, start: int) -> int:
     return start
 
 
-def closing_bracket_end(text: str, start: int, quotes: str) -> int:
+def closing_bracket_end(text: str, start: int, tokens: re.Pattern[str] = IN_PYTHON) -> int:
     """Return the closing index of the bracket at `start`: just behind the one that closes it.
 
-    The text's end where there is none.
+    The text's end where there is none. `tokens`: brackets, and strings, which hide theirs.
     """
-    depth, quote, index = 0, "", start
-    while index < len(text):
-        character = text[index]
-        if quote:
-            index += character == "\\"
-            quote = "" if character == quote else quote
-        elif character in quotes:
-            quote = character
-        else:
-            depth += (character in "([{") - (character in ")]}")
-            if depth == 0:
-                return index + 1
-        index += 1
+    depth = 0
+    for token in tokens.finditer(text, start):
+        depth += (token[0] in "([{") - (token[0] in ")]}")
+        if depth == 0:
+            return token.end()
     return len(text)
 
 
-def parse_call_object(each: Any, *keys: str) -> dict[Any, Any]:
+def parse_call_object(each: Any, *keys: str, name: str = "name") -> dict[Any, Any]:
     """Parse a call object, {"name": ..., <one of keys>: {...}}, to {name: arguments}.
 
-    Raises DecodeError.
+    `name`: the key of the name, where it is another; "name" may stand for it. Raises DecodeError.
     """
-    if not isinstance(each, dict) or not isinstance(each.get("name"), str):
-        raise DecodeError("shape", 'expected each call as an object with a "name"')
+    called = each.get(name, each.get("name")) if isinstance(each, dict) else None
+    if not isinstance(called, str):
+        raise DecodeError("shape", f'expected each call as an object with a "{name}"')
     present = [key for key in keys if key in each]
     if len(present) != 1 or not isinstance(each[present[0]], dict):
-        raise DecodeError("shape", f"{each['name']}: expected an object under {' or '.join(keys)}")
-    return {each["name"]: each[present[0]]}
+        raise DecodeError("shape", f"{called}: expected an object under {' or '.join(keys)}")
+    return {called: each[present[0]]}
 
 
 def to_json(value: Any) -> str:

@@ -24,8 +24,7 @@ class CallForm:
     call: str
     argument: str = ""
     also: tuple[str, ...] = ()  # other ways to write a call, which are read
-    opens: str = ""  # around all calls
-    closes: str = ""
+    around: str = "{calls}"  # what stands around all calls
     between: str = ""  # calls
     keys: tuple[str, ...] = ("name", "arguments")  # of a call's object; (): its one key is the name
     types: tuple[str, str] | None = None  # what {type} says of a text and of anything else
@@ -37,6 +36,11 @@ class CallForm:
     def ways(self) -> tuple[list[str], ...]:
         """The ways to write a call, in parts: literal, hole, literal, ..., literal."""
         return tuple(_HOLE.split(each) for each in (self.call, *self.also))
+
+    @cached_property
+    def opens(self) -> str:
+        """What opens all calls together; "" where each has marks of its own."""
+        return self.around.partition("{calls}")[0]
 
     @cached_property
     def argument_parts(self) -> list[str]:
@@ -53,9 +57,7 @@ class CallForm:
 
 _HERMES = "<tool_call>\n{object}\n</tool_call>"
 _FUNCTION = "<function={name}>\n{arguments}</function>"
-_DSML = '<｜DSML｜parameter name="{key}" string="{type}">{value}</｜DSML｜parameter>\n'
-_DSML_CALL = '<｜DSML｜invoke name="{name}">\n{arguments}</｜DSML｜invoke>\n'
-_DEEPSEEK = ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>")
+_DEEPSEEK = "<｜tool▁calls▁begin｜>{calls}<｜tool▁calls▁end｜>"
 _KIMI = "<|tool_call_argument_begin|>{arguments}<|tool_call_end|>"
 _HARMONY = "<|channel|>commentary to=functions.{name}"
 _MISTRAL = tuple(
@@ -92,47 +94,46 @@ _FORMS = (
         "<tool_call:opensource>{name}<tool_sep:opensource>\n{arguments}</tool_call:opensource>\n",
         "<arg_key:opensource>{key}</arg_key:opensource>\n"
         "<arg_value:opensource>{value}</arg_value:opensource>\n",
-        opens="<tool_calls:opensource>\n",
-        closes="</tool_calls:opensource>",
+        around="<tool_calls:opensource>\n{calls}</tool_calls:opensource>",
     ),
     # DeepSeek, R1 like V3
     CallForm(
         "deepseek_v3_calls",
         "<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n{arguments}\n```<｜tool▁call▁end｜>",
-        opens=_DEEPSEEK[0],
-        closes=_DEEPSEEK[1],
+        around=_DEEPSEEK,
         between="\n",
     ),
     CallForm(
         "deepseek_v31_calls",
         "<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{arguments}<｜tool▁call▁end｜>",
-        opens=_DEEPSEEK[0],
-        closes=_DEEPSEEK[1],
+        around=_DEEPSEEK,
     ),
     *(
         CallForm(
-            f"deepseek_{version}_calls",
-            _DSML_CALL,
-            _DSML,
-            opens=f"<｜DSML｜{word}>\n",
-            closes=f"</｜DSML｜{word}>",
+            f"{name}_calls",
+            f'<{tag}invoke name="{{name}}">\n{{arguments}}</{tag}invoke>\n',
+            f'<{tag}parameter name="{{key}}"{kind}>{{value}}</{tag}parameter>\n',
+            around=f"<{around}>\n{{calls}}</{around}>",
             types=("true", "false"),
         )
-        for version, word in (("v32", "function_calls"), ("v4", "tool_calls"))
+        for name, tag, kind, around in (
+            ("deepseek_v32", "｜DSML｜", ' string="{type}"', "｜DSML｜function_calls"),
+            ("deepseek_v4", "｜DSML｜", ' string="{type}"', "｜DSML｜tool_calls"),
+            ("minimax_m2", "", "", "minimax:tool_call"),
+            ("muse", "atem:", "", "atem:function_calls"),
+        )
     ),
     CallForm(
         "kimi_k2_calls",
         f"<|tool_call_begin|>functions.{{name}}:{{number}}{_KIMI}",
         also=(f"<|tool_call_begin|>{{name}}:{{id}}{_KIMI}",),
-        opens="<|tool_calls_section_begin|>",
-        closes="<|tool_calls_section_end|>",
+        around="<|tool_calls_section_begin|>{calls}<|tool_calls_section_end|>",
     ),
     CallForm(
         "kimi_k3_calls",
         '<|open|>call tool="{name}" index="{number}"<|sep|>{arguments}<|close|>call<|sep|>',
         '<|open|>argument key="{key}" type="{type}"<|sep|>{value}<|close|>argument<|sep|>',
-        opens="<|open|>tools<|sep|>",
-        closes="<|close|>tools<|sep|>",
+        around="<|open|>tools<|sep|>{calls}<|close|>tools<|sep|>",
         types=("string", "json"),
     ),
     CallForm(
@@ -150,20 +151,6 @@ _FORMS = (
     CallForm("mistral_named_calls", _MISTRAL[0], also=(*_MISTRAL[1:], "[TOOL_CALLS]{list}")),
     CallForm("lfm2_calls", "<|tool_call_start|>{python}<|tool_call_end|>"),
     CallForm("minimax_m1_calls", "<tool_calls>\n{lines}\n</tool_calls>"),
-    CallForm(
-        "minimax_m2_calls",
-        '<invoke name="{name}">\n{arguments}</invoke>\n',
-        '<parameter name="{key}">{value}</parameter>\n',
-        opens="<minimax:tool_call>\n",
-        closes="</minimax:tool_call>",
-    ),
-    CallForm(
-        "muse_calls",
-        '<atem:invoke name="{name}">\n{arguments}</atem:invoke>\n',
-        '<atem:parameter name="{key}">{value}</atem:parameter>\n',
-        opens="<atem:function_calls>\n",
-        closes="</atem:function_calls>",
-    ),
     CallForm(
         "minicpm_calls",
         '<function name="{name}">{arguments}</function>',
@@ -200,8 +187,7 @@ _FORMS = (
         "solar_calls",
         "<|tool_call:begin|>{id}<|tool_call:name|>{name}<|tool_call:args|>{arguments}"
         "<|tool_call:end|>",
-        opens="<|tool_calls|>",
-        closes="<|calls|>",
+        around="<|tool_calls|>{calls}<|calls|>",
     ),
     CallForm("json_calls", "{list}", also=("```json\n{list}\n```", "```\n{list}\n```"), alone=True),
     CallForm(

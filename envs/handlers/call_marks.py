@@ -8,13 +8,10 @@ from functools import cache, cached_property
 from fctncalling.envs.handlers.call_forms import CALL_FORMS, CallForm
 
 _HOLES = {"name": r"(?P<name>[^\W\d][\w.\-/]*+)", "id": r'[^<>|\[\]{}"\s]*+', "number": r"\w*+"}
-_BODIES = {
-    "arguments": r"\{",
-    "object": r"[\[{]",
-    "list": r"[\[{]",
-    "lines": r"[{\[]",
-    "python": r"\[",
-}
+# Hole of a body -> what it begins with.
+_BODIES = {"arguments": r"\{", "python": r"\["} | dict.fromkeys(
+    ("object", "list", "lines"), r"[\[{]"
+)
 
 
 def flexible(literal: str) -> str:
@@ -61,20 +58,6 @@ class Way:
             pattern = pattern.removesuffix(r"|\Z)") + ")"
         return re.compile(pattern)
 
-    @cached_property
-    def cut(self) -> re.Pattern[str]:
-        """The pattern of what opens the body, or of as much of it as the text has."""
-        pieces = [
-            piece
-            for index, part in enumerate(self._before)
-            for word in ([part] if index % 2 else part.split())
-            for piece in (r"\s*", *([_HOLES[part]] if index % 2 else map(re.escape, word)))
-        ]
-        pattern = rf"\s*(?:\Z|{self._follows})"
-        for piece in reversed(pieces):
-            pattern = piece + (pattern if piece == r"\s*" else rf"(?:\Z|{pattern})")
-        return re.compile(pattern)
-
 
 @cache
 def ways_of(form: CallForm) -> tuple[Way, ...]:
@@ -89,45 +72,41 @@ FORMS_BY_MARK: dict[str, tuple[CallForm, ...]] = {
 """Mark -> the forms that it opens, in their table's order."""
 _TAGS = ["<functions>", *(mark for mark in FORMS_BY_MARK if mark[0] in "<[")]
 MARK = re.compile("|".join(map(re.escape, sorted(_TAGS, key=len, reverse=True))))
-_SPECIAL = re.compile(
-    r"<[|\uff5c]|\[TOOL"
-)  # begins the text of a special token, which stands anywhere
-# What follows a broken call's mark: an object, a text, or a name with what no prose has behind it.
+"""The marks that are tags or special tokens, in any text; words that are marks are in `WORDS`."""
+_SPECIAL = ("<|", "<\uff5c", "[TOOL")  # begin special tokens, which stand anywhere in a line
+
+# What follows the mark of a call that was tried, rather than of one that is named in prose: the end
+# of the text; an object, a list with something in it, a text or a tag; nothing but the tag that
+# closes; a channel's address; or a name, and behind it a bracket, a tag, the end of the line or the
+# text, a number, an attribute, or a value.
 _TRIED = re.compile(
-    r"""\s*(?:\Z|\{|\[(?!\s*\])|["'](?=\w)|<[\w\uff5c]|</[\w:]+>\s*\Z"""
-    r"""|[^\W\d][\w.\-/]*(?:[(\[{<\n]|\s*(?:\Z|[:=]\s*["'{])))"""
+    r"""\s*(?:\Z|\{|\[(?!\s*\])|["'](?=\w)|<(?:[\w|\uff5c]|\Z)|</[\w:]+>\s*\Z|to=\w"""
+    r"""|[^\W\d][\w.\-/]*(?:[(\[{<\n]|>\s*(?:\Z|[<{])|:\d|\s+\w+="|\s*(?:\Z|[:=]\s*(?:["'{]|\Z))))"""
 )
 _KEYS = "name|function|tool_name|tool_calls|arguments|parameters|type|id"
-_BARE = (
-    re.compile(  # JSON with nothing in front, cut perhaps; a call behind its name; words as marks
-        rf"""\A\s*(?:```\w*\s*)?(?:\[\s*)?\{{\s*(?:\Z|["'](?:(?:{_KEYS})["']|\w{{0,9}}\Z))"""
-        r"""|\A\s*[^\W\d][\w.\-/]*\n\{["']\w|\A\s*(?:>>>[\w.\-/]*(?:\n|\Z)|to=functions\.)"""
-        r"""|^\s*(?:functools\[\{|Action:\s*(?:```|[\w.\-/]+\s+Action Input:))""",
-        re.MULTILINE,
-    )
+# Calls at the start of a text that no mark opens: JSON, in a fence or a list perhaps, with a key of
+# calls, or cut before it; a name in a line of its own, an object below it; words that are marks.
+_BARE = re.compile(
+    rf"""\s*(?:(?:```\w*\s*)?(?:\[\s*)?\{{\s*(?:\Z|["'](?:(?:{_KEYS})["']|\w{{0,9}}\Z))"""
+    r"""|[^\W\d][\w.\-/]*\n\{["']\w|>>>[\w.\-/]*(?:\n|\Z)|to=functions\.)"""
 )
+_LED = r"functools\[\{|Action:\s*(?:```|[\w.\-/]+\s+Action Input:)"  # calls that begin a line
+_LINE = re.compile(f"{MARK.pattern}|{_LED}")
 WORDS = re.compile(r"\s*(?:[\w.\-/]+\n\{|>>>|to=functions\.|Action:|functools\[)")
 """What opens calls of forms whose marks are words, at the start of a text."""
-_AT_START = re.compile(rf"[\s`]*(?:\[(?!/?THINK)|\{{|{MARK.pattern})")
+_AT_START = re.compile(rf"[\s`]*(?:\[|\{{|{_LINE.pattern})")
 
 
 def is_opened(text: str, mark: re.Match[str]) -> bool:
     """Whether a call, whole, cut or broken, opens with a mark, rather than words that name it."""
-    if _TRIED.match(text, mark.end()):
-        return True
-    forms = FORMS_BY_MARK.get(mark[0], ())
-    ways = (way for form in forms for way in ways_of(form) if not way.is_bare)
-    return any(way.cut.match(text, mark.start()) for way in ways)
-
-
-def opens_with_call(text: str) -> bool:
-    """Whether a text begins with what opens calls: a mark, a list or an object."""
-    return (_AT_START.match(text) or _BARE.match(text)) is not None
+    return _TRIED.match(text, mark.end()) is not None
 
 
 def is_within_call(text: str, place: int) -> bool:
     """Whether a place stands within a call: behind a mark that opens one, before what closes it."""
-    if opens_with_call(text):
+    if not text[:place].strip():
+        return False
+    if _AT_START.match(text) or _BARE.match(text):
         return True
     index = 0
     while mark := MARK.search(text, index, place):
@@ -151,14 +130,16 @@ def bears_mark(text: str) -> bool:
     the text, follows. Marks that are named in words are none.
     """
     last = text[text.rfind("\n") + 1 :].strip(" \t`")
-    is_cut = len(last) > 1 and any(mark.startswith(last) for mark in _TAGS)
-    return (
-        is_cut
-        or _BARE.search(text) is not None
-        or any(
-            is_opened(text, each)
-            for each in MARK.finditer(text)
-            if _SPECIAL.match(each[0])
-            or not text[text.rfind("\n", 0, each.start()) + 1 : each.start()].strip()
-        )
-    )
+    if len(last) > 1 and last[0] in "<[" and any(mark.startswith(last) for mark in _TAGS):
+        return True  # a mark that is cut
+    if _BARE.match(text):
+        return True
+    if "<" not in text and "[" not in text and "Action:" not in text:  # and so no mark
+        return False
+    for mark in _LINE.finditer(text):
+        line = text.rfind("\n", 0, mark.start()) + 1
+        if (mark[0].startswith(_SPECIAL) or not text[line : mark.start()].strip()) and (
+            mark[0][0] not in "<[" or is_opened(text, mark)
+        ):
+            return True
+    return False

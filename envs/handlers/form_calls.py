@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from fctncalling.data.types import Call, FunctionDoc
@@ -15,10 +16,10 @@ from fctncalling.envs.handlers.call_format import (
     calls_of_record,
     closing_bracket_end,
     escape_in_json,
+    named_calls,
     parse_call_object,
     parse_json,
     parse_json_at,
-    skip_blanks,
     to_json,
 )
 from fctncalling.envs.handlers.call_forms import CallForm
@@ -38,7 +39,6 @@ from fctncalling.envs.handlers.thoughts import split_thought
 from fctncalling.envs.python_source.parse import parse_expression, require_small_source
 
 _CDATA = re.compile(r"<!\[CDATA\[(.*)\]\]>", re.DOTALL)
-_KEY = re.compile(r"(?<=[{,])\s*([^\s:{},\[\]][^:{},\[\]]*):")
 _WHOLE = ("list", "lines", "python")  # holes that hold all calls
 _BETWEEN_OBJECTS = re.compile(r"\s*[,;]?\s*(?:<\|python_tag\|>)?\s*(?=\{)")
 
@@ -68,38 +68,33 @@ class FormCalls(NativeToolCallFormat):
         except DecodeError:
             return True
 
-    def decode_ast(self, text: str, functions: Sequence[FunctionDoc] = ()) -> Record:
-        """Decode a text to the AST record of its calls; raises DecodeError."""
+    def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
+        """Decode an action's text once: record, calls and call strings; raises DecodeError."""
         require_readable_text(text)
         text = split_thought(text).rest
         return self.decode_from(text, self._next(text, 0), functions)
 
+    def decode_ast(self, text: str) -> Record:
+        """Decode a text to the AST record of its calls; raises DecodeError."""
+        record: Record = self.decode_action(text).record
+        return record
+
     def decode_from(
         self, text: str, opened: Opening | None, functions: Sequence[FunctionDoc]
-    ) -> Record:
+    ) -> DecodedAction:
         """Decode a text without thoughts whose first call is opened; raises DecodeError."""
         record, end = Record(), 0
-        if opened is None and self.form.alone:
-            raise DecodeError("syntax", "expected nothing but calls")
         while opened is not None:
             calls, end = self._calls_at(text, *opened, functions)
             record += calls
             opened = None if self.form.alone else self._next(text, end)
             if self._arguments is not None:
-                self._arguments.require_no_closing(
-                    text[end : opened[1].start() if opened else None]
-                )
-        if self.form.alone and text[end:].strip():
+                behind = text[end : opened[1].start() if opened else None]
+                self._arguments.require_no_closing(behind)
+        if self.form.alone and (end == 0 or text[end:].strip()):
             raise DecodeError("syntax", f"expected nothing but calls: {text[end : end + 40]!r}")
-        return record
-
-    def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
-        """Decode an action's text once: record, calls and call strings."""
-        return self.decoded(self.decode_ast(text, functions))
-
-    def decoded(self, record: Record) -> DecodedAction:
-        """Return a record as a decoded action."""
-        return DecodedAction(record, calls_of_record, self.call_strings)
+        read = calls_of_record if self._is_python else named_calls
+        return DecodedAction(record, read, self.call_strings)
 
     def call_strings(self, calls: Sequence[Call]) -> list[str]:
         """Return the call strings, as BFCL executes them; raises DecodeError."""
@@ -136,19 +131,12 @@ class FormCalls(NativeToolCallFormat):
         """Return the calls whose body is opened, and the index behind them."""
         index = opened.end()
         if way.body == "arguments":
-            declared: Mapping[str, Any] = next(
-                (
-                    doc.parameters.get("properties") or {}
-                    for doc in functions
-                    if doc.name.replace(".", "_") == opened["name"].replace(".", "_")
-                ),
-                {},
-            )
-            arguments, index = self._arguments_at(text, index, declared)
-            record: Record = [{opened["name"]: arguments}]
+            name = opened["name"]
+            arguments, index = self._arguments_at(text, index, _properties(functions, name))
+            record: Record = [{name: arguments}]
         elif way.body == "python":
             alone = self.form.alone  # nothing stands behind the list
-            end = text.rfind("]") + 1 if alone else closing_bracket_end(text, index, "'\"")
+            end = text.rfind("]") + 1 if alone else closing_bracket_end(text, index)
             record, index = calls_of_expression(text[index:end]), end
         else:
             record, index = self._objects_at(text, index)
@@ -182,28 +170,29 @@ class FormCalls(NativeToolCallFormat):
 
     def _call_of(self, each: Any) -> dict[Any, Any]:
         if self.form.keys:
-            if self.form.keys[0] != "name" and isinstance(each, dict) and self.form.keys[0] in each:
-                each = {**each, "name": each[self.form.keys[0]]}
-            return parse_call_object(each, "arguments", "parameters")
+            return parse_call_object(each, "arguments", "parameters", name=self.form.keys[0])
         if not isinstance(each, dict) or len(each) != 1:
             raise DecodeError("shape", "expected each call as {name: arguments}")
         return each
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the one candidate text: the calls between the marks around them all."""
-        each_alone = self.form.ways[0][1] not in _WHOLE
-        groups = [[call] for call in calls] if each_alone else [calls]
-        written = (self._written(number, group) for number, group in enumerate(groups))
-        text = self.form.opens + self.form.between.join(written) + self.form.closes
-        if each_alone and not calls:
-            text = "[]" if self.form.alone else ""
+        form = self.form
+        groups = [[call] for call in calls]
+        if form.ways[0][1] in _WHOLE:
+            groups = [list(calls)]
+        written = form.between.join(map(self._written, range(len(groups)), groups))
+        text = form.around.replace("{calls}", written) if groups else "[]" * form.alone
         yield text
         yield escape_in_json(text)  # for parsers that look for marks in texts too
 
     def _written(self, number: int, calls: Sequence[Call]) -> str:
         """Return one call in the form, or all of them where it writes them at once."""
-        objects = [self._object_of(call) for call in calls]
-        holes = {
+        objects = [
+            dict(zip(self.form.keys, call, strict=True)) if self.form.keys else dict([call])
+            for call in ((each.name, dict(each.arguments)) for each in calls)
+        ]
+        holes: dict[str, Callable[[], str]] = {
             "name": lambda: calls[0].name,
             "number": lambda: str(number),
             "id": lambda: f"call{number:05}",
@@ -213,25 +202,27 @@ class FormCalls(NativeToolCallFormat):
             "lines": lambda: "\n".join(map(to_json, objects)),
             "python": lambda: PythonCalls().render(calls),
         }
-        way = self.form.ways[0]
-        return "".join(holes[part]() if place % 2 else part for place, part in enumerate(way))
-
-    def _object_of(self, call: Call) -> dict[str, Any]:
-        arguments = dict(call.arguments)
-        return (
-            dict(zip(self.form.keys, (call.name, arguments), strict=True))
-            if self.form.keys
-            else {call.name: arguments}
-        )
+        return filled(self.form.ways[0], holes)
 
     def _written_arguments(self, arguments: Mapping[str, Any]) -> str:
         if self._arguments is not None:
             return "".join(self._arguments.written(*item) for item in arguments.items())
-        return (
-            _in_braces(dict(arguments), self.form.quote)
-            if self.form.quote
-            else to_json(dict(arguments))
-        )
+        if self.form.quote:
+            return _in_braces(dict(arguments), self.form.quote)
+        return to_json(dict(arguments))
+
+
+def filled(parts: Sequence[str], holes: Mapping[str, Callable[[], str]]) -> str:
+    """Return the parts of a way to write, literal, hole, ..., literal, with its holes filled."""
+    return "".join(holes[part]() if place % 2 else part for place, part in enumerate(parts))
+
+
+def _properties(functions: Sequence[FunctionDoc], name: str) -> Mapping[str, Any]:
+    """Return the schemas of a function's parameters; none of one that is not on offer."""
+    for doc in functions:
+        if doc.name.replace(".", "_") == name.replace(".", "_"):
+            return doc.parameters.get("properties") or {}
+    return {}
 
 
 class _ArgumentReader:
@@ -283,12 +274,10 @@ class _ArgumentReader:
     def written(self, key: str, value: Any) -> str:
         """Return an argument as the form writes it."""
         is_text = isinstance(value, str)
+        text = value if is_text else to_json(value)
         kind = (self._form.types or ("", ""))[0 if is_text else 1]
-        holes = {"key": key, "type": kind, "value": value if is_text else to_json(value)}
-        return "".join(
-            holes[part] if place % 2 else part
-            for place, part in enumerate(self._form.argument_parts)
-        )
+        parts = self._form.argument_parts
+        return filled(parts, {"key": lambda: key, "type": lambda: kind, "value": lambda: text})
 
 
 def typed_value(text: str, declared: Any) -> Any:
@@ -313,34 +302,33 @@ def typed_value(text: str, declared: Any) -> Any:
 def _literal(text: str) -> Any:
     try:
         require_small_source(text)
-        return ast.literal_eval(parse_expression(text))
+        value = ast.literal_eval(parse_expression(text))
+        repr(value)  # which integers of too many digits have none of
+        return value
     except Exception:  # whatever a text that is no literal raises
         return text
 
 
 def _braces_at(text: str, index: int, quote: str) -> tuple[dict[str, Any], int]:
     """Return an object of bare keys, with texts between quotes of a form's own, and its end."""
-    parts, depth, index = list[str](), 0, skip_blanks(text, index)
-    while index < len(text):
-        if text.startswith(quote, index):
-            end = text.find(quote, index + len(quote))
-            if end < 0:
-                break
-            parts.append(json.dumps(text[index + len(quote) : end]))
-            index = end + len(quote)
+    parts, depth = list[str](), 0
+    for token in _brace_tokens(quote).finditer(text, index):
+        string, key, mark = token.groups()
+        if mark is None:
+            parts.append(json.dumps(string) if key is None else f"{json.dumps(key)}:")
             continue
-        key = _KEY.match(text, index)
-        if key:
-            parts.append(json.dumps(key[1]) + ":")
-            index = key.end()
-            continue
-        depth += (text[index] in "[{") - (text[index] in "]}")
-        parts.append(text[index])
-        index += 1
+        parts.append(mark)
+        depth += (mark in "[{") - (mark in "]}")
         if depth == 0:
-            value = parse_json("".join(parts))
-            return value, index
+            return parse_json("".join(parts)), token.end()
     raise DecodeError("syntax", "expected } behind the arguments")
+
+
+@cache
+def _brace_tokens(quote: str) -> re.Pattern[str]:
+    """Return the pattern of a text between quotes, a key behind { or a comma, or a character."""
+    key = r"(?<=[{,])\s*([^\s:{},\[\]][^:{},\[\]]*):"
+    return re.compile(rf"{re.escape(quote)}(.*?){re.escape(quote)}|{key}|(.)", re.DOTALL)
 
 
 def _in_braces(value: Any, quote: str) -> str:

@@ -8,6 +8,7 @@ from functools import cached_property
 from inspect import signature
 from typing import Any
 
+from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import Call, FunctionDoc
 from fctncalling.envs.python_source.parse import PlainCall
 from fctncalling.envs.python_source.render import MAX_NESTED, render_call
@@ -16,6 +17,8 @@ MAX_TEXT_CHARS = 65_536
 """The longest text a handler reads: several times what a model says in a turn; a longer one is
 refused unread.
 """
+FENCE = "`\n "
+"""Characters that BFCL strips from both ends of a text."""
 _BRACKETS = "[{("
 
 
@@ -34,7 +37,7 @@ class DecodeError(ValueError):
 
 def require_shallow_nesting(value: Any, text: str) -> None:
     """Require shallow nesting of a value: DecodeError for one deeper than code here can walk."""
-    if sum(map(text.count, _BRACKETS)) <= MAX_NESTED:
+    if len(text) <= MAX_NESTED or sum(map(text.count, _BRACKETS)) <= MAX_NESTED:
         return
     level, depth = [value], 0
     while level:
@@ -93,6 +96,7 @@ class Handler(ABC):
 
     name: str
     is_lenient = False  # whether texts are mended before they are read
+    variant: PromptVariant | None = None  # the prompt variant that the handler is of
 
     @abstractmethod
     def recognises(self, text: str) -> bool:
@@ -139,6 +143,14 @@ class Handler(ABC):
 def bfcl_call_strings(calls: Sequence[Call]) -> list[str]:
     """Return call strings as BFCL executes those of its prompting form, `name(k=repr(v), ...)`."""
     return [render_call(call.name, call.arguments) for call in calls]
+
+
+def bracketed(text: str) -> str:
+    """Return a text as BFCL reads it: without fences around it, in brackets; DecodeError."""
+    require_readable_text(text)
+    text = text.strip(FENCE)
+    text = text if text.startswith("[") else f"[{text}"
+    return text if text.endswith("]") else f"{text}]"
 
 
 def require_readable_text(text: str) -> None:

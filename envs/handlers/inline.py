@@ -11,7 +11,6 @@ from fctncalling.data.types import Call
 from fctncalling.envs.handlers.call_format import (
     CallFormat,
     Record,
-    calls_of_record,
     parse_call_object,
     parse_json,
 )
@@ -71,12 +70,14 @@ class InlineCalls(CallFormat):
     tags: tuple[str, ...]
     submit: str = ""  # the mark that ends the episode; "" where the end of the message does
     usage: str  # one line for the model: how to call
+    around_result: tuple[str, str]  # what stands before and behind a result
     _opening: re.Pattern[str]
     _closing: re.Pattern[str]
 
-    @abstractmethod
     def format_result(self, result: str) -> str:
         """Format a result as it is appended to the message behind its call."""
+        before, after = self.around_result
+        return f"{before}{result}{after}"
 
     @abstractmethod
     def _block(self, start: int, end: int, inside: str) -> CallBlock:
@@ -139,7 +140,6 @@ class InlineCalls(CallFormat):
             if block.record is None:
                 raise DecodeError("shape", block.complaint)
             record.append(block.record)
-        calls_of_record(record)
         return record
 
 
@@ -173,12 +173,9 @@ class PythonXmlBlocks(CodeBlocks):
     stop = ("</PYTHON>",)
     tags = ("<PYTHON>", "</PYTHON>", "<PYTHON-OUTPUT>", "</PYTHON-OUTPUT>")
     usage = "<PYTHON>code</PYTHON> runs Python and shows what it prints."
+    around_result = ("\n<PYTHON-OUTPUT>\n", "\n</PYTHON-OUTPUT>\n")
     _begin, _end = "<PYTHON>", "</PYTHON>"
     _opening, _closing = re.compile(_begin), re.compile(_end)
-
-    def format_result(self, result: str) -> str:
-        """Format a result: the output between its tags."""
-        return f"\n<PYTHON-OUTPUT>\n{result}\n</PYTHON-OUTPUT>\n"
 
 
 class MarkdownBlockCalls(CodeBlocks):
@@ -188,13 +185,10 @@ class MarkdownBlockCalls(CodeBlocks):
     stop = ("\n```\n",)
     tags = ("```",)
     usage = "A fenced block of python code is run, and what it prints follows it."
+    around_result = ("```output\n", "\n```\n")
     _begin, _end = "```python", "```"
     _opening = re.compile(r"^```(?:python|py)[ \t]*$", re.MULTILINE)
     _closing = re.compile(r"^```[ \t]*(?:\n|\Z)", re.MULTILINE)
-
-    def format_result(self, result: str) -> str:
-        """Format a result: the output as a fenced block of its own."""
-        return f"```output\n{result}\n```\n"
 
 
 _HERMES = FormCalls(CALL_FORMS["hermes_calls"])
@@ -207,11 +201,8 @@ class InlineHermesCalls(InlineCalls):
     stop = ("</tool_call>",)
     tags = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
     usage = '<tool_call>{"name": ..., "arguments": {...}}</tool_call> calls a tool.'
+    around_result = ("\n<tool_response>\n", "\n</tool_response>\n")
     _opening, _closing = re.compile("<tool_call>"), re.compile("</tool_call>")
-
-    def format_result(self, result: str) -> str:
-        """Format a result: between its tags."""
-        return f"\n<tool_response>\n{result}\n</tool_response>\n"
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield candidate texts, those of Hermes' handler of whole messages."""
@@ -256,13 +247,10 @@ class TrlRequestCalls(InlineCalls):
             )
         self.stop = (call, submit)
         self.submit = submit
+        self.around_result = ("", response)
         self.usage = f"{request}<tool>query{call} calls a tool, Result=answer{submit} ends."
         self._opening = re.compile(re.escape(request))
         self._closing = re.compile(re.escape(call))
-
-    def format_result(self, result: str) -> str:
-        """Format a result: with the response mark behind it."""
-        return f"{result}{self.tags[2]}"
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the one candidate text: the requests, one behind the other."""
@@ -279,3 +267,10 @@ class TrlRequestCalls(InlineCalls):
         if tool is None:
             return CallBlock(start, end, None, f"expected {self.tags[0]}<tool>query{self.tags[1]}")
         return CallBlock(start, end, {tool[1]: {QUERY: inside[tool.end() :]}})
+
+
+TEXT_HANDLERS: dict[str, InlineCalls] = {
+    handler.name: handler
+    for handler in (TrlRequestCalls(), PythonXmlBlocks(), MarkdownBlockCalls(), InlineHermesCalls())
+}
+"""Name -> handler of calls in mid-generation, behind which the message goes on."""

@@ -16,6 +16,7 @@ from fctncalling.envs.handlers.handler import DecodeError
 from fctncalling.envs.handlers.source_calls import (
     SourceCalls,
     encode_source,
+    nodes_of,
     parse_argument_list,
     parse_plain_call,
     require_grammar,
@@ -52,7 +53,8 @@ class JavaCalls(SourceCalls):
         plain = parse_plain_call(source, _RESERVED)
         if plain is not None:
             return plain
-        call = _first_call(_root(source))
+        calls = (node for node in nodes_of(_root(source)) if node.type == "method_invocation")
+        call = next(calls, None)
         return {} if call is None else [_CallReader(source).call(call)]
 
 
@@ -70,16 +72,6 @@ def _root(source: str) -> Node:
         except DecodeError:
             pass  # the source alone decides
     return syntax_tree_root(encode_source(source), "java")
-
-
-def _first_call(root: Node) -> Node | None:
-    nodes = [root]
-    while nodes:
-        node = nodes.pop()
-        if node.type == "method_invocation":
-            return node
-        nodes.extend(reversed(node.children))
-    return None
 
 
 class _CallReader:

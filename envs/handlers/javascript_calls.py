@@ -8,7 +8,6 @@ it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from fctncalling.envs.handlers.handler import DecodeError
 from fctncalling.envs.handlers.source_calls import (
     SourceCalls,
     encode_source,
-    missing_tokens,
+    nodes_of,
     parse_argument_list,
     parse_plain_call,
     require_grammar,
@@ -86,20 +85,13 @@ def _root(source: bytes) -> Node:
             raise
         root = syntax_tree_root(masked, "javascript")
     if root.has_error and any(
-        token.type == ")" and _is_behind_a_pattern(token) for token in missing_tokens(root)
+        token.is_missing and token.type == ")" and _is_behind_a_pattern(token)
+        for token in nodes_of(root, faulty=True)
     ):
         raise DecodeError("syntax", "a bracket is missing")
-    if b"await" in source and any(_is_called_await(node, source) for node in _nodes(root)):
+    if b"await" in source and any(_is_called_await(node, source) for node in nodes_of(root)):
         raise DecodeError("syntax", "nothing can be called await")
     return root
-
-
-def _nodes(root: Node) -> Iterator[Node]:
-    nodes = [root]
-    while nodes:
-        node = nodes.pop()
-        yield node
-        nodes.extend(node.children)
 
 
 def _is_called_await(node: Node, source: bytes) -> bool:

@@ -11,21 +11,15 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fctncalling.data.types import Call, FunctionDoc, tool_call
+from fctncalling.data.types import Call, tool_call
 from fctncalling.envs.handlers.call_format import (
     NativeToolCallFormat,
     Record,
     parse_call_object,
     parse_json,
     to_json,
-    tool_call_strings,
 )
-from fctncalling.envs.handlers.handler import (
-    DecodedAction,
-    DecodeError,
-    Handler,
-    require_readable_text,
-)
+from fctncalling.envs.handlers.handler import DecodeError, require_readable_text
 
 OPENING = re.compile(
     r'\s*+(?>(?:```(?:json)?\s*+)?)\[?+\s*+\{(?:\s*+"((?>(?:[^"\\]|\\.)*))"\s*+:)?'
@@ -92,7 +86,7 @@ def _function_call(each: Any) -> dict[Any, Any]:
     return parse_call_object({**function, "arguments": parsed}, "arguments")
 
 
-class BfclFunctionCalls(Handler):
+class BfclFunctionCalls(NativeToolCallFormat):
     """BFCL function calls, its function-calling form: a handler of [{name: arguments}] in JSON.
 
     Dots in names were sent as underscores; decoding leaves names as they came.
@@ -104,86 +98,30 @@ class BfclFunctionCalls(Handler):
         """Whether the handler recognises the text: a JSON list of objects opens it."""
         return text.lstrip().removeprefix("[").lstrip().startswith("{")
 
-    def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
-        """Decode an action's text once: record, calls and call strings.
-
-        Its calls raise DecodeError also where arguments are no JSON object.
-        """
-        return DecodedAction(self.decode_ast(text), _calls_of, _call_strings)
-
-    def decode_ast(self, text: str) -> list[dict[str, Any]]:
+    def decode_ast(self, text: str) -> Record:
         """Decode as BFCL's AST decoder does: [{name: arguments}]; the arguments may be any JSON.
 
         Raises DecodeError.
         """
-        listed = _parse(text)
-        if not isinstance(listed, list):
-            # BFCL walks over whatever it gets, so an empty object or string holds no calls, and no
-            # error either.
-            if listed in ({}, ""):
-                return []
+        require_readable_text(text)
+        listed = parse_json(text)
+        # BFCL walks over whatever it gets, so an empty object or string holds no calls, and no
+        # error either.
+        if not isinstance(listed, list) and listed not in ({}, ""):
             raise DecodeError(
                 "shape", f"expected a JSON list of calls, got {type(listed).__name__}"
             )
         return [_official_call(each) for each in listed]
 
-    def render(self, calls: Sequence[Call]) -> str:
-        """Render calls as their canonical text; ValueError for values JSON cannot say."""
-        for call in calls:
-            if not all(isinstance(key, str) for key in call.arguments) or not _is_json(
-                dict(call.arguments)
-            ):
-                raise ValueError(
-                    f"call {call.name!r}: its arguments are not JSON: {call.arguments!r}"
-                )
-        text = json.dumps([{call.name: json.dumps(dict(call.arguments))} for call in calls])
-        # JSON cannot tell the two halves of a surrogate pair from the character that they spell.
-        if "\\ud" in text and repr(self.decode(text)) != repr(
-            [Call(call.name, dict(call.arguments)) for call in calls]
-        ):
-            raise ValueError(
-                f"{self.name}: surrogate pairs would read back as characters: {text[:200]}"
-            )
-        return text
+    def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
+        """Yield the one candidate text: a list, with arguments as JSON text."""
+        yield json.dumps([{call.name: json.dumps(dict(call.arguments))} for call in calls])
 
 
-def _calls_of(record: list[dict[str, Any]]) -> list[Call]:
-    calls = []
-    for each in record:
-        name, arguments = next(iter(each.items()))
-        if not isinstance(arguments, dict):
-            raise DecodeError("shape", f"{name}: expected the arguments as a JSON object")
-        calls.append(Call(name, arguments))
-    return calls
-
-
-def _call_strings(calls: Sequence[Call]) -> list[str]:
-    try:
-        return tool_call_strings(calls)
-    except (ValueError, RecursionError) as error:
-        raise DecodeError("value", f"an argument has no text: {error}") from None
-
-
-def _official_call(each: Any) -> dict[str, Any]:
+def _official_call(each: Any) -> dict[Any, Any]:
     if not isinstance(each, dict) or not each:
         raise DecodeError("shape", "expected each call as {name: arguments}")
     name, arguments = next(iter(each.items()))  # BFCL reads the first key and no other
     if not isinstance(arguments, str):
         raise DecodeError("shape", f"{name}: expected the arguments as JSON text")
-    return {name: _parse(arguments)}
-
-
-def _parse(text: str) -> Any:
-    require_readable_text(text)
-    return parse_json(text)
-
-
-def _is_json(value: Any) -> bool:
-    match value:
-        case None | bool() | int() | float() | str():
-            return True
-        case list():
-            return all(map(_is_json, value))
-        case dict():
-            return all(isinstance(key, str) for key in value) and all(map(_is_json, value.values()))
-    return False
+    return {name: parse_json(arguments)}

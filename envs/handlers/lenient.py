@@ -13,14 +13,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, NamedTuple
 
 from fctncalling.data.types import Call, FunctionDoc
-from fctncalling.envs.handlers.call_format import (
-    closing_bracket_end,
-    to_json,
-)
+from fctncalling.envs.handlers.call_format import IN_JSON, closing_bracket_end, to_json
 from fctncalling.envs.handlers.form_calls import FormCalls
 from fctncalling.envs.handlers.handler import (
     DecodedAction,
@@ -30,27 +28,21 @@ from fctncalling.envs.handlers.handler import (
     require_shallow_nesting,
 )
 from fctncalling.envs.handlers.json_calls import OpenAIMessages
-from fctncalling.envs.handlers.return_formats import (
-    CLOSE_TAG,
-    OPEN_TAG,
-    JsonReturn,
-    ReturnFormat,
-)
+from fctncalling.envs.handlers.return_formats import CLOSE_TAG, OPEN_TAG, JsonReturn, ReturnFormat
 
 
 def json_span(text: str) -> str:
     """Return the JSON span of a text: its first object, or list of objects."""
-    opening = re.search(r"\[\s*\{|\{", text)
-    return (
-        text[opening.start() : closing_bracket_end(text, opening.start(), '"')] if opening else text
-    )
+    if opening := re.search(r"\[\s*\{|\{", text):
+        return text[opening.start() : closing_bracket_end(text, opening.start(), IN_JSON)]
+    return text
 
 
 def python_span(text: str) -> str:
     """Return the Python span of a text: its first list of calls, or lines of calls as one."""
     opening = re.search(r"\[\s*(?<![\w.])[A-Za-z_][\w.]*\(", text)
     if opening:
-        return text[opening.start() : closing_bracket_end(text, opening.start(), "'\"")]
+        return text[opening.start() : closing_bracket_end(text, opening.start())]
     lines = [line.strip().rstrip(",;") for line in text.splitlines()]
     calls = [line for line in lines if re.fullmatch(r"[A-Za-z_][\w.]*\(.*\)", line)]
     return f"[{', '.join(calls)}]" if calls else text
@@ -193,11 +185,9 @@ class LenientCalls(Handler):
             yield f"{OPEN_TAG} put around the calls", _tagged
             return
         if self.strict.name != HERMES:
+            span = json_span if _is_json(self.strict) else python_span
             yield "code fence dropped", _inside_fence
-            yield (
-                "text around the calls dropped",
-                json_span if _is_json(self.strict) else python_span,
-            )
+            yield "text around the calls dropped", span
         if self._repair is not None:
             yield "JSON repaired", self._json_repaired
 
@@ -214,15 +204,11 @@ class LenientCalls(Handler):
 
     def _json_repaired(self, text: str) -> str:
         reads = [MAX_REPAIR_READS]
-        if self.strict.name != HERMES:
-            mark = (
-                "[TOOL_CALLS]" if "mistral" in self.strict.name and "[TOOL_CALLS]" in text else ""
-            )
-            return mark + self._repaired(text.rpartition(mark)[2] if mark else text, reads)
-        blocks = [block.removesuffix("</tool_call>\n") for block in text.split("<tool_call>\n")[1:]]
-        return "\n".join(
-            f"<tool_call>\n{self._repaired(block, reads)}\n</tool_call>" for block in blocks
-        )
+        opens, closes = _marks_around(self.strict)
+        if not opens or opens not in text:
+            return self._repaired(text, reads)
+        blocks = (each.rstrip().removesuffix(closes) for each in text.split(opens)[1:])
+        return "\n".join(f"{opens}\n{self._repaired(each, reads)}\n{closes}" for each in blocks)
 
     def _repaired(self, text: str, reads: list[int]) -> str:
         if self._repair is None:
@@ -232,10 +218,15 @@ class LenientCalls(Handler):
             require_shallow_nesting(value, text)
         except (ValueError, RecursionError, _TooManyReads):
             return text
-        has_arguments = isinstance(self.strict, FormCalls)
-        if has_arguments and isinstance(value, list):
-            value = [_with_arguments(each) for each in value]
-        return to_json(_with_arguments(value) if has_arguments else value)
+        if isinstance(self.strict, FormCalls):
+            value = [*map(_decoded, value)] if isinstance(value, list) else _decoded(value)
+        return to_json(value)
+
+
+def _marks_around(handler: Handler) -> tuple[str, str]:
+    """Return the marks around each call, or all of them, of a form; empty where it has none."""
+    way = handler.form.ways[0] if isinstance(handler, FormCalls) else ("", "", "")
+    return way[0].strip(), way[-1].strip()
 
 
 def _is_json(handler: Handler) -> bool:
@@ -256,20 +247,13 @@ def _json_repair() -> Callable[[str], Any]:
     return loads
 
 
-def _with_arguments(each: Any) -> Any:
-    """Return a call with its arguments under "arguments", decoded where they are JSON text."""
-    if not isinstance(each, dict):
-        return each
-    each = {
-        "arguments" if key == "parameters" and "arguments" not in each else key: each[key]
-        for key in each
-    }
-    if isinstance(each.get("arguments"), str):
-        try:
-            each["arguments"] = json.loads(each["arguments"])
-        except (ValueError, RecursionError):
-            return each
-    return each
+def _decoded(call: Any) -> Any:
+    """Return a call with its arguments decoded where they are JSON text."""
+    for key in ("arguments", "parameters"):
+        if isinstance(call, dict) and isinstance(call.get(key), str):
+            with suppress(ValueError, RecursionError):
+                return {**call, key: json.loads(call[key])}
+    return call
 
 
 def _inside_fence(text: str) -> str:

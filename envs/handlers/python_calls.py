@@ -15,12 +15,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from fctncalling.data.types import Call, FunctionDoc
+from fctncalling.envs.handlers.call_format import calls_of_record
 from fctncalling.envs.handlers.handler import (
+    FENCE,
     DecodedAction,
     DecodeError,
     Handler,
     bfcl_call_strings,
-    require_readable_text,
+    bracketed,
     require_shallow_nesting,
 )
 from fctncalling.envs.python_source.evaluator import Evaluator
@@ -32,7 +34,6 @@ from fctncalling.envs.python_source.parse import (
 )
 from fctncalling.envs.python_source.render import python_literal
 
-_FENCE = "`\n "
 _WORD = re.compile(r"\w")
 _CODE = re.compile(r"(?<=[^\s`])[ \t]+`[^`\n]+`")  # in a line behind words
 # What looks like a call: a name with a bracket at once, at the beginning of a line, or before an
@@ -55,10 +56,12 @@ class PythonCalls(Handler):
         Brackets in prose, as in "the file (of 2 kB)" or "file(s)", are no call's, nor is `code` in
         a sentence.
         """
-        stripped = text.strip(_FENCE)
+        stripped = text.strip(FENCE)
         if stripped.startswith("[") and not stripped.startswith("[TOOL_CALLS]"):
             return True
-        return _CALL.search(_CODE.sub("", text)) is not None
+        if "(" not in text:
+            return False
+        return _CALL.search(_CODE.sub("", text) if "`" in text else text) is not None
 
     def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
         """Decode an action's text once; its record is [{name: {parameter: value}}].
@@ -69,12 +72,12 @@ class PythonCalls(Handler):
         An argument without a text of its own can be judged, but is no call's; BFCL takes one that
         is a dict of dicts for a nested call, and fails on an empty dict.
         """
-        source = _bracketed(text)
+        source = bracketed(text)
         plain = parse_plain_calls(source)
         if plain is None:
-            return DecodedAction(_parsed_calls(source), _calls_of, multi_turn_call_strings)
+            return DecodedAction(_parsed_calls(source), calls_of_record, multi_turn_call_strings)
         return DecodedAction(
-            plain, _calls_of, multi_turn_call_strings, plain_calls_or_none(source, plain)
+            plain, calls_of_record, multi_turn_call_strings, plain_calls_or_none(source, plain)
         )
 
     def render(self, calls: Sequence[Call]) -> str:
@@ -83,20 +86,6 @@ class PythonCalls(Handler):
         ValueError for names or values the form cannot say.
         """
         return f"[{', '.join(_rendered(call) for call in calls)}]"
-
-
-def _bracketed(text: str) -> str:
-    require_readable_text(text)
-    text = text.strip(_FENCE)
-    text = text if text.startswith("[") else f"[{text}"
-    return text if text.endswith("]") else f"{text}]"
-
-
-def _calls_of(record: list[dict[str, dict[Any, Any]]]) -> list[Call]:
-    calls = [Call(name, arguments) for each in record for name, arguments in each.items()]
-    for call in calls:
-        _require_text(call)
-    return calls
 
 
 def multi_turn_call_strings(calls: Sequence[Call]) -> list[str]:
@@ -183,13 +172,6 @@ class _ValueReader:
             case ast.Subscript():
                 return f"{ast.unparse(node.value)}[{ast.unparse(node.slice)}]"
         raise DecodeError("value", f"a {type(node).__name__} expression is no argument value")
-
-
-def _require_text(call: Call) -> None:
-    try:
-        repr(call.arguments)
-    except (ValueError, RecursionError) as error:  # integers over the interpreter's limit of digits
-        raise DecodeError("value", f"{call.name}: {error}") from None
 
 
 def _holds_empty_dict(value: Any) -> bool:

@@ -11,13 +11,7 @@ from fctncalling.envs.handlers.call_forms import CALL_FORMS
 from fctncalling.envs.handlers.call_marks import FORMS_BY_MARK, MARK, WORDS, is_opened
 from fctncalling.envs.handlers.form_calls import FormCalls, Opening
 from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS, DecodedAction, Handler
-from fctncalling.envs.handlers.inline import (
-    InlineCalls,
-    InlineHermesCalls,
-    MarkdownBlockCalls,
-    PythonXmlBlocks,
-    TrlRequestCalls,
-)
+from fctncalling.envs.handlers.inline import TEXT_HANDLERS
 from fctncalling.envs.handlers.java_calls import JavaCalls
 from fctncalling.envs.handlers.javascript_calls import JavaScriptCalls
 from fctncalling.envs.handlers.json_calls import (
@@ -27,53 +21,8 @@ from fctncalling.envs.handlers.json_calls import (
     OpenAIMessages,
 )
 from fctncalling.envs.handlers.lenient import PREFIX, LenientCalls
-from fctncalling.envs.handlers.python_calls import PythonCalls
-from fctncalling.envs.handlers.return_formats import (
-    OPEN_TAG,
-    ConciseXml,
-    JsonReturn,
-    TaggedPythonReturn,
-    VerboseXml,
-)
+from fctncalling.envs.handlers.return_formats import OPEN_TAG, RETURN_HANDLERS, variant_handler
 from fctncalling.envs.handlers.thoughts import split_thought
-
-# Handlers of format sensitivity's prompt configurations.
-
-RETURN_HANDLERS: dict[tuple[str, bool], Handler] = {
-    ("python", False): PythonCalls(),
-    ("python", True): TaggedPythonReturn(),
-    **{
-        (form.format, tagged): form(tagged=tagged)
-        for form in (JsonReturn, VerboseXml, ConciseXml)
-        for tagged in (False, True)
-    },
-}
-"""(BFCL's return format, whether it is tagged) -> the handler that reads and writes it."""
-
-
-class PromptVariantCalls(Handler):
-    """Prompt-variant calls: a handler of a variant's return format, tagged or not.
-
-    Its name is the variant's, which words the instructions.
-    """
-
-    def __init__(self, variant: PromptVariant) -> None:
-        self.variant = variant
-        self.name = str(variant)
-        self._form = RETURN_HANDLERS[variant.return_format, variant.tagged]
-
-    def recognises(self, text: str) -> bool:
-        """Whether the handler recognises the text, by the variant's return format."""
-        return self._form.recognises(text)
-
-    def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
-        """Decode an action's text once; raises DecodeError."""
-        return self._form.decode_action(text, functions)
-
-    def render(self, calls: Sequence[Call]) -> str:
-        """Render calls as their canonical text; ValueError for what the format cannot say."""
-        return self._form.render(calls)
-
 
 PROMPTING = RETURN_HANDLERS["python", False]
 FORM_HANDLERS = {name: FormCalls(form) for name, form in CALL_FORMS.items()}
@@ -84,24 +33,21 @@ HANDLERS_BY_KEYS: tuple[Handler, ...] = (
 )
 """Handlers of texts that open with another object than a call's, in the order they are asked."""
 HANDLERS_BY_MARK: dict[str, tuple[Handler, ...]] = {
-    OPEN_TAG: (
-        *(form for (_, tagged), form in RETURN_HANDLERS.items() if tagged),
-        FORM_HANDLERS["nemotron_calls"],
-    ),
-    "<functions>": (RETURN_HANDLERS["verbose_xml", False], RETURN_HANDLERS["concise_xml", False]),
+    mark: tuple(FORM_HANDLERS[form.name] for form in forms) for mark, forms in FORMS_BY_MARK.items()
 }
-HANDLERS_BY_MARK |= {
-    mark: tuple(FORM_HANDLERS[form.name] for form in forms)
-    for mark, forms in FORMS_BY_MARK.items()
-    if mark not in HANDLERS_BY_MARK
-}
+HANDLERS_BY_MARK[OPEN_TAG] = (
+    *(form for (_, tagged), form in RETURN_HANDLERS.items() if tagged),
+    *HANDLERS_BY_MARK[OPEN_TAG],
+)
+HANDLERS_BY_MARK["<functions>"] = (
+    RETURN_HANDLERS["verbose_xml", False],
+    RETURN_HANDLERS["concise_xml", False],
+)
 """Mark -> the handlers of calls that it opens; other texts are read in the prompting form."""
 _LED_BY_WORDS = tuple(
-    FORM_HANDLERS[f"{name}_calls"]
-    for name in ("functionary32", "harmony", "command_r", "react", "functools")
+    each for each in FORM_HANDLERS.values() if any(mark[0] not in "<[" for mark in each.form.marks)
 )
 """Handlers of forms that words open."""
-
 
 AUTO = "auto:"
 """Before the name of a form that is written, where every known one is read."""
@@ -122,7 +68,7 @@ class AutoCalls(Handler):
         rest = split_thought(text).rest
         handler, opened = find_handler(rest)
         if isinstance(handler, FormCalls) and opened is not None:
-            return handler.decoded(handler.decode_from(rest, opened, functions))
+            return handler.decode_from(rest, opened, functions)
         return handler.decode_action(rest, functions)
 
     def render(self, calls: Sequence[Call]) -> str:
@@ -174,6 +120,8 @@ def find_handler(text: str) -> tuple[Handler, Opening | None]:
     for handler in handlers:
         if opened := handler.opening_at(text, 0):
             return handler, opened
+    if "<" not in text and "[" not in text:  # and so no mark
+        return PROMPTING, None
     for mark in MARK.finditer(text):
         for each in HANDLERS_BY_MARK[mark[0]]:
             if not isinstance(each, FormCalls):
@@ -202,12 +150,6 @@ HANDLERS: dict[str, Handler] = {
 }
 """Name -> handler; `get_handler` also knows lenient modes and prompt configurations."""
 
-TEXT_HANDLERS: dict[str, InlineCalls] = {
-    handler.name: handler
-    for handler in (TrlRequestCalls(), PythonXmlBlocks(), MarkdownBlockCalls(), InlineHermesCalls())
-}
-"""Name -> handler of calls in mid-generation, behind which the message goes on."""
-
 
 def get_handler(name: str) -> Handler:
     """Get the handler of a name, `lenient:<name>`, `auto:<name>`, or a format-sensitivity one.
@@ -224,7 +166,7 @@ def get_handler(name: str) -> Handler:
     if name.startswith(PREFIX):
         return LenientCalls(get_handler(name.removeprefix(PREFIX)))
     try:
-        return PromptVariantCalls(PromptVariant.parse(name))
+        return variant_handler(PromptVariant.parse(name))
     except ValueError:
         raise LookupError(
             f'no handler is called "{name}": expected one of '

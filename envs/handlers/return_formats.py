@@ -16,12 +16,14 @@ import ast
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 from xml.sax.saxutils import escape
 
+from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import Call
 from fctncalling.envs.handlers.call_format import (
     CallFormat,
@@ -31,8 +33,10 @@ from fctncalling.envs.handlers.call_format import (
     to_json,
 )
 from fctncalling.envs.handlers.handler import (
+    FENCE,
     DecodeError,
-    require_readable_text,
+    Handler,
+    bracketed,
     require_shallow_nesting,
 )
 from fctncalling.envs.handlers.python_calls import (
@@ -48,9 +52,6 @@ from fctncalling.envs.python_source.parse import (
 from fctncalling.envs.python_source.render import python_literal
 
 OPEN_TAG, CLOSE_TAG = "<TOOLCALL>", "</TOOLCALL>"
-_FENCE = "`\n "
-_CALLED = re.compile(r"\w\(")
-_NAMED_FUNCTION = re.compile(r'"function"\s*:\s*"')
 
 
 class ReturnFormat(CallFormat):
@@ -60,6 +61,8 @@ class ReturnFormat(CallFormat):
     """
 
     format: str  # BFCL's name of it
+    beginning: re.Pattern[str]  # of what stands behind the tag
+    syntax: re.Pattern[str]  # what is found in a text with calls
 
     def __init__(self, *, tagged: bool) -> None:
         self.tagged = tagged
@@ -69,30 +72,21 @@ class ReturnFormat(CallFormat):
         """Whether the format recognises the text: what opens calls is there, behind the tag."""
         before, tag, inside = text.partition(OPEN_TAG)
         if not self.tagged:
-            return self.has_call_syntax(before)
-        inside = inside.lstrip().removeprefix("```json").removeprefix("```xml").lstrip(_FENCE)
-        return tag != "" and self.begins_like_calls(inside) and self.has_call_syntax(inside)
+            return self.syntax.search(before) is not None
+        inside = inside.lstrip().removeprefix("```json").removeprefix("```xml").lstrip(FENCE)
+        return bool(tag and self.beginning.match(inside) and self.syntax.search(inside))
 
     def decode_ast(self, text: str) -> Record:
         """Decode a text as BFCL's AST decoder does, to its record; raises DecodeError."""
-        require_readable_text(text)
-        text = text.strip(_FENCE)
-        text = text if text.startswith("[") else f"[{text}"
-        text = text if text.endswith("]") else f"{text}]"
-        return self.decode_untagged(_inside_tag(text) if self.tagged else text)
+        text = bracketed(text)
+        return self.decode_untagged(
+            _between(text, OPEN_TAG, CLOSE_TAG).strip() if self.tagged else text
+        )
 
     def candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield candidate texts of calls, tagged where that is wanted."""
         for text in self.untagged_candidate_texts(calls):
             yield f"{OPEN_TAG}{text}{CLOSE_TAG}" if self.tagged else text
-
-    @abstractmethod
-    def has_call_syntax(self, text: str) -> bool:
-        """Whether the text has the syntax that opens calls of this format."""
-
-    @abstractmethod
-    def begins_like_calls(self, text: str) -> bool:
-        """Whether the text begins like calls of this format: by its first character."""
 
     @abstractmethod
     def decode_untagged(self, text: str) -> Record:
@@ -103,29 +97,23 @@ class ReturnFormat(CallFormat):
         """Yield untagged candidate texts of calls, the canonical one first."""
 
 
-def _inside_tag(text: str) -> str:
-    start = text.find(OPEN_TAG)
-    end = text.find(CLOSE_TAG, start + len(OPEN_TAG))
-    if start < 0 or end < 0:
-        raise DecodeError("shape", f"expected calls between {OPEN_TAG} and {CLOSE_TAG}")
-    return text[start + len(OPEN_TAG) : end].strip()
+def _between(text: str, opening: str, closing: str) -> str:
+    """Return what stands between the first opening mark and the next closing one."""
+    inside, mark, _ = text.partition(opening)[2].partition(closing)
+    if not mark:
+        raise DecodeError("shape", f"expected calls between {opening} and {closing}")
+    return inside
 
 
 class TaggedPythonReturn(ReturnFormat):
     """Tagged Python return, a format: a list of calls between tags; without tags PythonCalls."""
 
     format = "python"
+    beginning = re.compile(r"(?!<|\[?\s*\{)")
+    syntax = re.compile(r"\w\(")
 
     def __init__(self) -> None:
         super().__init__(tagged=True)
-
-    def has_call_syntax(self, text: str) -> bool:
-        """Whether the text has call syntax: a parenthesis behind a name."""
-        return _CALLED.search(text) is not None
-
-    def begins_like_calls(self, text: str) -> bool:
-        """Whether the text begins like Python calls: neither with XML nor a JSON object."""
-        return not text.startswith("<") and not text.removeprefix("[").lstrip().startswith("{")
 
     def decode_untagged(self, text: str) -> Record:
         """Decode untagged: the calls of one expression; raises DecodeError."""
@@ -150,14 +138,8 @@ class JsonReturn(ReturnFormat):
     """
 
     format = "json"
-
-    def has_call_syntax(self, text: str) -> bool:
-        """Whether the text has call syntax: both keys of a call, the function as text."""
-        return '"parameters"' in text and _NAMED_FUNCTION.search(text) is not None
-
-    def begins_like_calls(self, text: str) -> bool:
-        """Whether the text begins like JSON calls: with an object, or a list of them."""
-        return text.removeprefix("[").lstrip().startswith("{")
+    beginning = re.compile(r"\[?\s*\{")
+    syntax = re.compile(r'(?s)\A(?=.*"parameters").*"function"\s*:\s*"')
 
     def decode_untagged(self, text: str) -> Record:
         """Decode untagged: the first thing in brackets that could list objects.
@@ -230,7 +212,8 @@ def _end_behind(text: str, brace: int, after_open: dict[int, int | None]) -> int
 
 
 _OPEN, _CLOSE = "<functions>", "</functions>"
-_OPENED = re.compile(r"<functions>\s*(?:<(?!/)|\Z)")  # rather than named
+_OPENED = r"<functions>\s*(?:<(?!/)|\Z)"  # rather than named
+_IN_ATTRIBUTES = r".*(?:<params| value=)"
 _CONTAINERS = {list: "array", tuple: "tuple", dict: "dict"}
 _LITERAL_TYPES = ("array", "tuple", "object", "dict")
 _ESCAPES = {'"': "&quot;", "\n": "&#10;"}
@@ -239,38 +222,19 @@ _ESCAPES = {'"': "&quot;", "\n": "&#10;"}
 class XmlReturn(ReturnFormat):
     """XML return: base class of the two formats."""
 
-    def has_call_syntax(self, text: str) -> bool:
-        """Whether the text has call syntax: the root element and arguments."""
-        return _OPENED.search(text) is not None and self.has_arguments(text)
-
-    def begins_like_calls(self, text: str) -> bool:
-        """Whether the text begins like XML calls: with an element."""
-        return text.startswith("<")
-
-    @abstractmethod
-    def has_arguments(self, text: str) -> bool:
-        """Whether the text has arguments as this format writes them."""
+    beginning = re.compile("<")
+    argument: str  # an argument as an element, with what is escaped for {name}, {text} and {kind}
+    arguments = "{}"  # what stands around the arguments of a function
 
     @abstractmethod
     def parse_arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
         """Parse the arguments: (name, text, type) each; KeyError where BFCL misses an attribute."""
 
-    @abstractmethod
-    def write_argument(self, name: str, text: str, kind: str) -> str:
-        """Write one argument as an XML element, from texts that are escaped."""
-
-    @abstractmethod
-    def wrap_arguments(self, arguments: str) -> str:
-        """Wrap the arguments of a function in the element around them, if there is one."""
-
     def decode_untagged(self, text: str) -> Record:
         """Decode untagged: the first closed <functions>; raises DecodeError."""
-        start = text.find(_OPEN)
-        end = text.find(_CLOSE, start + len(_OPEN))
-        if start < 0 or end < 0:
-            raise DecodeError("shape", f"expected calls between {_OPEN} and {_CLOSE}")
+        text = f"{_OPEN}{_between(text, _OPEN, _CLOSE)}{_CLOSE}"
         try:
-            root = ElementTree.fromstring(text[start : end + len(_CLOSE)])
+            root = ElementTree.fromstring(text)
             functions = [
                 (each.attrib["name"], list(self.parse_arguments(each)))
                 for each in root.findall("function")
@@ -284,7 +248,7 @@ class XmlReturn(ReturnFormat):
                 )
             )
             return [
-                {name: {key: _value(text, kind) for key, text, kind in given}}
+                {name: {key: _READERS.get(kind, str)(text) for key, text, kind in given}}
                 for name, given in functions
             ]
         except DecodeError:
@@ -303,28 +267,28 @@ class XmlReturn(ReturnFormat):
     def untagged_candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the one untagged candidate text; strings that XML would not keep are literals."""
         functions = (
-            f'<function name="{_escaped(call.name)}">'
-            + self.wrap_arguments(
-                "".join(self._argument(key, value) for key, value in call.arguments.items())
-            )
-            + "</function>"
+            f'<function name="{_escaped(call.name)}">{self._written(call.arguments)}</function>'
             for call in calls
         )
         yield f"{_OPEN}{''.join(functions)}{_CLOSE}"
 
-    def _argument(self, key: str, value: Any) -> str:
-        text, kind = _typed(value)
-        return self.write_argument(_escaped(key), _escaped(text), kind)
+    def _written(self, arguments: Mapping[str, Any]) -> str:
+        typed = ((name, *_typed(value)) for name, value in arguments.items())
+        return self.arguments.format(
+            "".join(
+                self.argument.format(name=_escaped(name), text=_escaped(text), kind=kind)
+                for name, text, kind in typed
+            )
+        )
 
 
 class VerboseXml(XmlReturn):
     """Verbose XML, a format: `<params><param name="a" value="1" type="integer"/></params>`."""
 
     format = "verbose_xml"
-
-    def has_arguments(self, text: str) -> bool:
-        """Whether the text has arguments in verbose XML: values in attributes."""
-        return "<params" in text or " value=" in text or "<param" not in text
+    syntax = re.compile(rf"(?s)\A(?={_IN_ATTRIBUTES}|(?!.*<param)).*{_OPENED}")
+    argument = '<param name="{name}" value="{text}" type="{kind}"/>'
+    arguments = "<params>{}</params>"
 
     def parse_arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
         """Parse the arguments inside <params>, or of the function: yield (name, text, type).
@@ -339,23 +303,13 @@ class VerboseXml(XmlReturn):
                 param.attrib.get("type", "string"),
             )
 
-    def write_argument(self, name: str, text: str, kind: str) -> str:
-        """Write one argument as a <param/> element."""
-        return f'<param name="{name}" value="{text}" type="{kind}"/>'
-
-    def wrap_arguments(self, arguments: str) -> str:
-        """Wrap the arguments in <params>."""
-        return f"<params>{arguments}</params>"
-
 
 class ConciseXml(XmlReturn):
     """Concise XML, a format: `<param name="a" type="integer">1</param>`."""
 
     format = "concise_xml"
-
-    def has_arguments(self, text: str) -> bool:
-        """Whether the text has arguments in concise XML: values between tags."""
-        return "<params" not in text and " value=" not in text
+    syntax = re.compile(rf"(?s)\A(?!{_IN_ATTRIBUTES}).*{_OPENED}")
+    argument = '<param name="{name}" type="{kind}">{text}</param>'
 
     def parse_arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
         """Parse the arguments directly below the function: yield (name, text, type)."""
@@ -366,30 +320,21 @@ class ConciseXml(XmlReturn):
                 param.attrib.get("type", "string"),
             )
 
-    def write_argument(self, name: str, text: str, kind: str) -> str:
-        """Write one argument as a <param> element."""
-        return f'<param name="{name}" type="{kind}">{text}</param>'
 
-    def wrap_arguments(self, arguments: str) -> str:
-        """Wrap the arguments in nothing: this format has no element around them."""
-        return arguments
+def _literal(text: str) -> Any:
+    value = ast.literal_eval(parse_expression(text.lstrip(" \t")))
+    require_shallow_nesting(value, text)
+    return value
 
 
-def _value(text: str, kind: str) -> Any:
-    match kind:
-        case "integer":
-            return int(text)
-        case "float":
-            return float(text)
-        case "boolean":
-            return text.lower() == "true"
-        case "null":
-            return None
-        case _ if kind in _LITERAL_TYPES:
-            value = ast.literal_eval(parse_expression(text.lstrip(" \t")))
-            require_shallow_nesting(value, text)
-            return value
-    return text
+_READERS: dict[str, Callable[[str], Any]] = {
+    "integer": int,
+    "float": float,
+    "boolean": lambda text: text.lower() == "true",
+    "null": lambda text: None,
+    **dict.fromkeys(_LITERAL_TYPES, _literal),
+}
+"""Type -> what reads its value; another one's is text."""
 
 
 def _typed(value: Any) -> tuple[str, str]:
@@ -412,3 +357,25 @@ def _typed(value: Any) -> tuple[str, str]:
 
 def _escaped(text: str) -> str:
     return escape(text, _ESCAPES)
+
+
+RETURN_HANDLERS: dict[tuple[str, bool], Handler] = {
+    ("python", False): PythonCalls(),
+    ("python", True): TaggedPythonReturn(),
+    **{
+        (form.format, tagged): form(tagged=tagged)
+        for form in (JsonReturn, VerboseXml, ConciseXml)
+        for tagged in (False, True)
+    },
+}
+"""(BFCL's return format, whether it is tagged) -> the handler that reads and writes it."""
+
+
+def variant_handler(variant: PromptVariant) -> Handler:
+    """Return the handler of a variant's return format, tagged or not.
+
+    Its name is the variant's, which words the instructions.
+    """
+    handler = copy(RETURN_HANDLERS[variant.return_format, variant.tagged])
+    handler.name, handler.variant = str(variant), variant
+    return handler

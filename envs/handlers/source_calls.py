@@ -17,6 +17,7 @@ from fctncalling.envs.handlers.handler import (
     DecodeError,
     Handler,
     bfcl_call_strings,
+    bracketed,
     require_readable_text,
 )
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 
-_FENCE = "`\n "
 _NAME = r"[A-Za-z_$][\w$]*"
 _NUMBER = r"-?(?:0|[1-9]\d*+)(?>(?:\.\d++)?)"
 _SCALAR = rf'(?:"[^"\\]*+"|\'[^\'\\]++\'|{_NUMBER}|{_NAME}(?>(?:\.{_NAME})*))'
@@ -76,7 +76,7 @@ class SourceCalls(Handler):
         The call's arguments are source text. Its call string is what the tools, which are Python,
         would be handed; BFCL executes no other language.
         """
-        source = _source_in(text)
+        source = bracketed(text)[1:-1]
 
         def calls_of_record(record: Any) -> list[Call]:
             if not record and source.strip():
@@ -127,14 +127,6 @@ class SourceCalls(Handler):
 
 def _assigned(key: Any) -> str:
     return "" if key is None else f"{key}="
-
-
-def _source_in(text: str) -> str:
-    """Return what stands in the brackets; one that is missing at either end is forgiven."""
-    require_readable_text(text)
-    text = text.strip(_FENCE)
-    text = text if text.startswith("[") else f"[{text}"
-    return text[1:-1] if text.endswith("]") else text[1:]
 
 
 def parse_argument_list(
@@ -265,23 +257,18 @@ def syntax_tree_root(source: bytes, language: str) -> Node:
     # One each time: it is for one thread.
     parser = _library("tree_sitter", language).Parser(_grammar(language))
     root: Node = parser.parse(source).root_node
-    if root.has_error and any(node.is_error for node in _faulty(root)):
+    if root.has_error and any(node.is_error for node in nodes_of(root, faulty=True)):
         raise DecodeError("syntax", f"this is not {language}")
     return root
 
 
-def missing_tokens(root: Node) -> list[Node]:
-    """Return the missing tokens of a syntax tree, those that the parser had to insert."""
-    return [node for node in _faulty(root) if node.is_missing]
-
-
-def _faulty(root: Node) -> Iterator[Node]:
-    """Yield the nodes with a fault in them or below."""
+def nodes_of(root: Node, *, faulty: bool = False) -> Iterator[Node]:
+    """Yield the nodes of a tree, each before its children; `faulty`: with a fault in or below."""
     nodes = [root]
     while nodes:
         node = nodes.pop()
         yield node
-        nodes.extend(child for child in node.children if child.has_error)
+        nodes.extend(each for each in reversed(node.children) if each.has_error or not faulty)
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from fctncalling.envs.handlers.call_marks import is_within_call
+from fctncalling.envs.handlers.call_marks import bears_mark, is_within_call
 
 THOUGHTS = {
     "<think>": "</think>",
@@ -26,7 +26,7 @@ THOUGHTS = {
 _OPENING = re.compile(rf"^[^\S\n]*({'|'.join(map(re.escape, THOUGHTS))})", re.MULTILINE)
 _ENDS = ("<|end|>", "<|eom|>")  # of messages, of thoughts too
 _CLOSING = re.compile("|".join(re.escape(e) for e in THOUGHTS.values() if e not in _ENDS))
-_HEADER = re.compile(r"\s*(?:<\|start\|>assistant)?\s*")  # of the message behind a thought's
+_HEADER = "<|start|>assistant"  # of the message behind a thought's
 
 
 class SplitThought(NamedTuple):
@@ -35,6 +35,11 @@ class SplitThought(NamedTuple):
     thought: str
     rest: str
     closed: bool = True  # False: the message ends within the thought
+
+    @property
+    def searched(self) -> str:
+        """Text in which marks of calls are looked for: the rest, and a thought without an end."""
+        return self.rest if self.closed else f"{self.rest}\n{self.thought}"
 
 
 def _may_think(text: str) -> bool:
@@ -53,20 +58,27 @@ def split_thought(text: str) -> SplitThought:
     if not isinstance(text, str) or not _may_think(text):
         return SplitThought("", text)
     thoughts, rest, closed = list[str](), text, True
-    closing, opening = _CLOSING.search(text), _OPENING.search(text)
-    is_open = closing is not None and (opening is None or closing.start() < opening.start())
-    if is_open and closing is not None and not is_within_call(text, closing.start()):
+    opening = _OPENING.search(text)
+    # one that the prompt opened
+    closing = _CLOSING.search(text, 0, opening.start() if opening else len(text))
+    if closing and not is_within_call(text, closing.start()):
         thoughts.append(text[: closing.start()])
         rest = text[closing.end() :]
-    while closed and (opening := _OPENING.search(rest)):
-        before = rest[: opening.start()]
-        if is_within_call(rest, opening.start()):
-            break
-        end = rest.find(THOUGHTS[opening[1]], opening.end())
-        closed = end >= 0
-        thoughts.append(rest[opening.end() : end if closed else None])
-        rest = before + (rest[end + len(THOUGHTS[opening[1]]) :] if closed else "")
+        opening = _OPENING.search(rest)
+    while closed and opening and not is_within_call(rest, opening.start()):
+        inside, mark, behind = rest[opening.end() :].partition(THOUGHTS[opening[1]])
+        thoughts.append(inside)
+        rest, closed = rest[: opening.start()] + behind, bool(mark)
+        opening = _OPENING.search(rest) if _may_think(rest) else None
     if not thoughts:
         return SplitThought("", text)
     thought = "\n".join(each.strip() for each in thoughts).strip()
-    return SplitThought(thought, _HEADER.sub("", rest, count=1), closed)
+    return SplitThought(thought, rest.lstrip().removeprefix(_HEADER).lstrip(), closed)
+
+
+def bears_call(text: str) -> bool:
+    """Whether a text bears a call's mark, with a form's grammar or the text's end behind it.
+
+    Looked for where calls count: behind thoughts; where a thought has no end, in it.
+    """
+    return bears_mark(split_thought(text).searched)
