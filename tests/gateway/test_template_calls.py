@@ -196,12 +196,38 @@ def test_a_template_with_tools_elsewhere_takes_them() -> None:
         "{% if m.role == 'system' and m.tools %}{{ '<|tool|>' + m.tools + '<|/tool|>' }}{% endif %}"
         "<|im_end|>{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant {% endif %}"
     )
-    for shape in (own, in_system):
+    under_system = TemplateShape(
+        "{% for m in messages %}<|im_start|>{{ m.role }} {{ m.content }}"
+        "{% if m.role == 'system' and tools %}{{ tools | tojson }}{% endif %}<|im_end|>{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant {% endif %}"
+    )
+    for shape in (own, in_system, under_system):
         template = ChatTemplate(shape.tokenizer())
         text = template.spell(template.render_prompt([USER], [TOOL], "Instructions."))
         assert template.takes_tools
         assert "look_up" in text
         assert "Instructions." not in text
+
+
+@pytest.mark.parametrize(
+    ("written", "instead"),
+    [
+        ("{% for c in m.tool_calls or [] %}", "{% for c in m.tool_calls if tools %}"),
+        ("{{ c.function.arguments | tojson }}", "{{ c.function.arguments }}"),
+    ],
+    ids=["calls where tools are given alone", "arguments as they come"],
+)
+def test_the_call_form_is_found_however_calls_and_arguments_have_to_be_given(
+    written: str, instead: str
+) -> None:
+    assert written in HERMES.source
+    shape = HERMES._replace(source=HERMES.source.replace(written, instead))
+    template = ChatTemplate(shape.tokenizer())
+    assert find_call_form(template).handler == "hermes_calls"
+    assert [each.line for each in template_findings(shape.tokenizer()) if each.is_fault] == []
+    said = called("1")
+    result = {"role": "tool", "tool_call_id": "1", "content": "r"}
+    assert '{"town": "Bern", "days": 3' in gateway_prompt(shape, [USER, said, result], [TOOL])
 
 
 def test_named_templates_that_want_a_list_of_tools_render_without_one() -> None:
