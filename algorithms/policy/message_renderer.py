@@ -249,7 +249,7 @@ class MessageRenderer:
         return False
 
     def _shows_calls(self) -> bool:
-        """Find how the template is handed calls, those first whose arguments become no Python dict."""
+        """Find how the template is handed calls; last, so that arguments become a Python dict."""
         usual, as_dict = self.shape, list[MessageShape]()
         ways = (False, True)
         for tools, as_text, named in itertools.product(ways[: 1 + self.takes_tools], ways, ways):

@@ -175,6 +175,25 @@ def test_the_doctor_calls_sound_templates_sound(shape: TemplateShape) -> None:
     assert exit_code(found) == 0
 
 
+def test_what_is_said_before_calls_stays_in_a_history_or_is_noted() -> None:
+    rewrites = MISTRAL3._replace(source="{{ 'x' if messages[2:] }}" + MISTRAL3.source)
+    shows = rewrites.source.replace("[TOOL_CALLS] [", "{{ m.content }}[TOOL_CALLS] [")
+    for shape, lost in ((rewrites, True), (rewrites._replace(source=shows), False)):
+        template = ChatTemplate(shape.tokenizer())
+        calls = [Call("look_up", ARGUMENTS)]
+        text = f"Not [TOOL_CALLS] yet</think>So.{template.text_of_calls(calls)}"
+        said = template.calls_message(calls, text=text)
+        result = {"role": "tool", "tool_call_id": "000000000", "content": "r"}
+        history = [USER, {**said, "content": text}, result]
+        shown = template.text_of_history(history, trusted=[1])
+        assert (text in shown) is not lost
+        assert template.text_of_calls(calls) in shown
+        notes = [
+            each for each in template_findings(shape.tokenizer()) if "before calls" in each.line
+        ]
+        assert [each.level for each in notes] == ["note"] * lost
+
+
 def test_a_form_that_nobody_reads_is_a_fault_unless_another_is_named() -> None:
     template = ChatTemplate(UNREAD.tokenizer())
     assert find_call_form(template).is_unread
