@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import re
@@ -61,7 +60,7 @@ class MessageRenderer:
     - `system_role`, `tool_role`: it renders such messages; else they come as user messages.
     - `result_role`: it renders tool results behind an assistant message with calls;
       `behind_calls`: it does so otherwise than behind a text, or there alone.
-    - `shows_calls`: it writes the calls of an assistant message.
+    - `shows_calls`: it writes the calls of an assistant message; `calls_refusal`: it fails on them.
     - `needs_names`: it fails on a result without the name of its function.
     - `merges_users`: of several user messages in a row it shows the last alone.
     """
@@ -71,6 +70,7 @@ class MessageRenderer:
     result_role = True
     merges_users = False
     shows_calls = False
+    calls_refusal = ""
     behind_calls = False
     needs_names = False
 
@@ -257,12 +257,15 @@ class MessageRenderer:
                 text_arguments=as_text, named_ids=named, tools_of_calls=tools
             )
             calls = calls_message([_CALL], named_ids=named)
-            with contextlib.suppress(TemplateRefusal):
+            try:
                 text = self.render([user("q"), calls], self._tools_of_calls, prompt=False)
-                if all(word in text for word in _PROBE_WORDS):
-                    if f"{{'{_PROBE_WORDS[1]}'" not in text:
-                        return True
-                    as_dict.append(self.shape)
+            except TemplateRefusal as error:
+                self.calls_refusal = str(error)
+                continue
+            if all(word in text for word in _PROBE_WORDS):
+                if f"{{'{_PROBE_WORDS[1]}'" not in text:
+                    return True
+                as_dict.append(self.shape)
         self.shape = next(iter(as_dict), usual)
         return bool(as_dict)
 

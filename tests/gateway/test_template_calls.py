@@ -203,6 +203,11 @@ def test_a_form_that_nobody_reads_is_a_fault_unless_another_is_named() -> None:
     with pytest.raises(SettingError, match="no handler reads"):
         check_template(template)
     check_template(template, "hermes_calls")
+    fails = HERMES.source.replace("<tool_call>\n{", "{{ [].append(1) }}<tool_call>\n{")
+    tokenizer = HERMES._replace(source=fails).tokenizer()
+    [named] = [each for each in template_findings(tokenizer) if each.is_fault]
+    assert "takes tools and fails on calls: SecurityError" in named.line
+    assert "--handler" in named.line
 
 
 def test_a_template_with_tools_elsewhere_takes_them() -> None:
