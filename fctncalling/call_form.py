@@ -63,11 +63,12 @@ class TemplateForm(NamedTuple):
     text: str  # what it writes for a call; "" where it writes none
     handler: str = ""  # "" where none reads it
     unread: str = ""  # what it writes for a call of several arguments, where none reads that alone
+    refusal: str = ""  # why it writes none, where it takes tools and fails on calls
 
     @property
     def is_unread(self) -> bool:
-        """Whether the template writes calls that no handler reads."""
-        return bool(self.text) and not self.handler
+        """Whether the template writes calls that no handler reads, or fails on them."""
+        return bool(self.text or self.refusal) and not self.handler
 
     @property
     def written(self) -> str:
@@ -83,6 +84,8 @@ class TemplateForm(NamedTuple):
     def line(self) -> str:
         """What is to be said of it, in one line."""
         shown = " ".join((self.unread or self.text).split())[:120]
+        if self.refusal:
+            return f"the chat template takes tools and fails on calls: {self.refusal.rstrip('.')}"
         if self.is_unread:
             return f"no handler reads the calls that the chat template writes: {shown}"
         if self.unread:
@@ -97,7 +100,8 @@ def find_call_form(template: ChatTemplate) -> TemplateForm:
     """Find the form in which a template writes calls, and the handler that reads it."""
     one, several = (_written(template, call) for call in PROBE_CALLS)
     if not one:
-        return TemplateForm(several)
+        refusal = template.renderer.calls_refusal if template.takes_tools and not several else ""
+        return TemplateForm(several, refusal=refusal)
     reads_one = ""
     for handler in _candidates(one):
         if not _reads(handler, one, PROBE_CALLS[0]):

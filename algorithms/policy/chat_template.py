@@ -53,6 +53,7 @@ def bos_ids(tokenizer: Any) -> list[int]:
 
 
 _PROBE_CALL = Call("fctnprobecall", {"a": "x"})
+_THOUGHT_TAG = re.compile(r"</?[^<>\n]*think[^<>\n]*>|\[/?THINK\]")
 
 
 class ChatTemplate:
@@ -179,12 +180,12 @@ class ChatTemplate:
             (self._in_own_form, False),
             (self._as_words, True),
         ):
-            played = [
-                form(m, cleaned[i + 1 : i + 2]) if i in trusted else m
-                for i, m in enumerate(cleaned)
-            ]
-            opened = self._opening(played, instructions)
             try:
+                played = [
+                    form(m, cleaned[i + 1 : i + 2]) if i in trusted else m
+                    for i, m in enumerate(cleaned)
+                ]
+                opened = self._opening(played, instructions)
                 return self.renderer.render(opened, shown, plain_results=plain)
             except TemplateRefusal as error:
                 refusal = error
@@ -296,9 +297,22 @@ class ChatTemplate:
     def _as_sampled(self, message: Message, following: Sequence[Message]) -> Message:
         """Return a message of the policy as its text; in its own form where results need calls."""
         needs_calls = self.renderer.behind_calls and num_results(following)
-        if needs_calls and message.get("tool_calls"):
-            return self._in_own_form(message, following)
-        return self._as_words(message, following)
+        if not needs_calls or not message.get("tool_calls"):
+            return self._as_words(message, following)
+        own = self._in_own_form(message, following)
+        return own if "own_form" in message else {**own, "content": self._before_calls(message)}
+
+    def _before_calls(self, message: Message) -> str:
+        """Return what a message of the policy thinks and says before its calls, as sampled.
+
+        Up to the mark that the template writes before a function's name; "" where none is found.
+        """
+        text, name = message["content"], message["tool_calls"][0]["function"]["name"]
+        written = self.renderer.text_of_calls({**message, "content": ""}, self.stop_texts)
+        marks = _THOUGHT_TAG.sub("", written.partition(name)[0]).split()
+        behind = max((tag.end() for tag in _THOUGHT_TAG.finditer(text)), default=0)
+        at = text.find(marks[0], behind) if marks else 0
+        return str(text[: max(at, 0)]).rstrip()
 
     @staticmethod
     def _as_words(message: Message, following: Sequence[Message]) -> Message:

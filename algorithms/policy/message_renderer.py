@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import re
@@ -49,6 +48,8 @@ class MessageShape(NamedTuple):
     no_tools: list[Any] | None = None  # what stands for no tools
     text_arguments: bool = False  # of calls: JSON text
     named_ids: bool = False  # ids of calls hold their functions' names, as Kimi's do
+    under_system: bool = False  # tools are shown under a system message alone
+    tools_of_calls: bool = False  # calls are written where tools are given alone
 
 
 class MessageRenderer:
@@ -59,7 +60,7 @@ class MessageRenderer:
     - `system_role`, `tool_role`: it renders such messages; else they come as user messages.
     - `result_role`: it renders tool results behind an assistant message with calls;
       `behind_calls`: it does so otherwise than behind a text, or there alone.
-    - `shows_calls`: it writes the calls of an assistant message.
+    - `shows_calls`: it writes the calls of an assistant message; `calls_refusal`: it fails on them.
     - `needs_names`: it fails on a result without the name of its function.
     - `merges_users`: of several user messages in a row it shows the last alone.
     """
@@ -69,6 +70,7 @@ class MessageRenderer:
     result_role = True
     merges_users = False
     shows_calls = False
+    calls_refusal = ""
     behind_calls = False
     needs_names = False
 
@@ -129,6 +131,8 @@ class MessageRenderer:
         if plain_results:
             known |= {"tool": False, "result": False}
         adapted = replace_unknown_roles(messages, known, merge_users=self.merges_users)
+        if tools and self.shape.under_system and adapted[0]["role"] != "system":
+            adapted = [{"role": "system", "content": ""}, *adapted]
         handed: dict[str, Any] = {"tools": self.shape.no_tools}
         if not self.shape.tools_as.startswith("message"):
             handed[self.shape.tools_as] = tools or self.shape.no_tools
@@ -176,14 +180,15 @@ class MessageRenderer:
 
         calls: their message, no text of it spelling one of the stops; they end at the first stop.
         """
-        text = self.render([user("q"), calls, *messages])
-        start = _num_common(self.render([user("q")]), text)
+        tools, talk = self._tools_of_calls, [user("q"), calls]
+        text = self.render([*talk, *messages], tools)
+        start = _num_common(self.render(talk[:1], tools), text)
         changed = "1" if str(messages[0].get("content")).startswith("0") else "0"
-        other = self.render([user("q"), calls, {**messages[0], "content": changed}, *messages[1:]])
+        other = self.render([*talk, {**messages[0], "content": changed}, *messages[1:]], tools)
         latest = _num_common(other, text)
         ends = [at for stop in stops if start <= (at := text.find(stop, start)) <= latest]
         if not ends:  # where the text parts from the one that has nothing behind the calls
-            ends = [_num_common(self.render([user("q"), calls], prompt=False), text)]
+            ends = [_num_common(self.render(talk, tools, prompt=False), text)]
         return text[min(ends) :]
 
     def text_of_calls(
@@ -193,7 +198,7 @@ class MessageRenderer:
 
         From the generation prompt to the end of the answer; "" where it writes none.
         """
-        question = user("fctnprobequestion")
+        question, tools = user("fctnprobequestion"), tools or self._tools_of_calls
         prompt = self.render([question], tools)
         for is_prompt in (False, True):  # some write another opening for a prompt
             text = self.render([question, calls], tools, prompt=is_prompt)
@@ -235,24 +240,38 @@ class MessageRenderer:
     def _takes_tools(self) -> bool:
         """Find how the template is handed tools: whether it shows them at all."""
         usual = self.shape
-        for place in (usual.tools_as, "message", "message text", *self._names):
-            self.shape = usual._replace(tools_as=place)
+        places = (usual.tools_as, "message", "message text", *self._names)
+        for under_system, place in itertools.product((False, True), places):
+            self.shape = usual._replace(tools_as=place, under_system=under_system)
             if self.shows([user("q")], "fctnprobefunction", [PROBE_TOOL]):
                 return True
         self.shape = usual
         return False
 
     def _shows_calls(self) -> bool:
-        usual = self.shape
-        for as_text, named in itertools.product((False, True), (False, True)):
-            self.shape = usual._replace(text_arguments=as_text, named_ids=named)
+        """Find how the template is handed calls; last, so that arguments become a Python dict."""
+        usual, as_dict = self.shape, list[MessageShape]()
+        ways = (False, True)
+        for tools, as_text, named in itertools.product(ways[: 1 + self.takes_tools], ways, ways):
+            self.shape = usual._replace(
+                text_arguments=as_text, named_ids=named, tools_of_calls=tools
+            )
             calls = calls_message([_CALL], named_ids=named)
-            with contextlib.suppress(TemplateRefusal):
-                text = self.render([user("q"), calls], prompt=False)
-                if all(word in text for word in _PROBE_WORDS):
+            try:
+                text = self.render([user("q"), calls], self._tools_of_calls, prompt=False)
+            except TemplateRefusal as error:
+                self.calls_refusal = str(error)
+                continue
+            if all(word in text for word in _PROBE_WORDS):
+                if f"{{'{_PROBE_WORDS[1]}'" not in text:
                     return True
-        self.shape = usual
-        return False
+                as_dict.append(self.shape)
+        self.shape = next(iter(as_dict), usual)
+        return bool(as_dict)
+
+    @property
+    def _tools_of_calls(self) -> list[Any] | None:
+        return [PROBE_TOOL] if self.shape.tools_of_calls else None
 
 
 def _in_system_message(

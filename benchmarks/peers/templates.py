@@ -1,10 +1,13 @@
 """Call forms against real chat templates: what each writes is read back, in every case it renders.
 
-    python benchmarks/peers/templates.py FOLDER [--markdown]
+    python benchmarks/peers/templates.py FOLDER [--all]
 
 FOLDER holds templates (*.jinja), such as llama.cpp's models/templates, TRL's wheel and vLLM's
-examples. They are rendered by transformers' own renderer, without any weights or tokenizer. Exit
-code 1 where fewer than 95 % of the templates that write calls are read in every case.
+examples. They are rendered by transformers' own renderer, without any weights. Each is then played
+as training and the gateway do, on a tokenizer of bytes: prompts beside the template's own, what a
+conversation grows to, and the doctor's findings. Exit code 1 where fewer than 95 % of the templates
+that write calls are read in every case, or of the prompts equal, or where what is not read is no
+finding of the doctor's.
 """
 
 from __future__ import annotations
@@ -21,6 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from transformers.utils.chat_template_utils import _compile_jinja_template
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "templates"))  # the parts that play one
+from played_template import PlayedTemplate, play_template
 
 from fctncalling.data.types import Call, FunctionDoc
 from fctncalling.envs.handlers import DecodeError, get_handler, split_thought
@@ -188,6 +194,7 @@ def main() -> int:
             misread = [case for case, result in reading.results.items() if result == "MISREAD"]
             closings = dict(reading.closings)
             print(f"{reading.verdict:15} {reading.name}: {', '.join(misread)} {closings}")
+    played = {path.stem: play_template(path.read_text(encoding="utf-8")) for path in paths}
     count = Counter(each.verdict for each in readings)
     writing = count["read"] + count["FAULT"]
     share = count["read"] / writing if writing else 0.0
@@ -197,7 +204,28 @@ def main() -> int:
         f"read in every case: {count['read']} of {writing} ({share:.1%}); FAULT: {count['FAULT']}"
     )
     print(f"closing marks inside a value: {dict(in_values)}")
-    return 0 if share >= NEEDED and not in_values["MISREAD"] else 1
+    unread = [each.name for each in readings if each.verdict == "FAULT"]
+    is_told = _print_played(played, unread)
+    return 0 if share >= NEEDED and not in_values["MISREAD"] and is_told else 1
+
+
+def _print_played(played: dict[str, PlayedTemplate], unread: list[str]) -> bool:
+    """Print what became of templates that were played; whether that is enough."""
+    for name, each in played.items():
+        for line in each.faults:
+            print(f"{name}: {line}")
+    compared = [each for each in played.values() if each.prompts]
+    equal = sum(not each.unequal for each in compared)
+    print(f"prompts of the gateway: {equal} of {len(compared)} templates write the same")
+    growing = [each for each in played.values() if each.grows is not None]
+    kinds = Counter((each.append_only, each.grows) for each in growing)
+    print(f"append-only: {kinds[True, True]}, wrongly so: {kinds[True, False]}; others: ", end="")
+    print(f"{kinds[False, True]} grow in plain talk, {kinds[False, False]} do not")
+    silent = [name for name in unread if not played[name].is_told]
+    print(f"doctor: {sum(not each.has_fault for each in played.values())} of {len(played)} sound; ")
+    print(f"not read and not told: {', '.join(silent) or 'none'}")
+    enough = equal >= NEEDED * len(compared)
+    return enough and not silent and not kinds[True, False]
 
 
 if __name__ == "__main__":

@@ -175,6 +175,25 @@ def test_the_doctor_calls_sound_templates_sound(shape: TemplateShape) -> None:
     assert exit_code(found) == 0
 
 
+def test_what_is_said_before_calls_stays_in_a_history_or_is_noted() -> None:
+    rewrites = MISTRAL3._replace(source="{{ 'x' if messages[2:] }}" + MISTRAL3.source)
+    shows = rewrites.source.replace("[TOOL_CALLS] [", "{{ m.content }}[TOOL_CALLS] [")
+    for shape, lost in ((rewrites, True), (rewrites._replace(source=shows), False)):
+        template = ChatTemplate(shape.tokenizer())
+        calls = [Call("look_up", ARGUMENTS)]
+        text = f"Not [TOOL_CALLS] yet</think>So.{template.text_of_calls(calls)}"
+        said = template.calls_message(calls, text=text)
+        result = {"role": "tool", "tool_call_id": "000000000", "content": "r"}
+        history = [USER, {**said, "content": text}, result]
+        shown = template.text_of_history(history, trusted=[1])
+        assert (text in shown) is not lost
+        assert template.text_of_calls(calls) in shown
+        notes = [
+            each for each in template_findings(shape.tokenizer()) if "before calls" in each.line
+        ]
+        assert [each.level for each in notes] == ["note"] * lost
+
+
 def test_a_form_that_nobody_reads_is_a_fault_unless_another_is_named() -> None:
     template = ChatTemplate(UNREAD.tokenizer())
     assert find_call_form(template).is_unread
@@ -184,6 +203,11 @@ def test_a_form_that_nobody_reads_is_a_fault_unless_another_is_named() -> None:
     with pytest.raises(SettingError, match="no handler reads"):
         check_template(template)
     check_template(template, "hermes_calls")
+    fails = HERMES.source.replace("<tool_call>\n{", "{{ [].append(1) }}<tool_call>\n{")
+    tokenizer = HERMES._replace(source=fails).tokenizer()
+    [named] = [each for each in template_findings(tokenizer) if each.is_fault]
+    assert "takes tools and fails on calls: SecurityError" in named.line
+    assert "--handler" in named.line
 
 
 def test_a_template_with_tools_elsewhere_takes_them() -> None:
@@ -196,12 +220,38 @@ def test_a_template_with_tools_elsewhere_takes_them() -> None:
         "{% if m.role == 'system' and m.tools %}{{ '<|tool|>' + m.tools + '<|/tool|>' }}{% endif %}"
         "<|im_end|>{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant {% endif %}"
     )
-    for shape in (own, in_system):
+    under_system = TemplateShape(
+        "{% for m in messages %}<|im_start|>{{ m.role }} {{ m.content }}"
+        "{% if m.role == 'system' and tools %}{{ tools | tojson }}{% endif %}<|im_end|>{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant {% endif %}"
+    )
+    for shape in (own, in_system, under_system):
         template = ChatTemplate(shape.tokenizer())
         text = template.spell(template.render_prompt([USER], [TOOL], "Instructions."))
         assert template.takes_tools
         assert "look_up" in text
         assert "Instructions." not in text
+
+
+@pytest.mark.parametrize(
+    ("written", "instead"),
+    [
+        ("{% for c in m.tool_calls or [] %}", "{% for c in m.tool_calls if tools %}"),
+        ("{{ c.function.arguments | tojson }}", "{{ c.function.arguments }}"),
+    ],
+    ids=["calls where tools are given alone", "arguments as they come"],
+)
+def test_the_call_form_is_found_however_calls_and_arguments_have_to_be_given(
+    written: str, instead: str
+) -> None:
+    assert written in HERMES.source
+    shape = HERMES._replace(source=HERMES.source.replace(written, instead))
+    template = ChatTemplate(shape.tokenizer())
+    assert find_call_form(template).handler == "hermes_calls"
+    assert [each.line for each in template_findings(shape.tokenizer()) if each.is_fault] == []
+    said = called("1")
+    result = {"role": "tool", "tool_call_id": "1", "content": "r"}
+    assert '{"town": "Bern", "days": 3' in gateway_prompt(shape, [USER, said, result], [TOOL])
 
 
 def test_named_templates_that_want_a_list_of_tools_render_without_one() -> None:

@@ -205,12 +205,14 @@ def test_what_cannot_be_shown_is_refused_in_one_line(
 def test_a_page_of_answers_and_of_text_histories(tmp_path: Path) -> None:
     answers = tmp_path / "answers.jsonl"
     steps = [{"turn": 0, "text": "[f()]", "executed": ["f()"], "results": ["1"], "reward": 0.0}]
+    steps.append({"turn": 0, "text": "<think>\nhm\n</think>\n\n2"})
     line = {"id": "simple_1", "category": "simple_python", "steps": steps, "ground_truth": np.nan}
     answers.write_text(json.dumps(line))
     assert main(["view", str(answers)]) == 0
     assert data_in(tmp_path / "answers.html")["episodes"][0]["truth"] == "nan"
     (answer,) = data_of(answers)["episodes"]
     assert (answer["task"], answer["steps"][0]["results"]) == ("simple_1", ["1"])
+    assert [step.get("thought") for step in answer["steps"]] == [None, "hm"]
     histories = tmp_path / "histories.jsonl"
     played = TextHistory("2+2?", [1, 2])
     played.append_segment("<call>", [3], system=False)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.policy.message_renderer import TemplateRefusal
-from fctncalling.call_form import find_call_form
+from fctncalling.algorithms.policy.template_messages import name_results
+from fctncalling.call_form import PROBE_CALLS, find_call_form
 from fctncalling.envs.handlers.thoughts import THOUGHTS
 from fctncalling.lab.doctor.finding import HealthCheck, fault, note, sound
 
@@ -32,6 +34,9 @@ def call_findings(template: ChatTemplate, handler: str = "auto") -> Iterator[Hea
         yield note("own texts", message, "Such an episode is invalid, and counted")
     else:
         yield sound("own texts", "its own calls and thoughts are taken back in the history")
+    if form.text and (lost := _lost_words(template, form.text)):
+        message = f"what is {lost} before calls is left out of the prompts behind their results"
+        yield note("before calls", message, "Later steps are trained without it")
 
 
 def _own_texts(template: ChatTemplate, call: str) -> Iterator[str]:
@@ -41,6 +46,21 @@ def _own_texts(template: ChatTemplate, call: str) -> Iterator[str]:
     yield from (f"{opens}fctnprobethought{closes}{template.header}Done." for opens, closes in marks)
     if call:
         yield call
+
+
+def _lost_words(template: ChatTemplate, call: str) -> str:
+    """Return "thought" or "said", which results of calls push out of a history; else ""."""
+    if template.append_only or not template.renderer.behind_calls:
+        return ""
+    thought = next(_own_texts(template, ""), "")
+    said = template.calls_message(PROBE_CALLS[:1])
+    said["content"] = (thought.removesuffix(f"{template.header}Done.") or "fctnprobethought") + call
+    result = name_results([{"role": "tool", "content": "r"}], said)
+    with contextlib.suppress(TemplateRefusal):
+        talk = [{"role": "user", "content": "q"}, said, *result]
+        if "fctnprobethought" in template.text_of_history(talk, trusted=[1]):
+            return ""
+    return "thought" if thought else "said"
 
 
 def _takes(template: ChatTemplate, text: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from fctncalling.checkers.multi_turn import state_differences, turn_fault
 from fctncalling.data.types import Task
+from fctncalling.envs.handlers import split_thought
 from fctncalling.envs.judging.ground_truth import ExtraTools, iter_ground_truth, replay_turns
 from fctncalling.envs.tools.tool_state import snapshot
 from fctncalling.lab.viewer.run_files import LoadedRun, Record
@@ -131,6 +132,8 @@ def group_member_entry(entry: Record) -> Record:
 def _step(step: Mapping[str, Any]) -> Record:
     found = {name: step[name] for name in _STEP_FIELDS if name in step}
     found["text"] = str(step.get("text", ""))
+    if thought := split_thought(found["text"]).thought:
+        found["thought"] = thought
     return found
 
 

@@ -88,11 +88,16 @@ function drawTurn(episode, turn) {
 function modelOfStep(episode, index, step) {
   const tokens = episode.tokens.filter((token) => token.step === index);
   if (!tokens.length) {
-    return el("div", { class: "step" }, el("h3", {}, actionWords(index, step)), el("div", { class: "lane" }, el("span", { class: "tok" }, visibleText(step.text) || "(empty)")));
+    return el("div", { class: "step" }, el("h3", {}, actionWords(index, step)), thoughtOf(step), el("div", { class: "lane" }, el("span", { class: "tok" }, visibleText(step.text) || "(empty)")));
   }
   return el("div", { class: "step" }, contextBefore(episode, tokens[0], index),
-    el("h3", {}, `${actionWords(index, step)} · ${tokens.length} tokens`), actionLane(episode, tokens), place.compare ? comparedLanes(episode, tokens) : null,
+    el("h3", {}, `${actionWords(index, step)} · ${tokens.length} tokens`), thoughtOf(step), actionLane(episode, tokens), place.compare ? comparedLanes(episode, tokens) : null,
     index === episode.steps.length - 1 ? contextAfter(episode, tokens[tokens.length - 1]) : null);
+}
+
+// What the model thought, apart from what it said; its tokens are in the lane, and trained.
+function thoughtOf(step) {
+  return step.thought ? el("details", { class: "thought" }, el("summary", {}, "thought"), el("p", { class: "soft" }, step.thought)) : null;
 }
 
 function actionWords(index, step) {
