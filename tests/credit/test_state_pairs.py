@@ -141,8 +141,11 @@ def test_equal_hashes_have_equal_futures_under_every_reward() -> None:
 
 @pytest.mark.prove
 @pytest.mark.parametrize("name", ["base", "miss_func", "miss_param", "long_context"])
-def test_equal_hashes_have_equal_futures_in_official_tasks(name: str, shared: Path) -> None:
+def test_equal_hashes_have_equal_futures_in_official_tasks(
+    name: str, shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = shared / "bfcl" / "data"
+    monkeypatch.setenv("FCTNCALLING_LONG_CONTEXT", str(folder / "long_context.json"))
     assert 0.3 < play_pairs(multi_turn(folder / f"BFCL_v4_multi_turn_{name}.json"), 250) < 0.9
 
 
