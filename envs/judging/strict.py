@@ -32,6 +32,8 @@ _MAX_NAMED = 3  # words of what any question may consist of: a name, a place
 _QUERY = ("query", "question", "search", "prompt", "message", "text", "translat", "keyword")
 _ENOUGH = 2  # mentions; one common word of the question is in reach of anybody
 _MERE_BRACKETS = re.compile(r"\s*\[[\w\s.,;:/-]*\]\s*\w")  # "[ls] cannot do that": words, no call
+# "[ls(a=1), cd] there is no cd": refused in words, where a turn waits for a function
+_REFUSED_NAME = re.compile(r"\s*\[(?:.*,\s*)?[\w.]+\]\s+\w", re.DOTALL)
 _FORMAT = re.compile(r"\b(?:YYYY|DD|HH:MM)\b")  # of a date or time, in a description
 
 
@@ -195,8 +197,7 @@ def _unread_calls(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
     """Return the fault of calls that pass for words where none is expected, or a question is."""
     for index, step in enumerate(steps):
         tried = step.error in UNREAD
-        in_words = not step.calls and step.error != "unread_call"
-        if in_words and _MERE_BRACKETS.match(_spoken(step)):
+        if not step.calls and step.error != "unread_call" and _is_refusal(task, _spoken(step)):
             continue
         if task.kind == "irrelevance":
             tried |= bool(step.calls)  # which BFCL did not read
@@ -208,6 +209,13 @@ def _unread_calls(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
             message = f"step {index} (turn {step.turn}): {step.text[:200]!r}"
             return Fault("strict:unread_calls", message)
     return None
+
+
+def _is_refusal(task: Task, text: str) -> bool:
+    """Whether a text that begins as a list of calls goes on in words, and means these."""
+    if _MERE_BRACKETS.match(text):
+        return True
+    return task.is_multi_turn and _REFUSED_NAME.match(text) is not None
 
 
 def _spoken(step: StepRecord) -> str:

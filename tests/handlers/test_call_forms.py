@@ -113,7 +113,7 @@ def test_a_handler_of_one_argument_goes_on_working() -> None:
 
 def broken_texts() -> list[str]:
     """Return texts with calls of every form: whole, cut and broken."""
-    texts = ["[look_up(town='Bern'), wc] I cannot.", "[look_up(town='Bern')] Sorry.", "[look_up]"]
+    texts = ["[look_up(town='Bern')] Sorry.", "[look_up]", "[look_up(town='Bern'), look_up"]
     for text in TEXTS.values():
         body = max(text.find(each) for each in ("Bern", "days"))
         texts += [text, text[:body], text[: len(text) * 2 // 3], text.replace("look_up", "", 1)]
@@ -162,6 +162,11 @@ def test_no_call_pays_where_none_is_expected_and_every_refusal_in_words_does(tas
     assert min(len(called), len(REFUSALS)) >= 200
     assert [text for text in called if pays(task, text)] == []
     assert [text for text in REFUSALS if not pays(task, text)] == []
+
+
+def test_a_name_that_is_missed_may_be_refused_behind_calls_where_a_turn_waits_for_it() -> None:
+    text = "[look_up(town='Bern', days=['x']), wc] I have no function for that."
+    assert [pays(task, text) for task in (IRRELEVANT, EMPTY_TURN, CLARIFY)] == [False, True, False]
 
 
 def test_a_broken_call_ends_the_turn_officially_and_is_answered_where_that_is_asked_for() -> None:
