@@ -95,8 +95,10 @@ class Decoder:
     def __init__(self, tree: Path) -> None:
         environment = {**os.environ, "PYTHONPATH": str(tree)}
         command = [sys.executable, str(Path(__file__).resolve()), "--serve"]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        self._process = subprocess.Popen(command, cwd=tree, env=environment, **pipes)
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(
+            command, cwd=tree, env=environment, stdin=pipe, stdout=pipe, text=True
+        )
 
     def ask(self, name: str, texts: list[str], times: int) -> Any:
         """Return what the process makes of texts, or the CPU seconds of so many rounds of them."""
