@@ -1,4 +1,4 @@
-"""CPU time of decoding in this tree against another one's: `python benchmarks/decoding.py OTHER`.
+"""CPU time of decoding in this tree against another one's: `python benchmarks/templates/decoding.py OTHER`.
 
 OTHER is the root of another checkout, such as one of an older commit. Two processes, one a tree,
 take turns on the same texts; printed are the medians of the ratios, new to old, a form. Texts that
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 VECTORS = ROOT / "tests" / "support" / "handler_vectors.json"
 BOUND = 1.1
 ROUNDS = 40
