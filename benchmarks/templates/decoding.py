@@ -1,4 +1,6 @@
-"""CPU time of decoding in this tree against another one's: `python benchmarks/templates/decoding.py OTHER`.
+"""CPU time of decoding in this tree against another one's.
+
+    python benchmarks/templates/decoding.py OTHER [--rounds N]
 
 OTHER is the root of another checkout, such as one of an older commit. Two processes, one a tree,
 take turns on the same texts; printed are the medians of the ratios, new to old, a form. Texts that
