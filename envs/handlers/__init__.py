@@ -1,7 +1,8 @@
 """Handlers: text to calls and back, one class for each format."""
 
 from fctncalling.envs.handlers.handler import DecodeError, Handler
-from fctncalling.envs.handlers.registry import HANDLERS, TEXT_HANDLERS, get_handler
+from fctncalling.envs.handlers.inline import TEXT_HANDLERS
+from fctncalling.envs.handlers.registry import HANDLERS, get_handler
 from fctncalling.envs.handlers.thoughts import bears_call, split_thought
 
 __all__ = [

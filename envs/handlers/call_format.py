@@ -24,8 +24,8 @@ Record = list[dict[Any, Any]]
 _DECODER = json.JSONDecoder()
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _BRACKET = r"|[()\[\]{}]"
-IN_JSON = re.compile(r'"(?:[^"\\]|\\.)*+"?' + _BRACKET, re.DOTALL)
-IN_PYTHON = re.compile(rf"{IN_JSON.pattern}|'(?:[^'\\]|\\.)*+'?", re.DOTALL)
+IN_JSON = re.compile(r'"(?>(?:[^"\\]|\\.)*)"?' + _BRACKET, re.DOTALL)
+IN_PYTHON = re.compile(rf"{IN_JSON.pattern}|'(?>(?:[^'\\]|\\.)*)'?", re.DOTALL)
 """Strings, with or without an end, and brackets."""
 
 

@@ -377,5 +377,6 @@ def variant_handler(variant: PromptVariant) -> Handler:
     Its name is the variant's, which words the instructions.
     """
     handler = copy(RETURN_HANDLERS[variant.return_format, variant.tagged])
-    handler.name, handler.variant = str(variant), variant
+    handler.name = str(variant)
+    handler.variant = variant
     return handler

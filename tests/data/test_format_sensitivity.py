@@ -27,8 +27,7 @@ from fctncalling.data.format_sensitivity import (
 from fctncalling.data.types import FunctionDoc
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.handlers import DecodeError, get_handler
-from fctncalling.envs.handlers.registry import RETURN_HANDLERS
-from fctncalling.envs.handlers.return_formats import first_list_of_objects
+from fctncalling.envs.handlers.return_formats import RETURN_HANDLERS, first_list_of_objects
 from fctncalling.envs.judging.oracle import oracle_calls
 from fctncalling.envs.prompting import prompts
 from fctncalling.envs.prompting.format_variants import variant_system_prompt

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers import HANDLERS, DecodeError, Handler, bears_call
-from fctncalling.envs.handlers.call_format import closing_bracket_end
+from fctncalling.envs.handlers.call_format import IN_JSON, closing_bracket_end
 from fctncalling.envs.handlers.lenient import LenientCalls
 from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.envs.python_source.parse import parse_expression
@@ -40,7 +40,7 @@ def call_spans(text: str, names: Collection[str] | None = None) -> Iterator[tupl
             continue
         if names is not None and found["name"] not in names:
             continue
-        end = closing_bracket_end(text, position - 1, "'\"")
+        end = closing_bracket_end(text, position - 1)
         yield found.start(), end
         position = end
 
@@ -57,7 +57,7 @@ def is_cut(text: str) -> bool:
     opening = re.search(r"\{\s*\"", text)
     return (
         opening is not None
-        and closing_bracket_end(text, opening.start(), '"') == len(text)
+        and closing_bracket_end(text, opening.start(), IN_JSON) == len(text)
         and not text.rstrip("`\n ]").endswith("}")
     )
 
@@ -79,7 +79,7 @@ def _values(text: str) -> Iterator[Any]:
         try:
             value, end = decoder.raw_decode(text, found.start())
         except (ValueError, RecursionError):
-            end = closing_bracket_end(text, found.start(), "'\"")
+            end = closing_bracket_end(text, found.start())
             try:
                 value = ast.literal_eval(parse_expression(text[found.start() : end]))
             except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):

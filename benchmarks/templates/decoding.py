@@ -1,4 +1,6 @@
-"""CPU time of decoding in this tree against another one's: `python benchmarks/decoding.py OTHER`.
+"""CPU time of decoding in this tree against another one's.
+
+    python benchmarks/templates/decoding.py OTHER [--rounds N]
 
 OTHER is the root of another checkout, such as one of an older commit. Two processes, one a tree,
 take turns on the same texts; printed are the medians of the ratios, new to old, a form. Texts that
@@ -19,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 VECTORS = ROOT / "tests" / "support" / "handler_vectors.json"
 BOUND = 1.1
 ROUNDS = 40
@@ -95,8 +97,10 @@ class Decoder:
     def __init__(self, tree: Path) -> None:
         environment = {**os.environ, "PYTHONPATH": str(tree)}
         command = [sys.executable, str(Path(__file__).resolve()), "--serve"]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        self._process = subprocess.Popen(command, cwd=tree, env=environment, **pipes)
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(
+            command, cwd=tree, env=environment, stdin=pipe, stdout=pipe, text=True
+        )
 
     def ask(self, name: str, texts: list[str], times: int) -> Any:
         """Return what the process makes of texts, or the CPU seconds of so many rounds of them."""
