@@ -407,4 +407,6 @@ def test_calls_in_text_are_pointed_out_once_where_tool_call_takes_them_for_chat(
     with endpoint(lambda *_: said(call)) as stub:
         more = ("--agent", "openai:m", "--base_url", stub.url, "--form", "tool_call")
         assert run(tmp_path / "out.jsonl", *more, "--dataset_path", str(dataset(tmp_path))) == 0
-    assert capsys.readouterr().err.count("--form tools_text") == 1
+    shown = capsys.readouterr()
+    assert shown.err.count("--form tools_text") == 1
+    assert "3 answers hold a call that could not be read" in shown.out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import gymnasium
 import pytest
 from call_templates import (
     CALL_SHAPES,
+    GLM,
     HARMONY,
     HERMES,
     KIMI,
@@ -20,6 +22,7 @@ from call_templates import (
     UNREAD,
 )
 from chat_templates import TemplateShape
+from gateways import TokenScript
 
 from fctncalling.algorithms.config import SettingError
 from fctncalling.algorithms.generation.engine_api import ScriptedEngine
@@ -37,8 +40,14 @@ from fctncalling.lab.doctor.template_findings import template_findings
 from fctncalling.lab.gateway.action_forest import ActionForest
 from fctncalling.lab.gateway.chat_messages import ContextCallForm
 from fctncalling.lab.gateway.completion_request import chat_request
-from fctncalling.lab.gateway.openai_answers import answer_message
+from fctncalling.lab.gateway.gateway import Gateway, GatewaySettings
+from fctncalling.lab.gateway.openai_answers import (
+    answer_message,
+    chat_answer,
+    final_chat_chunks,
+)
 from fctncalling.lab.gateway.rendering import AnsweredMessages, render_messages
+from fctncalling.lab.gateway.sampler import Sampler
 from fctncalling.training.demonstrations import play_ground_truths
 from fctncalling.training.prepare_run import check_template
 from fctncalling.training.resume import keep_form
@@ -302,6 +311,52 @@ def test_words_and_thought_before_calls_come_whole() -> None:
     assert answer.message["content"] == "So, <b>:"
     assert answer.message["reasoning_content"] == "maybe <tool_call> is right"
     assert len(answer.calls) == 1
+
+
+@pytest.mark.parametrize("shape", [HERMES, GLM, HARMONY])
+def test_an_agent_gets_typed_calls_thoughts_apart_and_word_of_a_broken_call(
+    shape: TemplateShape,
+) -> None:
+    template, engine, over = ChatTemplate(shape.tokenizer()), TokenScript(), threading.Event()
+    sampler = Sampler(1)
+    thread = threading.Thread(target=sampler.run, args=(engine, over.is_set))
+    thread.start()
+    gateway = Gateway(template, sampler, GatewaySettings())
+    session = gateway.open("")
+    messages: list[Any] = [{**USER, "content": [{"type": "text", "text": "q"}]}]
+    call = template.text_of_calls([Call("look_up", {"town": "12"})])
+    opens, closes = ("<think>", "</think>\n\n")
+    if shape is HARMONY:
+        opens, closes = ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant")
+    texts = [call, call[: call.rindex("12")], f"{opens}hm{closes}{template.header}Done.", "So."]
+    answers = []
+    try:
+        for text in texts:
+            engine.answers.append([*template.encode(text), template.end_of_turn_id])
+            request = chat_request({"messages": messages, "tools": [TOOL]})
+            answers.append(gateway.complete(session, request))
+            said = answers[-1].messages[0].message
+            results = [
+                {"role": "tool", "name": "look_up", "tool_call_id": each["id"], "content": "r"}
+                for each in said.get("tool_calls", ())
+            ]
+            messages += [said, *(results or [NEXT])]
+    finally:
+        over.set()
+        sampler.wake()
+        thread.join()
+    typed, broken, thought, _ = answers
+    [sent] = typed.messages[0].message["tool_calls"]
+    assert json.loads(sent["function"]["arguments"]) == {"town": "12"}  # a text by its schema
+    chunks = list(final_chat_chunks(broken, template, [""]))
+    assert chat_answer(broken, template)["choices"][0]["unread_call"]
+    assert chunks[-1]["choices"][0]["unread_call"]
+    message = thought.messages[0].message
+    assert (message["content"], message["reasoning_content"]) == ("Done.", "hm")
+    assert {each.kind for each in session.drift} <= {"rewritten"}  # each answer is known again
+    rows = session.to_record().rows
+    trained = [t for row in rows for t, own in zip(row.ids, row.acted, strict=True) if own]
+    assert trained == [t for action in session.forest.actions for t in action.ids]
 
 
 def test_a_broken_call_beside_a_sound_one_is_told() -> None:

@@ -60,6 +60,7 @@ def _rates(totals: CategoryCounts) -> dict[str, Any]:
         "invalid": totals.invalid,
         "context_overflow": totals.context_overflow,
         "cut_answers": totals.cut,
+        "unread_calls": totals.unread,
         **_uncertainty(totals),
     }
 
@@ -91,6 +92,8 @@ def report_table(totals: Mapping[str, CategoryCounts], settings: Mapping[str, An
         lines += ["", align_rows(pass_at_k_rows(sampled))]
     if cut := sum(each.cut for each in totals.values()):
         lines.append(f"{cut} answers were cut at the longest message (--max_new_tokens)")
+    if unread := sum(each.unread for each in totals.values()):
+        lines.append(f"{unread} answers hold a call that could not be read: see fctncalling why")
     if overflows := sum(each.context_overflow for each in totals.values()):
         lines.append(f"{overflows} failed as the conversation outgrew the model's context")
     lines.append(f"form {settings['form']}, prompt style {settings['prompt_style']}")

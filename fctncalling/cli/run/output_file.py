@@ -32,6 +32,7 @@ class CategoryCounts:
     invalid: int = 0
     context_overflow: int = 0  # failed, as the conversation outgrew the model's context
     cut: int = 0  # answers that the limit of their length cut
+    unread: int = 0  # answers with calls that nobody could read
     tasks: TaskSampleCounts = field(default_factory=TaskSampleCounts)
     strict_tasks: TaskSampleCounts = field(default_factory=TaskSampleCounts)
 
@@ -46,6 +47,8 @@ class CategoryCounts:
         self.progress += float(line["progress"])
         self.context_overflow += bool(line.get(CONTEXT_OVERFLOW))
         self.cut += int(line.get("num_actions_truncated") or 0)
+        steps = (step for step in line.get("steps") or () if isinstance(step, dict))
+        self.unread += sum(step.get("error") == "unread_call" for step in steps)
         self.tasks.add(line["id"], success=bool(line["valid"]))
         self.strict_tasks.add(line["id"], success=bool(line["strict_valid"]))
 

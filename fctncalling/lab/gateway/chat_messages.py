@@ -169,7 +169,7 @@ class ContextCallForm:
         """Return the system text that stands for tools where the template takes none."""
         if self._template.takes_tools or not tools:
             return ""
-        docs = [_doc(tool["function"]) for tool in tools]
+        docs = function_docs(tools)
         return system_prompt(docs, self.handler, many_turns=True, style=self._style)
 
     def _written(self, calls: Sequence[dict[str, str]]) -> str:
@@ -192,10 +192,16 @@ def _openai_call(call: dict[str, str]) -> dict[str, Any]:
     return tool_call(call["id"], call["name"], arguments)
 
 
-def _doc(function: dict[str, Any]) -> FunctionDoc:
-    parameters = function.get("parameters")
-    return FunctionDoc(
-        function["name"],
-        str(function.get("description") or ""),
-        parameters if isinstance(parameters, dict) else {"type": "dict", "properties": {}},
-    )
+def function_docs(tools: Sequence[Any]) -> list[FunctionDoc]:
+    """Return the docs of the functions that tools are, in OpenAI's form."""
+    functions = (tool["function"] for tool in tools)
+    return [
+        FunctionDoc(
+            each["name"],
+            str(each.get("description") or ""),
+            parameters
+            if isinstance(parameters := each.get("parameters"), dict)
+            else {"type": "dict", "properties": {}},
+        )
+        for each in functions
+    ]

@@ -22,7 +22,7 @@ from fctncalling.algorithms.generation.engine_api import Action, EngineError
 from fctncalling.algorithms.policy.answer_ends import REFUSALS
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.data.errors import MAX_REWARD
-from fctncalling.lab.gateway.chat_messages import ContextCallForm
+from fctncalling.lab.gateway.chat_messages import ContextCallForm, function_docs
 from fctncalling.lab.gateway.completion_request import CompletionRequest
 from fctncalling.lab.gateway.gateway_error import GatewayError, invalid_field
 from fctncalling.lab.gateway.gateway_session import NO_REWARD, GatewaySession, SessionTask
@@ -150,14 +150,20 @@ class Gateway:
             for choice in range(request.n)
         ]
         actions = self._awaited(futures)
-        handler = self.form.handler if request.reads_calls else None
+        reads: dict[str, Any] = {
+            "handler": self.form.handler if request.reads_calls else None,
+            "functions": function_docs(request.tools),
+            "header": self.template.header if request.is_chat and on_token is None else None,
+        }
         with session.lock:
             self._require_open(session)
             sampled, messages = [], []
             for action in actions:
                 text = self.template.decode(action.ids)
                 one = session.record(number, prompt.ids, action, text)
-                message = answer_message(text, handler, session.id, one.number, action.stop)
+                message = answer_message(
+                    text, session=session.id, number=one.number, stop=action.stop, **reads
+                )
                 if request.is_chat:
                     session.answer(one.number, message, prompt.conversation)
                 sampled.append(one)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
-from fctncalling.data.types import Call, Message
+from fctncalling.data.types import Call, FunctionDoc, Message
 from fctncalling.data.unsafe_text import encodable_text
 from fctncalling.envs.handlers import DecodeError, Handler, bears_call, split_thought
 from fctncalling.envs.handlers.call_marks import MARK, is_opened
@@ -38,20 +38,30 @@ def _words_before_calls(text: str) -> str:
 
 
 def answer_message(
-    text: str, handler: Handler | None, session: str, number: int, stop: str = ""
+    text: str,
+    handler: Handler | None,
+    session: str,
+    number: int,
+    *,
+    functions: Sequence[FunctionDoc] = (),
+    stop: str = "",
+    header: str | None = "",
 ) -> AnswerMessage:
     """Return the message of an action: `number` of a session, whose text is this.
 
-    handler: reads calls; None where none are read. stop: the stop string that ended the action,
-    which is left out, as is all behind it.
+    handler: reads calls of `functions`; None where none are read. stop: the stop string that ended
+    the action, which is left out, as is all behind it. header: of words, that the template writes;
+    None where the whole text is the answer, thoughts and all.
     """
     shown = text[: text.index(stop)] if stop and stop in text else text
-    read, calls = _calls(shown, handler) if handler is not None else ((), [])
+    read, calls = _calls(shown, handler, functions) if handler is not None else ((), [])
+    thought, rest, _ = split_thought(shown) if header is not None else ("", shown, True)
+    apart = {"reasoning_content": encodable_text(thought)} if thought else {}
     if not calls:
-        message: dict[str, Any] = {"role": "assistant", "content": encodable_text(shown)}
+        words = encodable_text(rest.removeprefix(header or ""))
+        message: dict[str, Any] = {"role": "assistant", "content": words, **apart}
         key = message_key({**message, "tool_calls": ()})
         return AnswerMessage(message, key, (), (), handler is not None and bears_call(shown))
-    thought, rest, _ = split_thought(shown)
     before = encodable_text(_words_before_calls(rest).strip())
     ids = tuple(_call_id(session, number, index) for index in range(len(calls)))
     listed = [
@@ -64,19 +74,19 @@ def answer_message(
             {"name": name, "arguments": canonical_arguments(arguments)} for name, arguments in calls
         ],
     }
-    message = {"role": "assistant", "content": before or None, "tool_calls": listed}
-    if thought:
-        message["reasoning_content"] = encodable_text(thought)
+    message = {"role": "assistant", "content": before or None, "tool_calls": listed, **apart}
     return AnswerMessage(message, message_key(known), ids, read)
 
 
-def _calls(text: str, handler: Handler) -> tuple[tuple[Call, ...], list[tuple[str, str]]]:
+def _calls(
+    text: str, handler: Handler, functions: Sequence[FunctionDoc]
+) -> tuple[tuple[Call, ...], list[tuple[str, str]]]:
     """Return the calls of a text, and the name and JSON arguments of each.
 
     None where the text holds none, or one that JSON cannot say.
     """
     try:
-        calls = tuple(handler.decode(text))
+        calls = tuple(handler.decode(text, functions))
         return calls, [_as_json(call) for call in calls]
     except (DecodeError, TypeError, ValueError, RecursionError):
         return (), []
@@ -182,7 +192,8 @@ def final_chat_chunks(
         logprobs = _chat_logprobs(answered, action, template)
         if any(delta.values()):
             yield _chunk(answered, kind, index, {"delta": delta, "logprobs": logprobs}, None)
-        yield _chunk(answered, kind, index, {"delta": {}}, answered.finish_reason(index))
+        last = {"delta": {}, **_unread_field(answer)}
+        yield _chunk(answered, kind, index, last, answered.finish_reason(index))
     yield from _usage_chunk(answered, kind)
 
 
@@ -219,8 +230,7 @@ def _body(answered: AnsweredRequest, kind: str, parts: list[dict[str, Any]]) -> 
         for index, part in enumerate(parts)
     ]
     for choice, answer in zip(choices, answered.messages, strict=True):
-        if answer.has_unread_call:
-            choice["unread_call"] = True  # beside OpenAI's fields: a call was tried, and broke
+        choice |= _unread_field(answer)
     body = {**answered.head(kind), "choices": choices, "usage": answered.usage()}
     body["session"] = answered.session
     if answered.request.return_token_ids:
@@ -228,6 +238,11 @@ def _body(answered: AnsweredRequest, kind: str, parts: list[dict[str, Any]]) -> 
         for choice, action in zip(choices, answered.actions, strict=True):
             choice["token_ids"] = list(action.ids)
     return body
+
+
+def _unread_field(answer: AnswerMessage) -> dict[str, bool]:
+    """Return what stands beside OpenAI's fields where a call was tried, and broke."""
+    return {"unread_call": True} if answer.has_unread_call else {}
 
 
 def _chunk(
