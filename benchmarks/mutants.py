@@ -118,7 +118,7 @@ class Tree:
 
     def __init__(self, folder: Path) -> None:
         self.path, self.unsound = folder / "tree", list[str]()
-        apart = shutil.ignore_patterns(".git", ".venv", "results")
+        apart = shutil.ignore_patterns(".git", ".venv")
         shutil.copytree(ROOT, self.path, symlinks=True, ignore=apart)
 
     def killer_of(self, mutant: Mutant, tests: list[str]) -> str | None:

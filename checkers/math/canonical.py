@@ -30,8 +30,6 @@ def canonical_form(tree: Tree) -> Form:
     kind = tree[0]
     if kind == "number":
         return _constant(Fraction(tree[1]))
-    if kind == "name":
-        return _atom(("name", tree[1]))
     if kind == "negative":
         return _scaled(canonical_form(tree[1]), Fraction(-1))
     if kind in ("+", "-"):
