@@ -111,7 +111,6 @@ def _serve(args: argparse.Namespace) -> int:
     )
     sampler, over = Sampler(args.parallel), threading.Event()
     form = ContextCallForm(template, args.handler)
-    print(f"Call form: {form.call_form.line}.", file=sys.stderr)
     gateway = Gateway(template, sampler, settings, form=form, score=score)
     try:  # refused before weights are read
         server = GatewayServer(gateway, args.host, args.port)
@@ -133,6 +132,7 @@ def _serve(args: argparse.Namespace) -> int:
         signal.signal(name, stop)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     threading.Thread(target=_expire, args=(gateway, over), daemon=True).start()
+    print(f"Call form: {form.call_form.line}.", file=sys.stderr)
     print(_started(args, settings.model, server.address), flush=True)
     sampler.run(engine, over.is_set)
     server.shutdown()
