@@ -22,7 +22,9 @@ class OneLineParser(argparse.ArgumentParser):
     former_flags: Mapping[str, str] = MappingProxyType({})
     _first_word = ""  # of the command line
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, args: Any = None, namespace: Any = None
+    ) -> Any:
         """Parse, and remember how the command line began, for the hints of errors."""
         self._first_word = next(iter(sys.argv[1:] if args is None else args), "")
         return super().parse_known_args(args, namespace)
