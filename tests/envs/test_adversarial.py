@@ -224,6 +224,7 @@ MAY_CALL = {
     ): "classes that a task names by their path, where the user allows it",
     ("data/token_file.py", "getattr"): "fields of a dataclass",
     ("envs/episode/state.py", "getattr"): "fields of a dataclass",
+    ("envs/handlers/return_formats.py", "format"): "stubs of the formats themselves",
     ("envs/episode/content_hash.py", "getattr"): "attributes that an object has, and fixed names",
     ("envs/tools/__init__.py", "getattr"): "classes that the registry or the user names",
     ("envs/tools/__init__.py", "import_module"): "classes that the registry or the user names",

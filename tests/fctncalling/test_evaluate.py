@@ -158,7 +158,7 @@ def test_records_come_back_in_order_with_their_keys_and_our_verdict(
         ({"category": "exec_simple"}, 'field "category": .*"exec_simple"'),
         (
             {"form": "telepathy"},
-            'field "form": expected one of prompting, tool_call, decoded_calls, got "telepathy"',
+            'field "form": expected one of prompting, tool_call, .*, got "telepathy"',
         ),
         ({"form": "decoded_calls"}, "decoded_calls is for multi-turn"),
     ],

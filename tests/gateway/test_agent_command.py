@@ -168,7 +168,7 @@ say(told, reward=1.0, success=False)"""
         "the agent asked for no completion",
         "the agent told a reward of 'much', which is no number",
         "the agent was not done after 6 s",
-        "reward: got nan, expected a number",
+        "reward: got nan, expected a number from -1e+09 to 1e+09",
         "",
         "",
         "",

@@ -47,7 +47,9 @@ class CategoryCounts:
         self.progress += float(line["progress"])
         self.context_overflow += bool(line.get(CONTEXT_OVERFLOW))
         self.cut += int(line.get("num_actions_truncated") or 0)
-        steps = (step for step in line.get("steps") or () if isinstance(step, dict))
+        steps = line.get("steps")
+        steps = steps if isinstance(steps, list) else ()  # what is none is told where it is read
+        steps = (step for step in steps if isinstance(step, dict))
         self.unread += sum(step.get("error") == "unread_call" for step in steps)
         self.tasks.add(line["id"], success=bool(line["valid"]))
         self.strict_tasks.add(line["id"], success=bool(line["strict_valid"]))
