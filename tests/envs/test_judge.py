@@ -90,7 +90,7 @@ def test_turns_that_were_played_are_judged_without_running_anything() -> None:
 
 
 def test_what_cannot_be_judged_is_named() -> None:
-    with pytest.raises(LookupError, match=r'"telepathy".*prompting, tool_call, decoded_calls'):
+    with pytest.raises(LookupError, match=r'"telepathy".*prompting, tool_call, tool_call_dots'):
         judge(task(), CALLS, "telepathy")
     unknown = Task(
         "multi_turn_base_1",
