@@ -122,7 +122,7 @@ def task_outcomes(episodes: Sequence[EpisodeRecord], *, strict: bool) -> list[tu
 
 
 def _was_solved(episode: EpisodeRecord) -> bool:
-    """Whether an episode succeeded; of one that nobody judged, whether it was paid."""
+    """Whether an episode succeeded; if it was not judged, whether its return is positive."""
     return episode.episode_return > 0 if episode.success is None else episode.success
 
 

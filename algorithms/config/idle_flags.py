@@ -152,7 +152,7 @@ def idle_flag_notes(config: TrainConfig, given: Collection[str]) -> list[str]:
 def idle_rule_notes(
     rules: Iterable[IdleFlagRule], given: Collection[str], *settings: Any
 ) -> list[str]:
-    """Return the notes of idle rules: of each whose flags are given and idle.
+    """Return a note for each rule with flags that are given but have no effect.
 
     SettingError for a rule that refuses them.
     """

@@ -170,7 +170,7 @@ class TrainConfig(LearningSettings, RunningSettings):
 
     @property
     def frozen_role_names(self) -> tuple[str, ...]:
-        """Names of the frozen roles, which learn nothing."""
+        """Names of the roles that are not trained."""
         return tuple(self.frozen_roles.split(",")) if self.frozen_roles else ()
 
     @property
@@ -194,7 +194,7 @@ class TrainConfig(LearningSettings, RunningSettings):
 
     @property
     def policy_credit(self) -> str:
-        """What the policy's credit is: the algorithm's estimate, or what stands in its place."""
+        """Name of the advantage estimate that reaches the policy loss."""
         return POLICY_CREDIT[self.group_baseline].format(name=self.algorithm_name)
 
     @property

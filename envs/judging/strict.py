@@ -212,14 +212,14 @@ def _unread_calls(task: Task, steps: Sequence[StepRecord]) -> Fault | None:
 
 
 def _is_refusal(task: Task, text: str) -> bool:
-    """Whether a text that begins as a list of calls goes on in words, and means these."""
+    """Whether a text that begins with a bracket is a refusal in words."""
     if _MERE_BRACKETS.match(text):
         return True
     return task.is_multi_turn and _REFUSED_NAME.match(text) is not None
 
 
 def _spoken(step: StepRecord) -> str:
-    """Return what a step says behind its thoughts."""
+    """Return the text of a step without its thoughts."""
     return split_thought(step.text).rest
 
 
