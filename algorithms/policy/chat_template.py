@@ -77,7 +77,7 @@ class ChatTemplate:
         listed_ends: Collection[int] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> None:
-        """listed_ends: stop tokens of generation_config.json; kwargs: arguments of every rendering."""
+        """listed_ends: ends in generation_config.json; kwargs: arguments of every rendering."""
         self.tokenizer = tokenizer
         self.kwargs = dict(kwargs or {})
         self._variants: dict[str, ChatTemplate] = {}
