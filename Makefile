@@ -43,7 +43,7 @@ lint: $(INSTALLED)
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 prove: $(INSTALLED)
-	$(BIN)/python -m pytest -m prove
+	$(BIN)/python -m pytest -m 'prove or hypothesis' --hypothesis-profile prove
 
 docs: $(INSTALLED)
 	$(BIN)/pip install -q -e '.[docs]'

@@ -19,9 +19,12 @@ import pytest
 
 from fctncalling.data.paths import official_data_folder
 
-# The same examples on every machine, however busy it is.
-hypothesis.settings.register_profile("house", deadline=None, derandomize=True, print_blob=True)
-hypothesis.settings.load_profile("house")
+# The same examples on every machine, however busy it is; `make prove` draws new ones, and more.
+hypothesis.settings.register_profile(
+    "fast", deadline=None, derandomize=True, print_blob=True, max_examples=25
+)
+hypothesis.settings.register_profile("prove", deadline=None, print_blob=True, max_examples=300)
+hypothesis.settings.load_profile("fast")
 
 # Libraries and syntax trees are large and stay: looking through them took a fifth of some tests.
 gc.set_threshold(50_000, 20, 20)
