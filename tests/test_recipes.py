@@ -72,6 +72,7 @@ def bags(path: Path) -> dict[str, Counter[str]]:
     return {name: Counter(re.findall(r"\w+", text.lower())) for name, text in texts.items()}
 
 
+@pytest.mark.prove
 def test_no_test_task_nearly_repeats_a_training_task_official_or_forged(
     tmp_path: Path, shared: Path
 ) -> None:

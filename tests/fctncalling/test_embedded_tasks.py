@@ -145,6 +145,7 @@ def leans_on_history(task: Task) -> bool:
     return False
 
 
+@pytest.mark.prove
 def test_every_ground_truth_replays_to_a_valid_verdict(splits: Splits) -> None:
     for tasks in splits.values():
         env = FunctionCallingEnv(tasks=tasks)
@@ -242,7 +243,8 @@ def spoil(env: FunctionCallingEnv, task: Task, demonstrator: Demonstrator) -> No
             return
 
 
-@pytest.mark.parametrize("split", ["held_out", pytest.param("train", marks=pytest.mark.prove)])
+@pytest.mark.prove
+@pytest.mark.parametrize("split", ["held_out", "train"])
 def test_a_perfect_episode_after_a_bad_one_is_valid_alone_and_in_eight_threads(
     splits: Splits, split: str
 ) -> None:
