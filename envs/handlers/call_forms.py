@@ -30,6 +30,7 @@ class CallForm:
     types: tuple[str, str] | None = None  # what {type} says of a text and of anything else
     quote: str = ""  # around texts where arguments are {key:value}, without any other quotes
     cdata: bool = False  # whether texts may stand in XML's <![CDATA[...]]>
+    nested: bool = False  # whether lists and objects are written as arguments in arguments
     alone: bool = False  # whether nothing but calls may stand in a text
 
     @cached_property
@@ -58,6 +59,7 @@ class CallForm:
 _HERMES = "<tool_call>\n{object}\n</tool_call>"
 _FUNCTION = "<function={name}>\n{arguments}</function>"
 _DEEPSEEK = "<｜tool▁calls▁begin｜>{calls}<｜tool▁calls▁end｜>"
+_MINIMAX = "]<]minimax[>["  # before each tag of M3's
 _KIMI = "<|tool_call_argument_begin|>{arguments}<|tool_call_end|>"
 _HARMONY = "<|channel|>commentary to=functions.{name}"
 _MISTRAL = tuple(
@@ -122,6 +124,13 @@ _FORMS = (
             ("minimax_m2", "", "", "minimax:tool_call"),
             ("muse", "atem:", "", "atem:function_calls"),
         )
+    ),
+    CallForm(
+        "minimax_m3_calls",
+        f'{_MINIMAX}<invoke name="{{name}}">{{arguments}}{_MINIMAX}</invoke>\n',
+        f"{_MINIMAX}<{{key}}>{{value}}{_MINIMAX}</{{key}}>",
+        around=f"{_MINIMAX}<tool_call>\n{{calls}}{_MINIMAX}</tool_call>",
+        nested=True,
     ),
     CallForm(
         "kimi_k2_calls",

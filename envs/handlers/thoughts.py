@@ -23,7 +23,7 @@ THOUGHTS = {
     "[BEGIN REASONING]": "[BEGIN FINAL RESPONSE]",
 }
 """The mark that opens a thought -> the one that closes it."""
-_OPENING = re.compile(rf"^[^\S\n]*({'|'.join(map(re.escape, THOUGHTS))})", re.MULTILINE)
+_OPENING = re.compile("|".join(map(re.escape, THOUGHTS)))
 _ENDS = ("<|end|>", "<|eom|>")  # of messages, of thoughts too
 _CLOSING = re.compile("|".join(re.escape(e) for e in THOUGHTS.values() if e not in _ENDS))
 _HEADER = "<|start|>assistant"  # of the message behind a thought's
@@ -50,6 +50,19 @@ def _may_think(text: str) -> bool:
     return is_tagged or "to=self" in text or "<|i" in text or "[B" in text
 
 
+def _opening(text: str) -> re.Match[str] | None:
+    """Return the first mark of a thought that begins a line."""
+    mark = _OPENING.search(text)
+    while mark and text[text.rfind("\n", 0, mark.start()) + 1 : mark.start()].strip():
+        mark = _OPENING.search(text, mark.end())
+    return mark
+
+
+def without_thought(text: str) -> str:
+    """Return what a message says without its thought."""
+    return split_thought(text).rest if isinstance(text, str) and _may_think(text) else text
+
+
 def split_thought(text: str) -> SplitThought:
     """Split the thought off a message, whoever opened it; an unclosed one reaches to the end.
 
@@ -57,19 +70,24 @@ def split_thought(text: str) -> SplitThought:
     """
     if not isinstance(text, str) or not _may_think(text):
         return SplitThought("", text)
+    if opening := _OPENING.match(text):  # most thoughts; nothing but them is looked for again
+        inside, mark, rest = text[opening.end() :].partition(THOUGHTS[opening[0]])
+        if mark and not _may_think(rest):
+            return SplitThought(inside.strip(), rest.lstrip().removeprefix(_HEADER).lstrip())
     thoughts, rest, closed = list[str](), text, True
-    opening = _OPENING.search(text)
+    opening = _opening(text)
     # one that the prompt opened
-    closing = _CLOSING.search(text, 0, opening.start() if opening else len(text))
+    before = opening.start() if opening else len(text)
+    closing = _CLOSING.search(text, 0, before) if before else None
     if closing and not is_within_call(text, closing.start()):
         thoughts.append(text[: closing.start()])
         rest = text[closing.end() :]
-        opening = _OPENING.search(rest)
+        opening = _opening(rest)
     while closed and opening and not is_within_call(rest, opening.start()):
-        inside, mark, behind = rest[opening.end() :].partition(THOUGHTS[opening[1]])
+        inside, mark, behind = rest[opening.end() :].partition(THOUGHTS[opening[0]])
         thoughts.append(inside)
         rest, closed = rest[: opening.start()] + behind, bool(mark)
-        opening = _OPENING.search(rest) if _may_think(rest) else None
+        opening = _opening(rest) if _may_think(rest) else None
     if not thoughts:
         return SplitThought("", text)
     thought = "\n".join(each.strip() for each in thoughts).strip()

@@ -15,8 +15,8 @@ from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import Call, FunctionDoc, StepRecord, Task, Verdict
 from fctncalling.envs.episode.parsing import parse_message
 from fctncalling.envs.handlers import DecodeError, bears_call, get_handler, split_thought
-from fctncalling.envs.handlers.call_format import CallFormat, docs_of_calls
 from fctncalling.envs.handlers.call_forms import CALL_FORMS
+from fctncalling.envs.handlers.handler import CallFormat, docs_of_calls
 from fctncalling.envs.judging.strict import arbitrary_call_fault, strict_verdict
 from fctncalling.lab.error_analysis import diagnose
 
