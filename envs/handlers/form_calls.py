@@ -222,7 +222,8 @@ class _ArgumentReader:
     """Reader and writer of arguments that stand between marks, a value each."""
 
     def __init__(self, form: CallForm) -> None:
-        self._form, self._parts = form, form.argument_parts
+        self._form = form
+        self._parts = form.argument_parts
         groups = {"key": r'(?P<key>[^<>"]+?)', "type": r'(?P<type>[^"<>]*)', "value": "(.*?)"}
         pattern = ""
         for place, part in enumerate(self._parts):

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import cast
 
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.handlers.call_forms import CALL_FORMS
-from fctncalling.envs.handlers.call_marks import FORMS_BY_MARK, MARK, WORDS, is_opened
+from fctncalling.envs.handlers.call_marks import (
+    FORMS_BY_MARK,
+    MARK,
+    WORDS,
+    bears_mark,
+    is_opened,
+)
 from fctncalling.envs.handlers.form_calls import FormCalls, Opening
-from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS, DecodedAction, Handler
+from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS, DecodedAction, DecodeError, Handler
 from fctncalling.envs.handlers.inline import TEXT_HANDLERS
 from fctncalling.envs.handlers.java_calls import JavaCalls
 from fctncalling.envs.handlers.javascript_calls import JavaScriptCalls
@@ -23,7 +30,7 @@ from fctncalling.envs.handlers.json_calls import (
 )
 from fctncalling.envs.handlers.lenient import PREFIX, LenientCalls
 from fctncalling.envs.handlers.return_formats import OPEN_TAG, RETURN_HANDLERS, variant_handler
-from fctncalling.envs.handlers.thoughts import without_thought
+from fctncalling.envs.handlers.thoughts import SplitThought, split_thought, without_thought
 
 PROMPTING = RETURN_HANDLERS["python", False]
 FORM_HANDLERS = {name: FormCalls(form) for name, form in CALL_FORMS.items()}
@@ -130,6 +137,21 @@ def find_handler(text: str) -> tuple[Handler, Opening | None]:
             if mark[0] != forms[-1].form.opens.strip():
                 break
     return otherwise, None
+
+
+def bears_call(message: str | SplitThought) -> bool:
+    """Whether a message bears a call's mark, with a form's grammar or the text's end behind it.
+
+    Looked for where calls count: behind thoughts. A thought without an end bears what it holds: a
+    mark, or a call in any place and form.
+    """
+    split = message if isinstance(message, SplitThought) else split_thought(message)
+    if bears_mark(split.rest if split.closed else f"{split.rest}\n{split.thought}"):
+        return True
+    with suppress(DecodeError):
+        is_opened_in_thought = detect_handler(split.thought) is not PROMPTING
+        return not split.closed and (is_opened_in_thought or bool(PROMPTING.decode(split.thought)))
+    return False
 
 
 HANDLERS: dict[str, Handler] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from fctncalling.envs.handlers.call_marks import bears_mark, is_within_call
+from fctncalling.envs.handlers.call_marks import is_within_call
 
 THOUGHTS = {
     "<think>": "</think>",
@@ -35,11 +35,6 @@ class SplitThought(NamedTuple):
     thought: str
     rest: str
     closed: bool = True  # False: the message ends within the thought
-
-    @property
-    def searched(self) -> str:
-        """Text in which marks of calls are looked for: the rest, and a thought without an end."""
-        return self.rest if self.closed else f"{self.rest}\n{self.thought}"
 
 
 def _may_think(text: str) -> bool:
@@ -92,11 +87,3 @@ def split_thought(text: str) -> SplitThought:
         return SplitThought("", text)
     thought = "\n".join(each.strip() for each in thoughts).strip()
     return SplitThought(thought, rest.lstrip().removeprefix(_HEADER).lstrip(), closed)
-
-
-def bears_call(text: str) -> bool:
-    """Whether a text bears a call's mark, with a form's grammar or the text's end behind it.
-
-    Looked for where calls count: behind thoughts; where a thought has no end, in it.
-    """
-    return bears_mark(split_thought(text).searched)

@@ -114,6 +114,8 @@ def test_a_handler_of_one_argument_goes_on_working() -> None:
 def broken_texts() -> list[str]:
     """Return texts with calls of every form: whole, cut and broken."""
     texts = ["[look_up(town='Bern')] Sorry.", "[look_up]", "[look_up(town='Bern'), look_up"]
+    texts.append("<think>\n[look_up(town='Bern')]")
+    texts += [f"<think>perhaps {text}" for text in TEXTS.values() if text[0] in "<]"]
     for text in TEXTS.values():
         body = max(text.find(each) for each in ("Bern", "days"))
         texts += [text, text[:body], text[: len(text) * 2 // 3], text.replace("look_up", "", 1)]
