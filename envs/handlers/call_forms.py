@@ -58,6 +58,8 @@ class CallForm:
 
 _HERMES = "<tool_call>\n{object}\n</tool_call>"
 _FUNCTION = "<function={name}>\n{arguments}</function>"
+_PARAMETER = "<parameter={key}>\n{value}\n</parameter>\n"
+_KEYED = "<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n"
 _DEEPSEEK = "<｜tool▁calls▁begin｜>{calls}<｜tool▁calls▁end｜>"
 _MINIMAX = "]<]minimax[>["  # before each tag of M3's
 _KIMI = "<|tool_call_argument_begin|>{arguments}<|tool_call_end|>"
@@ -71,26 +73,15 @@ _FORMS = (
     # Qwen2.5, Qwen3, Hermes, Granite 4, Arch-Function, SmolLM3, Bielik, Reka
     CallForm("hermes_calls", _HERMES, between="\n"),
     # Qwen3-Coder, Qwen3.5 and later, Nemotron 3, Step 3.5
-    CallForm(
-        "qwen_xml_calls",
-        f"<tool_call>\n{_FUNCTION}\n</tool_call>",
-        "<parameter={key}>\n{value}\n</parameter>\n",
-        also=(_FUNCTION,),
-        between="\n",
-    ),
-    CallForm(
-        "seed_calls",
-        f"<seed:tool_call>\n{_FUNCTION}\n</seed:tool_call>",
-        "<parameter={key}>{value}</parameter>\n",
-        between="\n",
+    *(
+        CallForm(f"{name}_calls", f"<{tag}>\n{_FUNCTION}\n</{tag}>", argument, also, between="\n")
+        for name, tag, argument, also in (
+            ("qwen_xml", "tool_call", _PARAMETER, (_FUNCTION,)),
+            ("seed", "seed:tool_call", "<parameter={key}>{value}</parameter>\n", ()),
+        )
     ),
     # GLM-4.5 to 4.7, Ling, Laguna, Spark
-    CallForm(
-        "glm_calls",
-        "<tool_call>{name}\n{arguments}</tool_call>",
-        "<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n",
-        between="\n",
-    ),
+    CallForm("glm_calls", "<tool_call>{name}\n{arguments}</tool_call>", _KEYED, between="\n"),
     CallForm(
         "hunyuan_calls",  # Hy3
         "<tool_call:opensource>{name}<tool_sep:opensource>\n{arguments}</tool_call:opensource>\n",

@@ -175,9 +175,12 @@ def require_readable_text(text: str) -> None:
     if not isinstance(text, str):
         raise DecodeError("shape", f"expected text, got {type(text).__name__}")
     if len(text) > MAX_TEXT_CHARS:
-        raise DecodeError(
-            "size", f"the text has {len(text)} characters; at most {MAX_TEXT_CHARS} are read"
-        )
+        raise too_large(len(text), "characters", MAX_TEXT_CHARS)
+
+
+def too_large(size: int, unit: str, most: int) -> DecodeError:
+    """Return the error of a text of more units than are read."""
+    return DecodeError("size", f"the text has {size} {unit}; at most {most} are read")
 
 
 def named_calls(record: Any) -> list[Call]:

@@ -19,6 +19,7 @@ from fctncalling.envs.handlers.handler import (
     bfcl_call_strings,
     bracketed,
     require_readable_text,
+    too_large,
 )
 
 if TYPE_CHECKING:
@@ -205,9 +206,7 @@ def encode_source(source: str) -> bytes:
     """
     require_readable_text(source)
     if len(source) > MAX_SOURCE_CHARS:
-        raise DecodeError(
-            "size", f"the source has {len(source)} characters; at most {MAX_SOURCE_CHARS} are read"
-        )
+        raise too_large(len(source), "characters", MAX_SOURCE_CHARS)
     if len(source) > _SHORT_CHARS:
         _require_flat(_TOKEN.findall(source))
     try:
@@ -218,9 +217,7 @@ def encode_source(source: str) -> bytes:
 
 def _require_flat(tokens: Sequence[str]) -> None:
     if len(tokens) > MAX_TOKENS:
-        raise DecodeError(
-            "size", f"the source has {len(tokens)} words and marks; at most {MAX_TOKENS} are read"
-        )
+        raise too_large(len(tokens), "words and marks", MAX_TOKENS)
     # What waits for its end; what did when each bracket was opened.
     waiting, before = (0, list[int]())
     # whether the last token ends an operand, so that a comma or bracket ends what waits
