@@ -16,6 +16,7 @@ from fctncalling.envs.handlers.call_marks import Way, flexible, is_opened, ways_
 from fctncalling.envs.handlers.handler import (
     DecodedAction,
     DecodeError,
+    Handler,
     NativeToolCallFormat,
     Record,
     calls_of_record,
@@ -74,10 +75,7 @@ class FormCalls(NativeToolCallFormat):
         text = without_thought(text)
         return self.decode_from(text, self._next(text, 0), functions)
 
-    def decode_ast(self, text: str) -> Record:
-        """Decode a text to the AST record of its calls; raises DecodeError."""
-        record: Record = self.decode_action(text).record
-        return record
+    decode_ast = Handler.decode_ast
 
     def decode_from(
         self, text: str, opened: Opening | None, functions: Sequence[FunctionDoc]

@@ -39,10 +39,10 @@ class SplitThought(NamedTuple):
 
 def _may_think(text: str) -> bool:
     """Whether one of the words stands in a text that every mark of a thought has; in no time."""
-    if "<" not in text:
-        return "THINK]" in text or "[B" in text
-    is_tagged = "think" in text or "THINK" in text or "channel" in text
-    return is_tagged or "to=self" in text or "<|i" in text or "[B" in text
+    if "THINK]" in text or "[B" in text or ("<" in text and "think" in text):
+        return True
+    is_special = "|" in text and "<" in text
+    return is_special and any(word in text for word in ("THINK", "channel", "to=self", "<|i"))
 
 
 def _opening(text: str) -> re.Match[str] | None:
@@ -55,7 +55,7 @@ def _opening(text: str) -> re.Match[str] | None:
 
 def without_thought(text: str) -> str:
     """Return what a message says without its thought."""
-    return split_thought(text).rest if isinstance(text, str) and _may_think(text) else text
+    return _split(text)[1] if isinstance(text, str) and _may_think(text) else text
 
 
 def split_thought(text: str) -> SplitThought:
@@ -63,12 +63,16 @@ def split_thought(text: str) -> SplitThought:
 
     Marks inside a call, as in an argument's text, are none of a thought's.
     """
-    if not isinstance(text, str) or not _may_think(text):
-        return SplitThought("", text)
+    may_think = isinstance(text, str) and _may_think(text)
+    return SplitThought(*_split(text)) if may_think else SplitThought("", text)
+
+
+def _split(text: str) -> tuple[str, str, bool]:
+    """Return the thought, the rest, and whether the thought is closed."""
     if opening := _OPENING.match(text):  # most thoughts; nothing but them is looked for again
         inside, mark, rest = text[opening.end() :].partition(THOUGHTS[opening[0]])
         if mark and not _may_think(rest):
-            return SplitThought(inside.strip(), rest.lstrip().removeprefix(_HEADER).lstrip())
+            return inside.strip(), rest.lstrip().removeprefix(_HEADER).lstrip(), True
     thoughts, rest, closed = list[str](), text, True
     opening = _opening(text)
     # one that the prompt opened
@@ -84,6 +88,6 @@ def split_thought(text: str) -> SplitThought:
         rest, closed = rest[: opening.start()] + behind, bool(mark)
         opening = _opening(rest) if _may_think(rest) else None
     if not thoughts:
-        return SplitThought("", text)
+        return "", text, True
     thought = "\n".join(each.strip() for each in thoughts).strip()
-    return SplitThought(thought, rest.lstrip().removeprefix(_HEADER).lstrip(), closed)
+    return thought, rest.lstrip().removeprefix(_HEADER).lstrip(), closed
