@@ -40,6 +40,7 @@ SERVER_PARSERS = {
     "harmony_calls": "openai",
     "minimax_m1_calls": "minimax",
     "minimax_m2_calls": "minimax_m2",
+    "minimax_m3_calls": "minimax_m3",
     "deepseek_v3_calls": "deepseek_v3",
     "deepseek_v31_calls": "deepseek_v31",
     "deepseek_v32_calls": "deepseek_v32",

@@ -7,7 +7,7 @@ examples. They are rendered by transformers' own renderer, without any weights. 
 as training and the gateway do, on a tokenizer of bytes: prompts beside the template's own, what a
 conversation grows to, and the doctor's findings. Exit code 1 where fewer than 95 % of the templates
 that write calls are read in every case, or of the prompts equal, or where what is not read is no
-finding of the doctor's.
+fault of the doctor's.
 """
 
 from __future__ import annotations

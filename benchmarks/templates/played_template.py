@@ -10,7 +10,6 @@ from stand_in import stand_in_tokenizer
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.policy.message_renderer import TemplateRefusal
 from fctncalling.algorithms.policy.template_messages import name_results
-from fctncalling.call_form import find_call_form
 from fctncalling.data.types import Call
 from fctncalling.lab.doctor.template_findings import UNENDED, template_findings
 
@@ -19,7 +18,7 @@ class PlayedTemplate(NamedTuple):
     """What became of a template; everything is of the tokenizer that stands in."""
 
     faults: list[str]  # lines of the doctor
-    is_told: bool = False  # a finding says that its calls are not read back
+    is_told: bool = False  # a fault says that its calls are not read back
     append_only: bool = False
     grows: bool | None = None  # a talk appends to what the template writes; None: not rendered
     prompts: int = 0  # conversations that the gateway and the template wrote
@@ -34,17 +33,17 @@ class PlayedTemplate(NamedTuple):
 def play_template(source: str) -> PlayedTemplate:
     """Play a chat template of a tokenizer of bytes."""
     tokenizer = stand_in_tokenizer(source)
-    faults = [each.line for each in template_findings(tokenizer) if each.level == "fault"]
+    found = [each for each in template_findings(tokenizer) if each.is_fault]
+    faults = [each.line for each in found]
     try:
         template = ChatTemplate(tokenizer)
     except ValueError:  # no conversation can be rendered: a fault
         return PlayedTemplate(faults)
-    form = find_call_form(template)
     named = template.renderer.shape.named_ids
     ids = ("functions.look_up:0", "functions.other:1") if named else ("abcdefgh1", "abcdefgh2")
     compared = list(compare_prompts(template, ids))
     unequal = tuple(each.kind for each in compared if each.gateway != each.template)
-    is_told = form.is_unread or bool(form.unread)
+    is_told = any(each.check == "call form" for each in found)
     return PlayedTemplate(
         faults, is_told, template.append_only, _grows(template), len(compared), unequal
     )

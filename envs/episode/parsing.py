@@ -8,8 +8,7 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from fctncalling.data.types import Call, FunctionDoc, StepRecord
-from fctncalling.envs.handlers import DecodeError, Handler, split_thought
-from fctncalling.envs.handlers.call_marks import bears_mark
+from fctncalling.envs.handlers import DecodeError, Handler, bears_call, split_thought
 from fctncalling.envs.handlers.thoughts import SplitThought
 from fctncalling.envs.prompting.prompts import JSON_TYPES
 
@@ -62,7 +61,7 @@ def _without_calls(
     split: SplitThought, record: Any, complaint: str, otherwise: str
 ) -> ParsedMessage:
     """Return a message without calls: unread ones are no words, whoever looked for them."""
-    if not isinstance(split.rest, str) or not bears_mark(split.searched):
+    if not isinstance(split.rest, str) or not bears_call(split):
         return ParsedMessage((), (), record, otherwise, complaint)
     return ParsedMessage((), (), record, "unread_call", complaint or "the call cannot be read")
 

@@ -2,8 +2,8 @@
 
 from fctncalling.envs.handlers.handler import DecodeError, Handler
 from fctncalling.envs.handlers.inline import TEXT_HANDLERS
-from fctncalling.envs.handlers.registry import HANDLERS, get_handler
-from fctncalling.envs.handlers.thoughts import bears_call, split_thought
+from fctncalling.envs.handlers.registry import HANDLERS, bears_call, get_handler
+from fctncalling.envs.handlers.thoughts import split_thought
 
 __all__ = [
     "HANDLERS",

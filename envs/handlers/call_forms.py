@@ -30,6 +30,7 @@ class CallForm:
     types: tuple[str, str] | None = None  # what {type} says of a text and of anything else
     quote: str = ""  # around texts where arguments are {key:value}, without any other quotes
     cdata: bool = False  # whether texts may stand in XML's <![CDATA[...]]>
+    nested: bool = False  # whether lists and objects are written as arguments in arguments
     alone: bool = False  # whether nothing but calls may stand in a text
 
     @cached_property
@@ -57,7 +58,10 @@ class CallForm:
 
 _HERMES = "<tool_call>\n{object}\n</tool_call>"
 _FUNCTION = "<function={name}>\n{arguments}</function>"
+_PARAMETER = "<parameter={key}>\n{value}\n</parameter>\n"
+_KEYED = "<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n"
 _DEEPSEEK = "<｜tool▁calls▁begin｜>{calls}<｜tool▁calls▁end｜>"
+_MINIMAX = "]<]minimax[>["  # before each tag of M3's
 _KIMI = "<|tool_call_argument_begin|>{arguments}<|tool_call_end|>"
 _HARMONY = "<|channel|>commentary to=functions.{name}"
 _MISTRAL = tuple(
@@ -69,26 +73,15 @@ _FORMS = (
     # Qwen2.5, Qwen3, Hermes, Granite 4, Arch-Function, SmolLM3, Bielik, Reka
     CallForm("hermes_calls", _HERMES, between="\n"),
     # Qwen3-Coder, Qwen3.5 and later, Nemotron 3, Step 3.5
-    CallForm(
-        "qwen_xml_calls",
-        f"<tool_call>\n{_FUNCTION}\n</tool_call>",
-        "<parameter={key}>\n{value}\n</parameter>\n",
-        also=(_FUNCTION,),
-        between="\n",
-    ),
-    CallForm(
-        "seed_calls",
-        f"<seed:tool_call>\n{_FUNCTION}\n</seed:tool_call>",
-        "<parameter={key}>{value}</parameter>\n",
-        between="\n",
+    *(
+        CallForm(f"{name}_calls", f"<{tag}>\n{_FUNCTION}\n</{tag}>", argument, also, between="\n")
+        for name, tag, argument, also in (
+            ("qwen_xml", "tool_call", _PARAMETER, (_FUNCTION,)),
+            ("seed", "seed:tool_call", "<parameter={key}>{value}</parameter>\n", ()),
+        )
     ),
     # GLM-4.5 to 4.7, Ling, Laguna, Spark
-    CallForm(
-        "glm_calls",
-        "<tool_call>{name}\n{arguments}</tool_call>",
-        "<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n",
-        between="\n",
-    ),
+    CallForm("glm_calls", "<tool_call>{name}\n{arguments}</tool_call>", _KEYED, between="\n"),
     CallForm(
         "hunyuan_calls",  # Hy3
         "<tool_call:opensource>{name}<tool_sep:opensource>\n{arguments}</tool_call:opensource>\n",
@@ -122,6 +115,13 @@ _FORMS = (
             ("minimax_m2", "", "", "minimax:tool_call"),
             ("muse", "atem:", "", "atem:function_calls"),
         )
+    ),
+    CallForm(
+        "minimax_m3_calls",
+        f'{_MINIMAX}<invoke name="{{name}}">{{arguments}}{_MINIMAX}</invoke>\n',
+        f"{_MINIMAX}<{{key}}>{{value}}{_MINIMAX}</{{key}}>",
+        around=f"{_MINIMAX}<tool_call>\n{{calls}}{_MINIMAX}</tool_call>",
+        nested=True,
     ),
     CallForm(
         "kimi_k2_calls",

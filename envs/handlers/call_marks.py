@@ -9,9 +9,8 @@ from fctncalling.envs.handlers.call_forms import CALL_FORMS, CallForm
 
 _HOLES = {"name": r"(?P<name>[^\W\d][\w.\-/]*+)", "id": r'[^<>|\[\]{}"\s]*+', "number": r"\w*+"}
 # Hole of a body -> what it begins with.
-_BODIES = {"arguments": r"\{", "python": r"\["} | dict.fromkeys(
-    ("object", "list", "lines"), r"[\[{]"
-)
+_BODIES = dict.fromkeys(("object", "list", "lines"), r"[\[{]")
+_BODIES |= {"arguments": r"\{", "python": r"\["}
 
 
 def flexible(literal: str) -> str:
@@ -70,17 +69,17 @@ FORMS_BY_MARK: dict[str, tuple[CallForm, ...]] = {
     for mark in dict.fromkeys(mark for form in CALL_FORMS.values() for mark in form.marks)
 }
 """Mark -> the forms that it opens, in their table's order."""
-_TAGS = ["<functions>", *(mark for mark in FORMS_BY_MARK if mark[0] in "<[")]
+_TAGS = ["<functions>", *(mark for mark in FORMS_BY_MARK if mark[0] in "<[]")]
 MARK = re.compile("|".join(map(re.escape, sorted(_TAGS, key=len, reverse=True))))
 """The marks that are tags or special tokens, in any text; words that are marks are in `WORDS`."""
-_SPECIAL = ("<|", "<\uff5c", "[TOOL")  # begin special tokens, which stand anywhere in a line
+_SPECIAL = ("<|", "<\uff5c", "[TOOL", "]<]")  # begin special tokens, which stand anywhere in a line
 
 # What follows the mark of a call that was tried, rather than of one that is named in prose: the end
 # of the text; an object, a list with something in it, a text or a tag; nothing but the tag that
 # closes; a channel's address; or a name, and behind it a bracket, a tag, the end of the line or the
 # text, a number, an attribute, or a value.
 _TRIED = re.compile(
-    r"""\s*(?:\Z|\{|\[(?!\s*\])|["'](?=\w)|<(?:[\w|\uff5c]|\Z)|</[\w:]+>\s*\Z|to=\w"""
+    r"""\s*(?:\Z|\{|\[(?!\s*\])|["'](?=\w)|\]<\]|<(?:[\w|\uff5c]|\Z)|</[\w:]+>\s*\Z|to=\w"""
     r"""|[^\W\d][\w.\-/]*(?:[(\[{<\n]|>\s*(?:\Z|[<{])|:\d|\s+\w+="|\s*(?:\Z|[:=]\s*(?:["'{]|\Z))))"""
 )
 _KEYS = "name|function|tool_name|tool_calls|arguments|parameters|type|id"
@@ -130,7 +129,7 @@ def bears_mark(text: str) -> bool:
     the text, follows. Marks that are named in words are none.
     """
     last = text[text.rfind("\n") + 1 :].strip(" \t`")
-    if len(last) > 1 and last[0] in "<[" and any(mark.startswith(last) for mark in _TAGS):
+    if len(last) > 1 and last[0] in "<[]" and any(mark.startswith(last) for mark in _TAGS):
         return True  # a mark that is cut
     if _BARE.match(text):
         return True
@@ -139,7 +138,7 @@ def bears_mark(text: str) -> bool:
     for mark in _LINE.finditer(text):
         line = text.rfind("\n", 0, mark.start()) + 1
         if (mark[0].startswith(_SPECIAL) or not text[line : mark.start()].strip()) and (
-            mark[0][0] not in "<[" or is_opened(text, mark)
+            mark[0][0] not in "<[]" or is_opened(text, mark)
         ):
             return True
     return False

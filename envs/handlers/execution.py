@@ -13,8 +13,7 @@ import copy
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -103,10 +102,9 @@ def load_tool(name: str, tool: type, scenario: Any, long_context: bool) -> Any:
         instance = tool()
         # BFCL's MathAPI holds no state, so nothing is loaded
         if hasattr(instance, "_load_scenario"):
-            private_scenario = (
-                scenario if getattr(tool, "_copies_scenario", False) else snapshot(scenario, {})
-            )
-            instance._load_scenario(private_scenario, long_context=long_context)
+            if not getattr(tool, "_copies_scenario", False):
+                scenario = snapshot(scenario, {})
+            instance._load_scenario(scenario, long_context=long_context)
     except Exception as error:
         cause = f"{type(error).__name__}: {error}"
         raise InfrastructureError(
@@ -120,17 +118,11 @@ def function_classes(tools: tuple[tuple[str, type], ...]) -> Mapping[str, str]:
     """Return the classes of functions: {function: class name}; of several classes the last."""
     class_of: dict[str, str] = {}
     for class_name, tool in tools:
-        found = (
-            (name, inspect.getattr_static(tool, name))
-            for name in dir(tool)
-            if not name.startswith("_")
-        )
-        methods = [
-            name
-            for name, value in found
-            if isinstance(value, classmethod) or inspect.isfunction(value)
-        ]
-        class_of.update(dict.fromkeys(methods, class_name))
+        for name in dir(tool):
+            value = inspect.getattr_static(tool, name)
+            is_method = isinstance(value, classmethod) or inspect.isfunction(value)
+            if is_method and not name.startswith("_"):
+                class_of[name] = class_name
     return class_of
 
 
@@ -147,15 +139,8 @@ _ALLOWANCE = ""  # its place in a saved state, where no class can stand
 _CALLEE = re.compile(r"\b([a-zA-Z_]\w*)\s*(?=\()")
 _DENIED = frozenset({"kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run"})
 _TOOL_ERRORS = (
-    TypeError,
-    ValueError,
-    KeyError,
-    IndexError,
-    AttributeError,
-    NameError,
-    SyntaxError,
-    ArithmeticError,
-    RecursionError,
+    *(TypeError, ValueError, KeyError, IndexError, AttributeError),
+    *(NameError, SyntaxError, ArithmeticError, RecursionError),
 )
 """What BFCL's methods raise by themselves on arguments they do not expect; anything else is our own
 failure.
@@ -231,12 +216,8 @@ class ToolSession:
 
         Mostly empty.
         """
-        shown = (
-            instance._context()
-            for instance in self._instances.values()
-            if hasattr(instance, "_context")
-        )
-        return "\n\n".join(shown)
+        tools = self._instances.values()
+        return "\n\n".join(each._context() for each in tools if hasattr(each, "_context"))
 
     def public_state(self) -> dict[str, dict[str, Any]]:
         """Return the tools' public state, {class: {public attribute: value}}.
@@ -247,19 +228,14 @@ class ToolSession:
         alone, which equals no state that a truth leaves behind.
         """
         memo: dict[int, Any] = {}
-        return {
-            name: self._public(attributes, memo) for name, attributes in self.live_state().items()
-        }
-
-    def _public(self, attributes: Mapping[str, Any], memo: dict[int, Any]) -> dict[str, Any]:
-        try:
-            return {
-                attribute: snapshot(value, memo)
-                for attribute, value in attributes.items()
-                if attribute[:1] != "_"
-            }
-        except RecursionError:
-            return dict(NESTED_TOO_DEEP)
+        states = dict[str, dict[str, Any]]()
+        for name, attributes in self.live_state().items():
+            public = [each for each in attributes.items() if each[0][:1] != "_"]
+            try:
+                states[name] = {attribute: snapshot(value, memo) for attribute, value in public}
+            except RecursionError:
+                states[name] = dict(NESTED_TOO_DEEP)
+        return states
 
     def live_state(self) -> dict[str, dict[str, Any]]:
         """Return the tools' live state: their own attributes, not copied, private ones too.
@@ -272,9 +248,13 @@ class ToolSession:
 
     def get_state(self) -> dict[str, Any]:
         """Get a private copy of the tools' state, random streams and private parts included."""
-        with self._copying():
+        try:
             # All at once: what instances share, their copies share.
             return copy.deepcopy({**self._instances, _ALLOWANCE: self._allowance})
+        except RecursionError as error:
+            raise InfrastructureError(
+                f"the state of {', '.join(self._instances)} nests too deep to copy"
+            ) from error
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Set the tools' state to one of `get_state`, which stays untouched."""
@@ -284,15 +264,6 @@ class ToolSession:
         instances = copy.deepcopy(dict(state))
         self._allowance = instances.pop(_ALLOWANCE, None) or SizeBudget()
         self._instances = instances
-
-    @contextmanager
-    def _copying(self) -> Iterator[None]:
-        try:
-            yield
-        except RecursionError as error:
-            raise InfrastructureError(
-                f"the state of {', '.join(self._instances)} nests too deep to copy"
-            ) from error
 
     def _evaluate(self, call: str | PlainCall) -> Any:
         if isinstance(call, str) and len(call) > MAX_CALL_CHARS:
@@ -379,8 +350,6 @@ class ToolSession:
             a_result = class_name in self._extra_tools and isinstance(error, Exception)
             if a_result or isinstance(error, InfrastructureError):
                 raise
-            cause, text = (
-                f"{type(error).__name__}: {error}",
-                call if isinstance(call, str) else render_call(method, keywords),
-            )
+            cause = f"{type(error).__name__}: {error}"
+            text = call if isinstance(call, str) else render_call(method, keywords)
             raise InfrastructureError(f"tool {class_name}, call {text[:200]!r}: {cause}") from error

@@ -6,11 +6,17 @@ import ast
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
 from fctncalling.data.types import Call, FunctionDoc
-from fctncalling.envs.handlers.call_format import (
+from fctncalling.envs.handlers.call_forms import CallForm
+from fctncalling.envs.handlers.call_marks import Way, flexible, is_opened, ways_of
+from fctncalling.envs.handlers.handler import (
+    DecodedAction,
+    DecodeError,
+    Handler,
     NativeToolCallFormat,
     Record,
     calls_of_record,
@@ -20,23 +26,17 @@ from fctncalling.envs.handlers.call_format import (
     parse_call_object,
     parse_json,
     parse_json_at,
-    to_json,
-)
-from fctncalling.envs.handlers.call_forms import CallForm
-from fctncalling.envs.handlers.call_marks import Way, flexible, is_opened, ways_of
-from fctncalling.envs.handlers.handler import (
-    DecodedAction,
-    DecodeError,
     require_readable_text,
     require_shallow_nesting,
+    to_json,
 )
 from fctncalling.envs.handlers.python_calls import (
     PythonCalls,
     calls_of_expression,
     multi_turn_call_strings,
 )
-from fctncalling.envs.handlers.thoughts import split_thought
-from fctncalling.envs.python_source.parse import parse_expression, require_small_source
+from fctncalling.envs.handlers.thoughts import without_thought
+from fctncalling.envs.python_source.parse import parse_expression
 
 _CDATA = re.compile(r"<!\[CDATA\[(.*)\]\]>", re.DOTALL)
 _WHOLE = ("list", "lines", "python")  # holes that hold all calls
@@ -60,41 +60,38 @@ class FormCalls(NativeToolCallFormat):
         self._mark = re.compile("|".join(map(re.escape, marks))) if marks else None
         self._arguments = _ArgumentReader(form) if form.argument else None
         self._is_python = form.ways[0][1] == "python"
+        self.read_calls = calls_of_record if self._is_python else named_calls
 
     def recognises(self, text: str) -> bool:
         """Whether the handler recognises the text: a call of the form opens in it."""
         try:
-            return self._next(split_thought(text).rest, 0) is not None
+            return self._next(without_thought(text), 0) is not None
         except DecodeError:
             return True
 
     def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
         """Decode an action's text once: record, calls and call strings; raises DecodeError."""
         require_readable_text(text)
-        text = split_thought(text).rest
+        text = without_thought(text)
         return self.decode_from(text, self._next(text, 0), functions)
 
-    def decode_ast(self, text: str) -> Record:
-        """Decode a text to the AST record of its calls; raises DecodeError."""
-        record: Record = self.decode_action(text).record
-        return record
+    decode_ast = Handler.decode_ast
 
     def decode_from(
         self, text: str, opened: Opening | None, functions: Sequence[FunctionDoc]
     ) -> DecodedAction:
         """Decode a text without thoughts whose first call is opened; raises DecodeError."""
-        record, end = Record(), 0
+        record, end, alone = Record(), 0, self.form.alone
         while opened is not None:
             calls, end = self._calls_at(text, *opened, functions)
             record += calls
-            opened = None if self.form.alone else self._next(text, end)
+            opened = None if alone or end == len(text) else self._next(text, end)
             if self._arguments is not None:
                 behind = text[end : opened[1].start() if opened else None]
                 self._arguments.require_no_closing(behind)
-        if self.form.alone and (end == 0 or text[end:].strip()):
+        if alone and (end == 0 or text[end:].strip()):
             raise DecodeError("syntax", f"expected nothing but calls: {text[end : end + 40]!r}")
-        read = calls_of_record if self._is_python else named_calls
-        return DecodedAction(record, read, self.call_strings)
+        return DecodedAction(record, self.read_calls, self.call_strings)
 
     def call_strings(self, calls: Sequence[Call]) -> list[str]:
         """Return the call strings, as BFCL executes them; raises DecodeError."""
@@ -105,14 +102,10 @@ class FormCalls(NativeToolCallFormat):
 
         DecodeError for one that opens and is broken.
         """
-        if index == len(text) > 0:
-            return None
-        opened = self.opening_at(text, index)
-        if opened is not None or self._mark is None:
+        if (opened := self.opening_at(text, index)) or self._mark is None:
             return opened
         for mark in self._mark.finditer(text, index):
-            opened = self.opening_at(text, mark.start())
-            if opened is not None:
+            if opened := self.opening_at(text, mark.start()):
                 return opened
             if mark[0] != self.form.opens.strip() and is_opened(text, mark):
                 raise DecodeError("syntax", f"not a call: {text[mark.start() :][:80]!r}")
@@ -140,6 +133,8 @@ class FormCalls(NativeToolCallFormat):
             record, index = calls_of_expression(text[index:end]), end
         else:
             record, index = self._objects_at(text, index)
+        if not way.closing:
+            return record, index
         closed = way.close.match(text, index)
         if closed is None:
             raise DecodeError("syntax", f"expected {way.closing[0]} at {text[index:][:40]!r}")
@@ -202,7 +197,8 @@ class FormCalls(NativeToolCallFormat):
             "lines": lambda: "\n".join(map(to_json, objects)),
             "python": lambda: PythonCalls().render(calls),
         }
-        return filled(self.form.ways[0], holes)
+        parts = enumerate(self.form.ways[0])
+        return "".join(holes[part]() if place % 2 else part for place, part in parts)
 
     def _written_arguments(self, arguments: Mapping[str, Any]) -> str:
         if self._arguments is not None:
@@ -210,11 +206,6 @@ class FormCalls(NativeToolCallFormat):
         if self.form.quote:
             return _in_braces(dict(arguments), self.form.quote)
         return to_json(dict(arguments))
-
-
-def filled(parts: Sequence[str], holes: Mapping[str, Callable[[], str]]) -> str:
-    """Return the parts of a way to write, literal, hole, ..., literal, with its holes filled."""
-    return "".join(holes[part]() if place % 2 else part for place, part in enumerate(parts))
 
 
 def _properties(functions: Sequence[FunctionDoc], name: str) -> Mapping[str, Any]:
@@ -229,41 +220,60 @@ class _ArgumentReader:
     """Reader and writer of arguments that stand between marks, a value each."""
 
     def __init__(self, form: CallForm) -> None:
-        *before, closing = form.argument_parts
         self._form = form
-        groups = {"key": r'(?P<key>[^<>"]+?)', "type": r'(?P<type>[^"<>]*)', "value": ""}
-        pattern = "".join(
-            groups[part] if place % 2 else flexible(part) for place, part in enumerate(before)
-        )
-        self._opening = re.compile(rf"\s*,?\s*{pattern}" + r"\n?" * before[-2].endswith("\n"))
-        self._closings = (closing.strip(), *form.ways[0][-1].split())
-        self._closing = re.compile(
-            r"\n?" * closing.startswith("\n")
-            + re.escape(closing.strip())
-            + rf"(?=\s*,?\s*(?:{flexible(before[0])}|{re.escape(self._closings[1])}))"
-        )
+        self._parts = form.argument_parts
+        groups = {"key": r'(?P<key>[^<>"]+?)', "type": r'(?P<type>[^"<>]*)', "value": "(.*?)"}
+        pattern = ""
+        for place, part in enumerate(self._parts):
+            if place % 2:
+                pattern += groups.pop(part, f"(?P={part})")
+            else:  # a line break between a mark and the value is the mark's
+                is_last = place + 1 == len(self._parts)
+                behind = r"\n?" * (part.endswith("\n") and not is_last)
+                pattern += r"\n?" * part.startswith("\n") + flexible(part) + behind
+        end = form.ways[0][-1].split()
+        follows = "|".join((flexible(self._parts[0]), re.escape(end[0]), r"\Z"))
+        self._argument = re.compile(rf"\s*,?\s*{pattern}(?=\s*,?\s*(?:{follows}))", re.DOTALL)
+        closing = "".join(self._parts[self._parts.index("value") + 1 :])
+        self._closings = (closing.strip(), *end)
 
     def read(
         self, text: str, index: int, declared: Mapping[str, Any]
     ) -> tuple[dict[str, Any], int]:
         """Read the arguments at an index; return them and the index behind them."""
-        arguments: dict[str, Any] = {}
-        while opened := self._opening.match(text, index):
-            closed = self._closing.search(text, opened.end())
-            if closed is None:
-                raise DecodeError("syntax", f"expected {self._closings[0]}")
-            key, value = opened["key"].strip(), text[opened.end() : closed.start()]
-            if key in arguments:
-                raise DecodeError("shape", f"{key}: given twice")
-            arguments[key] = self._value(value, declared.get(key), opened.groupdict().get("type"))
-            index = closed.end()
-        return arguments, index
+        pairs, index = self._pairs(text, index, declared)
+        return _with_keys(pairs), index
+
+    def _pairs(
+        self, text: str, index: int, declared: Mapping[str, Any]
+    ) -> tuple[list[tuple[str, Any]], int]:
+        pairs = []
+        while found := self._argument.match(text, index):
+            key, kind = found["key"].strip(), found.groupdict().get("type")
+            pairs.append((key, self._value(found[found.lastindex or 0], declared.get(key), kind)))
+            index = found.end()
+        return pairs, index
 
     def _value(self, text: str, declared: Any, kind: str | None) -> Any:
+        if self._form.nested and text.startswith(self._parts[0]):
+            return self._nested_value(text, declared)
         cdata = _CDATA.fullmatch(text) if self._form.cdata else None
         if cdata or (self._form.types and kind == self._form.types[0]):
             return cdata[1] if cdata else text
         return typed_value(text, {} if kind else declared)
+
+    def _nested_value(self, text: str, declared: Any) -> Any:
+        """Return the object that arguments within an argument are, or the list of items."""
+        schema = declared if isinstance(declared, Mapping) else {}
+        inside = schema.get("properties") or {"item": schema.get("items")}
+        try:
+            pairs, end = self._pairs(text, 0, inside)
+        except RecursionError:
+            raise DecodeError("size", "nested deeper than is read") from None
+        if end < len(text):
+            raise DecodeError("syntax", f"not closed: {text[end:][:80]!r}")
+        is_list = {key for key, _ in pairs} == {"item"}
+        return [value for _, value in pairs] if is_list else _with_keys(pairs)
 
     def require_no_closing(self, text: str) -> None:
         """Require that a text behind calls closes nothing: a value would have held the mark."""
@@ -273,11 +283,26 @@ class _ArgumentReader:
 
     def written(self, key: str, value: Any) -> str:
         """Return an argument as the form writes it."""
-        is_text = isinstance(value, str)
-        text = value if is_text else to_json(value)
-        kind = (self._form.types or ("", ""))[0 if is_text else 1]
-        parts = self._form.argument_parts
-        return filled(parts, {"key": lambda: key, "type": lambda: kind, "value": lambda: text})
+        kind = (self._form.types or ("", ""))[0 if isinstance(value, str) else 1]
+        holes = {"key": key, "type": kind, "value": self._text(value)}
+        parts = enumerate(self._parts)
+        return "".join(holes[part] if place % 2 else part for place, part in parts)
+
+    def _text(self, value: Any) -> str:
+        if self._form.nested and isinstance(value, dict | list):
+            items = value.items() if isinstance(value, dict) else (("item", v) for v in value)
+            with suppress(DecodeError):  # such as lists in lists; JSON says any value
+                text = "".join(self.written(*each) for each in items)
+                if to_json(self._value(text, None, None)) == to_json(value):
+                    return text
+        return value if isinstance(value, str) else to_json(value)
+
+
+def _with_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        raise DecodeError("shape", f"a key is given twice: {[key for key, _ in pairs]}"[:200])
+    return values
 
 
 def typed_value(text: str, declared: Any) -> Any:
@@ -301,7 +326,6 @@ def typed_value(text: str, declared: Any) -> Any:
 
 def _literal(text: str) -> Any:
     try:
-        require_small_source(text)
         value = ast.literal_eval(parse_expression(text))
         repr(value)  # which integers of too many digits have none of
         return value
@@ -332,13 +356,11 @@ def _brace_tokens(quote: str) -> re.Pattern[str]:
 
 
 def _in_braces(value: Any, quote: str) -> str:
-    match value:
-        case str():
-            return f"{quote}{value}{quote}"
-        case dict():
-            return (
-                f"{{{','.join(f'{key}:{_in_braces(each, quote)}' for key, each in value.items())}}}"
-            )
-        case list() | tuple():
-            return f"[{','.join(_in_braces(each, quote) for each in value)}]"
+    if isinstance(value, str):
+        return f"{quote}{value}{quote}"
+    if isinstance(value, dict):
+        pairs = (f"{key}:{_in_braces(each, quote)}" for key, each in value.items())
+        return f"{{{','.join(pairs)}}}"
+    if isinstance(value, list | tuple):
+        return f"[{','.join(_in_braces(each, quote) for each in value)}]"
     return to_json(value)

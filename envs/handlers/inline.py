@@ -8,15 +8,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers.call_format import (
+from fctncalling.envs.handlers.call_forms import CALL_FORMS
+from fctncalling.envs.handlers.form_calls import FormCalls
+from fctncalling.envs.handlers.handler import (
     CallFormat,
+    DecodeError,
     Record,
     parse_call_object,
     parse_json,
+    require_readable_text,
 )
-from fctncalling.envs.handlers.call_forms import CALL_FORMS
-from fctncalling.envs.handlers.form_calls import FormCalls
-from fctncalling.envs.handlers.handler import DecodeError, require_readable_text
 
 _RESULT = re.compile(r"\b[Rr]esult[ \t]*=[ \t]*")
 

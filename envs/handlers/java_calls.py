@@ -19,8 +19,8 @@ from fctncalling.envs.handlers.source_calls import (
     nodes_of,
     parse_argument_list,
     parse_plain_call,
-    require_grammar,
     syntax_tree_root,
+    tree_sitter_grammar,
 )
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class JavaCalls(SourceCalls):
 
     def parse_first_call(self, source: str) -> Any:
         """Parse the first call of a Java source as BFCL does; raises DecodeError."""
-        require_grammar("java")
+        tree_sitter_grammar("java")  # also where none is needed: for each text alike
         plain = parse_plain_call(source, _RESERVED)
         if plain is not None:
             return plain

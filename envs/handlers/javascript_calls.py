@@ -19,8 +19,8 @@ from fctncalling.envs.handlers.source_calls import (
     nodes_of,
     parse_argument_list,
     parse_plain_call,
-    require_grammar,
     syntax_tree_root,
+    tree_sitter_grammar,
 )
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class JavaScriptCalls(SourceCalls):
 
     def parse_first_call(self, source: str) -> Any:
         """Parse the first call of a JavaScript source as BFCL does; raises DecodeError."""
-        require_grammar("javascript")
+        tree_sitter_grammar("javascript")  # also where none is needed: for each text alike
         plain = parse_plain_call(source, _RESERVED, containers=True)
         if plain is not None:
             return plain

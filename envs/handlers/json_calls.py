@@ -12,14 +12,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fctncalling.data.types import Call, tool_call
-from fctncalling.envs.handlers.call_format import (
+from fctncalling.envs.handlers.handler import (
+    DecodeError,
     NativeToolCallFormat,
     Record,
     parse_call_object,
     parse_json,
+    require_readable_text,
     to_json,
 )
-from fctncalling.envs.handlers.handler import DecodeError, require_readable_text
 
 OPENING = re.compile(
     r'\s*+(?>(?:```(?:json)?\s*+)?)\[?+\s*+\{(?:\s*+"((?>(?:[^"\\]|\\.)*))"\s*+:)?'
@@ -27,15 +28,6 @@ OPENING = re.compile(
 CALL_KEYS = ("name", "arguments", "parameters", "type", "id")
 _TOOL_CALL_KEYS = ("id", "type", "function", "index")
 _FUNCTION_OBJECT = re.compile(r'"function"\s*:\s*\{')
-
-
-def first_key(text: str) -> str | None:
-    """Return the first key of the JSON object that opens a text, else None.
-
-    It tells the formats apart.
-    """
-    opening = OPENING.match(text)
-    return opening[1] if opening else None
 
 
 class OpenAIMessages(NativeToolCallFormat):
@@ -49,7 +41,8 @@ class OpenAIMessages(NativeToolCallFormat):
 
     def recognises(self, text: str) -> bool:
         """Whether the handler recognises the text: a message with `tool_calls`, or their list."""
-        key = first_key(text)
+        opening = OPENING.match(text)
+        key = opening[1] if opening else None
         if key in _TOOL_CALL_KEYS:
             return _FUNCTION_OBJECT.search(text) is not None
         return key in ("role", "content", "tool_calls") and '"tool_calls"' in text

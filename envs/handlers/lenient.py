@@ -14,18 +14,20 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 from fctncalling.data.types import Call, FunctionDoc
-from fctncalling.envs.handlers.call_format import IN_JSON, closing_bracket_end, to_json
+from fctncalling.envs.errors import import_extra
 from fctncalling.envs.handlers.form_calls import FormCalls
 from fctncalling.envs.handlers.handler import (
+    IN_JSON,
     DecodedAction,
     DecodeError,
     Handler,
+    closing_bracket_end,
     require_readable_text,
     require_shallow_nesting,
+    to_json,
 )
 from fctncalling.envs.handlers.json_calls import OpenAIMessages
 from fctncalling.envs.handlers.return_formats import CLOSE_TAG, OPEN_TAG, JsonReturn, ReturnFormat
@@ -61,20 +63,6 @@ what an answer takes.
 _CHARS_PER_READ = 64  # of a part that is taken at once
 
 _FENCE = re.compile(r"```[A-Za-z_]*[ \t]*\n(.*?)```", re.DOTALL)
-
-
-class MissingJsonRepairExtra(ImportError):
-    """Missing extra for JSON repair: our failure, never the text's."""
-
-
-class _Reading(NamedTuple):
-    """A text as the strict handler is to read it."""
-
-    meant: str
-    repairs: tuple[str, ...]  # by which it came about; none where the text is read as it stands
-    action: DecodedAction | None  # what the strict handler makes of it; None where nothing
-    calls: tuple[Call, ...]
-    error: DecodeError | None  # why calls cannot be read
 
 
 class _TooManyReads(Exception):
@@ -117,8 +105,7 @@ class _Metered(str):
 class LenientCalls(Handler):
     """Lenient calls: a handler that repairs what another cannot read, and writes as that does.
 
-    Raises MissingJsonRepairExtra for a form made of JSON without the library, unless `repair_json`
-    is False.
+    Raises MissingExtra for a form made of JSON without the library, unless `repair_json` is False.
     """
 
     is_lenient = True
@@ -126,58 +113,58 @@ class LenientCalls(Handler):
     def __init__(self, handler: Handler, *, repair_json: bool = True) -> None:
         self.strict = handler
         self.name = PREFIX + handler.name
-        self._repair = _json_repair() if repair_json and _is_json(handler) else None
-        # The text read last, what it was taken for, by what repairs.
-        self._last = ("", "", tuple[str, ...]())
+        self._repair: Callable[[str], Any] | None = None
+        if repair_json and _is_json(handler):
+            purpose = f"{self.name} (JSON is repaired, unless repair_json=False)"
+            self._repair = import_extra("json_repair", "repair", purpose).loads
 
     def recognises(self, text: str) -> bool:
         """Whether the strict handler recognises the text, or a repair finds calls in it."""
         if self.strict.recognises(text):
             return True
-        return len(text) <= MAX_LENIENT_CHARS and bool(self._read(text).calls)
+        with suppress(DecodeError):
+            return len(text) <= MAX_LENIENT_CHARS and bool(self.decode_action(text).calls)
+        return False
 
     def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
         """Decode an action's text once, with what had to be repaired.
 
         Raises DecodeError as the strict handler does.
         """
-        reading = self._read(text, functions)
-        if reading.action is None:
-            raise reading.error or DecodeError("shape", "expected calls")
-        reading.action.repairs = reading.repairs
-        return reading.action
+        require_readable_text(text)
+        action, calls, error = self._read(text, functions)
+        # An argument that cannot be read is one of a call.
+        unread = error is not None and error.kind in ("value", "size")
+        if not (calls or unread or len(text) > MAX_LENIENT_CHARS):
+            meant, repairs = text, list[str]()
+            for repair, step in self._steps():
+                changed = step(meant)
+                if changed in (meant, "") or len(changed) > MAX_LENIENT_CHARS:
+                    continue
+                meant = changed
+                repairs.append(repair)
+                mended, calls, _ = self._read(meant, functions)
+                if mended is not None and calls:
+                    mended.repairs = tuple(repairs)
+                    return mended
+        if action is None:
+            raise error or DecodeError("shape", "expected calls")
+        return action
 
     def render(self, calls: Sequence[Call]) -> str:
         """Render calls as their canonical text; ValueError for what the form cannot say."""
         return self.strict.render(calls)
 
-    def _read(self, text: str, functions: Sequence[FunctionDoc] = ()) -> _Reading:
-        require_readable_text(text)
-        known, meant, repairs = self._last  # what does not decode is looked at once more
-        if text == known:
-            return self._reading(meant, functions, repairs)
-        reading = self._mended(text, functions)
-        self._last = (text, reading.meant, reading.repairs)
-        return reading
-
-    def _mended(self, text: str, functions: Sequence[FunctionDoc]) -> _Reading:
-        reading = self._reading(text, functions)
-        # An argument that cannot be read is one of a call.
-        unread = reading.error is not None and reading.error.kind in ("value", "size")
-        if reading.calls or unread or len(text) > MAX_LENIENT_CHARS:
-            return reading
-        meant = text
-        repairs: list[str] = []
-        for repair, step in self._steps():
-            changed = step(meant)
-            if changed in (meant, "") or len(changed) > MAX_LENIENT_CHARS:
-                continue
-            meant = changed
-            repairs.append(repair)
-            found = self._reading(meant, functions, tuple(repairs))
-            if found.calls:
-                return found
-        return reading
+    def _read(
+        self, text: str, functions: Sequence[FunctionDoc]
+    ) -> tuple[DecodedAction | None, tuple[Call, ...], DecodeError | None]:
+        """Return what the strict handler makes of a text, its calls, and why there are none."""
+        action = None
+        try:
+            action = self.strict.decode_action(text, functions)
+            return action, action.calls, None
+        except DecodeError as fault:
+            return action, (), fault
 
     def _steps(self) -> Iterator[tuple[str, Callable[[str], str]]]:
         yield "reasoning dropped", lambda text: text.rpartition("</think>")[2].strip()
@@ -191,20 +178,10 @@ class LenientCalls(Handler):
         if self._repair is not None:
             yield "JSON repaired", self._json_repaired
 
-    def _reading(
-        self, meant: str, functions: Sequence[FunctionDoc], repairs: tuple[str, ...] = ()
-    ) -> _Reading:
-        action, calls, error = None, tuple[Call, ...](), None
-        try:
-            action = self.strict.decode_action(meant, functions)
-            calls = action.calls
-        except DecodeError as fault:
-            error = fault
-        return _Reading(meant, repairs, action, calls, error)
-
     def _json_repaired(self, text: str) -> str:
         reads = [MAX_REPAIR_READS]
-        opens, closes = _marks_around(self.strict)
+        way = self.strict.form.ways[0] if isinstance(self.strict, FormCalls) else ("",)
+        opens, closes = way[0].strip(), way[-1].strip()
         if not opens or opens not in text:
             return self._repaired(text, reads)
         blocks = (each.rstrip().removesuffix(closes) for each in text.split(opens)[1:])
@@ -223,28 +200,10 @@ class LenientCalls(Handler):
         return to_json(value)
 
 
-def _marks_around(handler: Handler) -> tuple[str, str]:
-    """Return the marks around each call, or all of them, of a form; empty where it has none."""
-    way = handler.form.ways[0] if isinstance(handler, FormCalls) else ("", "", "")
-    return way[0].strip(), way[-1].strip()
-
-
 def _is_json(handler: Handler) -> bool:
     if isinstance(handler, FormCalls):
         return handler.form.ways[0][1] in ("object", "list", "lines")
     return isinstance(handler, OpenAIMessages | JsonReturn) or handler.name == "tool_calls"
-
-
-def _json_repair() -> Callable[[str], Any]:
-    try:
-        loads: Callable[[str], Any] = import_module("json_repair").loads
-    except ImportError:
-        raise MissingJsonRepairExtra(
-            "JSON is repaired by the library json-repair, which is not installed: pip install "
-            "'fctncalling[repair]', or ask for no repair with LenientCalls(handler, "
-            "repair_json=False)"
-        ) from None
-    return loads
 
 
 def _decoded(call: Any) -> Any:

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from fctncalling.data.types import Call, FunctionDoc
-from fctncalling.envs.handlers.call_format import calls_of_record
 from fctncalling.envs.handlers.handler import (
     FENCE,
     DecodedAction,
@@ -23,6 +22,8 @@ from fctncalling.envs.handlers.handler import (
     Handler,
     bfcl_call_strings,
     bracketed,
+    calls_of_record,
+    named_calls,
     require_shallow_nesting,
 )
 from fctncalling.envs.python_source.evaluator import Evaluator
@@ -77,7 +78,7 @@ class PythonCalls(Handler):
         if plain is None:
             return DecodedAction(_parsed_calls(source), calls_of_record, multi_turn_call_strings)
         return DecodedAction(
-            plain, calls_of_record, multi_turn_call_strings, plain_calls_or_none(source, plain)
+            plain, named_calls, multi_turn_call_strings, plain_calls_or_none(source, plain)
         )
 
     def render(self, calls: Sequence[Call]) -> str:
@@ -119,18 +120,25 @@ def _parsed_calls(text: str) -> list[dict[str, dict[Any, Any]]]:
         record = [values.call(node) for node in nodes if isinstance(node, ast.Call)]
         require_shallow_nesting(record, text)
         return record
-    except DecodeError:
-        raise
-    except (RecursionError, MemoryError):
-        raise DecodeError("size", "nested deeper than is read") from None
-    except SourceTooLarge as error:
-        raise DecodeError("size", str(error)) from None
     except SyntaxError as error:
         raise DecodeError("syntax", f"not a Python expression: {error.msg}") from None
     except Exception as error:
-        # Null bytes and lone surrogates are no source text; and whatever reading a value raises
-        # (TypeError, NameError, OverflowError, ...) is a failed decode.
-        raise DecodeError("value", f"an argument cannot be read: {error}") from None
+        raise failed_reading(error) from None
+
+
+def failed_reading(error: Exception) -> DecodeError:
+    """Return the error of a text whose values cannot be read, by what reading them raised.
+
+    Null bytes and lone surrogates are no source text; and whatever else reading a value raises
+    (TypeError, NameError, OverflowError, ...) is a failed decode.
+    """
+    if isinstance(error, DecodeError):
+        return error
+    if isinstance(error, RecursionError | MemoryError):
+        return DecodeError("size", "nested deeper than is read")
+    if isinstance(error, SourceTooLarge):
+        return DecodeError("size", str(error))
+    return DecodeError("value", f"an argument cannot be read: {error}")
 
 
 class _ValueReader:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import chain
+from typing import cast
 
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.handlers.call_forms import CALL_FORMS
-from fctncalling.envs.handlers.call_marks import FORMS_BY_MARK, MARK, WORDS, is_opened
+from fctncalling.envs.handlers.call_marks import (
+    FORMS_BY_MARK,
+    MARK,
+    WORDS,
+    bears_mark,
+    is_opened,
+)
 from fctncalling.envs.handlers.form_calls import FormCalls, Opening
-from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS, DecodedAction, Handler
+from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS, DecodedAction, DecodeError, Handler
 from fctncalling.envs.handlers.inline import TEXT_HANDLERS
 from fctncalling.envs.handlers.java_calls import JavaCalls
 from fctncalling.envs.handlers.javascript_calls import JavaScriptCalls
@@ -22,7 +30,7 @@ from fctncalling.envs.handlers.json_calls import (
 )
 from fctncalling.envs.handlers.lenient import PREFIX, LenientCalls
 from fctncalling.envs.handlers.return_formats import OPEN_TAG, RETURN_HANDLERS, variant_handler
-from fctncalling.envs.handlers.thoughts import split_thought
+from fctncalling.envs.handlers.thoughts import SplitThought, split_thought, without_thought
 
 PROMPTING = RETURN_HANDLERS["python", False]
 FORM_HANDLERS = {name: FormCalls(form) for name, form in CALL_FORMS.items()}
@@ -32,22 +40,17 @@ HANDLERS_BY_KEYS: tuple[Handler, ...] = (
     BfclFunctionCalls(),
 )
 """Handlers of texts that open with another object than a call's, in the order they are asked."""
-HANDLERS_BY_MARK: dict[str, tuple[Handler, ...]] = {
+RETURNS_BY_MARK: dict[str, tuple[Handler, ...]] = {
+    OPEN_TAG: tuple(form for (_, tagged), form in RETURN_HANDLERS.items() if tagged),
+    "<functions>": (RETURN_HANDLERS["concise_xml", False], RETURN_HANDLERS["verbose_xml", False]),
+}
+HANDLERS_BY_MARK = {
     mark: tuple(FORM_HANDLERS[form.name] for form in forms) for mark, forms in FORMS_BY_MARK.items()
 }
-HANDLERS_BY_MARK[OPEN_TAG] = (
-    *(form for (_, tagged), form in RETURN_HANDLERS.items() if tagged),
-    *HANDLERS_BY_MARK[OPEN_TAG],
-)
-HANDLERS_BY_MARK["<functions>"] = (
-    RETURN_HANDLERS["verbose_xml", False],
-    RETURN_HANDLERS["concise_xml", False],
-)
 """Mark -> the handlers of calls that it opens; other texts are read in the prompting form."""
 _LED_BY_WORDS = tuple(
-    each for each in FORM_HANDLERS.values() if any(mark[0] not in "<[" for mark in each.form.marks)
+    each for each in FORM_HANDLERS.values() if any(mark[0] not in "<[]" for mark in each.form.marks)
 )
-"""Handlers of forms that words open."""
 
 AUTO = "auto:"
 """Before the name of a form that is written, where every known one is read."""
@@ -60,16 +63,16 @@ class AutoCalls(Handler):
 
     def recognises(self, text: str) -> bool:
         """Whether any handler recognises the text."""
-        rest = split_thought(text).rest
+        rest = without_thought(text)
         return detect_handler(rest).recognises(rest)
 
     def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
         """Decode an action's text once, by the detected handler; raises DecodeError."""
-        rest = split_thought(text).rest
+        rest = without_thought(text)
         handler, opened = find_handler(rest)
-        if isinstance(handler, FormCalls) and opened is not None:
-            return handler.decode_from(rest, opened, functions)
-        return handler.decode_action(rest, functions)
+        if opened is None:
+            return handler.decode_action(rest, functions)
+        return cast("FormCalls", handler).decode_from(rest, opened, functions)
 
     def render(self, calls: Sequence[Call]) -> str:
         """Render calls as their canonical text; ValueError for what the form cannot say."""
@@ -88,10 +91,10 @@ class TemplateCalls(AutoCalls):
 
     def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
         """Decode an action's text once, in the template's form if it opens; raises DecodeError."""
-        rest = split_thought(text).rest
+        rest = without_thought(text)
         if self.own.recognises(rest):
             return self.own.decode_action(rest, functions)
-        return super().decode_action(text, functions)
+        return super().decode_action(rest, functions)
 
     def render(self, calls: Sequence[Call]) -> str:
         """Render calls as their canonical text; ValueError for what the form cannot say."""
@@ -116,31 +119,46 @@ def find_handler(text: str) -> tuple[Handler, Opening | None]:
     if stripped[:1] == "[" and not stripped.startswith("[TOOL_CALLS]"):
         return PROMPTING, None
     otherwise: Handler = PROMPTING
-    handlers = _LED_BY_WORDS if WORDS.match(text) else ()
-    for handler in handlers:
+    for handler in _LED_BY_WORDS if WORDS.match(text) else ():
         if opened := handler.opening_at(text, 0):
             return handler, opened
     if "<" not in text and "[" not in text:  # and so no mark
         return PROMPTING, None
     for mark in MARK.finditer(text):
-        for each in HANDLERS_BY_MARK[mark[0]]:
-            if not isinstance(each, FormCalls):
-                if each.recognises(text):
-                    return each, None
-            elif opened := each.opening_at(text, mark.start()):
-                return each, opened
-        if mark[0] in FORMS_BY_MARK and is_opened(text, mark):
-            otherwise = HANDLERS_BY_MARK[mark[0]][-1]
-            if not isinstance(otherwise, FormCalls) or mark[0] != otherwise.form.opens.strip():
+        for each in RETURNS_BY_MARK.get(mark[0], ()):
+            if each.recognises(text):
+                return each, None
+        forms = HANDLERS_BY_MARK.get(mark[0], ())
+        for form in forms:
+            if opened := form.opening_at(text, mark.start()):
+                return form, opened
+        if forms and is_opened(text, mark):
+            otherwise = forms[-1]
+            if mark[0] != forms[-1].form.opens.strip():
                 break
     return otherwise, None
+
+
+def bears_call(message: str | SplitThought) -> bool:
+    """Whether a message bears a call's mark, with a form's grammar or the text's end behind it.
+
+    Looked for where calls count: behind thoughts. A thought without an end bears what it holds: a
+    mark, or a call in any place and form.
+    """
+    split = message if isinstance(message, SplitThought) else split_thought(message)
+    if bears_mark(split.rest if split.closed else f"{split.rest}\n{split.thought}"):
+        return True
+    with suppress(DecodeError):
+        is_opened_in_thought = detect_handler(split.thought) is not PROMPTING
+        return not split.closed and (is_opened_in_thought or bool(PROMPTING.decode(split.thought)))
+    return False
 
 
 HANDLERS: dict[str, Handler] = {
     handler.name: handler
     for handler in (
         *HANDLERS_BY_KEYS,
-        *chain.from_iterable(HANDLERS_BY_MARK.values()),
+        *chain.from_iterable(RETURNS_BY_MARK.values()),
         *FORM_HANDLERS.values(),
         JavaCalls(),  # told by a task's category, by no text
         JavaScriptCalls(),
@@ -154,8 +172,8 @@ HANDLERS: dict[str, Handler] = {
 def get_handler(name: str) -> Handler:
     """Get the handler of a name, `lenient:<name>`, `auto:<name>`, or a format-sensitivity one.
 
-    Raises LookupError, naming the known ones, and MissingJsonRepairExtra where a lenient mode needs
-    a library.
+    Raises LookupError, naming the known ones, and MissingExtra where a lenient mode needs a
+    library.
     """
     if name in HANDLERS:
         return HANDLERS[name]

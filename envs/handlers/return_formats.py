@@ -18,6 +18,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
+from itertools import chain
 from typing import Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
@@ -25,30 +26,25 @@ from xml.sax.saxutils import escape
 
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers.call_format import (
-    CallFormat,
-    Record,
-    escape_in_json,
-    skip_blanks,
-    to_json,
-)
 from fctncalling.envs.handlers.handler import (
     FENCE,
+    CallFormat,
     DecodeError,
     Handler,
+    Record,
     bracketed,
+    escape_in_json,
     require_shallow_nesting,
+    skip_blanks,
+    to_json,
 )
 from fctncalling.envs.handlers.python_calls import (
     PythonCalls,
     calls_of_expression,
+    failed_reading,
     multi_turn_call_strings,
 )
-from fctncalling.envs.python_source.parse import (
-    SourceTooLarge,
-    parse_expression,
-    require_small_source,
-)
+from fctncalling.envs.python_source.parse import parse_expression, require_small_source
 from fctncalling.envs.python_source.render import python_literal
 
 OPEN_TAG, CLOSE_TAG = "<TOOLCALL>", "</TOOLCALL>"
@@ -213,7 +209,6 @@ def _end_behind(text: str, brace: int, after_open: dict[int, int | None]) -> int
 
 _OPEN, _CLOSE = "<functions>", "</functions>"
 _OPENED = r"<functions>\s*(?:<(?!/)|\Z)"  # rather than named
-_IN_ATTRIBUTES = r".*(?:<params| value=)"
 _CONTAINERS = {list: "array", tuple: "tuple", dict: "dict"}
 _LITERAL_TYPES = ("array", "tuple", "object", "dict")
 _ESCAPES = {'"': "&quot;", "\n": "&#10;"}
@@ -239,30 +234,18 @@ class XmlReturn(ReturnFormat):
                 (each.attrib["name"], list(self.parse_arguments(each)))
                 for each in root.findall("function")
             ]
-            require_small_source(
-                *(
-                    text
-                    for _, given in functions
-                    for _, text, kind in given
-                    if kind in _LITERAL_TYPES
-                )
-            )
+            values = chain.from_iterable(given for _, given in functions)
+            require_small_source(*(text for _, text, kind in values if kind in _LITERAL_TYPES))
             return [
                 {name: {key: _READERS.get(kind, str)(text) for key, text, kind in given}}
                 for name, given in functions
             ]
-        except DecodeError:
-            raise
         except ElementTree.ParseError as error:
             raise DecodeError("syntax", f"not XML: {error}") from None
         except KeyError as error:
             raise DecodeError("shape", f"expected an attribute {error}") from None
-        except (RecursionError, MemoryError):
-            raise DecodeError("size", "nested deeper than is read") from None
-        except SourceTooLarge as error:
-            raise DecodeError("size", str(error)) from None
         except Exception as error:  # a number or literal that is none; half a surrogate pair
-            raise DecodeError("value", f"an argument cannot be read: {error}") from None
+            raise failed_reading(error) from None
 
     def untagged_candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the one untagged candidate text; strings that XML would not keep are literals."""
@@ -273,20 +256,18 @@ class XmlReturn(ReturnFormat):
         yield f"{_OPEN}{''.join(functions)}{_CLOSE}"
 
     def _written(self, arguments: Mapping[str, Any]) -> str:
-        typed = ((name, *_typed(value)) for name, value in arguments.items())
-        return self.arguments.format(
-            "".join(
-                self.argument.format(name=_escaped(name), text=_escaped(text), kind=kind)
-                for name, text, kind in typed
-            )
-        )
+        written = ""
+        for name, value in arguments.items():
+            text, kind = _typed(value)
+            written += self.argument.format(name=_escaped(name), text=_escaped(text), kind=kind)
+        return self.arguments.format(written)
 
 
 class VerboseXml(XmlReturn):
     """Verbose XML, a format: `<params><param name="a" value="1" type="integer"/></params>`."""
 
     format = "verbose_xml"
-    syntax = re.compile(rf"(?s)\A(?={_IN_ATTRIBUTES}|(?!.*<param)).*{_OPENED}")
+    syntax = re.compile(_OPENED)  # the other one is asked first
     argument = '<param name="{name}" value="{text}" type="{kind}"/>'
     arguments = "<params>{}</params>"
 
@@ -297,28 +278,22 @@ class VerboseXml(XmlReturn):
         """
         params = function.find("params")
         for param in (function if params is None else params).findall("param"):
-            yield (
-                param.attrib.get("name"),
-                param.attrib.get("value", ""),
-                param.attrib.get("type", "string"),
-            )
+            given = param.attrib
+            yield given.get("name"), given.get("value", ""), given.get("type", "string")
 
 
 class ConciseXml(XmlReturn):
     """Concise XML, a format: `<param name="a" type="integer">1</param>`."""
 
     format = "concise_xml"
-    syntax = re.compile(rf"(?s)\A(?!{_IN_ATTRIBUTES}).*{_OPENED}")
+    syntax = re.compile(rf"(?s)\A(?!.*?(?:<params| value=)).*?{_OPENED}")
     argument = '<param name="{name}" type="{kind}">{text}</param>'
 
     def parse_arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
         """Parse the arguments directly below the function: yield (name, text, type)."""
         for param in function.findall("param"):
-            yield (
-                param.attrib["name"],
-                (param.text or "").strip(),
-                param.attrib.get("type", "string"),
-            )
+            given = param.attrib
+            yield given["name"], (param.text or "").strip(), given.get("type", "string")
 
 
 def _literal(text: str) -> Any:
@@ -364,7 +339,7 @@ RETURN_HANDLERS: dict[tuple[str, bool], Handler] = {
     ("python", True): TaggedPythonReturn(),
     **{
         (form.format, tagged): form(tagged=tagged)
-        for form in (JsonReturn, VerboseXml, ConciseXml)
+        for form in (JsonReturn, ConciseXml, VerboseXml)
         for tagged in (False, True)
     },
 }

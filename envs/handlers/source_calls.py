@@ -19,6 +19,7 @@ from fctncalling.envs.handlers.handler import (
     bfcl_call_strings,
     bracketed,
     require_readable_text,
+    too_large,
 )
 
 if TYPE_CHECKING:
@@ -196,11 +197,6 @@ _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"?|\'(?:[^\'\\\n]|\\.)*\'?|\w+|[^\w\s.]'
 _OPERATORS = frozenset("=<>!~+-*/%&|^?:@#\\")
 
 
-def require_grammar(language: str) -> None:
-    """Require a language's tree-sitter grammar: MissingExtra where it is not installed."""
-    _grammar(language)
-
-
 def encode_source(source: str) -> bytes:
     """Encode a source for the parser; raises DecodeError for what is never parsed.
 
@@ -210,9 +206,7 @@ def encode_source(source: str) -> bytes:
     """
     require_readable_text(source)
     if len(source) > MAX_SOURCE_CHARS:
-        raise DecodeError(
-            "size", f"the source has {len(source)} characters; at most {MAX_SOURCE_CHARS} are read"
-        )
+        raise too_large(len(source), "characters", MAX_SOURCE_CHARS)
     if len(source) > _SHORT_CHARS:
         _require_flat(_TOKEN.findall(source))
     try:
@@ -223,9 +217,7 @@ def encode_source(source: str) -> bytes:
 
 def _require_flat(tokens: Sequence[str]) -> None:
     if len(tokens) > MAX_TOKENS:
-        raise DecodeError(
-            "size", f"the source has {len(tokens)} words and marks; at most {MAX_TOKENS} are read"
-        )
+        raise too_large(len(tokens), "words and marks", MAX_TOKENS)
     # What waits for its end; what did when each bracket was opened.
     waiting, before = (0, list[int]())
     # whether the last token ends an operand, so that a comma or bracket ends what waits
@@ -255,8 +247,8 @@ def syntax_tree_root(source: bytes, language: str) -> Node:
     As in BFCL a token that the parser had to insert is no fault, one that it had to skip is.
     """
     # One each time: it is for one thread.
-    parser = _library("tree_sitter", language).Parser(_grammar(language))
-    root: Node = parser.parse(source).root_node
+    library, grammar = tree_sitter_grammar(language)
+    root: Node = library.Parser(grammar).parse(source).root_node
     if root.has_error and any(node.is_error for node in nodes_of(root, faulty=True)):
         raise DecodeError("syntax", f"this is not {language}")
     return root
@@ -272,11 +264,10 @@ def nodes_of(root: Node, *, faulty: bool = False) -> Iterator[Node]:
 
 
 @cache
-def _grammar(language: str) -> Any:
-    grammar = _library(f"tree_sitter_{language}", language)
-    return _library("tree_sitter", language).Language(grammar.language())
-
-
-@cache
-def _library(name: str, language: str) -> Any:
-    return import_extra(name, language, f"reading {language} calls")
+def tree_sitter_grammar(language: str) -> tuple[Any, Any]:
+    """Return tree-sitter and its grammar of a language: MissingExtra where one is not installed."""
+    library, grammar = (
+        import_extra(name, language, f"reading {language} calls")
+        for name in ("tree_sitter", f"tree_sitter_{language}")
+    )
+    return library, library.Language(grammar.language())

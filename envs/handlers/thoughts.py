@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from fctncalling.envs.handlers.call_marks import bears_mark, is_within_call
+from fctncalling.envs.handlers.call_marks import is_within_call
 
 THOUGHTS = {
     "<think>": "</think>",
@@ -23,7 +23,7 @@ THOUGHTS = {
     "[BEGIN REASONING]": "[BEGIN FINAL RESPONSE]",
 }
 """The mark that opens a thought -> the one that closes it."""
-_OPENING = re.compile(rf"^[^\S\n]*({'|'.join(map(re.escape, THOUGHTS))})", re.MULTILINE)
+_OPENING = re.compile("|".join(map(re.escape, THOUGHTS)))
 _ENDS = ("<|end|>", "<|eom|>")  # of messages, of thoughts too
 _CLOSING = re.compile("|".join(re.escape(e) for e in THOUGHTS.values() if e not in _ENDS))
 _HEADER = "<|start|>assistant"  # of the message behind a thought's
@@ -36,18 +36,26 @@ class SplitThought(NamedTuple):
     rest: str
     closed: bool = True  # False: the message ends within the thought
 
-    @property
-    def searched(self) -> str:
-        """Text in which marks of calls are looked for: the rest, and a thought without an end."""
-        return self.rest if self.closed else f"{self.rest}\n{self.thought}"
-
 
 def _may_think(text: str) -> bool:
     """Whether one of the words stands in a text that every mark of a thought has; in no time."""
-    if "<" not in text:
-        return "THINK]" in text or "[B" in text
-    is_tagged = "think" in text or "THINK" in text or "channel" in text
-    return is_tagged or "to=self" in text or "<|i" in text or "[B" in text
+    if "THINK]" in text or "[B" in text or ("<" in text and "think" in text):
+        return True
+    is_special = "|" in text and "<" in text
+    return is_special and any(word in text for word in ("THINK", "channel", "to=self", "<|i"))
+
+
+def _opening(text: str) -> re.Match[str] | None:
+    """Return the first mark of a thought that begins a line."""
+    mark = _OPENING.search(text)
+    while mark and text[text.rfind("\n", 0, mark.start()) + 1 : mark.start()].strip():
+        mark = _OPENING.search(text, mark.end())
+    return mark
+
+
+def without_thought(text: str) -> str:
+    """Return what a message says without its thought."""
+    return _split(text)[1] if isinstance(text, str) and _may_think(text) else text
 
 
 def split_thought(text: str) -> SplitThought:
@@ -55,30 +63,31 @@ def split_thought(text: str) -> SplitThought:
 
     Marks inside a call, as in an argument's text, are none of a thought's.
     """
-    if not isinstance(text, str) or not _may_think(text):
-        return SplitThought("", text)
+    may_think = isinstance(text, str) and _may_think(text)
+    return SplitThought(*_split(text)) if may_think else SplitThought("", text)
+
+
+def _split(text: str) -> tuple[str, str, bool]:
+    """Return the thought, the rest, and whether the thought is closed."""
+    if opening := _OPENING.match(text):  # most thoughts; nothing but them is looked for again
+        inside, mark, rest = text[opening.end() :].partition(THOUGHTS[opening[0]])
+        if mark and not _may_think(rest):
+            return inside.strip(), rest.lstrip().removeprefix(_HEADER).lstrip(), True
     thoughts, rest, closed = list[str](), text, True
-    opening = _OPENING.search(text)
+    opening = _opening(text)
     # one that the prompt opened
-    closing = _CLOSING.search(text, 0, opening.start() if opening else len(text))
+    before = opening.start() if opening else len(text)
+    closing = _CLOSING.search(text, 0, before) if before else None
     if closing and not is_within_call(text, closing.start()):
         thoughts.append(text[: closing.start()])
         rest = text[closing.end() :]
-        opening = _OPENING.search(rest)
+        opening = _opening(rest)
     while closed and opening and not is_within_call(rest, opening.start()):
-        inside, mark, behind = rest[opening.end() :].partition(THOUGHTS[opening[1]])
+        inside, mark, behind = rest[opening.end() :].partition(THOUGHTS[opening[0]])
         thoughts.append(inside)
         rest, closed = rest[: opening.start()] + behind, bool(mark)
-        opening = _OPENING.search(rest) if _may_think(rest) else None
+        opening = _opening(rest) if _may_think(rest) else None
     if not thoughts:
-        return SplitThought("", text)
+        return "", text, True
     thought = "\n".join(each.strip() for each in thoughts).strip()
-    return SplitThought(thought, rest.lstrip().removeprefix(_HEADER).lstrip(), closed)
-
-
-def bears_call(text: str) -> bool:
-    """Whether a text bears a call's mark, with a form's grammar or the text's end behind it.
-
-    Looked for where calls count: behind thoughts; where a thought has no end, in it.
-    """
-    return bears_mark(split_thought(text).searched)
+    return thought, rest.lstrip().removeprefix(_HEADER).lstrip(), closed

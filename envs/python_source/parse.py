@@ -170,7 +170,8 @@ def parse_plain_calls(text: str) -> list[dict[str, dict[Any, Any]]] | None:
 
     None for anything else, and for what is too large.
     """
-    if not is_small_source(text) or _CALLS.fullmatch(text) is None:
+    is_small = len(text) <= MAX_TOKENS or is_small_source(text)
+    if not is_small or _CALLS.fullmatch(text) is None:
         return None
     calls: list[dict[str, dict[Any, Any]]] = []
     arguments: dict[Any, Any] = {}

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 from fctncalling.data.types import Call
 from fctncalling.data.unsafe_text import neutralise_marks
 from fctncalling.envs.errors import InfrastructureError, MissingExtra
-from fctncalling.envs.handlers.call_format import parse_json
-from fctncalling.envs.handlers.handler import DecodeError
+from fctncalling.envs.handlers.handler import DecodeError, parse_json
 from fctncalling.envs.handlers.inline import QUERY, CallBlock, InlineCalls
 from fctncalling.envs.python_source.render import render_call
 from fctncalling.envs.tools.box.callables import Tool, ToolDefinitionError, as_tool

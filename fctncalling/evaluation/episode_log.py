@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium
 
 from fctncalling.data.types import Episode, Message, StepRecord, Task, Verdict
+from fctncalling.envs.handlers import split_thought
 from fctncalling.envs.judging.strict import strict_verdict
 from fctncalling.envs.rewards import progress_share
 from fctncalling.evaluation.agents.agent import (
@@ -35,7 +36,7 @@ def play_episode(
     steps: list[StepRecord] = []
     observations: list[str] = []
     messages = [list(info["messages"])]
-    cut_steps = list[int]()
+    cut_steps, thoughts = list[int](), dict[int, str]()
     terminated = truncated = False
     reason, failure = str(info.get("invalid_reason", "")), ""
     while not (terminated or truncated):
@@ -52,6 +53,7 @@ def play_episode(
             truncated = True
             break
         cut_steps += [len(steps)] * bool(getattr(player, "was_cut", False))
+        thoughts[len(steps)] = getattr(player, "thought", "")
         observation, reward, terminated, truncated, info = env.step(text)
         steps.append(StepRecord.from_info(turn, text, float(reward), info))
         observations.append(observation)
@@ -68,7 +70,7 @@ def play_episode(
         invalid=bool(reason),
         seed=seed,
     )
-    return PlayedEpisode(episode, observations, reason, messages, failure, cut_steps)
+    return PlayedEpisode(episode, observations, reason, messages, failure, cut_steps, thoughts)
 
 
 def episode_response(task: Task, steps: Sequence[StepRecord]) -> Any:
@@ -96,8 +98,9 @@ def episode_json(played: PlayedEpisode) -> dict[str, Any]:
     """Return a played episode as JSON, complete enough for replay.
 
     `messages` are those that open the episode; a step's own are what users said behind it, its tool
-    results are in `results`, and `cut` says that a limit of tokens ended its message. The digests
-    tell whether an observation was the same to the letter.
+    results are in `results`, its thought, whoever set it apart, in `reasoning_content`, and `cut`
+    says that a limit of tokens ended its message. The digests tell whether an observation was the
+    same to the letter.
     """
     episode = played.episode
     steps = [dataclass_to_json(step) for step in episode.steps]
@@ -105,6 +108,8 @@ def episode_json(played: PlayedEpisode) -> dict[str, Any]:
         step["observation_sha256"] = text_hash(observation)
     for index, step in enumerate(steps):
         step |= {"cut": True} if index in played.cut_steps else {}
+        if thought := played.thoughts.get(index) or split_thought(step["text"]).thought:
+            step["reasoning_content"] = thought
     for index, reply in user_replies(steps, played.messages[1:]).items():
         steps[index]["messages"] = [reply]
     fields: dict[str, Any] = {"invalid_reason": played.reason} if episode.invalid else {}

@@ -353,7 +353,8 @@ def check_central_critic(
 def check_template(template: ChatTemplate, handler: str = "auto") -> None:
     """Check that chat template and tokenizer do not spoil training; SettingError.
 
-    handler: of --handler; a form that is named there need not be the template's own.
+    What is left out of a history before calls is announced. handler: of --handler; a form that is
+    named there need not be the template's own.
 
     Takes some 0.1 s.
     """
@@ -365,6 +366,8 @@ def check_template(template: ChatTemplate, handler: str = "auto") -> None:
                 f"{each.line}. This would spoil training (fctncalling doctor tells "
                 "more); --no_doctor trains all the same"
             )
+        if each.check == "before calls":
+            announce(f"Note: {each.line}.")
 
 
 def _check_results_dir(folder: Path) -> None:

@@ -329,13 +329,10 @@ def test_a_missing_grammar_is_told_with_its_cure_and_is_no_answer_s_fault(
 
 @pytest.fixture
 def without_grammar(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    caches = (source_calls._grammar, source_calls._library)
     monkeypatch.setitem(sys.modules, "tree_sitter_java", None)
-    for cache in caches:
-        cache.cache_clear()
+    source_calls.tree_sitter_grammar.cache_clear()
     yield
-    for cache in caches:
-        cache.cache_clear()
+    source_calls.tree_sitter_grammar.cache_clear()
 
 
 TASK = Task(

@@ -344,14 +344,11 @@ def test_values_made_to_hang_are_converted_at_once(text: str) -> None:
 
 
 def test_a_missing_grammar_is_told_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
-    caches = (source_calls._grammar, source_calls._library)
     monkeypatch.setitem(sys.modules, "tree_sitter_javascript", None)
-    for cache in caches:
-        cache.cache_clear()
+    source_calls.tree_sitter_grammar.cache_clear()
     with pytest.raises(MissingExtra, match=r"pip install 'fctncalling\[javascript\]'"):
         JAVASCRIPT.decode("[open(width=5, label=1, on=true)]")
-    for cache in caches:
-        cache.cache_clear()
+    source_calls.tree_sitter_grammar.cache_clear()
 
 
 TASK = Task(

@@ -27,6 +27,7 @@ from fctncalling.evaluation.agents.endpoint import (
     is_context_overflow,
 )
 from fctncalling.evaluation.agents.http_post import Redactor
+from fctncalling.lab.viewer import load_run, page_data
 
 OVERFLOW = "This model's maximum context length is 2048 tokens. However, you requested 2100 tokens."
 
@@ -372,11 +373,21 @@ def test_calls_that_a_server_returns_as_text_are_read_by_tools_text(
     tasks = tmp_path / "BFCL_v4_multi_turn_base.json"
     tasks.write_text(json.dumps([MULTI]))
     output = tmp_path / "out.jsonl"
-    with endpoint(lambda number, _: said(CALLS_AS_TEXT[number])) as stub:
+    thoughts = {0: {"reasoning_content": "apart"}}  # the second stands in the text
+
+    def reply(number: int, _: Any) -> Any:
+        text = "<think>\nin the text\n</think>\n" * (number == 1) + CALLS_AS_TEXT[number]
+        return {**said(text), **thoughts.get(number, {})}
+
+    with endpoint(reply) as stub:
         more = ("--agent", "openai:m", "--base_url", stub.url, "--dataset_path", str(tasks))
         assert run(output, *more, "--form", "tools_text") == 0
     [line] = lines(output)
     assert (line["valid"], line["strict_valid"], line["form"]) == (True, True, "tools_text")
+    shown = [step.get("reasoning_content") for step in line["steps"]]
+    assert shown == ["apart", "in the text", None, None]
+    [entry] = page_data(load_run(output), lambda record: (None, {}))["episodes"]
+    assert [step.get("thought") for step in entry["steps"]] == shown
     assert all(body["tools"] for body in stub.bodies)
     _, call, result, *_ = stub.bodies[-1]["messages"]
     assert (call["content"], call["tool_calls"][0]["function"]["name"]) == ("Well.", "mkdir")

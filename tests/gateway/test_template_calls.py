@@ -184,7 +184,9 @@ def test_the_doctor_calls_sound_templates_sound(shape: TemplateShape) -> None:
     assert exit_code(found) == 0
 
 
-def test_what_is_said_before_calls_stays_in_a_history_or_is_noted() -> None:
+def test_what_is_said_before_calls_stays_in_a_history_or_is_noted_at_the_start(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     rewrites = MISTRAL3._replace(source="{{ 'x' if messages[2:] }}" + MISTRAL3.source)
     shows = rewrites.source.replace("[TOOL_CALLS] [", "{{ m.content }}[TOOL_CALLS] [")
     for shape, lost in ((rewrites, True), (rewrites._replace(source=shows), False)):
@@ -201,6 +203,8 @@ def test_what_is_said_before_calls_stays_in_a_history_or_is_noted() -> None:
             each for each in template_findings(shape.tokenizer()) if "before calls" in each.line
         ]
         assert [each.level for each in notes] == ["note"] * lost
+        check_template(template)
+        assert capsys.readouterr().out.count("before calls is left out of the prompts") == lost
 
 
 def test_a_form_that_nobody_reads_is_a_fault_unless_another_is_named() -> None:
@@ -212,11 +216,40 @@ def test_a_form_that_nobody_reads_is_a_fault_unless_another_is_named() -> None:
     with pytest.raises(SettingError, match="no handler reads"):
         check_template(template)
     check_template(template, "hermes_calls")
+    python = "{{ c.function.name }}({% for k, v in c.function.arguments.items() %}{{ k }}={{ v }}"
+    python = "[" + python + "{{ ', ' if not loop.last }}{% endfor %})]"
+    source = HERMES.source.replace(
+        '<tool_call>\n{"name": "{{ c.function.name }}", "arguments": ', ""
+    )
+    source = source.replace("{{ c.function.arguments | tojson }}}\n</tool_call>", python)
+    template = ChatTemplate(HERMES._replace(source=source).tokenizer())
+    with pytest.raises(SettingError, match=r"of several arguments .*town=x y, days=12.*--handler"):
+        check_template(template)
+    check_template(template, "llama_pythonic_calls")
     fails = HERMES.source.replace("<tool_call>\n{", "{{ [].append(1) }}<tool_call>\n{")
     tokenizer = HERMES._replace(source=fails).tokenizer()
     [named] = [each for each in template_findings(tokenizer) if each.is_fault]
     assert "takes tools and fails on calls: SecurityError" in named.line
     assert "--handler" in named.line
+
+
+@pytest.mark.parametrize("value", ["json", "text"])
+def test_a_response_schema_of_the_tokenizer_is_compared_with_ours(value: str) -> None:
+    field = {"open": "<tool_call>", "close": "</tool_call>", "repeats": True, "content": value}
+    field["transform"] = {"type": "function", "function": "{content}"}
+    if value == "text":  # what a call is written as is its name
+        field["transform"] = {"type": "function", "function": {"name": "{content}"}}
+    tokenizer = HERMES.tokenizer()
+    tokenizer.response_template = {
+        "start_anchor": "<|im_start|>assistant\n",
+        "fields": {"tool_calls": field, "content": {"close": "<|im_end|>", "content": "text"}},
+    }
+    [found] = [each for each in template_findings(tokenizer) if each.check == "response schema"]
+    assert found.level == ("sound" if value == "json" else "note")
+    assert "hermes_calls" in found.line
+    if value == "text":
+        assert 'hermes_calls as [{"fctnprobe_look_up": {"town": "Bern"}}]' in found.line
+        assert "<tool_call>" in found.line
 
 
 def test_a_template_with_tools_elsewhere_takes_them() -> None:

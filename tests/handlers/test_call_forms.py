@@ -15,8 +15,8 @@ from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import Call, FunctionDoc, StepRecord, Task, Verdict
 from fctncalling.envs.episode.parsing import parse_message
 from fctncalling.envs.handlers import DecodeError, bears_call, get_handler, split_thought
-from fctncalling.envs.handlers.call_format import CallFormat, docs_of_calls
 from fctncalling.envs.handlers.call_forms import CALL_FORMS
+from fctncalling.envs.handlers.handler import CallFormat, docs_of_calls
 from fctncalling.envs.judging.strict import arbitrary_call_fault, strict_verdict
 from fctncalling.lab.error_analysis import diagnose
 
@@ -114,6 +114,8 @@ def test_a_handler_of_one_argument_goes_on_working() -> None:
 def broken_texts() -> list[str]:
     """Return texts with calls of every form: whole, cut and broken."""
     texts = ["[look_up(town='Bern')] Sorry.", "[look_up]", "[look_up(town='Bern'), look_up"]
+    texts.append("<think>\n[look_up(town='Bern')]")
+    texts += [f"<think>perhaps {text}" for text in TEXTS.values() if text[0] in "<]"]
     for text in TEXTS.values():
         body = max(text.find(each) for each in ("Bern", "days"))
         texts += [text, text[:body], text[: len(text) * 2 // 3], text.replace("look_up", "", 1)]

@@ -12,8 +12,10 @@ import pytest
 from players import DONE, Replay, shop_env, shop_task
 
 from fctncalling.data.types import Call
-from fctncalling.envs.handlers import HANDLERS, DecodeError, get_handler, lenient
-from fctncalling.envs.handlers.lenient import LenientCalls, MissingJsonRepairExtra
+from fctncalling.envs import errors
+from fctncalling.envs.errors import MissingExtra
+from fctncalling.envs.handlers import HANDLERS, DecodeError, get_handler
+from fctncalling.envs.handlers.lenient import LenientCalls
 
 CALLS = (Call("f", {"a": 1}),)
 JSON = '{"name": "f", "arguments": {"a": 1}}'
@@ -82,8 +84,8 @@ def test_a_missing_library_is_told_and_not_passed_over(monkeypatch: pytest.Monke
     def missing(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr(lenient, "import_module", missing)
-    with pytest.raises(MissingJsonRepairExtra, match=r"fctncalling\[repair\]"):
+    monkeypatch.setattr(errors, "import_module", missing)
+    with pytest.raises(MissingExtra, match=r"fctncalling\[repair\]"):
         get_handler("lenient:json_calls")
     assert LenientCalls(get_handler("json_calls"), repair_json=False).decode(
         f"```\n{JSON}\n``` ok"
@@ -115,7 +117,7 @@ def test_no_text_takes_long_to_repair(text: str) -> None:
 def _installed() -> bool:
     try:
         get_handler("lenient:json_calls")
-    except MissingJsonRepairExtra:
+    except MissingExtra:
         return False
     return True
 

@@ -297,6 +297,10 @@ class _Interruptible:
     def was_cut(self) -> bool:
         return bool(getattr(self._player, "was_cut", False))
 
+    @property
+    def thought(self) -> str:
+        return str(getattr(self._player, "thought", ""))
+
 
 def _require_sound(args: argparse.Namespace, categories: list[str]) -> None:
     """Raise InputError or AgentSetupError for invalid or conflicting arguments."""

@@ -57,6 +57,7 @@ class PlayedEpisode:
     """
     failure: str = ""  # why it failed beside its verdict: CONTEXT_OVERFLOW, or nothing
     cut_steps: list[int] = field(default_factory=list)  # whose message the limit of tokens cut
+    thoughts: dict[int, str] = field(default_factory=dict)  # step -> what a server set apart
 
 
 class Player(Protocol):

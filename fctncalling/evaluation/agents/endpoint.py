@@ -57,6 +57,7 @@ class EndpointPlayer:
         self._form = form
         self._conversation = CONVERSATIONS[form]()
         self.was_cut = False  # the last message, by a limit of tokens
+        self.thought = ""  # of the last message, where the server sets it apart
 
     def answer(self, observation: str, info: Mapping[str, Any]) -> str:
         """Answer an observation: return the model's next message as an action."""
@@ -65,10 +66,11 @@ class EndpointPlayer:
         tools = info["tools"] if conversation.sends_tools else ()
         message = self._endpoint.complete(conversation.messages, tools)
         self.was_cut = message.pop("finish_reason", None) == "length"
+        thought = message.get("reasoning_content") or message.get("reasoning")
+        self.thought = thought if isinstance(thought, str) else ""
         if self._form == "tool_call" and not message.get("tool_calls"):
             self._note_calls_in_text(message_text(message), tools)
-            thought = message.get("reasoning_content") or message.get("reasoning")
-            if isinstance(thought, str) and bears_call(thought):
+            if bears_call(self.thought):
                 self._endpoint.print_once(
                     "the endpoint returns calls within reasoning_content, where they are no calls: "
                     "check the server's reasoning parser"

@@ -18,7 +18,7 @@ from fctncalling.data.types import FunctionDoc, Task, Verdict
 from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.handlers import DecodeError
 from fctncalling.envs.handlers.registry import handler_for
-from fctncalling.envs.handlers.source_calls import require_grammar
+from fctncalling.envs.handlers.source_calls import tree_sitter_grammar
 from fctncalling.envs.judging.judge import judge
 from fctncalling.lab.conformance.agreement import ExpectedVerdict
 from fctncalling.lab.conformance.drafts import (
@@ -128,7 +128,7 @@ def _readable(categories: Sequence[str], note: Callable[[str], None], must: bool
     for name in dict.fromkeys(categories):
         try:
             if category_language(name) != "python":
-                require_grammar(category_language(name))
+                tree_sitter_grammar(category_language(name))
         except MissingExtra as error:
             if must:
                 raise InputError(str(error)) from None

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.handlers import HANDLERS, DecodeError, Handler, bears_call
-from fctncalling.envs.handlers.call_format import IN_JSON, closing_bracket_end
+from fctncalling.envs.handlers.handler import IN_JSON, closing_bracket_end
 from fctncalling.envs.handlers.lenient import LenientCalls
 from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.envs.python_source.parse import parse_expression

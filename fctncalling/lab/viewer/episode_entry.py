@@ -132,7 +132,7 @@ def group_member_entry(entry: Record) -> Record:
 def _step(step: Mapping[str, Any]) -> Record:
     found = {name: step[name] for name in _STEP_FIELDS if name in step}
     found["text"] = str(step.get("text", ""))
-    if thought := split_thought(found["text"]).thought:
+    if thought := step.get("reasoning_content") or split_thought(found["text"]).thought:
         found["thought"] = thought
     return found
 
