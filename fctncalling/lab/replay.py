@@ -61,6 +61,7 @@ from fctncalling.training.task_split import EMBEDDED_TASKS
 
 _SETTINGS = {
     "seed": int,
+    "start": int,
     "handler": str,
     "reward": str,
     "max_steps_per_turn": int,
@@ -165,6 +166,7 @@ class Replayer:
         ]
         if len(texts) != len(steps):
             raise line.error("steps", "expected each step with its text")
+        texts = [*_played_texts(line), *texts]
         task = self._task(line)
         cut = ContextOverflow if line.record.get(CONTEXT_OVERFLOW) else EpisodeCut
         player = _Recorded(texts, cut)
@@ -246,6 +248,15 @@ class _Recorded:
         return text
 
 
+def _played_texts(line: SourceRecord) -> list[str]:
+    """Return the messages that a ground truth played before a logged episode began."""
+    start = int(line.record.get("start") or 0)
+    if start <= 0:
+        return []
+    opening = line.field("messages", list, "the messages before the episode's first step")
+    return [each["content"] for each in opening if each["role"] == "assistant"][-start:]
+
+
 def _run_config(path: Path) -> dict[str, Any]:
     config = path.resolve().parent.parent / "config.json"
     if path.resolve().parent.name != "episodes" or not config.is_file():
@@ -268,6 +279,7 @@ def episode_differences(
 ) -> Iterator[dict[str, str]]:
     """Yield the differences of a replayed episode from its log: field, logged value, value now."""
     now = episode_json(played)
+    now["steps"] = now["steps"][max(0, int(logged.get("start") or 0)) :]
     if len(now["steps"]) != len(logged["steps"]):
         yield _difference("steps", f"{len(logged['steps'])} steps", f"{len(now['steps'])} steps")
     for index, (old, new) in enumerate(zip(logged["steps"], now["steps"], strict=False)):
