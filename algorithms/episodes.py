@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fctncalling.data.categories import WITHOUT_ANSWER
-from fctncalling.data.types import Episode
+from fctncalling.data.types import Episode, StepRecord
 
 FIELDS = ("ids", "acted", "ends_action", "rollout_logprobs", "rewards")
 """Lists of a token record, with one entry a token."""
@@ -76,6 +76,7 @@ class EpisodeRecord:
     errors: list[str] = field(default_factory=list)  # info["error"] of each step that had one
     env_seed: int | None = None  # that the environment was reset with
     start: int = 0  # actions of the ground truth that were played before it began, as context
+    played: list[StepRecord] = field(default_factory=list)  # these
     first_turn: int = 0  # info["turn"] where a started episode began
     next_turn: int | None = None  # info["turn"] behind the last step; None: not known
     episode: object | None = None  # fctncalling.data.types.Episode, for the episode log

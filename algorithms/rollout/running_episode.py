@@ -169,6 +169,7 @@ class RunningEpisode:
     role: str = ""  # who acts next
     in_slot: RoleView | None = None  # whose sequence the engine's slot holds
     steps: list[StepRecord] = field(default_factory=list)
+    played: list[StepRecord] = field(default_factory=list)  # by the ground truth, before them
     roles: list[str] = field(default_factory=list)  # who acted in each step; empty without roles
     role_rewards: list[dict[str, float]] = field(default_factory=list)  # of each step, if its own
     errors: list[str] = field(default_factory=list)
@@ -332,6 +333,7 @@ class RunningEpisode:
             ground_truth=self.info.get("ground_truth", self.ground_truth),
             env_seed=self.env_seed,
             start=self.start,
+            played=self.played,
             first_turn=self.steps[0].turn if self.start and self.steps else 0,
             next_turn=int(self.info.get("turn", 0)),
             episode=Episode(
@@ -346,10 +348,10 @@ class RunningEpisode:
             ),
         )
 
-    def _show(self, messages: list[Message], played: Sequence[tuple[str, Any]] = ()) -> bool:
+    def _show(self, messages: list[Message], played: Sequence[Any] = ()) -> bool:
         """Show messages to the role that acts next, in a view of its own.
 
-        played: messages that were played for it behind them, each with the `info` that answered.
+        played: messages that were played for it then, each with what it earned and its `info`.
         False where the chat template refuses them: the episode is invalid then.
         """
         self.role = str(self.info.get("role") or "")
@@ -360,8 +362,10 @@ class RunningEpisode:
                 self.views[self.role] = RoleView(self.template, self.role)
                 tools, text = self.info.get("tools") or (), self.info.get("instructions") or ""
                 self.view.render_first_prompt(messages, tools, text)
-            for text, answer in played:
+            for text, reward, answer in played:
                 self.view.append_played(text, answer, self.info.get("stop") or ())
+                turn = int(self.info.get("turn", 0))
+                self.played.append(StepRecord.from_info(turn, text, float(reward), answer))
                 said: Message = {"role": "assistant", "content": text}
                 self.messages[0] += [said, *answer["messages"]]
                 self.info = answer

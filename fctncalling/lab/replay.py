@@ -61,7 +61,6 @@ from fctncalling.training.task_split import EMBEDDED_TASKS
 
 _SETTINGS = {
     "seed": int,
-    "start": int,
     "handler": str,
     "reward": str,
     "max_steps_per_turn": int,
@@ -159,6 +158,8 @@ class Replayer:
         if int(line.record.get("seed") or 0) < 0:
             raise line.error("seed", "expected a number from 0")
         steps = line.field("steps", list, "the logged steps")
+        if line.record.get("played"):
+            steps = [*line.field("played", list, "the ground truth's steps before them"), *steps]
         texts = [
             step["text"]
             for step in steps
@@ -166,12 +167,11 @@ class Replayer:
         ]
         if len(texts) != len(steps):
             raise line.error("steps", "expected each step with its text")
-        texts = [*_played_texts(line), *texts]
         task = self._task(line)
         cut = ContextOverflow if line.record.get(CONTEXT_OVERFLOW) else EpisodeCut
         player = _Recorded(texts, cut)
         played = play_episode(self._env(line, task), task.id, player, line.record.get("seed"))
-        return list(episode_differences(line.record, task, played))
+        return list(episode_differences({**line.record, "steps": steps}, task, played))
 
     def task_id(self, line: SourceRecord) -> str:
         """Return the id of the task a line is an episode of."""
@@ -248,15 +248,6 @@ class _Recorded:
         return text
 
 
-def _played_texts(line: SourceRecord) -> list[str]:
-    """Return the messages that a ground truth played before a logged episode began."""
-    start = int(line.record.get("start") or 0)
-    if start <= 0:
-        return []
-    opening = line.field("messages", list, "the messages before the episode's first step")
-    return [each["content"] for each in opening if each["role"] == "assistant"][-start:]
-
-
 def _run_config(path: Path) -> dict[str, Any]:
     config = path.resolve().parent.parent / "config.json"
     if path.resolve().parent.name != "episodes" or not config.is_file():
@@ -279,7 +270,6 @@ def episode_differences(
 ) -> Iterator[dict[str, str]]:
     """Yield the differences of a replayed episode from its log: field, logged value, value now."""
     now = episode_json(played)
-    now["steps"] = now["steps"][max(0, int(logged.get("start") or 0)) :]
     if len(now["steps"]) != len(logged["steps"]):
         yield _difference("steps", f"{len(logged['steps'])} steps", f"{len(now['steps'])} steps")
     for index, (old, new) in enumerate(zip(logged["steps"], now["steps"], strict=False)):

@@ -16,14 +16,14 @@ from fctncalling.evaluation.episode_log import play_episode
 from fctncalling.evaluation.scripted_policies import DONE
 from fctncalling.training.demonstrations import GroundTruthPolicy
 from fctncalling.training.run_config import RunConfig
-from fctncalling.training.task_setup import TaskSetup
+from fctncalling.training.task_setup import CLARIFY_JOB, TaskSetup
 
 
 class StartedEnv(gymnasium.Wrapper[str, str, str, str]):
     """Environment whose reset plays `options["after_steps"]` actions of the ground truth.
 
-    They are unpaid. The `info` of such a reset is that of the last action; `info["opening"]` is
-    that of the task's beginning, and `info["played"]` has each action with the `info` behind it.
+    The `info` of such a reset is that of the last action; `info["opening"]` is that of the task's
+    beginning, and `info["played"]` has each action with the reward and `info` behind it.
     """
 
     def __init__(self, env: gymnasium.Env[str, str], make_player: Callable[[str], Player]) -> None:
@@ -45,8 +45,8 @@ class StartedEnv(gymnasium.Wrapper[str, str, str, str]):
         player, info, played = self._make_player(opening["task_id"]), opening, list[Any]()
         for _ in range(after_steps):
             text = player.answer(observation, info)
-            observation, _, terminated, truncated, info = self.env.step(text)
-            played.append((text, info))
+            observation, reward, terminated, truncated, info = self.env.step(text)
+            played.append((text, reward, info))
             if terminated or truncated:
                 why = info.get("invalid_reason") or f"its truth has {len(played)} actions"
                 raise InfrastructureError(
@@ -59,7 +59,8 @@ class ProvenStarts:
     """Starts of a run's tasks that lie on the way of a ground truth that solves its task."""
 
     def __init__(self, setup: TaskSetup, config: TrainConfig, run_config: RunConfig) -> None:
-        if setup.make_env_over is None or run_config.user or run_config.agent_command:
+        others = run_config.user or run_config.agent_command or config.env_name == CLARIFY_JOB
+        if setup.make_env_over is None or others:
             raise SettingError(
                 "--starts prefix: needs tasks with a ground truth that this run plays alone; leave "
                 f"out --env_name {config.env_name}, --user and --agent_command, or --starts"

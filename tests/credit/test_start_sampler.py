@@ -15,7 +15,11 @@ from fctncalling.algorithms.rollout.start_sampler import StartSampler, farthest_
 from fctncalling.algorithms.rollout.task_sampler import CandidateTask, TaskSampler
 from fctncalling.algorithms.run.update_log import termination_metrics
 from fctncalling.training.counters import Counters
-from fctncalling.training.rollouts.round_planner import RoundPlanner, evaluation_rounds
+from fctncalling.training.rollouts.round_planner import (
+    RoundPlanner,
+    evaluation_rounds,
+    restore_round,
+)
 
 GROUPED: dict[str, Any] = {"starts": "prefix", "group_baseline": "state", "group_size": 4}
 PLACES = st.dictionaries(
@@ -117,6 +121,10 @@ def test_a_group_shares_its_start_and_a_resumed_plan_is_the_uninterrupted_one() 
     assert planner.warm_up_round().starts == ()
     assert [each.starts for each in evaluation_rounds(["1"], config, 3)] == [(), ()]
     assert RoundPlanner(config, tasks).next_round(counters).starts == ()
+    saved = {"round": [list(planned.task_ids), *planned[1:]], "weights": {}}
+    assert restore_round(saved)[0] == planned
+    former = {"round": saved["round"][:-1], "weights": {}}  # of a version without starts
+    assert restore_round(former)[0] == planned._replace(starts=())
 
 
 def test_success_rates_returns_and_alarm_signals_are_of_whole_episodes_alone() -> None:
