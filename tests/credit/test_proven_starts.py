@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from call_templates import GLM
 from tiny_models import FORGETS_THOUGHTS, EchoEnv, tiny_tokenizer
 
@@ -17,7 +18,9 @@ from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.generation.engine_api import ScriptedEngine
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.policy.progress_features import progress_features
+from fctncalling.algorithms.policy.weight_sync import policy_state
 from fctncalling.algorithms.rollout.collect import collect
+from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.cli.evaluate import main as evaluate
 from fctncalling.cli.train import main as train
 from fctncalling.data.bfcl import embedded_path, load_tasks
@@ -27,9 +30,12 @@ from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.evaluation.agents.agent import ScriptedPlayer
 from fctncalling.evaluation.scripted_policies import DONE, message_end
 from fctncalling.training.demonstrations import GroundTruthPolicy
+from fctncalling.training.load_policy import load_policy
 from fctncalling.training.proven_starts import ProvenStarts, StartedEnv
+from fctncalling.training.rollouts.rollout_backends import LocalRollout, RolloutRound
+from fctncalling.training.rollouts.worker_pool import RolloutWorker
 from fctncalling.training.run_config import RunConfig
-from fctncalling.training.task_setup import TaskSetup
+from fctncalling.training.task_setup import TaskSetup, make_task_setup
 
 
 @pytest.fixture(scope="module")
@@ -204,3 +210,24 @@ def test_a_run_with_starts_resumes_to_the_same_bytes_and_its_episodes_replay(
     capsys.readouterr()
     assert evaluate(["replay", "--input", *map(str, sorted(folder.glob("episodes/*.jsonl")))]) == 0
     assert "136 episodes identical, 0 different, 0 invalid" in capsys.readouterr().out
+
+
+@pytest.mark.prove
+def test_a_worker_plays_the_started_episodes_that_the_learner_would() -> None:
+    config = TrainConfig(starts="prefix", device="cpu", n_rollout_threads=8)
+    run_config = RunConfig(num_rollout_workers=1)
+    setup = make_task_setup(config, run_config)
+    proven = ProvenStarts(setup, config, run_config)
+    ids = tuple(task.id for task in setup.training_tasks if task.is_multi_turn)[:8]
+    starts = tuple(proven.num_actions(task_id) // 2 for task_id in ids)
+    assert all(starts)
+    wanted = RolloutRound(ids, 3, 1.0, version=0, starts=starts)
+    policy, template = load_policy(config, run_config, None, torch.device("cpu"))
+    rollout = LocalRollout(config, policy, template, proven.make_env)
+    here = rollout.play(wanted, Interruption()).episodes
+    rollout.close()
+    worker = RolloutWorker(config, run_config, 0)
+    there = worker.play(policy_state(policy), wanted, range(8)).episodes
+    assert [each.start for each in there] == list(starts)
+    for one, other in zip(here, there, strict=True):
+        assert [row.ids for row in one.rows] == [row.ids for row in other.rows]
