@@ -20,6 +20,7 @@ from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.policy.progress_features import progress_features
 from fctncalling.algorithms.policy.weight_sync import policy_state
 from fctncalling.algorithms.rollout.collect import collect
+from fctncalling.algorithms.run.checkpoint import load_state
 from fctncalling.algorithms.run.interruption import Interruption
 from fctncalling.cli.evaluate import main as evaluate
 from fctncalling.cli.train import main as train
@@ -197,6 +198,7 @@ def test_a_run_with_starts_resumes_to_the_same_bytes_and_its_episodes_replay(
     metrics = (folder / "metrics.jsonl").read_bytes()
     updates = [line for line in map(json.loads, metrics.splitlines()) if "env/episodes" in line]
     assert all(any(key.startswith("env/success_by_left/") for key in line) for line in updates)
+    num_whole = []
     for number, line in enumerate(updates, 1):
         text = (folder / f"episodes/train_{number:06d}.jsonl").read_text("utf-8")
         episodes = [json.loads(each) for each in text.splitlines()]
@@ -204,12 +206,17 @@ def test_a_run_with_starts_resumes_to_the_same_bytes_and_its_episodes_replay(
         assert line["env/success_rate"] == pytest.approx(sum(rates) / len(rates))
         starts = [len(each.get("played", ())) for each in episodes]
         assert starts[::2] == starts[1::2]
-        assert 4 <= sum(start == 0 for start in starts) < 30
+        num_whole.append(starts.count(0))
+        assert 8 <= num_whole[-1] < 32
+    counters = load_state(folder / "checkpoints/update_000002")["counters"]
+    played, begun = (sum(n for n, _ in counters[it].values()) for it in ("successes", "starts"))
+    assert played == pytest.approx(0.9 * num_whole[0] + num_whole[1])  # by whole tasks alone
+    assert begun == pytest.approx(0.7 * 32 + 32)
     assert train(words(tmp_path, f"--resume={folder / 'checkpoints/update_000002'}")) == 0
     assert (folder / "metrics.jsonl").read_bytes() == metrics
     capsys.readouterr()
     assert evaluate(["replay", "--input", *map(str, sorted(folder.glob("episodes/*.jsonl")))]) == 0
-    assert "136 episodes identical, 0 different, 0 invalid" in capsys.readouterr().out
+    assert "144 episodes identical, 0 different, 0 invalid" in capsys.readouterr().out
 
 
 @pytest.mark.prove
