@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from call_templates import GLM
+from call_templates import GLM, KIMI
 from tiny_models import FORGETS_THOUGHTS, EchoEnv, tiny_tokenizer
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
@@ -97,7 +97,7 @@ def contexts(record: EpisodeRecord) -> list[list[int]]:
     return found
 
 
-@pytest.mark.parametrize("kind", ["embedded", "two ends", "rewrites history"])
+@pytest.mark.parametrize("kind", ["embedded", "two ends", "ids of calls", "rewrites history"])
 def test_the_tokens_before_a_start_are_the_truth_s_own_and_the_state_is_its_state(
     kind: str, tasks: list[Task]
 ) -> None:
@@ -106,6 +106,7 @@ def test_the_tokens_before_a_start_are_the_truth_s_own_and_the_state_is_its_stat
     template = {
         "embedded": embedded_template,
         "two ends": lambda: ChatTemplate(GLM.tokenizer()),
+        "ids of calls": lambda: ChatTemplate(KIMI.tokenizer()),
         "rewrites history": lambda: ChatTemplate(tiny_tokenizer(FORGETS_THOUGHTS)),
     }[kind]()
     assert (template.ends.of_calls != template.ends.of_words) == (kind == "two ends")
