@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fctncalling.data.categories import WITHOUT_ANSWER
-from fctncalling.data.types import Episode
+from fctncalling.data.types import Episode, StepRecord
 
 FIELDS = ("ids", "acted", "ends_action", "rollout_logprobs", "rewards")
 """Lists of a token record, with one entry a token."""
@@ -75,6 +75,9 @@ class EpisodeRecord:
     cut_actions: list[int] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)  # info["error"] of each step that had one
     env_seed: int | None = None  # that the environment was reset with
+    start: int = 0  # actions of the ground truth that were played before it began, as context
+    played: list[StepRecord] = field(default_factory=list)  # these
+    first_turn: int = 0  # info["turn"] where a started episode began
     next_turn: int | None = None  # info["turn"] behind the last step; None: not known
     episode: object | None = None  # fctncalling.data.types.Episode, for the episode log
     # The environment's messages in OpenAI form: those of reset, then those after each step.
@@ -165,7 +168,7 @@ def action_turns(episodes: Sequence[EpisodeRecord]) -> list[int]:
     """
     turns: list[int] = []
     for episode in episodes:
-        turn = 1
+        turn = 1 + episode.first_turn
         num_actions = sum(sum(row.ends_action) for row in episode.rows)
         for action in range(num_actions):
             if 0 < action < len(episode.messages):
@@ -190,10 +193,10 @@ def action_word_counts(episodes: Sequence[EpisodeRecord]) -> list[int]:
 def episode_metrics(records: Sequence[EpisodeRecord]) -> dict[str, float | None]:
     """Return the metrics of a batch of episodes.
 
-    Means over valid episodes, error rates per step.
+    Means over valid whole episodes, which began with their task; error rates per step.
     """
-    valid = [record for record in records if not record.invalid]
-    num_invalid = len(records) - len(valid)
+    valid = [record for record in records if not (record.invalid or record.start)]
+    num_invalid = sum(record.invalid for record in records)
     metrics: dict[str, float | None] = {
         "env/episodes": len(records),
         "env/invalid": num_invalid,

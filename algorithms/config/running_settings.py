@@ -308,3 +308,11 @@ class RunningSettings:
         "once.",
         metavar="STAGES",
     )
+    starts: str = setting(
+        "none",
+        "Where episodes of an update begin. prefix: three quarters of them behind a part of their "
+        "ground truth, which is played as context, so that about half of these succeed; a group "
+        "shares its start. Needs GRPO, or --group_baseline leave_one_out or state. Success rates "
+        "and evaluations are of whole tasks. none: at the task's beginning.",
+        choices=("none", "prefix"),
+    )

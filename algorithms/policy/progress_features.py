@@ -34,8 +34,8 @@ def progress_features(episode: EpisodeRecord) -> list[list[float]]:
     turn; times their share.
     """
     turns = _turns(episode.ground_truth)
-    steps = getattr(episode.episode, "steps", ())
-    num_actions = sum(sum(row.ends_action) for row in episode.rows)
+    steps = [*episode.played, *getattr(episode.episode, "steps", ())]
+    num_actions = len(episode.played) + sum(sum(row.ends_action) for row in episode.rows)
     made, paid, turn, error, rows = list[Any](), 0.0, 0, False, list[list[float]]()
     for number in range(num_actions + 1):
         behind = turn if episode.next_turn is None else episode.next_turn
@@ -47,7 +47,7 @@ def progress_features(episode: EpisodeRecord) -> list[list[float]]:
             made = made + list(steps[number].calls)
             paid += steps[number].reward
             error = steps[number].error is not None
-    return rows
+    return rows[len(episode.played) :]
 
 
 def _features(

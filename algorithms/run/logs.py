@@ -308,7 +308,8 @@ def episode_json(record: EpisodeRecord, spell: Spell | None = None) -> dict[str,
 
     `messages` are those that open the episode; a step's own are what users said behind it, its tool
     results are in `results`, and `cut` says that --max_new_tokens ended its action. `prompt` is the
-    exact text before the first action, as `spell` decodes it.
+    exact text before the first action, as `spell` decodes it. `played`: the ground truth's
+    steps before a started episode, whose conversation is in `messages`, too.
     """
     line: dict[str, Any] = {"task_id": record.task_id, "category": record.category}
     if isinstance(record.episode, Episode):
@@ -323,6 +324,8 @@ def episode_json(record: EpisodeRecord, spell: Spell | None = None) -> dict[str,
         for step, paid in zip(line["steps"], record.role_rewards, strict=False):
             step["rewards"] = paid
     line |= {"success": record.success, "return": record.episode_return}
+    if record.played:
+        line["played"] = [dataclasses.asdict(step) for step in record.played]
     if record.strict_success is not None:
         line["strict_success"] = record.strict_success
         line["strict_error_type"] = record.strict_error_type

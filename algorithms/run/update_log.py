@@ -94,12 +94,12 @@ class AlarmLog:
 
 
 def termination_metrics(episodes: Sequence[EpisodeRecord]) -> dict[str, float | None]:
-    """Return termination metrics: how episodes and actions ended.
+    """Return termination metrics: how whole episodes and their actions ended.
 
     The share of episodes that a limit ended, and the mean probability of the token that ended an
     action, as sampled.
     """
-    valid = [episode for episode in episodes if not episode.invalid]
+    valid = [episode for episode in episodes if not (episode.invalid or episode.start)]
     ends = list(_end_probabilities(valid))
     return {
         "signals/limit_share": fmean(map(_hit_a_limit, valid)) if valid else None,

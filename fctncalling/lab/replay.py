@@ -158,6 +158,8 @@ class Replayer:
         if int(line.record.get("seed") or 0) < 0:
             raise line.error("seed", "expected a number from 0")
         steps = line.field("steps", list, "the logged steps")
+        if line.record.get("played"):
+            steps = [*line.field("played", list, "the ground truth's steps before them"), *steps]
         texts = [
             step["text"]
             for step in steps
@@ -169,7 +171,7 @@ class Replayer:
         cut = ContextOverflow if line.record.get(CONTEXT_OVERFLOW) else EpisodeCut
         player = _Recorded(texts, cut)
         played = play_episode(self._env(line, task), task.id, player, line.record.get("seed"))
-        return list(episode_differences(line.record, task, played))
+        return list(episode_differences({**line.record, "steps": steps}, task, played))
 
     def task_id(self, line: SourceRecord) -> str:
         """Return the id of the task a line is an episode of."""

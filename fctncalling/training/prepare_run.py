@@ -24,6 +24,7 @@ from fctncalling.algorithms.distributed.process_group import (
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.algorithms.rollout.start_sampler import StartSampler
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.algorithms.run.logs import NoLog, RunExistsError, RunLog, results_folder
 from fctncalling.algorithms.supervised import SupervisedLearner
@@ -33,6 +34,7 @@ from fctncalling.laboratory import import_laboratory_module
 from fctncalling.training.announce import announce
 from fctncalling.training.demonstrations import load_demonstrations
 from fctncalling.training.load_policy import load_policy
+from fctncalling.training.proven_starts import ProvenStarts
 from fctncalling.training.resume import (
     checkpoint_to_resume,
     keep_form,
@@ -75,6 +77,11 @@ def prepare_run(
         run_config = keep_form(keep_template(run_config, checkpoint), checkpoint)
     setup = task_setup or make_task_setup(config, run_config)
     sampler = TaskSampler(setup.candidates, config)  # refuses flags, so before what takes long
+    starts = None
+    if config.starts == "prefix":
+        proven = ProvenStarts(setup, config, run_config)
+        starts = StartSampler(config, proven.num_actions)
+        setup = setup._replace(make_env=proven.make_env)
     roles = team_roles(config, setup.make_env, processes)
     policy, template = load_policy(config, run_config, checkpoint, processes.device, roles)
     form = find_call_form(template)
@@ -106,6 +113,7 @@ def prepare_run(
         held_out_ids=setup.held_out_ids,
         # last of all: a start that fails leaves no folder behind
         log=open_log(config, run_config, folder, processes),
+        starts=starts,
         log_episodes_interval=run_config.log_episodes_interval,
         log_tokens_interval=run_config.log_tokens_interval,
         processes=processes,
@@ -169,6 +177,11 @@ def learning_notes(config: TrainConfig) -> list[str]:
     notes = []
     if config.group_baseline != "none":
         notes.append(f"Policy credit: {config.policy_credit}.")
+    if config.starts == "prefix":
+        notes.append(
+            "Starts: three quarters of the episodes of an update begin behind a part of their "
+            "ground truth (--starts prefix); success rates are of whole ones."
+        )
     if config.dynamic_sampling > 1 and config.episodes_per_task > 1:
         wanted = config.episodes_per_update
         notes.append(

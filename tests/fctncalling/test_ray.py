@@ -85,7 +85,7 @@ def played_here_and_there(
 
     config = TrainConfig(n_rollout_threads=32, episodes_per_update=num_episodes, device="cpu")
     run_config = RunConfig(num_rollout_workers=2)
-    make_env, candidates, _ = make_task_setup(config, run_config)
+    make_env, candidates, *_ = make_task_setup(config, run_config)
     import torch
 
     policy, template = load_policy(config, run_config, None, torch.device("cpu"))

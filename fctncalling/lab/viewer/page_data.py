@@ -143,7 +143,8 @@ def _world(entry: Record, record: Record, find_task: FindTask) -> Record:
     task, tools = find_task(record)
     found: Record = {}
     if executes:
-        turns, note = state_differences_by_turn(task, record["steps"], tools)
+        steps = [*(record.get("played") or ()), *record["steps"]]
+        turns, note = state_differences_by_turn(task, steps, tools)
         found = {"environment": turns, "environment_note": note}
     if task is not None and silent:
         found["questions"] = _questions(task, str(record.get("prompt_style", "bfcl")))

@@ -83,6 +83,7 @@ _STEP_TYPES = {
 
 EPISODE_TYPES = {
     "steps": _OBJECTS._replace(required=True, fields=_STEP_TYPES),
+    "played": _OBJECTS._replace(fields=_STEP_TYPES),
     "verdict": ExpectedType("an object with a list of turns", _is_verdict),
     **dict.fromkeys(("return", "progress", "num_actions_truncated"), _NUMBER),
     **dict.fromkeys(("error_type", "strict_error_type", "strict_message"), _TEXT),

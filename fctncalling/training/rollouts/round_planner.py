@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.policy.weight_sync import Weights
 from fctncalling.algorithms.rollout.collect import SeedStream, derive_seed
+from fctncalling.algorithms.rollout.start_sampler import StartSampler
 from fctncalling.algorithms.rollout.task_sampler import TaskSampler
 from fctncalling.training.counters import Counters
 from fctncalling.training.rollouts.rollout_backends import Rollout, RolloutRound
 
+T = TypeVar("T")
 WARM_UP_EPOCH = 1000  # of the tasks' order: past those that updates come to
 EVALUATION_SEED = 20  # of all evaluations of all runs: they differ by the policy alone
 
@@ -22,9 +24,12 @@ EVALUATION_SEED = 20  # of all evaluations of all runs: they differ by the polic
 class RoundPlanner:
     """Planner of rollout rounds, from (seed, update) alone."""
 
-    def __init__(self, config: TrainConfig, sampler: TaskSampler) -> None:
+    def __init__(
+        self, config: TrainConfig, sampler: TaskSampler, starts: StartSampler | None = None
+    ) -> None:
         self._config = config
         self._sampler = sampler
+        self._starts = starts
         self.group_size = config.episodes_per_task
         # that an update may collect
         self.max_rounds = config.dynamic_sampling if self.group_size > 1 else 1
@@ -33,12 +38,16 @@ class RoundPlanner:
         """Return the round of the next update, or an extra one, or one `ahead`."""
         words = (self._config.seed, counters.updates + ahead, SeedStream.ROLLOUT)
         seed = derive_seed(*words, extra) if extra else derive_seed(*words)
+        drawn, starts = self._next_tasks(counters, extra, ahead), list[int]()
+        if self._starts is not None:
+            starts = self._starts.draw(drawn, counters.starts, counters.updates + ahead, extra)
         return RolloutRound(
-            task_ids=self._next_tasks(counters, extra, ahead),
+            task_ids=self._repeated(drawn),
             seed=seed,
             temperature=self._config.temperature,
             version=counters.updates,
             group_size=self.group_size,
+            starts=self._repeated(starts),
         )
 
     def warm_up_round(self) -> RolloutRound:
@@ -53,16 +62,18 @@ class RoundPlanner:
         seed = derive_seed(self._config.seed, 0, SeedStream.CRITIC_WARM_UP_ROLLOUT)
         return RolloutRound(tuple(tasks), seed, self._config.temperature, 0)
 
-    def _next_tasks(self, counters: Counters, extra: int, ahead: int) -> tuple[str, ...]:
-        """Return the tasks of the next round, each `group_size` times in a row."""
+    def _next_tasks(self, counters: Counters, extra: int, ahead: int) -> list[str]:
+        """Return the tasks of the next round's groups."""
         count = self._config.episodes_per_update // self.group_size
-        drawn = self._sampler.draw(
+        return self._sampler.draw(
             count,
             position=(counters.updates + ahead + counters.extra_rounds + extra) * count,
             update=counters.updates + ahead,
             successes=counters.successes,
         )
-        return tuple(task_id for task_id in drawn for _ in range(self.group_size))
+
+    def _repeated(self, of_groups: Sequence[T]) -> tuple[T, ...]:
+        return tuple(each for each in of_groups for _ in range(self.group_size))
 
 
 def evaluation_rounds(

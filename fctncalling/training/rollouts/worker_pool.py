@@ -19,6 +19,7 @@ from fctncalling.algorithms.config import TrainConfig, resolve_device
 from fctncalling.algorithms.distributed.process_group import ProcessGroup
 from fctncalling.algorithms.generation.engine_api import RolloutError
 from fctncalling.algorithms.policy.weight_sync import Weights, load_policy_state
+from fctncalling.training.proven_starts import ProvenStarts
 from fctncalling.training.rollouts.rollout_backends import LocalRollout, RolloutResult, RolloutRound
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_setup import make_task_setup
@@ -206,7 +207,10 @@ class RolloutWorker:
         )
         device = resolve_device("auto")
         with contextlib.redirect_stdout(io.StringIO()):  # the learner has said it all
-            make_env = make_task_setup(self.config, run_config).make_env
+            setup = make_task_setup(self.config, run_config)
+            make_env = setup.make_env
+            if config.starts == "prefix":
+                make_env = ProvenStarts(setup, config, run_config).make_env
             self.policy, template = load_policy(self.config, run_config, None, device)
         self._version: int | None = None
         process_group = ProcessGroup(rank=number + 1, device=device)
