@@ -122,8 +122,8 @@ class FunctionDocs:
             known = f"{known} (looked for {stems[0]}.json)"
         raise MissingDocs(
             f'{place}: involved_classes: class "{name}" has no function docs. A class of your own: '
-            f'--tools {name}=MODULE:CLASS, or tools={{"{name}": class}} of an environment; docs: '
-            f"in {self._where()}, which has {known}, function_docs, or the entry's function list"
+            f'--tools {name}=MODULE:CLASS, in Python tools={{"{name}": class}}. Else: docs in '
+            f"{self._where()}, which has {known}"
         )
 
     def _files(self) -> list[Path]:

@@ -50,7 +50,7 @@ def test_its_tasks_are_sound_by_the_line_it_prints_and_its_settings_train(
     assert main(words[: words.index("--tools")]) == 2
     message = capsys.readouterr().err.strip().splitlines()[-1]
     assert "--tools Lamps=MODULE:CLASS" in message
-    assert len(message) < 300
+    assert len(message) < 280
     short = ["--num_updates=1", "--sft_epochs=1", "--episodes_per_update=4", "--eval_episodes=2"]
     short += ["--num_mini_batch=1", "--tensorboard=false", "--save_interval=1"]
     assert train(["--config", "config.yaml", *short]) == 0
