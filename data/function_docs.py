@@ -121,11 +121,9 @@ class FunctionDocs:
             known = ", ".join(file.name for file in self._files() if file.exists()) or "none"
             known = f"{known} (looked for {stems[0]}.json)"
         raise MissingDocs(
-            f'{place}: involved_classes: class "{name}" has no function docs in {self._where()}: '
-            f"found only {known}. Add its docs there, pass function_docs, or give the entry its "
-            "own function list; docs of a class of your own are made where it is given to the "
-            f'environment, tools={{"{name}": class}}, or to a subcommand, --tools '
-            f"{name}=MODULE:CLASS"
+            f'{place}: involved_classes: class "{name}" has no function docs. A class of your own: '
+            f'--tools {name}=MODULE:CLASS, in Python tools={{"{name}": class}}. Else: docs in '
+            f"{self._where()}, which has {known}"
         )
 
     def _files(self) -> list[Path]:

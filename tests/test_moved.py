@@ -65,6 +65,25 @@ def test_former_names_of_a_former_module_are_found_in_it() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+PROMISED = {  # names that pages of 0.2 and 0.3 imported, by module
+    "fctncalling.envs.dialogue.dialogue": "Dialogue aplay info_to_json opening play score",
+    "fctncalling.envs.dialogue.info_json": "info_to_json",
+    "fctncalling.evaluation.play_episodes": "play_episodes",
+    "fctncalling.lab.own_api.specifications": "load_api",
+    "fctncalling.text_environment.load_tool": "load_tool",
+    "fctncalling.text_environment.text_environment": "TextEnvironment",
+    "fctncalling.text_environment.text_history": "TextHistory",
+    "fctncalling.text_environment.text_trainer": "TextTrainer",
+}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("module", PROMISED)
+def test_what_a_page_imported_is_imported_by_its_former_path(module: str) -> None:
+    found = import_module(module)
+    assert all(hasattr(found, name) for name in PROMISED[module].split())
+
+
 def test_a_name_that_never_was_is_no_attribute() -> None:
     with pytest.raises(AttributeError, match="types' has no attribute 'TurnRecords'"):
         _ = import_module("fctncalling.data.types").TurnRecords

@@ -27,6 +27,7 @@ from fctncalling.algorithms.policy.gradient_checkpointing import (
 )
 from fctncalling.algorithms.policy.lora import CRITIC, Adapters
 from fctncalling.algorithms.policy.precision import refuse_half_precision
+from fctncalling.algorithms.policy.pretrained_model import load_pretrained_model
 from fctncalling.algorithms.policy.progress_features import NUM_PROGRESS_FEATURES
 from fctncalling.algorithms.policy.shared_prefixes import (
     PrefixSharing,
@@ -387,11 +388,8 @@ class ActorCritic(nn.Module):
         dtype: of the language model's weights, which are frozen unless it is fp32. critic: the
         keywords of an ActorCritic.
         """
-        from transformers import AutoModelForCausalLM
-
-        model = AutoModelForCausalLM.from_pretrained(
-            str(name_or_path), dtype=dtype, trust_remote_code=False
-        ).requires_grad_(dtype == torch.float32)
+        model = load_pretrained_model(name_or_path, dtype=dtype)
+        model.requires_grad_(dtype == torch.float32)
         policy = cls(model, **critic)
         if has_value_head_to_load(Path(name_or_path), policy.value_head):
             policy.load_critic(name_or_path)

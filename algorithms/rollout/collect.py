@@ -108,10 +108,11 @@ class _Collection:
         """Play all episodes."""
         waiting = list(reversed(episodes))
         self.envs.start()
-        self.engine.allocate_slots(len(self.envs))
+        num_slots = min(len(self.envs), len(episodes))  # a slot's cache is as long as the longest
+        self.engine.allocate_slots(num_slots)
         self.engine.interrupted = self._have_arrived
         while waiting or self.running:
-            for slot in range(len(self.envs)):
+            for slot in range(num_slots):
                 if slot not in self.running and waiting:
                     self.running[slot] = episode = waiting.pop()
                     episode.slot = slot

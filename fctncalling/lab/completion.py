@@ -14,7 +14,7 @@ from fctncalling.cli.registry import subcommands
 from fctncalling.cli.shared.parser import print_error
 from fctncalling.training.run_config import RunConfig
 
-SHELLS = ("bash", "zsh", "tcsh")
+SHELLS = ("bash", "zsh", "tcsh", "fish")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

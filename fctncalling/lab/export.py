@@ -234,11 +234,11 @@ def _copy_tokenizer_and_critic(
 
 def load_merged_model(checkpoint: Path, base: str | None) -> Any:
     """Return the checkpoint's language model with its adapter, if it has one, merged in."""
-    from transformers import AutoModelForCausalLM
+    from fctncalling.algorithms.policy.pretrained_model import load_pretrained_model
 
     if (checkpoint / "adapter_config.json").is_file():
         return merge_lora(checkpoint, base or base_of(checkpoint))
-    return AutoModelForCausalLM.from_pretrained(str(checkpoint), trust_remote_code=False)
+    return load_pretrained_model(checkpoint)
 
 
 def saved_adapter_folders(folder: Path) -> dict[str, Path]:
@@ -264,12 +264,11 @@ def merge_lora(folder: str | Path, base: str | Path) -> Any:
     """Merge a folder's LoRA adapter into the base model; return that."""
     import torch
     from peft import PeftModel
-    from transformers import AutoModelForCausalLM
+
+    from fctncalling.algorithms.policy.pretrained_model import load_pretrained_model
 
     require_plain_adapter(Path(folder))
-    model = AutoModelForCausalLM.from_pretrained(
-        str(base), dtype=torch.float32, trust_remote_code=False
-    )
+    model = load_pretrained_model(base, dtype=torch.float32)
     adapted: Any = PeftModel.from_pretrained(model, str(folder))
     return adapted.merge_and_unload()
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from fctncalling.cli.shared.parser import add_json_switch, print_error
 
+OWN_TOOLS = "--tools Lamps=my_tools:Lamps"
 ROOMS = ("kitchen", "hall", "office", "bedroom", "cellar", "garage", "attic", "porch")
 LEVELS = (20, 40, 60, 80)
 TOOLS = '''\
@@ -143,7 +144,9 @@ def run(args: argparse.Namespace) -> int:
         return 0
     print(
         f"{folder}: {', '.join(['tasks.jsonl', *FILES])}\n"
-        f"cd {folder} && python -m pytest && fctncalling train --config config.yaml"
+        f"cd {folder} && python -m pytest\n"
+        f"fctncalling lint --dataset_path tasks.jsonl {OWN_TOOLS}\n"
+        "fctncalling train --config config.yaml"
     )
     return 0
 

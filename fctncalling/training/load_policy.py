@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
@@ -150,7 +149,7 @@ def _reading(source: str, checkpoint: Path | None) -> Iterator[None]:
         raise
     except (
         *(OSError, ValueError, RuntimeError, LookupError, ImportError, TypeError, AttributeError),
-        *(SafetensorError, UnpicklingError),
+        SafetensorError,
     ) as error:
         if checkpoint is None:
             raise ModelError(
@@ -274,9 +273,8 @@ def base_model(config: TrainConfig) -> str:
 
 def _load_model(source: str) -> torch.nn.Module:
     import torch
-    from transformers import AutoModelForCausalLM
 
-    model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(
-        source, dtype=torch.float32, trust_remote_code=False
-    )
+    from fctncalling.algorithms.policy.pretrained_model import load_pretrained_model
+
+    model: torch.nn.Module = load_pretrained_model(source, dtype=torch.float32)
     return model

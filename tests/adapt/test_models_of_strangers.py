@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from fctncalling.cli.command import main
 from fctncalling.data.bfcl import embedded_path
@@ -101,20 +102,45 @@ def test_every_loading_call_of_the_product_refuses_code() -> None:
     assert calls > 15
 
 
-def test_an_adapter_that_is_a_pickle_is_refused_in_one_line(
-    tmp_path: Path, mark: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    import torch
+def write_evil_pickle(path: Path, mark: Path) -> None:
+    """Write weights that touch a file when they are read as a pickle."""
 
     class Runs:
         def __reduce__(self) -> tuple[object, tuple[object, ...]]:
             return Path.touch, (mark,)
 
+    torch.save({"x": Runs()}, path)
+
+
+@pytest.mark.parametrize(
+    "words", ["train --model_name_or_path", "gateway --port 0 --output out --model"]
+)
+def test_weights_that_are_a_pickle_of_more_than_tensors_are_refused_in_one_line(
+    words: str,
+    tmp_path: Path,
+    mark: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(embedded_path("model"), evil := tmp_path / "evil")
+    (evil / "model.safetensors").unlink()
+    write_evil_pickle(evil / "pytorch_model.bin", mark)
+    assert main([*words.split(), str(evil)]) == 2
+    [line] = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
+    assert "its weights are a pickle" in line
+    assert "weights_only" not in line
+    assert not mark.exists()
+
+
+def test_an_adapter_that_is_a_pickle_is_refused_in_one_line(
+    tmp_path: Path, mark: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     adapter = tmp_path / "adapter"
     adapter.mkdir()
     config = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 2, "target_modules": ["q_proj"]}
     (adapter / "adapter_config.json").write_text(json.dumps(config), "utf-8")
-    torch.save({"x": Runs()}, adapter / "adapter_model.bin")
+    write_evil_pickle(adapter / "adapter_model.bin", mark)
     flags = ["--checkpoint", str(adapter), "--base", str(embedded_path("model"))]
     assert main(["export", *flags, "--output", str(tmp_path / "made")]) == 2
     error = capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from unittest import mock
 
 import pytest
 from tiny_models import FORGETS_THOUGHTS, EchoEnv, tiny_model, tiny_tokenizer, uncached_logprobs
@@ -100,9 +101,11 @@ def test_equal_seeds_play_equal_episodes_for_any_number_of_environments(num_envs
 
     def played(count: int, seed: int) -> list[list[int]]:
         envs: list[Any] = [EchoEnv() for _ in range(count)]
-        records = collect(
-            envs, engine(template), template, TASKS, max_episode_tokens=500, seed=seed
-        )
+        actor = engine(template)
+        with mock.patch.object(actor, "allocate_slots", wraps=actor.allocate_slots) as allocate:
+            records = collect(envs, actor, template, TASKS, max_episode_tokens=500, seed=seed)
+        # each slot's cache is as long as the longest episode
+        assert allocate.call_args_list[0] == mock.call(min(count, len(TASKS)))
         return [record.rows[0].ids for record in records]
 
     assert played(num_envs, 7) == played(3, 7)

@@ -43,7 +43,8 @@ def test_failed_infrastructure_is_told_and_never_scored(
     assert ("jammed" in info["invalid_reason"]) == (stage == "load")
     assert info["invalid_reason"]
     assert (stage == "load") == ("invalid" in played.first[1])
-    assert env.episode.invalid
+    kept = env.episode
+    assert (kept.invalid, kept.terminated, kept.truncated) == (True, False, True)
     with pytest.raises(ResetNeeded):
         env.step(DONE)
     healthy = shop_env(shop_task(["look()"]), task)

@@ -40,9 +40,17 @@ def test_its_own_tests_pass(project: Path) -> None:
     assert "3 passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_its_tasks_are_sound_and_its_settings_train(project: Path) -> None:
-    tools = ["--tools", "Lamps=my_tools:Lamps"]
-    assert main(["lint", "--dataset_path", "tasks.jsonl", *tools]) == 0
+def test_its_tasks_are_sound_by_the_line_it_prints_and_its_settings_train(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["init", "again"]) == 0
+    [line] = [line for line in capsys.readouterr().out.splitlines() if " lint " in line]
+    _, *words = line.split()
+    assert main(words) == 0
+    assert main(words[: words.index("--tools")]) == 2
+    message = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "--tools Lamps=MODULE:CLASS" in message
+    assert len(message) < 280
     short = ["--num_updates=1", "--sft_epochs=1", "--episodes_per_update=4", "--eval_episodes=2"]
     short += ["--num_mini_batch=1", "--tensorboard=false", "--save_interval=1"]
     assert train(["--config", "config.yaml", *short]) == 0

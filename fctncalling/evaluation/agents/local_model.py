@@ -140,17 +140,14 @@ class LocalModel:
         return self._engine
 
     def _loaded(self) -> GenerationEngine:
-        from transformers import AutoModelForCausalLM
-
         from fctncalling.algorithms.config import resolve_device
         from fctncalling.algorithms.generation.engine import GenerationEngine
         from fctncalling.algorithms.policy.precision import NAMES, set_compute_dtype
+        from fctncalling.algorithms.policy.pretrained_model import load_pretrained_model
 
         settings = self._settings
         try:
-            model: Any = AutoModelForCausalLM.from_pretrained(
-                settings.folder, trust_remote_code=False
-            )
+            model: Any = load_pretrained_model(settings.folder)
             model.to(device := resolve_device(settings.device))
         except (OSError, ValueError) as error:
             raise _cannot_load(settings, error) from None
@@ -239,13 +236,14 @@ class LocalChatModel:
     """
 
     def __init__(self, folder: str) -> None:
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers import AutoTokenizer
 
+        from fctncalling.algorithms.policy.pretrained_model import load_pretrained_model
         from fctncalling.algorithms.policy.template_file import load_template
 
         try:
             tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-            model: Any = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False)
+            model = load_pretrained_model(folder)
         except (OSError, ValueError) as error:
             first_line = str(error).partition("\n")[0]
             raise ValueError(

@@ -129,13 +129,11 @@ def _weights(
     context: int | None,
 ) -> Iterator[HealthCheck]:
     """Yield what is found once the weights are loaded; stops where they are of no use."""
-    from transformers import AutoModelForCausalLM
+    from fctncalling.algorithms.policy.pretrained_model import load_pretrained_model
 
     wanted.on_stage("loading the weights")
     try:
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            source, trust_remote_code=False, output_loading_info=True
-        )
+        loaded = load_pretrained_model(source, output_loading_info=True)
     except _LOADING as error:
         yield unchecked("weights", f"cannot be loaded: {_first_line(error)}")
         return

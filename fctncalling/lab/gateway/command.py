@@ -236,15 +236,15 @@ def _engine(args: argparse.Namespace, folder: str, template: ChatTemplate) -> En
 
         return served_engine(args.vllm_url, template, args.max_new_tokens)
     import torch
-    from transformers import AutoModelForCausalLM
     from transformers.utils.logging import disable_progress_bar
 
     from fctncalling.algorithms.config import resolve_device
     from fctncalling.algorithms.generation.engine import GenerationEngine
+    from fctncalling.algorithms.policy.pretrained_model import load_pretrained_model
 
     disable_progress_bar()  # type: ignore[no-untyped-call]
     torch.set_num_threads(1)  # more only spin on small models
-    model: Any = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False)
+    model = load_pretrained_model(folder)
     model.to(resolve_device(args.device))
     return GenerationEngine(
         model.eval(),

@@ -89,7 +89,11 @@ def policy_sizes(
         if config.critic in ("full", "lora") and config.algorithm_name != "GRPO"
         else 1,
         fused_weights=_fused_weights(model) if fused else 0,
-        own_forward=fused and device.type == "cpu" and config.compute_dtype != "bfloat16",
+        # sharded layers are called by transformers' own, whose hooks gather their weights
+        own_forward=fused
+        and not config.fsdp
+        and device.type == "cpu"
+        and config.compute_dtype != "bfloat16",
         num_roles=max(1, len(roles)),
     )
 
