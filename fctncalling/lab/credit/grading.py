@@ -60,7 +60,6 @@ class RunToGrade:
     player: BranchPlayer
     task_ids: list[str]  # to grade
     other_ids: list[str]  # to fit critics on
-    ground_truths: dict[str, Any]
 
 
 def grade_run(
@@ -94,9 +93,7 @@ def grade_run(
     if run.other_ids:
         progress(f"critics, fitted on {len(run.other_ids)} other tasks")
         fitting = sample_groups(_single(run.player), run.other_ids)
-        values |= fitted_critics(
-            run.policy, fitting, truth, run.ground_truths, run.config, body_epochs
-        )
+        values |= fitted_critics(run.policy, fitting, truth, run.config, body_epochs)
     matched = values.pop("matched")
     if episodes_to is not None:
         episodes_to.parent.mkdir(exist_ok=True)
@@ -152,7 +149,6 @@ def open_run(
         BranchPlayer(setup.make_env, open_engine, template, settings),
         task_ids=drawn[:num_tasks],
         other_ids=drawn[num_tasks : num_tasks + num_critic_tasks],
-        ground_truths={task.id: task.ground_truth for task in setup.training_tasks},
     )
 
 
