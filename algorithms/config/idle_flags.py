@@ -50,6 +50,11 @@ OF_VALUES = (
     "lam lam_value truncation_bootstrap whiten_advantages value_coef value_clip huber_delta "
     "critic_lr critic_hidden critic_detach"
 )
+OF_HEAD = (
+    "lam lam_value group_baseline team_critic critic_head critic_layers critic_hidden critic_sees "
+    "critic_lr critic_detach critic_warmup_episodes critic_window_updates init_critic_from "
+    "value_bins value_coef value_clip huber_delta"
+)
 RULES = (
     IdleFlagRule("group_credit group_std sequence_ratio", _is_not("GRPO"), "--algorithm_name GRPO"),
     IdleFlagRule(
@@ -85,6 +90,7 @@ RULES = (
         without="differs from TPPO in the critic's targets alone",
     ),
     IdleFlagRule(OF_CRITIC, _is_grpo, NO_CRITIC),
+    IdleFlagRule(OF_HEAD, lambda config: config.critic == "places", "a --critic that learns"),
     IdleFlagRule(OF_VALUES, _is_grpo, NO_CRITIC, refused=False),
     IdleFlagRule(
         "value_coef value_clip critic_detach lam_value",

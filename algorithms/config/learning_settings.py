@@ -258,8 +258,10 @@ class LearningSettings:
     critic: str = setting(
         "head",
         "What the critic reads with: a head on the policy's hidden states, an adapter of its "
-        "own on the same base (lora), or a model of its own (full).",
-        choices=("head", "lora", "full"),
+        "own on the same base (lora), or a model of its own (full). places: no network; what other "
+        "episodes got from the same place on the truth's path (info place), from earlier updates "
+        "with half the weight each, lambda towards 0 with the successes among them.",
+        choices=("head", "lora", "full", "places"),
         group="critic",
     )
     team_critic: str = setting(

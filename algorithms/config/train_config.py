@@ -163,10 +163,18 @@ class TrainConfig(LearningSettings, RunningSettings):
         self.critic_warmup_updates = 0
         if self.algorithm_name == "GRPO":  # its groups are their own baseline
             self.group_baseline = "none"
-            preset = PRESETS.get(self.preset or "", {})
-            if self.critic_warmup_episodes == preset.get("critic_warmup_episodes"):
-                self.critic_warmup_episodes = 0  # the preset's, which nobody asked for
+            self._leave_out_preset_warm_up()
+        if self.critic == "places":  # they are the credit; no head learns
+            self.lam, self.value_coef, self.group_baseline = None, 0.0, "none"
+            self._leave_out_preset_warm_up()
         check_combinations(self)
+
+    def _leave_out_preset_warm_up(self) -> None:
+        """Leave out a critic's warm-up that is the preset's, which nobody asked for."""
+        if self.critic_warmup_episodes == PRESETS.get(self.preset or "", {}).get(
+            "critic_warmup_episodes"
+        ):
+            self.critic_warmup_episodes = 0
 
     @property
     def frozen_role_names(self) -> tuple[str, ...]:
