@@ -13,7 +13,7 @@ from fctncalling.algorithms import losses
 from fctncalling.algorithms.advantages import explained_variance
 from fctncalling.algorithms.batch import Experience
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.episodes import EpisodeRecord, action_turns
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.group_baseline import matched_state_share
 from fctncalling.algorithms.policy.precision import uses_importance_weights
 from fctncalling.algorithms.targets import Targets
@@ -188,16 +188,10 @@ def critic_metrics(experience: Experience, targets: Targets, discount: float) ->
         values[loss_mask], targets.returns[loss_mask]
     )
     metrics[MONTE_CARLO] = explained_variance(values[loss_mask], returns[loss_mask])
-    turns = token_turns(experience)[loss_mask]
+    turns = experience.token_turns()[loss_mask]
     return metrics | explained_variance_by_turn(
         MONTE_CARLO, values[loss_mask], returns[loss_mask], turns
     )
-
-
-def token_turns(experience: Experience) -> Tensor:
-    """Return the turn of each acted token, (N,), from 1."""
-    turns = torch.tensor(action_turns(experience.episodes), device=experience.tokens.action.device)
-    return turns[experience.tokens.action]
 
 
 def explained_variance_by_turn(

@@ -44,6 +44,7 @@ from fctncalling.algorithms.nan_guard import (
 from fctncalling.algorithms.policy.actor_critic import ActorCritic, TokenOutputs
 from fctncalling.algorithms.targets import Targets, compute_targets, loss_divisor
 from fctncalling.algorithms.tppo import NTPO, POAD, TPPO
+from fctncalling.algorithms.values import ValueSource
 
 ALGORITHMS: dict[str, Algorithm] = {
     algorithm.name: algorithm for algorithm in (TPPO, POAD, NTPO, APPO, GRPO)
@@ -138,6 +139,7 @@ def update(
     # every process passes the same episodes and gets the same metrics
     processes: ProcessGroup = SINGLE_PROCESS,
     trace: TokenDiagnostics | None = None,  # takes up what every pass says of every token
+    source: ValueSource | None = None,  # of the run's values, which remembers; None: a fresh one
 ) -> Metrics:
     """Update the policy on the episodes (PPO epochs) and return the metrics.
 
@@ -157,7 +159,8 @@ def update(
         annotate_error_with_tasks(experience),
     ):
         targets = compute_targets(
-            policy, experience, minibatches, algorithm, config, generator, processes
+            *(policy, experience, minibatches, algorithm, config, generator, processes),
+            source=source,
         )
     optimisers, config = _apply_learning_signal(optimisers, config, algorithm, experience, targets)
     padding_share = experience.padding_share(minibatches)
@@ -168,6 +171,9 @@ def update(
     )
     policy.zero_grad(set_to_none=True)
     metrics = update_metrics(episodes, experience, targets, steps, early_stop_epoch, config)
+    if source is not None and algorithm.critic:
+        as_learned = experience.tokens._replace(rewards=targets.rewards)
+        metrics |= source.learn(experience._replace(tokens=as_learned), targets.old_values, config)
     metrics["perf/padding_share"] = padding_share  # of one epoch's passes
     if experience.sharing is not None:
         metrics["perf/shared_token_share"] = experience.shared_token_share(minibatches)

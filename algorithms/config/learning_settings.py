@@ -20,8 +20,15 @@ class LearningSettings:
         interval="[0, 1]",
         group="rewards and credit",
     )
-    lam: float = setting(
-        0.95, "Lambda of the advantage estimate from one action to the next.", interval="[0, 1]"
+    lam: float | None = setting(
+        None,
+        "Lambda of the advantage estimate from one action to the next. auto (none): values enter "
+        "by what they know, measured on new episodes, beside the mean of the group's or batch's "
+        "others; lambda is 1 where they know nothing of an episode's course and falls with what "
+        "they know. A number: the critic's values as they are, as MODULE:NAME takes them with "
+        "0.95.",
+        interval="[0, 1]",
+        synonyms={"auto": None},
     )
     lam_value: float | None = setting(
         None,

@@ -161,6 +161,8 @@ class TrainConfig(LearningSettings, RunningSettings):
         former = self.critic_warmup_updates * self.episodes_per_update
         self.critic_warmup_episodes = max(self.critic_warmup_episodes, former)
         self.critic_warmup_updates = 0
+        if self.has_own_algorithm and self.lam is None:
+            self.lam = 0.95
         if self.algorithm_name == "GRPO":  # its groups are their own baseline
             self.group_baseline = "none"
             self._leave_out_preset_warm_up()

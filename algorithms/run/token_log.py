@@ -228,7 +228,7 @@ def acted_token_arrays(trace: TokenDiagnostics, config: TrainConfig) -> Numbers:
         "in_loss": targets.loss_mask,
     }
     if has_critic:
-        tensors |= {"values": targets.old_values, "bootstrap": targets.bootstrap}
+        tensors |= {"values": targets.values, "bootstrap": targets.bootstrap, "lam": targets.lam}
     if config.kl_coef:
         tensors["ref_logprobs"] = targets.reference_logprobs
         tensors["kl"] = trace.terms["token_reference_kl"]

@@ -27,7 +27,7 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.learning_signal import shape_rewards
-from fctncalling.algorithms.metrics import Metrics, explained_variance_by_turn, token_turns
+from fctncalling.algorithms.metrics import Metrics, explained_variance_by_turn
 from fctncalling.algorithms.minibatches import (
     add_forward_inputs,
     bootstrap_values,
@@ -37,6 +37,7 @@ from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.value_head import ValueHead
 from fctncalling.algorithms.ppo import adamw, find_algorithm, value_losses
 from fctncalling.algorithms.targets import estimate_advantages
+from fctncalling.algorithms.values import Values
 
 MOST_EPOCHS, PATIENCE = 200, 10
 EPOCHS_WITHOUT_HELD_OUT = 20
@@ -84,7 +85,7 @@ def critic_samples(
     bootstrap = bootstrap_values(policy, experience, algorithm, config, processes)
     plain = replace(config, lam=1.0, lam_value=None, lam_token=1.0, group_baseline="none")
     nothing = torch.zeros_like(experience.tokens.rewards)
-    estimate = estimate_advantages(algorithm, experience, nothing, bootstrap, plain)
+    estimate = estimate_advantages(algorithm, experience, Values(nothing, bootstrap), plain)
     states = torch.zeros(len(nothing), policy.value_head.num_features, device=device)
 
     def read(rows: list[int]) -> tuple[Tensor, Tensor]:
@@ -98,7 +99,7 @@ def critic_samples(
     of_episode = [task_fold(each.task_id) for each in experience.episodes]
     kept = estimate.loss_mask
     folds = torch.tensor(of_episode, device=device)[experience.tokens.episode][kept]
-    turns = token_turns(experience)[kept]
+    turns = experience.token_turns()[kept]
     return CriticSamples(states[kept], estimate.returns[kept], folds == 0, turns, folds)
 
 

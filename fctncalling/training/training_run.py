@@ -47,6 +47,7 @@ from fctncalling.algorithms.supervised.critic_fit import (
     fit_critic,
     fit_critic_in_folds,
 )
+from fctncalling.algorithms.values import make_value_source
 from fctncalling.evaluation.pass_at_k import evaluation_uncertainty
 from fctncalling.training.counters import Counters
 from fctncalling.training.resume import restore_supervised_learner, unfit_checkpoint_error
@@ -109,6 +110,7 @@ class TrainingRun:
         processes.shard(policy)
         self.optimisers = make_optimisers(policy, config)
         self.counters = Counters()
+        self.values = make_value_source(config)
         self._ahead = PrefetchedRounds(config, self._planner, rollout)
         self._staleness = 0  # of the last batch: updates that its weights are behind
         self._timings: dict[str, float | None] = {}
@@ -245,7 +247,8 @@ class TrainingRun:
             config = replace(config, value_coef=0.0)
         generator = self._generator(SeedStream.MINIBATCHES)
         return update(
-            self.policy, self.optimisers, usable, config, generator, self.processes, trace
+            *(self.policy, self.optimisers, usable, config, generator, self.processes, trace),
+            source=self.values,
         )
 
     def _generator(self, stream: SeedStream) -> torch.Generator:
@@ -317,6 +320,8 @@ class TrainingRun:
         }
         if self._window:
             state["critic_window"] = [tuple(each) for each in self._window]
+        if values := self.values.state():
+            state["values"] = values
         if ahead := self._ahead.state():
             state["ahead"] = ahead
         name = f"update_{number:06d}"
@@ -344,6 +349,8 @@ class TrainingRun:
                 load_full_state_dict(optimiser, state["optimisers"][name])
             self.log.rewind(state["position"], self.counters.updates)
             self._window.extend(CriticSamples(*each) for each in state.get("critic_window", []))
+            if "values" in state:
+                self.values.load_state(state["values"])
             ahead = state.get("ahead", [])
             saved = [ahead] if isinstance(ahead, dict) else ahead  # as earlier versions wrote it
             self._ahead.restore(saved, self.counters, known=self.sampler.has_tasks)

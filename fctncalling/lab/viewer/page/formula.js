@@ -1,6 +1,13 @@
+// Lambda behind a token: one for all, or with --lam auto its own.
+function lambdaAt(episode, index) {
+  const { lam } = page.data.header;
+  return lam === null ? episode.lanes.numbers.lam[index] : lam;
+}
+
 // Credit algebra: the recursion of a chosen token, with the numbers put in.
 function recursion(episode, index, name) {
-  const { gamma, lam, gamma_token: gammaToken, lam_token: lamToken } = page.data.header;
+  const { gamma, gamma_token: gammaToken, lam_token: lamToken } = page.data.header;
+  const lam = lambdaAt(episode, index);
   const ends = episode.tokens[index].ends;
   const inside = { TPPO: [gammaToken, lamToken], POAD: [1, lam], NTPO: [gamma, lam] }[name];
   return ends ? { g: gamma, l: lam, ends } : { g: inside[0], l: inside[1], ends };
@@ -42,7 +49,8 @@ function actionStep(episode, index) {
   const V = values[own[0].index];
   const after = next ? values[next.index] : part.bootstrap;
   const later = next ? episode.lanes.credit.APPO[next.index] : 0;
-  const { gamma: g, lam: l } = page.data.header;
+  const { gamma: g } = page.data.header;
+  const l = lambdaAt(episode, own[own.length - 1].index);
   const delta = r + g * after - V;
   return { r, V, next: after, later, g, l, delta, A: delta + g * l * later };
 }
