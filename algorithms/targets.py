@@ -21,9 +21,10 @@ from fctncalling.algorithms.learning_signal import (
 )
 from fctncalling.algorithms.minibatches import bootstrap_values
 from fctncalling.algorithms.nan_guard import check_finite
+from fctncalling.algorithms.place_values import PlaceValues
 from fctncalling.algorithms.policy.actor_critic import ActorCritic, TokenOutputs
 from fctncalling.algorithms.policy.precision import uses_importance_weights
-from fctncalling.algorithms.values import Values, ValueSource, make_value_source
+from fctncalling.algorithms.values import Values, ValueSource, WeightedValues
 
 
 class Targets(NamedTuple):
@@ -48,6 +49,13 @@ class Targets(NamedTuple):
     def select(self, token_indices: Tensor) -> Targets:
         """Select the targets of some tokens, by their indices."""
         return Targets(**{name: field[token_indices] for name, field in self._asdict().items()})
+
+
+def make_value_source(config: TrainConfig) -> ValueSource:
+    """Make the source of values that the settings ask for."""
+    if config.critic == "places":
+        return PlaceValues()
+    return WeightedValues() if config.lam is None else ValueSource()
 
 
 def compute_targets(
@@ -80,6 +88,8 @@ def compute_targets(
     of_critic = Values(old_values, bootstrap)
     source = make_value_source(config) if source is None else source
     values = source.values(experience, of_critic, config) if algorithm.critic else of_critic
+    if config.critic == "places":  # no other values are known, or learned
+        old_values = values.at_tokens
     estimate = estimate_advantages(algorithm, experience, values, config)
     if config.overlong == "mask":  # a cut action teaches nothing; what came before it still does
         estimate = estimate._replace(loss_mask=estimate.loss_mask & ~experience.tokens.cut)

@@ -144,11 +144,6 @@ class WeightedValues(ValueSource):
         self._sums = {int(turn): [*map(float, sums)] for turn, sums in state["sums"].items()}
 
 
-def make_value_source(config: TrainConfig) -> ValueSource:
-    """Make the source of values that the settings ask for."""
-    return WeightedValues() if config.lam is None else ValueSource()
-
-
 def baselines(experience: Experience, discount: float) -> Tensor:
     """Return the baseline of each token, (N,): the others' mean reward to go from its turn on.
 

@@ -132,7 +132,7 @@ class EpisodeRunner:
             truth=lambda: self._judge.truth(state.task),
         )
 
-    def place(self, state: EpisodeState) -> Place | None:
+    def episode_place(self, state: EpisodeState) -> Place | None:
         """Return an episode's place along the truth; None where no truth can be replayed."""
         task = state.task
         if not task.is_multi_turn or task.ground_truth is None or not state.hash_of_tools():

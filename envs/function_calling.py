@@ -294,7 +294,7 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
                 info["state_hash"] = found
             else:
                 say_unreadable(state.unreadable)
-            if (place := self._runner.place(state)) is not None:
+            if (place := self._runner.episode_place(state)) is not None:
                 info["place"] = place
         observation, cut = cut_text(observation, OBSERVATION_BYTES)
         if cut:

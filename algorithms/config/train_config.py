@@ -167,7 +167,9 @@ class TrainConfig(LearningSettings, RunningSettings):
             self.group_baseline = "none"
             self._leave_out_preset_warm_up()
         if self.critic == "places":  # they are the credit; no head learns
-            self.lam, self.value_coef, self.group_baseline = None, 0.0, "none"
+            self.lam = None
+            self.value_coef = 0.0
+            self.group_baseline = "none"
             self._leave_out_preset_warm_up()
         check_combinations(self)
 

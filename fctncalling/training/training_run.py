@@ -47,7 +47,7 @@ from fctncalling.algorithms.supervised.critic_fit import (
     fit_critic,
     fit_critic_in_folds,
 )
-from fctncalling.algorithms.values import make_value_source
+from fctncalling.algorithms.targets import make_value_source
 from fctncalling.evaluation.pass_at_k import evaluation_uncertainty
 from fctncalling.training.counters import Counters
 from fctncalling.training.resume import restore_supervised_learner, unfit_checkpoint_error
