@@ -24,8 +24,8 @@ Settings = Any
 
 
 POLICY_CREDIT = {
-    "none": "{name}'s estimate",
-    "leave_one_out": "{name}'s estimate, less the mean of the group's others "
+    "none": "{name}'s estimate{values}",
+    "leave_one_out": "{name}'s estimate{values}, less the mean of the group's others "
     "(--group_baseline leave_one_out)",
     "shrunk": "{name}'s estimate, less a baseline of group and critic (--group_baseline shrunk)",
     "state": "by matched states (--group_baseline state); {name}'s estimate trains the critic "
@@ -207,7 +207,9 @@ class TrainConfig(LearningSettings, RunningSettings):
     @property
     def policy_credit(self) -> str:
         """Name of the advantage estimate that reaches the policy loss."""
-        return POLICY_CREDIT[self.group_baseline].format(name=self.algorithm_name)
+        weighs = self.lam is None and self.algorithm_name != "GRPO"
+        values = " of values weighed by what they know (--lam auto)" if weighs else ""
+        return POLICY_CREDIT[self.group_baseline].format(name=self.algorithm_name, values=values)
 
     @property
     def discount(self) -> float:

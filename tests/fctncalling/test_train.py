@@ -108,6 +108,7 @@ def test_a_run_leaves_numbers_episodes_checkpoints_a_report_and_a_curve(
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [line["update"] for line in lines] == [0, 1, 2, 2, 3, 4, 4]
     assert {"charts/episodic_return", "env/success_rate", "losses/approx_kl"} <= lines[1].keys()
+    assert {"critic/weight", "critic/lambda", "losses/steps_cut"} <= lines[1].keys()
     evaluation = json.loads((folder / "evaluation.json").read_text())
     assert evaluation.keys() >= {"before", "after", "seed", "train_cpu_seconds"}
     for side in ("before", "after"):
@@ -123,8 +124,8 @@ def test_a_run_leaves_numbers_episodes_checkpoints_a_report_and_a_curve(
         "gamma": 0.99,
         "base_dtype": "float32",
         "compute_dtype": "float32",
-        "policy_credit": "TPPO's estimate",
-        "early_stop": "KL above 0.05 x max(1, entropy)",
+        "policy_credit": "TPPO's estimate of values weighed by what they know (--lam auto)",
+        "step_guard": "KL above 0.05 x max(1, entropy)",
     }
     assert {"command", "machine", "versions"} <= described.keys()
     again = parse_settings(["--config", str(folder / "config.json")])
