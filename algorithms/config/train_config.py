@@ -167,7 +167,7 @@ class TrainConfig(LearningSettings, RunningSettings):
             self.group_baseline = "none"
             self._leave_out_preset_warm_up()
         if self.critic == "places":  # they are the credit; no head learns
-            self.lam = None
+            self.lam = self.lam if self.has_own_algorithm else None
             self.value_coef = 0.0
             self.group_baseline = "none"
             self._leave_out_preset_warm_up()
@@ -209,6 +209,8 @@ class TrainConfig(LearningSettings, RunningSettings):
         """Name of the advantage estimate that reaches the policy loss."""
         weighs = self.lam is None and self.algorithm_name != "GRPO"
         values = " of values weighed by what they know (--lam auto)" if weighs else ""
+        if self.critic == "places":
+            values = " of values by place on the truth's path (--critic places)"
         return POLICY_CREDIT[self.group_baseline].format(name=self.algorithm_name, values=values)
 
     @property

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import io
 import itertools
+import json
 import logging
 import random
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +21,9 @@ from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.place_values import PRIOR, PlaceValues
 from fctncalling.algorithms.ppo import update
 from fctncalling.algorithms.values import Values
+from fctncalling.lab.viewer import load_run, page_data
 from fctncalling.training.training_run import make_optimisers
+from train_fctncalling import main as train
 
 GAMMA = 0.9
 AT_2, AT_1, OFF_1 = (0, 2, True), (0, 1, True), (0, 1, False)
@@ -220,3 +224,26 @@ def test_an_update_moves_the_policy_by_it_and_no_head() -> None:
     assert metrics["losses/explained_variance"] > 0.2  # of the places' values
     assert all(map(torch.equal, policy.critic_parameters(), head))
     assert not all(map(torch.equal, policy.policy_parameters(), before))
+
+
+@pytest.mark.prove
+def test_a_run_by_places_resumes_to_the_same_bytes_and_its_page_finds_no_contradiction(
+    tmp_path: Path,
+) -> None:
+    small = "--critic places --group_size 1 --episodes_per_update 16 --save_interval 1 --seed 3"
+    small += " --eval_interval 0 --eval_episodes 1 --log_tokens_interval 1 --num_updates"
+    for folder, *commands in (("whole", "3"), ("cut", "1", "3 --resume")):
+        for updates in commands:
+            words = f"{small} {updates} --results_dir {tmp_path / folder}"
+            assert train(words.split()) == 0
+    whole, cut = (
+        next((tmp_path / folder).rglob("metrics.jsonl")).parent for folder in ("whole", "cut")
+    )
+    assert (whole / "metrics.jsonl").read_bytes() == (cut / "metrics.jsonl").read_bytes()
+    last = json.loads((whole / "metrics.jsonl").read_text().splitlines()[2])
+    assert last["critic/placed_share"] == 1.0
+    assert last["critic/places"] > 5
+    resolved = json.loads((whole / "config.json").read_text())["resolved"]
+    assert "by place" in resolved["policy_credit"]
+    checks = page_data(load_run(whole), lambda record: (None, {}))["checks"]
+    assert [each for each in checks if each["findings"] or each["unchecked"]] == []
