@@ -100,7 +100,7 @@ EPISODE_FIELDS = {
     "learned_from": (bool,),
     "reason": (str, type(None)),  # why nothing was learned from it
 }
-_LATER_FIELDS = {"group_baseline": (str,), "states": (list,)}
+_LATER_FIELDS = {"group_baseline": (str,), "critic": (str,), "states": (list,)}
 """Fields that files of version 0.3 lack, of the header and of an episode."""
 
 

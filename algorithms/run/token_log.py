@@ -96,7 +96,15 @@ logger = logging.getLogger(__name__)
 Numbers = Mapping[str, NDArray[Any]]
 SETTINGS = (
     *("algorithm_name", "lam", "lam_value", "gamma_token", "lam_token"),
-    *("clip_low", "clip_high", "dual_clip", "group_std", "group_credit", "group_baseline"),
+    *(
+        "clip_low",
+        "clip_high",
+        "dual_clip",
+        "group_std",
+        "group_credit",
+        "group_baseline",
+        "critic",
+    ),
 )
 """Settings that the header holds as they are."""
 
