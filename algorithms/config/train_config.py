@@ -27,7 +27,6 @@ POLICY_CREDIT = {
     "none": "{name}'s estimate{values}",
     "leave_one_out": "{name}'s estimate{values}, less the mean of the group's others "
     "(--group_baseline leave_one_out)",
-    "shrunk": "{name}'s estimate, less a baseline of group and critic (--group_baseline shrunk)",
     "state": "by matched states (--group_baseline state); {name}'s estimate trains the critic "
     "alone. --group_baseline none lets it train the policy",
 }
@@ -165,9 +164,6 @@ class TrainConfig(LearningSettings, RunningSettings):
             self.lam = 0.95
         if self.algorithm_name == "GRPO":  # its groups are their own baseline
             self.group_baseline = "none"
-            preset = PRESETS.get(self.preset or "", {})
-            if self.critic_warmup_episodes == preset.get("critic_warmup_episodes"):
-                self.critic_warmup_episodes = 0  # the preset's, which nobody asked for
         check_combinations(self)
 
     @property

@@ -46,7 +46,6 @@ from fctncalling.algorithms.supervised.critic_fit import (
     CriticSamples,
     critic_samples,
     fit_critic,
-    fit_critic_in_folds,
 )
 from fctncalling.algorithms.values import make_value_source
 from fctncalling.evaluation.pass_at_k import evaluation_uncertainty
@@ -159,7 +158,7 @@ class TrainingRun:
         result = self._play(self._planner.warm_up_round(), on_episode)
         samples = self._critic_samples(self._learnable(result.episodes))
         generator = self._generator(SeedStream.CRITIC_FIT)
-        figures = fit_critic_in_folds(self.policy.value_head, [samples], self.config, generator)
+        figures = fit_critic(self.policy.value_head, [samples], self.config, generator)
         self.counters.critic_episodes = len(result.episodes)
         self._count([result], cpu)
         self.log.write_metrics(0, {**figures})
@@ -351,7 +350,8 @@ class TrainingRun:
             for name, optimiser in self.optimisers._asdict().items():
                 load_full_state_dict(optimiser, state["optimisers"][name])
             self.log.rewind(state["position"], self.counters.updates)
-            self._window.extend(CriticSamples(*each) for each in state.get("critic_window", []))
+            # Those of version 0.3 end with a fold of each task.
+            self._window.extend(CriticSamples(*each[:4]) for each in state.get("critic_window", []))
             if "values" in state:
                 self.values.load_state(state["values"])
             ahead = state.get("ahead", [])

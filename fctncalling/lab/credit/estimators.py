@@ -42,7 +42,7 @@ def trainer_estimators(config: TrainConfig) -> dict[str, TrainConfig]:
     }
     found |= {
         f"TPPO_{baseline}": replace(plain, algorithm_name="TPPO", group_baseline=baseline)
-        for baseline in ("leave_one_out", "shrunk", "state")
+        for baseline in ("leave_one_out", "state")
     }
     found["GRPO_step"] = replace(plain, algorithm_name="GRPO", group_credit="step")
     return found
