@@ -54,8 +54,8 @@ class LearningSettings:
         "none",
         "What an episode's advantages are compared with; needs --group_size of at least 2. "
         "leave_one_out (or true): the mean first advantage of the other episodes of its task, as "
-        "in RLOO (GRPO: its group's mean, always); so does shrunk, which is no more. state: values of "
-        "the states that other episodes of the task passed, too (info "
+        "in RLOO (GRPO: its group's mean, always); shrunk, which is no more, means it. state: "
+        "values of the states that other episodes of the task passed, too (info "
         "state_hash), the critic's where none did; credit is then an action's reward and what the "
         "state behind it is worth.",
         choices=("none", "leave_one_out", "state"),
