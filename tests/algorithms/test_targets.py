@@ -168,7 +168,8 @@ class PlainToken:
 
     def __init__(self, reward: float, critic: float, ends: bool, turn: int) -> None:
         self.reward, self.critic, self.ends, self.turn = reward, critic, ends, turn
-        self.togo = self.baseline = self.value = self.lam = self.advantage = 0.0
+        self.togo = self.batch = self.group = 0.0  # its reward to go, the others' means
+        self.baseline = self.value = self.lam = self.advantage = 0.0
 
 
 def turns_of_tasks(seed: int) -> list[EpisodeRecord]:
@@ -211,7 +212,8 @@ def plain_tokens(records: list[EpisodeRecord], critic: list[float]) -> list[list
                 if other is not record and any(t.turn == token.turn for t in others)
             ]
             own = [togo for is_own, togo in peers if is_own]
-            token.baseline = fmean(own or [togo for _, togo in peers] or [0.0])
+            token.batch = fmean([togo for _, togo in peers] or [0.0])
+            token.group = fmean(own) if own else token.batch
     return lines
 
 
@@ -219,14 +221,14 @@ def plain_advantages(
     lines: list[list[PlainToken]], sums: dict[int, list[float]], ends: list[float]
 ) -> None:
     """Set value, lambda and advantage of each token; ends: the critic's value behind a cut one."""
-    weight = {t: min(1.0, max(0.0, s[0] / s[1])) for t, s in sums.items()}
-    lam = {t: min(1.0, s[2] / s[3]) if s[3] else 1.0 for t, s in sums.items()}
+    pairs = {t: zip(s[::2], s[1::2], strict=True) for t, s in sums.items()}
+    shares = {t: [min(1.0, max(0.0, a / b)) for a, b in each] for t, each in pairs.items()}
     for line, end in zip(lines, ends, strict=True):
         for token in line:
-            share = weight.get(token.turn, 0.0)
-            token.value = share * token.critic + (1 - share) * token.baseline
-            token.lam = lam.get(token.turn, 1.0)
-        later, trace, ahead = weight.get(line[-1].turn, 0.0) * end, 0.0, 0.0
+            of_group, weight, token.lam = shares.get(token.turn, [1.0, 0.0, 1.0])
+            token.baseline = of_group * token.group + (1 - of_group) * token.batch
+            token.value = weight * token.critic + (1 - weight) * token.baseline
+        later, trace, ahead = weight * end, 0.0, 0.0
         for token in reversed(line):
             gamma, decay = (0.9, trace) if token.ends else (1.0, 1.0)
             ahead = token.reward + gamma * later - token.value + gamma * decay * ahead
@@ -237,18 +239,20 @@ def plain_learn(
     lines: list[list[PlainToken]], records: list[EpisodeRecord], sums: dict[int, list[float]]
 ) -> dict[int, list[float]]:
     turns = {token.turn for line in lines for token in line} | sums.keys()
-    found = {turn: [DECAY * each for each in sums.get(turn, [0.0] * 4)] for turn in turns}
+    found = {turn: [DECAY * each for each in sums.get(turn, [0.0] * 6)] for turn in turns}
     for line, record in zip(lines, records, strict=True):
         for before, token in zip([None, *line], line, strict=False):
             if not record.terminated:
                 continue
             value, outcome = token.critic - token.baseline, token.togo - token.baseline
-            found[token.turn][0] += value * outcome
-            found[token.turn][1] += value**2
+            found[token.turn][0] += (token.group - token.batch) * (token.togo - token.batch)
+            found[token.turn][1] += (token.group - token.batch) ** 2
+            found[token.turn][2] += value * outcome
+            found[token.turn][3] += value**2
             if before is not None and before.ends:
                 first = line[0].value - line[0].baseline
-                found[token.turn][2] += (outcome - (token.value - token.baseline)) ** 2
-                found[token.turn][3] += (outcome - first) ** 2
+                found[token.turn][4] += (outcome - (token.value - token.baseline)) ** 2
+                found[token.turn][5] += (outcome - first) ** 2
     return found
 
 
@@ -260,7 +264,7 @@ def test_weighed_values_targets_and_gradients_are_those_of_a_plain_reference(
     policy, source = policy_with_values(), WeightedValues()
     config = dataclasses.replace(PLAIN_CONFIG, share_prefixes=shared)
     # As left by earlier updates: of turn 3 nothing is known, lambda is .5 and .9 before.
-    sums = {1: [0.5, 2.0, 1.0, 2.0], 2: [0.4, 0.5, 0.9, 1.0]}
+    sums = {1: [0.7, 1.0, 0.5, 2.0, 1.0, 2.0], 2: [0.3, 1.0, 0.4, 0.5, 0.9, 1.0]}
     source.load_state({"sums": sums})
     for update in range(2):
         records = turns_of_tasks(update)
