@@ -20,7 +20,7 @@ from torch import Tensor
 from fctncalling.algorithms.batch import Experience
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, task_outcomes
-from fctncalling.algorithms.values import Values, ValueSource, baselines, rewards_to_go
+from fctncalling.algorithms.values import Values, ValueSource, peer_means, rewards_to_go
 
 FADE = 0.5  # of earlier updates' episodes, an update
 PRIOR = 3.0  # successes that weigh as much as the own return; voices of the other kind of episodes
@@ -54,7 +54,7 @@ class PlaceValues(ValueSource):
         """
         tokens, voices = experience.tokens, list(_voices(experience, config))
         known = _sums(self._memory, voices)
-        value = baselines(experience, config.discount).tolist()
+        value = peer_means(experience, config.discount)[1].tolist()
         lam, bootstrap = [1.0] * len(value), [0.0] * len(voices)
         ends = tokens.ends_action.nonzero().squeeze(1).tolist()
         actions = iter(itertools.pairwise([-1, *ends]))

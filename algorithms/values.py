@@ -1,18 +1,17 @@
 """Values of an update's states: where they come from, and how far credit looks past them.
 
-With --lam auto the critic's values enter by what they know. Two shares are measured by turn on each
-update's new episodes, before they are learned from, as sums that decay; they hold for the updates
-after it:
+With --lam auto all values enter by what they know. That is measured by turn on each update's new
+episodes, before they are learned from, as sums that decay, and holds for the updates after it:
 
-- weight: the share of the critic's value, beside a baseline that needs no critic, that leaves the
-  least squared error of the returns: their regression, within [0, 1].
-- lambda: the share of the squared error left by the episode's first value that the values behind
-  some actions leave, too, within [0, 1]. A critic that explains which tasks succeed, but no moment
-  within them, has lambda 1; credit looks some 1 / (1 - lambda) actions ahead.
-
-The baseline is the mean reward to go from the same turn of the group's other episodes, else of the
-batch's; an episode's own actions have no part in it. Where the critic knows nothing, TPPO is
-REINFORCE with that baseline.
+- baseline: the mean reward to go from the same turn of the batch's other episodes, and of the
+  group's others by the share that leaves the least squared error of the returns (a regression,
+  within [0, 1]). An episode's own actions have no part in it.
+- weight: the share of the critic's value, beside that baseline, which leaves the least error, in
+  the same way. It is 0 where the critic explains no more than the baseline does; TPPO is then
+  REINFORCE with the baseline.
+- lambda: the share of the squared error of the episode's first value that values further on leave.
+  A critic that explains which tasks succeed, but no moment within them, has lambda 1; credit looks
+  some 1 / (1 - lambda) actions ahead.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from fctncalling.algorithms.batch import Experience
 from fctncalling.algorithms.config import TrainConfig
 
 DECAY = 0.8  # of earlier updates' sums, an update
+UNKNOWN = [0.0] * 6
 
 
 class Values(NamedTuple):
@@ -69,19 +69,25 @@ class WeightedValues(ValueSource):
     """Source of weighted values: the critic's by what they know, see the module."""
 
     def __init__(self) -> None:
-        # turn -> decayed sums of (V - b)(G - b) and (V - b)^2 over tokens, and, where an action
-        # begins that is not the first, of the squared errors of the value and of the first value
+        # turn, from 1 -> decayed sums, see `_terms`
         self._sums: dict[int, list[float]] = {}
 
+    def group_weight(self, turn: int) -> float:
+        """Return the weight of the group's mean beside the batch's in a turn."""
+        return _share(*self._sums.get(turn, UNKNOWN)[:2], otherwise=1.0)
+
     def weight(self, turn: int) -> float:
-        """Return the weight of the critic's values in a turn, which counts from 1."""
-        product, square, _, _ = self._sums.get(turn, [0.0] * 4)
-        return min(1.0, max(0.0, product / square)) if square > 0.0 else 0.0
+        """Return the weight of the critic's values beside the baseline in a turn."""
+        return _share(*self._sums.get(turn, UNKNOWN)[2:4], otherwise=0.0)
 
     def lam(self, turn: int) -> float:
-        """Return the lambda of the states in a turn, which counts from 1."""
-        _, _, here, first = self._sums.get(turn, [0.0] * 4)
-        return min(1.0, here / first) if first > 0.0 else 1.0
+        """Return the lambda of the states in a turn."""
+        return _share(*self._sums.get(turn, UNKNOWN)[4:], otherwise=1.0)
+
+    def baseline(self, experience: Experience, discount: float) -> Tensor:
+        """Return the baseline of each token, (N,)."""
+        batch, group = peer_means(experience, discount)
+        return batch + _by_turn(self.group_weight, experience.token_turns()) * (group - batch)
 
     def values(self, experience: Experience, of_critic: Values, config: TrainConfig) -> Values:
         """Return weighted values: weight times the critic's, the rest the baseline's.
@@ -90,7 +96,7 @@ class WeightedValues(ValueSource):
         """
         turns = experience.token_turns()
         weights = _by_turn(self.weight, turns)
-        baseline = baselines(experience, config.discount)
+        baseline = self.baseline(experience, config.discount)
         lam = _by_turn(self.lam, turns.roll(-1))  # a state's lambda stands at the token before it
         return Values(
             at_tokens=baseline + weights * (of_critic.at_tokens - baseline),
@@ -102,11 +108,25 @@ class WeightedValues(ValueSource):
         self, experience: Experience, of_critic: Tensor, config: TrainConfig
     ) -> dict[str, float]:
         """Measure what the critic knew of the episodes that ended; return weights and lambdas."""
-        tokens, turns = experience.tokens, experience.token_turns()
+        turns, terms = experience.token_turns(), self._terms(experience, of_critic, config.discount)
         metrics = self._metrics(turns)
-        baseline = baselines(experience, config.discount).double()
-        value = of_critic.double() - baseline
-        outcome = rewards_to_go(experience, config.discount) - baseline
+        for turn in {*turns.tolist(), *self._sums}:
+            new, old = terms[:, turns == turn].sum(1).tolist(), self._sums.get(turn, UNKNOWN)
+            self._sums[turn] = [DECAY * a + b for a, b in zip(old, new, strict=True)]
+        return metrics
+
+    def _terms(self, experience: Experience, of_critic: Tensor, discount: float) -> Tensor:
+        """Return what each token adds to the sums, (6, N) float64; 0 of cut episodes.
+
+        Product and square of the regression of returns on the group's mean, both less the batch's,
+        and on the critic's value, both less the baseline; where an action begins behind the first,
+        the squared errors of the weighed value there, and of the episode's first.
+        """
+        tokens, turns = experience.tokens, experience.token_turns()
+        batch, group = (each.double() for each in peer_means(experience, discount))
+        returns = rewards_to_go(experience, discount)
+        baseline = self.baseline(experience, discount).double()
+        value, outcome = of_critic.double() - baseline, returns - baseline
         weighted = _by_turn(self.weight, turns) * value
         counts = experience.acted_counts()
         starts = weighted[counts.cumsum(0) - counts][tokens.episode]  # of the episode's first token
@@ -114,22 +134,22 @@ class WeightedValues(ValueSource):
         measured = ended.to(value.device)[tokens.episode]
         behind = measured & (tokens.action.diff(prepend=tokens.action[:1]) > 0)
         behind &= tokens.episode.diff(prepend=tokens.episode[:1]) == 0
-        terms = torch.stack(
+        return torch.stack(
             [
+                measured * (group - batch) * (returns - batch),
+                measured * (group - batch).square(),
                 measured * value * outcome,
                 measured * value.square(),
                 behind * (outcome - weighted).square(),
                 behind * (outcome - starts).square(),
             ]
         )
-        for turn in {*turns.tolist(), *self._sums}:
-            new, old = terms[:, turns == turn].sum(1).tolist(), self._sums.get(turn, [0.0] * 4)
-            self._sums[turn] = [DECAY * a + b for a, b in zip(old, new, strict=True)]
-        return metrics
 
     def _metrics(self, turns: Tensor) -> dict[str, float]:
         found, metrics = sorted(set(turns.tolist())), dict[str, float]()
-        for name, of_turn in (("critic/weight", self.weight), ("critic/lambda", self.lam)):
+        shares = {"weight": self.weight, "lambda": self.lam, "group_weight": self.group_weight}
+        for each, of_turn in shares.items():
+            name = f"critic/{each}"
             metrics[name] = float(_by_turn(of_turn, turns).mean())
             if len(found) > 1:
                 metrics |= {f"{name}/turn_{turn}": of_turn(turn) for turn in found}
@@ -144,11 +164,11 @@ class WeightedValues(ValueSource):
         self._sums = {int(turn): [*map(float, sums)] for turn, sums in state["sums"].items()}
 
 
-def baselines(experience: Experience, discount: float) -> Tensor:
-    """Return the baseline of each token, (N,): the others' mean reward to go from its turn on.
+def peer_means(experience: Experience, discount: float) -> tuple[Tensor, Tensor]:
+    """Return the others' mean reward to go from each token's turn on, twice (N,).
 
-    Of the group's other episodes, each at its first token in that turn; where none of them came to
-    it, of the batch's; 0 where nobody did.
+    Of the batch's other episodes, and of the group's, each at its first token in that turn; where
+    none of the group came to it, the batch's; 0 where nobody did.
     """
     tokens, turns = experience.tokens, experience.token_turns()
     most = int(turns.max()) + 1
@@ -156,21 +176,28 @@ def baselines(experience: Experience, discount: float) -> Tensor:
     first = torch.full_like(keys, len(visit))
     first.scatter_reduce_(0, visit, torch.arange(len(visit), device=visit.device), "amin")
     earned, turn = rewards_to_go(experience, discount)[first], turns[first]
-    found = torch.zeros_like(earned)
+    found = [torch.zeros_like(earned)]
     for peers in (turn, experience.episode_groups()[tokens.episode[first]] * most + turn):
         of_peers = torch.unique(peers, return_inverse=True)[1]
         sums, counts = (
             torch.zeros_like(earned).index_add_(0, of_peers, each)[of_peers]
             for each in (earned, torch.ones_like(earned))
         )
-        found = torch.where(counts > 1, (sums - earned) / (counts - 1.0).clamp(min=1.0), found)
-    return found[visit].to(tokens.rewards.dtype)
+        others = (sums - earned) / (counts - 1.0).clamp(min=1.0)
+        found.append(torch.where(counts > 1, others, found[-1]))
+    of_batch, of_group = (each[visit].to(tokens.rewards.dtype) for each in found[1:])
+    return of_batch, of_group
 
 
 def rewards_to_go(experience: Experience, discount: float) -> Tensor:
     """Return the reward to go of each token, (N,) fp64, without a value behind the end."""
     lines = experience.trajectories(torch.zeros_like(experience.tokens.rewards))
     return returns_to_go(lines, discount)[lines.acted]
+
+
+def _share(part: float, whole: float, *, otherwise: float) -> float:
+    """Return a part of the whole, within [0, 1]."""
+    return min(1.0, max(0.0, part / whole)) if whole > 0.0 else otherwise
 
 
 def _by_turn(of_turn: Callable[[int], float], turns: Tensor) -> Tensor:

@@ -54,14 +54,13 @@ class LearningSettings:
         "none",
         "What an episode's advantages are compared with; needs --group_size of at least 2. "
         "leave_one_out (or true): the mean first advantage of the other episodes of its task, as "
-        "in RLOO (GRPO: its group's mean, always). shrunk: that of the same action, by its number; "
-        "it and the critic each for the share that leaves the least variance among the other "
-        "tasks. state: values of the states that other episodes of the task passed, too (info "
+        "in RLOO (GRPO: its group's mean, always); shrunk, which is no more, means it. state: "
+        "values of the states that other episodes of the task passed, too (info "
         "state_hash), the critic's where none did; credit is then an action's reward and what the "
         "state behind it is worth.",
-        choices=("none", "leave_one_out", "shrunk", "state"),
+        choices=("none", "leave_one_out", "state"),
         const="leave_one_out",
-        synonyms={"false": "none", "true": "leave_one_out"},
+        synonyms={"false": "none", "true": "leave_one_out", "shrunk": "leave_one_out"},
     )
     whiten_advantages: bool = setting(
         True,
@@ -288,8 +287,8 @@ class LearningSettings:
     critic_warmup_episodes: int = setting(
         0,
         "Episodes of as many distinct tasks, as far as there are so many, that the start policy "
-        "plays before the first update; the value head is fitted to their returns, once for each "
-        "fifth of the tasks, until it grows worse on that fifth, and the weights are averaged.",
+        "plays before the first update; the value head is fitted to their returns until it grows "
+        "worse on a fifth of the tasks.",
         interval="[0, inf)",
     )
     critic_warmup_updates: int = setting(

@@ -27,7 +27,6 @@ POLICY_CREDIT = {
     "none": "{name}'s estimate{values}",
     "leave_one_out": "{name}'s estimate{values}, less the mean of the group's others "
     "(--group_baseline leave_one_out)",
-    "shrunk": "{name}'s estimate, less a baseline of group and critic (--group_baseline shrunk)",
     "state": "by matched states (--group_baseline state); {name}'s estimate trains the critic "
     "alone. --group_baseline none lets it train the policy",
 }
@@ -80,9 +79,11 @@ def _check_critic(config: Settings) -> None:
     fits = {"--critic_warmup_episodes": config.critic_warmup_episodes}
     fits["--critic_window_updates"] = config.critic_window_updates
     given = [name for name, count in fits.items() if count]
-    if config.algorithm_name == "GRPO" and (given or config.init_critic_from):
+    nothing_learns = config.algorithm_name == "GRPO" or config.critic == "places"
+    if nothing_learns and (given or config.init_critic_from):
         raise SettingError(
-            f"{', '.join(fits)}, --init_critic_from: GRPO has no critic; leave them out"
+            f"{', '.join(fits)}, --init_critic_from: GRPO has no critic, and --critic places none "
+            "that learns; leave them out"
         )
     if given and (config.fsdp or config.team_critic == "per_role"):
         raise SettingError(
@@ -165,20 +166,11 @@ class TrainConfig(LearningSettings, RunningSettings):
             self.lam = 0.95
         if self.algorithm_name == "GRPO":  # its groups are their own baseline
             self.group_baseline = "none"
-            self._leave_out_preset_warm_up()
         if self.critic == "places":  # they are the credit; no head learns
             self.lam = self.lam if self.has_own_algorithm else None
             self.value_coef = 0.0
             self.group_baseline = "none"
-            self._leave_out_preset_warm_up()
         check_combinations(self)
-
-    def _leave_out_preset_warm_up(self) -> None:
-        """Leave out a critic's warm-up that is the preset's, which nobody asked for."""
-        if self.critic_warmup_episodes == PRESETS.get(self.preset or "", {}).get(
-            "critic_warmup_episodes"
-        ):
-            self.critic_warmup_episodes = 0
 
     @property
     def frozen_role_names(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -45,10 +46,10 @@ from fctncalling.algorithms.supervised.critic_fit import (
     CriticSamples,
     critic_samples,
     fit_critic,
-    fit_critic_in_folds,
 )
 from fctncalling.algorithms.targets import make_value_source
 from fctncalling.evaluation.pass_at_k import evaluation_uncertainty
+from fctncalling.training.announce import shell_command
 from fctncalling.training.counters import Counters
 from fctncalling.training.resume import restore_supervised_learner, unfit_checkpoint_error
 from fctncalling.training.rollouts.rollout_backends import (
@@ -157,7 +158,7 @@ class TrainingRun:
         result = self._play(self._planner.warm_up_round(), on_episode)
         samples = self._critic_samples(self._learnable(result.episodes))
         generator = self._generator(SeedStream.CRITIC_FIT)
-        figures = fit_critic_in_folds(self.policy.value_head, [samples], self.config, generator)
+        figures = fit_critic(self.policy.value_head, [samples], self.config, generator)
         self.counters.critic_episodes = len(result.episodes)
         self._count([result], cpu)
         self.log.write_metrics(0, {**figures})
@@ -266,6 +267,7 @@ class TrainingRun:
         self.log.write_timings(number, {"perf/time_s/evaluation": time.perf_counter() - started})
         latest = self.log_evaluation(evaluation, f"{number:06d}")
         self.counters.add_evaluation(latest, strict=self.config.reward.startswith("strict"))
+        self._notices.warn_of_ruin(self.counters, self.config, self.log.folder)
         return latest
 
     def play_held_out(self, version: int) -> Evaluation:
@@ -348,7 +350,8 @@ class TrainingRun:
             for name, optimiser in self.optimisers._asdict().items():
                 load_full_state_dict(optimiser, state["optimisers"][name])
             self.log.rewind(state["position"], self.counters.updates)
-            self._window.extend(CriticSamples(*each) for each in state.get("critic_window", []))
+            # Those of version 0.3 end with a fold of each task.
+            self._window.extend(CriticSamples(*each[:4]) for each in state.get("critic_window", []))
             if "values" in state:
                 self.values.load_state(state["values"])
             ahead = state.get("ahead", [])
@@ -385,6 +388,22 @@ class RunNotices:
         self._skipped = self._skipped + 1 if skipped else 0
         if self._skipped % WARN_EVERY_SKIPPED == 1 and self._shown:
             logger.warning("update %d: %s", update + 1, no_signal_warning(episodes))
+
+    def warn_of_ruin(self, counters: Counters, config: TrainConfig, folder: Path) -> None:
+        """Warn where held-out success fell below half of its best, with the way back."""
+        lost = counters.loss_of_best()
+        if lost is None or not self._shown:
+            return
+        back = "no checkpoint of it was kept (--save_interval 0)"
+        if config.save_interval:
+            settings = shlex.quote(str(folder / "config.json"))
+            again = f"--config {settings} --resume best --lr {config.lr / 2:g}"
+            back = f"go back to its checkpoint: {shell_command('train')} {again}"
+        logger.warning(
+            "update %d: held-out success (%s) is %.3f, below half of its best, %.3f after update "
+            "%d; %s",
+            *(counters.updates, *lost, counters.best["update"], back),
+        )
 
     def log_new_stage(self, update: int, number: int, name: str) -> None:
         """Log that the curriculum has a new stage."""

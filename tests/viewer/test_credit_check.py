@@ -20,7 +20,7 @@ from fctncalling.data.token_file import TokenFile, read_token_file, write_token_
 from fctncalling.lab.viewer import load_run, page_data
 from train_fctncalling import main as train
 
-BASELINES = ("none", "leave_one_out", "shrunk", "state", "places")  # the last is a critic
+BASELINES = ("none", "leave_one_out", "state", "places")  # the last is a critic
 FAST = [("GRPO", "none"), ("APPO", "state"), *(("TPPO", baseline) for baseline in BASELINES)]
 CASES = [
     pytest.param(*case, marks=() if case in FAST else pytest.mark.prove)
@@ -94,7 +94,7 @@ def test_the_states_of_a_token_file_decide_what_its_credit_is(
     assert credit_check(run)["findings"]
 
 
-@pytest.mark.parametrize("baseline", ["shrunk", "state"])
+@pytest.mark.parametrize("baseline", ["leave_one_out", "state"])
 def test_a_file_of_version_0_3_is_checked_where_it_can_be_and_never_contradicts(
     baseline: str, template: ChatTemplate, tmp_path: Path
 ) -> None:

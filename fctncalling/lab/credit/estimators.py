@@ -43,7 +43,7 @@ def trainer_estimators(config: TrainConfig) -> dict[str, TrainConfig]:
     }
     found |= {
         f"TPPO_{baseline}": replace(plain, algorithm_name="TPPO", group_baseline=baseline)
-        for baseline in ("leave_one_out", "shrunk", "state")
+        for baseline in ("leave_one_out", "state")
     }
     if config.critic == "places":
         found["TPPO_places"] = replace(plain, algorithm_name="TPPO", critic="places")

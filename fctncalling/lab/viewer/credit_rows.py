@@ -116,14 +116,10 @@ def _terms(
 ) -> list[Terms]:
     """Return the terms of each episode's actions.
 
-    leave_one_out: the others' mean. shrunk: the critic's share and the others' mean. state: reward,
-    V(s), how many others were there, V(s'), how many.
+    leave_one_out: the others' mean. state: reward, V(s), how many others were there, V(s'), how
+    many.
     """
-    from fctncalling.algorithms.group_baseline import (
-        leave_one_out_means,
-        shrunk_baselines,
-        state_values,
-    )
+    from fctncalling.algorithms.group_baseline import leave_one_out_means, state_values
 
     if baseline == "state":
         found = state_values(trajectories, states, discount)
@@ -132,13 +128,7 @@ def _terms(
     if baseline == "leave_one_out":
         means = leave_one_out_means(plain, trajectories.group).tolist()
         return [[[mean]] * count for mean, count in zip(means, counts, strict=True)]
-    if baseline != "shrunk":  # one of a user's own: its numbers, but no formula
-        return [[] for _ in counts]
-    shares, means = (each.tolist() for each in shrunk_baselines(plain, trajectories))
-    return [
-        [list(pair) for pair in zip(share[:count], mean[:count], strict=True)]
-        for share, mean, count in zip(shares, means, counts, strict=True)
-    ]
+    return [[] for _ in counts]  # one of a user's own: its numbers, but no formula
 
 
 def _padded(episodes: Sequence[ActedEpisode], *, by_token: bool) -> Trajectories:

@@ -81,7 +81,6 @@ function groupAlgebra(episode, index) {
 // What a group baseline (--group_baseline) makes of the algorithm's estimate.
 const BASELINES = {
   leave_one_out: ["less the others' mean", leaveOneOutLines],
-  shrunk: ["less a shrunk mean", shrunkLines],
   state: ["matched by state", stateLines],
 };
 
@@ -103,13 +102,6 @@ function leaveOneOutLines([mean], { plain }) {
   return [
     line(`A = A_${page.data.algorithm} − b = ${number(plain)} − ${bracket(mean)} = `, number(plain - mean, 6)),
     el("span", { class: "soft" }, "b: mean first advantage of the task's other episodes"),
-  ];
-}
-
-function shrunkLines([share, mean], { plain, value }) {
-  return [
-    line(`A = A_${page.data.algorithm} + (1 − c)·V − b = ${number(plain)} + ${number(1 - share)}·${bracket(value)} − ${bracket(mean)} = `, number(plain + (1 - share) * value - mean, 6)),
-    el("span", { class: "soft" }, "c: the critic's share; b: mean of the same action in the task's other episodes, shrunk"),
   ];
 }
 
