@@ -478,9 +478,9 @@ def test_a_critic_that_is_not_there_is_a_clear_error(
 def test_ctrl_c_amid_learning_waits_until_the_update_is_whole(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def update_and_interrupt(*arguments: Any) -> dict[str, float]:
+    def update_and_interrupt(*arguments: Any, **named: Any) -> dict[str, float]:
         signal.raise_signal(signal.SIGINT)
-        return ppo.update(*arguments)
+        return ppo.update(*arguments, **named)
 
     assert main(flags(model, tmp_path / "whole")) == 0
     with monkeypatch.context() as patched:
