@@ -234,9 +234,10 @@ class LearningSettings:
     )
     target_kl: float | None = setting(
         0.05,
-        "KL from the collecting policy, in nats a token, at which an update stops early; times the "
-        "policy's entropy where that is above 1 nat a token: free wording moves further. none: "
-        "never.",
+        "KL from the collecting policy beyond which half of a step is taken back, or all, which "
+        "ends the update: nats a token of the actions that have an advantage, each action alike; "
+        "times the policy's entropy where that is above 1 nat a token: free wording moves "
+        "further. none: no bound.",
         interval="(0, inf)",
     )
     loss_aggregation: str = setting(

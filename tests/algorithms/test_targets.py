@@ -328,3 +328,30 @@ def plain_gradient(
         total = total + 0.5 * 0.5 * (values - returns).square().sum()
     torch.autograd.backward(total / at)
     return torch.cat([p.grad.flatten() for p in exact.parameters() if p.grad is not None])
+
+
+@pytest.mark.parametrize(
+    ("knows", "weight", "lam"),
+    [("nothing", 0.0, 1.0), ("tasks", 1.0, 1.0), ("tasks and moments", 1.0, 0.0)],
+)
+def test_weight_and_lambda_tell_what_a_critic_knows(knows: str, weight: float, lam: float) -> None:
+    """Half of the tasks are never solved; of the others a coin decides, at the first action."""
+    records, values = [], list[float]()
+    for number in range(256):
+        hard, won = number % 2 == 0, number % 4 == 1
+        record = episode([(1, 0.0), (1, float(won))], terminated=True)
+        record.task_id = f"task {number}"
+        records.append(record)
+        chance = 0.0 if hard else 0.5
+        luck = 0.5 + (0.3 if number % 8 < 4 else -0.3)  # of no task and no outcome
+        values += {
+            "nothing": [luck, luck],
+            "tasks": [chance, chance],
+            "tasks and moments": [chance, float(won)],
+        }[knows]
+    source, config = WeightedValues(), settings(gamma=1.0)
+    experience = build_experience(records, CPU)
+    for _ in range(12):  # the first update's lambda, of values without a weight, fades
+        source.learn(experience, torch.tensor(values), config)
+    assert source.weight(1) == pytest.approx(weight, abs=0.05)
+    assert source.lam(1) == pytest.approx(lam, abs=0.1)

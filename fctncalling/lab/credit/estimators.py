@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from fctncalling.algorithms.minibatches import add_forward_inputs, plan_minibatc
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import find_algorithm
 from fctncalling.algorithms.targets import compute_targets, policy_outputs
+from fctncalling.algorithms.values import make_value_source
 from fctncalling.lab.credit.ruler import BranchedTruth, Vector, returns_to_go
 
 LAMBDAS = (0.0, 0.5, 0.95, 1.0)
@@ -52,7 +53,10 @@ def trainer_estimators(config: TrainConfig) -> dict[str, TrainConfig]:
 
 
 def trainer_advantages(
-    policy: ActorCritic, truth: BranchedTruth, config: TrainConfig
+    policy: ActorCritic,
+    truth: BranchedTruth,
+    config: TrainConfig,
+    of_run: Mapping[str, Any] | None = None,  # what the run's source of values had learned
 ) -> tuple[dict[str, list[Vector]], list[Vector]]:
     """Return estimator -> advantages at the actions of each episode, and the critic's values.
 
@@ -68,7 +72,10 @@ def trainer_advantages(
     for name, settings in trainer_estimators(config).items():
         algorithm = find_algorithm(settings.algorithm_name)
         parts = (policy, experience, minibatches, algorithm, settings, generator)
-        targets = compute_targets(*parts, outputs=outputs)
+        source = make_value_source(settings)
+        if of_run and (settings.lam, settings.critic) == (config.lam, config.critic):
+            source.load_state(dict(of_run))
+        targets = compute_targets(*parts, outputs=outputs, source=source)
         found[name] = _at_actions(targets.raw_advantages, experience)
     return found, critic
 

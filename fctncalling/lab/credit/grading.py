@@ -18,6 +18,7 @@ import numpy as np
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.generation.engine_api import Engine
 from fctncalling.algorithms.rollout.roles import add_critic_rows
+from fctncalling.algorithms.run.checkpoint import load_state
 from fctncalling.algorithms.run.logs import episode_json
 from fctncalling.data.paths import atomic_write
 from fctncalling.lab.credit.estimators import (
@@ -86,7 +87,8 @@ def grade_run(
     truth.cpu_seconds = time.process_time() - started
     progress("estimators")
     add_critic_rows(truth.episodes, run.config, run.player.template)
-    estimates, critic = trainer_advantages(run.policy, truth, run.config)
+    learned = load_state(run.checkpoint).get("values")
+    estimates, critic = trainer_advantages(run.policy, truth, run.config, learned)
     values = leave_one_out_group_values(truth)
     values["critic"] = critic
     estimates |= one_step_and_placebo_advantages(truth, values, estimates["TPPO"])
