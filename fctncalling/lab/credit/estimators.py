@@ -16,8 +16,7 @@ from fctncalling.algorithms.config.running_settings import ALGORITHM_NAMES
 from fctncalling.algorithms.minibatches import add_forward_inputs, plan_minibatches
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import find_algorithm
-from fctncalling.algorithms.targets import compute_targets, policy_outputs
-from fctncalling.algorithms.values import make_value_source
+from fctncalling.algorithms.targets import compute_targets, make_value_source, policy_outputs
 from fctncalling.lab.credit.ruler import BranchedTruth, Vector, returns_to_go
 
 LAMBDAS = (0.0, 0.5, 0.95, 1.0)

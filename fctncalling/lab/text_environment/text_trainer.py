@@ -13,7 +13,7 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import learning_rates, make_optimisers, set_learning_rates, update
-from fctncalling.algorithms.values import make_value_source
+from fctncalling.algorithms.targets import make_value_source
 from fctncalling.training.counters import Counters
 
 Ids = Tensor | Sequence[int]
