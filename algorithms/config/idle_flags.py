@@ -70,14 +70,14 @@ RULES = (
     IdleFlagRule("action_logprob_norm", _is_not("APPO"), "--algorithm_name APPO"),
     IdleFlagRule("gamma_token lam_token", _is_not("TPPO"), "--algorithm_name TPPO"),
     IdleFlagRule(
-        "lam gamma_token lam_token",
+        "gamma_token lam_token",
         lambda config: _credits_states(config) and not config.critic_window_updates,
         STATE_CREDIT,
         refused=False,
         without="moves the critic's targets alone",
     ),
     IdleFlagRule(
-        "lam lam_token",
+        "lam_token",
         lambda config: _credits_states(config) and config.critic_window_updates > 0,
         STATE_CREDIT,
         refused=False,
