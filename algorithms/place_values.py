@@ -23,7 +23,8 @@ from fctncalling.algorithms.episodes import EpisodeRecord, task_outcomes
 from fctncalling.algorithms.values import Values, ValueSource, peer_means, rewards_to_go
 
 FADE = 0.5  # of earlier updates' episodes, an update
-PRIOR = 3.0  # successes that weigh as much as the own return; voices of the other kind of episodes
+PRIOR = 1.0  # successes that weigh as much as the own return
+LENT = 3.0  # voices, at most, of episodes that began otherwise
 LEAST = 0.2  # voices without which a place is not known
 
 logger = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ class PlaceValues(ValueSource):
     """Source of values by place: a memory of rewards to go, an episode's own left out.
 
     Episodes have one voice at each place. Those that the truth began (`EpisodeRecord.start`) and
-    those of the policy alone have cells apart, each with up to `PRIOR` voices of the other. Where
+    those of the policy alone have cells apart, each with up to `LENT` voices of the other. Where
     nobody else came, or an environment names no places, the value is the baseline that needs none,
     and lambda 1.
     """
@@ -158,7 +159,7 @@ def _others(known: Mapping[Cell, Counts], own: Mapping[Cell, Counts], cell: Cell
     *place, started = cell
     twin = known.get((*place, not started), NOBODY)
     here = _plus(known.get(cell, NOBODY), own.get(cell, NOBODY), -1.0)
-    return _plus(here, twin, min(1.0, PRIOR / max(PRIOR, twin[0])))
+    return _plus(here, twin, min(1.0, LENT / max(LENT, twin[0])))
 
 
 def _plus(one: Counts, other: Counts, times: float = 1.0) -> Counts:

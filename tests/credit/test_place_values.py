@@ -18,7 +18,7 @@ from token_worlds import CPU, episode, one_row_a_step, settings, targets_of, tin
 
 from fctncalling.algorithms.batch import build_experience
 from fctncalling.algorithms.episodes import EpisodeRecord
-from fctncalling.algorithms.place_values import PRIOR, PlaceValues
+from fctncalling.algorithms.place_values import LENT, PRIOR, PlaceValues
 from fctncalling.algorithms.ppo import update
 from fctncalling.algorithms.values import Values
 from fctncalling.lab.viewer import load_run, page_data
@@ -77,7 +77,7 @@ def test_the_table_by_hand() -> None:
     lost = placed((1, 0.0, AT_2), (3, 0.0, AT_1))
     # won: no other success, so the own return stands behind its first action, and V is 0.
     # left: V(2 to come) is the mean of .9 and 0; nobody else was off the path: the batch's mean.
-    # lost: V(1 to come) is 1, and counts for 1 / (1 + 3) behind the first action, with the return.
+    # lost: V(1 to come) is 1, and counts for 1 / (1 + PRIOR) behind the first action.
     weight = 1 / (1 + PRIOR)
     assert credit(won, left, lost) == pytest.approx(
         [GAMMA, 1.0, -0.45, -0.45, GAMMA * weight - 0.45, -1.0]
@@ -188,7 +188,7 @@ def test_episodes_that_the_truth_began_lend_at_most_three_voices() -> None:
     source = PlaceValues()
     remember(source, *[placed((1, 1.0, AT_1), start=2)] * 200, *[placed((1, 0.0, AT_1))] * 6)
     found = values_of(source, placed((1, 0.0, AT_1)))
-    assert found.at_tokens.tolist() == pytest.approx([PRIOR / (3 + PRIOR)])
+    assert found.at_tokens.tolist() == pytest.approx([LENT / (3 + LENT)])
     assert values_of(source, placed((1, 0.0, AT_1), start=1)).at_tokens[0] > 0.97
 
 
