@@ -115,10 +115,13 @@ def test_the_chosen_algorithms_advantages_reach_the_loss_of_every_job() -> None:
     for job in (EMBEDDED_MODEL_DEFAULTS, *ENV_DEFAULTS.values(), *PRESETS.values()):
         known = {name: job[name] for name in job if name in TrainConfig.__dataclass_fields__}
         config = TrainConfig(**known, algorithm_name="my_code:SEVENS")
+        config = replace(config, whiten_advantages=False)
         policy = policy_with_values()
-        episodes = [episode([(2, float(n % 2))], terminated=True) for n in range(4)]
-        targets = targets_of(policy, episodes, replace(config, whiten_advantages=False))
-        assert set(targets.advantages.tolist()) == {777.0}
+        found = {"state_hashes": ["start"], "terminated": True}  # all meet in one state
+        episodes = [episode([(2, float(n % 2))], **found) for n in range(4)]
+        assert set(targets_of(policy, episodes, config).advantages.tolist()) == {777.0}
+        by_state = replace(config, group_size=4, episodes_per_update=64, group_baseline="state")
+        assert 777.0 not in targets_of(policy, episodes, by_state).advantages.tolist()
 
 
 def test_a_run_of_version_0_3_goes_on_by_its_own_credit(tmp_path: Path) -> None:
