@@ -241,8 +241,8 @@ def test_a_run_by_places_resumes_to_the_same_bytes_and_its_page_finds_no_contrad
     )
     assert (whole / "metrics.jsonl").read_bytes() == (cut / "metrics.jsonl").read_bytes()
     last = json.loads((whole / "metrics.jsonl").read_text().splitlines()[2])
-    assert last["critic/placed_share"] == 1.0
-    assert last["critic/places"] > 5
+    assert 0.0 < last["critic/placed_share"] < 1.0  # single-turn tasks have no place
+    assert last["critic/places"] > 2
     resolved = json.loads((whole / "config.json").read_text())["resolved"]
     assert "by place" in resolved["policy_credit"]
     checks = page_data(load_run(whole), lambda record: (None, {}))["checks"]
