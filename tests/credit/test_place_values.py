@@ -239,8 +239,16 @@ def test_a_run_by_places_resumes_to_the_same_bytes_and_its_page_finds_no_contrad
     whole, cut = (
         next((tmp_path / folder).rglob("metrics.jsonl")).parent for folder in ("whole", "cut")
     )
-    assert (whole / "metrics.jsonl").read_bytes() == (cut / "metrics.jsonl").read_bytes()
-    last = json.loads((whole / "metrics.jsonl").read_text().splitlines()[2])
+    lines, others = (
+        [
+            line
+            for line in (folder / "metrics.jsonl").read_bytes().splitlines()
+            if b"losses/" in line
+        ]
+        for folder in (whole, cut)  # without the evaluation at the end of the first part
+    )
+    assert lines == others
+    last = json.loads(lines[-1])
     assert 0.0 < last["critic/placed_share"] < 1.0  # single-turn tasks have no place
     assert last["critic/places"] > 2
     resolved = json.loads((whole / "config.json").read_text())["resolved"]
