@@ -21,9 +21,9 @@ def decomposed_gae(
     bootstrap: Tensor,  # (B,) value after the last action; 0 where terminated
     *,
     gamma: float,
-    lam: float,
+    lam: float | Tensor,  # (B, T) where it differs between tokens
     gamma_token: float = 1.0,
-    lam_token: float = 1.0,
+    lam_token: float | Tensor = 1.0,
 ) -> tuple[Tensor, Tensor]:
     """Return decomposed GAE: token advantages and value targets, (B, T), 0 where not acted.
 
@@ -61,7 +61,7 @@ def action_gae(
     bootstrap: Tensor,  # (B,) value after the last action; 0 where terminated
     *,
     gamma: float,
-    lam: float,
+    lam: float | Tensor,  # (B, A) where it differs between actions
 ) -> tuple[Tensor, Tensor]:
     """Return action-level GAE advantages and value targets, both (B, A), 0 on padding.
 
@@ -113,14 +113,17 @@ def _factors(
     ends_action: Tensor,
     dtype: torch.dtype,
     gamma: float,
-    lam: float,
+    lam: float | Tensor,
     gamma_token: float,
-    lam_token: float,
+    lam_token: float | Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Return discount and trace factor after each token, (B, T), in dtype's full precision."""
     discounts = torch.full(ends_action.shape, gamma_token, dtype=dtype, device=ends_action.device)
-    traces = torch.full_like(discounts, gamma_token * lam_token)
-    return discounts.masked_fill_(ends_action, gamma), traces.masked_fill_(ends_action, gamma * lam)
+    discounts.masked_fill_(ends_action, gamma)
+    inside, between = (
+        torch.as_tensor(each, dtype=dtype, device=discounts.device) for each in (lam_token, lam)
+    )
+    return discounts, discounts * torch.where(ends_action, between, inside)
 
 
 def _check_shapes(

@@ -24,6 +24,11 @@ class Trajectories(NamedTuple):
     ends_action: Tensor  # (E, L) bool
     bootstrap: Tensor  # (E,) value after the last token; 0 where terminated
     group: Tensor  # (E,) int64, equal for episodes of one task and environment seed
+    lam: Tensor | None = None  # (E, L) lambda from a token's action to the next; None: --lam
+
+    def lambdas(self, config: TrainConfig) -> Tensor | float:
+        """Return lambda, of each token (E, L) or one for all; 1 where nothing says it."""
+        return self.lam if self.lam is not None else 1.0 if config.lam is None else config.lam
 
     def begins_action(self) -> Tensor:
         """Return whether a token begins its action, (E, L)."""
@@ -88,7 +93,7 @@ def token_gae_estimate(
     critic's targets a lambda of their own (VC-PPO, arXiv:2503.01491).
     """
 
-    def gae(lam: float) -> tuple[Tensor, Tensor]:
+    def gae(lam: float | Tensor) -> tuple[Tensor, Tensor]:
         return decomposed_gae(
             rewards=trajectories.rewards,
             values=trajectories.values,
@@ -101,7 +106,7 @@ def token_gae_estimate(
             lam_token=lam if lam_token is None else lam_token,
         )
 
-    advantages, returns = gae(config.lam)
+    advantages, returns = gae(trajectories.lambdas(config))
     if config.lam_value is not None:
         returns = gae(config.lam_value)[1]
     return AdvantageEstimate(advantages, returns, loss_mask=trajectories.acted)

@@ -40,7 +40,7 @@ def appo_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageE
     rewards = sum_by_action(torch.where(trajectories.acted, trajectories.rewards, 0.0))
     values = sum_by_action(torch.where(begins, trajectories.values, 0.0))
 
-    def gae(lam: float) -> tuple[Tensor, Tensor]:
+    def gae(lam: float | Tensor) -> tuple[Tensor, Tensor]:
         return action_gae(
             rewards=rewards,
             values=values,
@@ -50,7 +50,10 @@ def appo_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageE
             lam=lam,
         )
 
-    advantages, returns = gae(config.lam)
+    lam = trajectories.lambdas(config)
+    if isinstance(lam, Tensor):
+        lam = sum_by_action(torch.where(trajectories.ends_action, lam, 0.0))
+    advantages, returns = gae(lam)
     if config.lam_value is not None:
         returns = gae(config.lam_value)[1]
     return AdvantageEstimate(

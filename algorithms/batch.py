@@ -10,12 +10,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fctncalling.algorithms.algorithm import TokenGroups
+from fctncalling.algorithms.algorithm import TokenGroups, Trajectories
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import (
     EpisodeRecord,
     RowArrays,
     TokenRecord,
+    action_turns,
     action_word_counts,
     check_token_record,
     truncated_action_flags,
@@ -160,6 +161,41 @@ class Experience(NamedTuple):
         known: dict[object, int] = {}
         indices = [known.setdefault(episode.group_key, len(known)) for episode in self.episodes]
         return torch.tensor(indices, device=self.tokens.rewards.device)
+
+    def token_turns(self) -> Tensor:
+        """Return the turn of each acted token, (N,), from 1."""
+        turns = torch.tensor(action_turns(self.episodes), device=self.tokens.action.device)
+        return turns[self.tokens.action]
+
+    def acted_counts(self) -> Tensor:
+        """Return the number of acted tokens of each episode, (E,)."""
+        return torch.bincount(self.tokens.episode, minlength=len(self.episodes))
+
+    def trajectories(
+        self, values: Tensor, bootstrap: Tensor | None = None, lam: Tensor | None = None
+    ) -> Trajectories:
+        """Return the acted tokens of each episode end to end, (E, L), padded on the right.
+
+        Whether an episode is one row or one row a step makes no difference here, and context never
+        enters. values, lam: (N,); bootstrap: (E,), None: 0.
+        """
+        counts = self.acted_counts()
+        acted = torch.arange(int(counts.max()), device=values.device) < counts[:, None]  # (E, L)
+
+        def padded(flat: Tensor) -> Tensor:
+            return torch.zeros(acted.shape, dtype=flat.dtype, device=flat.device).masked_scatter_(
+                acted, flat
+            )
+
+        return Trajectories(
+            rewards=padded(self.tokens.rewards),
+            values=padded(values),
+            acted=acted,
+            ends_action=padded(self.tokens.ends_action),
+            bootstrap=values.new_zeros(len(acted)) if bootstrap is None else bootstrap,
+            group=self.episode_groups(),
+            lam=None if lam is None else padded(lam),
+        )
 
     def pass_length(self, row: int) -> int:
         """Return the length of a pass over a row in tokens, or of its joint row if longer."""

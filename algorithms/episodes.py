@@ -16,6 +16,8 @@ from fctncalling.data.types import Episode, StepRecord
 FIELDS = ("ids", "acted", "ends_action", "rollout_logprobs", "rewards")
 """Lists of a token record, with one entry a token."""
 CLARIFY = "clarify"  # what the categories of questioning tasks begin with
+Place = tuple[int, int, bool]
+"""Turn, calls of the truth still to come, whether the episode is on the truth's path."""
 PARSE_ERRORS = frozenset({"malformed", "unread_call", "unknown_function", "bad_arguments"})
 
 
@@ -91,6 +93,9 @@ class EpisodeRecord:
     role: str = ""  # of a role's part of an episode (see split_by_role)
     # info["state_hash"] before each action; empty where the environment offers none
     state_hashes: list[str] = field(default_factory=list)
+    # info["place"] before each action, and behind the last where the episode was cut; empty where
+    # the environment does not name all of them
+    places: list[Place] = field(default_factory=list)
     state: str = ""  # info["state"] of reset: what a central critic knows beside the conversation
 
     @property

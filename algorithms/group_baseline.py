@@ -17,8 +17,6 @@ from torch import Tensor
 
 from fctncalling.algorithms.algorithm import AdvantageEstimate, Trajectories
 
-CRITIC_SHARES = (1.0, 0.5, 0.0)  # of the critic's values; where equal, the first
-
 
 def subtract_group_baseline(estimate: AdvantageEstimate, group: Tensor) -> AdvantageEstimate:
     """Subtract the group baseline from advantages: the mean of the group's other episodes.
@@ -48,90 +46,6 @@ def leave_one_out_means(estimate: AdvantageEstimate, group: Tensor) -> Tensor:
     )
     others = (sums - outcomes) / (counts - 1.0).clamp(min=1.0)
     return torch.where(counts > 1, others, 0.0)
-
-
-def subtract_shrunk_baseline(
-    estimate: AdvantageEstimate, trajectories: Trajectories
-) -> AdvantageEstimate:
-    """Subtract a shrunk baseline (critic, group) from advantages, by measured variances.
-
-    An action is compared with the same action, by index, of the group's other episodes: their mean
-    times between / (between + within / (G - 1)), of their G - 1. The critic's values count for the
-    share that leaves the least variance. Shares and variances come from the *other* groups, so an
-    episode's baseline does not depend on its own actions and the gradient stays unbiased. A batch
-    of one group measures nothing and keeps the critic's credit.
-    """
-    shares, baselines = (
-        each.gather(1, trajectories.action_number().clamp(min=0)).to(trajectories.values)
-        for each in shrunk_baselines(estimate, trajectories)
-    )
-    credit = estimate.advantages + (1.0 - shares) * trajectories.values - baselines
-    advantages = torch.where(estimate.loss_mask, credit, estimate.advantages)
-    return estimate._replace(advantages=advantages)
-
-
-def shrunk_baselines(
-    estimate: AdvantageEstimate, trajectories: Trajectories
-) -> tuple[Tensor, Tensor]:
-    """Return the critic's share and the shrunk baseline of each action, both (E, A) float64."""
-    group = torch.unique(trajectories.group, return_inverse=True)[1]
-    begins = trajectories.begins_action()
-    number = trajectories.action_number().clamp(min=0)  # (E, L)
-    present = _by_action(begins.double(), begins, number) > 0
-    values = _by_action(trajectories.values, begins, number).double()
-    critics = _by_action(estimate.advantages, begins, number).double()
-    least = torch.full_like(values, torch.inf)
-    baselines, shares = torch.zeros_like(values), torch.ones_like(values)
-    for share in CRITIC_SHARES:
-        credit = critics + (1.0 - share) * values
-        found, variance = _shrunk_mean(torch.where(present, credit, 0.0), present, group)
-        better = variance < least
-        least = torch.where(better, variance, least)
-        baselines = torch.where(better, found, baselines)
-        shares = torch.where(better, share, shares)
-    return shares, baselines
-
-
-def _shrunk_mean(credit: Tensor, present: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the shrunk mean of the group's others, and the variance it leaves, both (E, A).
-
-    Variances are about 0, what the critic expects of every task. `between` of an action index is
-    the mean square of the groups' true means, from all groups but the episode's own; what chance
-    alone shows at two standard errors counts as none.
-    """
-    blank = torch.zeros(int(group.max()) + 1, credit.shape[1], dtype=credit.dtype)
-    blank = blank.to(credit.device)
-    # Counts, sums and sums of squares of each group and action index, (groups, A).
-    counts = blank.index_add(0, group, present.double())
-    sums = blank.index_add(0, group, credit)
-    squares = blank.index_add(0, group, credit.square())
-    squares_of_means = sums.square() / counts.clamp(min=1.0)
-
-    # One-way analysis of variance over the other groups: E[sum n mean^2] = sum n m^2 + groups *
-    # within, whose standard deviation under m = 0 is sqrt(2 groups) * within.
-    within_squares = _of_other_groups(squares - squares_of_means).clamp(min=0.0)
-    freedom = _of_other_groups((counts - 1.0).clamp(min=0.0))
-    between_squares = _of_other_groups(squares_of_means)
-    seen = _of_other_groups(counts).clamp(min=1.0)
-    groups = _of_other_groups((counts > 0).double())
-    within = within_squares / freedom.clamp(min=1.0)
-    excess = between_squares - groups * within
-    between = (excess / seen).clamp(min=0.0)
-    sure_between = ((excess - 2.0 * (2.0 * groups).sqrt() * within) / seen).clamp(min=0.0)
-
-    others = (counts[group] - 1.0).clamp(min=0.0)
-    noise = within[group] / others.clamp(min=1.0)  # of the others' mean
-    measured = (freedom[group] > 0) & (others > 0)
-    sure = sure_between[group]
-    share = torch.where(measured, sure / (sure + noise).clamp(min=1e-12), 0.0)
-    mean = (sums[group] - credit) / others.clamp(min=1.0)
-    variance = within[group] + (1.0 - share).square() * between[group] + share.square() * noise
-    return share * mean, torch.where(freedom[group] > 0, variance, 0.0)
-
-
-def _of_other_groups(statistic: Tensor) -> Tensor:
-    """Return the sum of a statistic over all groups but each one's own, (groups, A)."""
-    return statistic.sum(0) - statistic
 
 
 def state_matched_estimate(
@@ -272,7 +186,6 @@ GROUP_BASELINES: dict[str, GroupBaseline] = {
     "leave_one_out": lambda estimate, paths, hashes, _: subtract_group_baseline(
         estimate, paths.group
     ),
-    "shrunk": lambda estimate, paths, hashes, _: subtract_shrunk_baseline(estimate, paths),
     "state": state_matched_estimate,
 }
 """--group_baseline -> (estimate, trajectories, state hashes, discount) -> estimate less it."""

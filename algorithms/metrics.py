@@ -13,7 +13,7 @@ from fctncalling.algorithms import losses
 from fctncalling.algorithms.advantages import explained_variance
 from fctncalling.algorithms.batch import Experience
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.episodes import EpisodeRecord, action_turns
+from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.group_baseline import matched_state_share
 from fctncalling.algorithms.policy.precision import uses_importance_weights
 from fctncalling.algorithms.targets import Targets
@@ -79,19 +79,19 @@ def update_metrics(
     episodes: Sequence[EpisodeRecord],
     experience: Experience,
     targets: Targets,
-    # of every step; one without gradient norms was stopped by --target_kl before its step
     steps: Sequence[Metrics],
     early_stop_epoch: int,
     config: TrainConfig,
 ) -> Metrics:
     """Return the metrics of a whole update, without NaN (explained variance of constant returns).
 
-    Losses are means over the steps taken; the KL is that of the last pass, after all other steps.
+    Losses are means over the steps; the KL is that of the last pass, after all other steps.
     """
-    taken = [step for step in steps if "losses/policy_grad_norm" in step]
-    metrics = {
-        name: sum(step[name] for step in taken) / len(taken) for name in (taken[0] if taken else {})
-    }
+    trials = [step.pop("losses/trial_kl") for step in steps if "losses/trial_kl" in step]
+    shares = [step.pop("losses/step_share", 1.0) for step in steps]
+    metrics = {name: sum(step[name] for step in steps) / len(steps) for name in steps[0]}
+    metrics["losses/steps_cut"] = float(sum(share < 1.0 for share in shares))  # by the guard
+    metrics["losses/trial_kl"] = max(trials, default=math.nan)
     metrics |= {name: steps[-1][name] for name in ("losses/approx_kl", "losses/old_approx_kl")}
     metrics["losses/ratio_min"] = min(step["losses/ratio_min"] for step in steps)
     metrics["losses/ratio_max"] = max(step["losses/ratio_max"] for step in steps)
@@ -100,7 +100,7 @@ def update_metrics(
     metrics.pop("losses/ratio_deviation", None)
     metrics["losses/early_stop_epoch"] = float(early_stop_epoch)  # 0: ran to the end
     metrics["update/policy_skipped"] = float(not targets.advantages.any())
-    metrics["losses/optimiser_steps"] = float(len(taken))
+    metrics["losses/optimiser_steps"] = float(sum(share > 0.0 for share in shares))
     metrics |= critic_metrics(experience, targets, config.discount)
     metrics |= _mismatch_metrics(targets.old_logprobs, experience.tokens.rollout_logprobs)
     metrics |= _importance_metrics(targets, config) | _token_metrics(experience)
@@ -188,16 +188,10 @@ def critic_metrics(experience: Experience, targets: Targets, discount: float) ->
         values[loss_mask], targets.returns[loss_mask]
     )
     metrics[MONTE_CARLO] = explained_variance(values[loss_mask], returns[loss_mask])
-    turns = token_turns(experience)[loss_mask]
+    turns = experience.token_turns()[loss_mask]
     return metrics | explained_variance_by_turn(
         MONTE_CARLO, values[loss_mask], returns[loss_mask], turns
     )
-
-
-def token_turns(experience: Experience) -> Tensor:
-    """Return the turn of each acted token, (N,), from 1."""
-    turns = torch.tensor(action_turns(experience.episodes), device=experience.tokens.action.device)
-    return turns[experience.tokens.action]
 
 
 def explained_variance_by_turn(

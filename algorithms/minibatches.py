@@ -142,9 +142,14 @@ def _plan(experience: Experience, config: TrainConfig, order: Sequence[int]) -> 
     plan = []
     for numbers in torch.tensor_split(torch.arange(len(units)), num_minibatches):
         rows = [row for number in numbers.tolist() for row in units[number]]
-        of_role = group_by_key(rows, experience.role_of_row)
-        plan.append([each for own in of_role for each in _passes(experience, config, own)])
+        plan.append(plan_passes(experience, config, rows))
     return plan
+
+
+def plan_passes(experience: Experience, config: TrainConfig, rows: Sequence[int]) -> Minibatch:
+    """Plan the passes over rows: microbatches, of one role each where roles are apart."""
+    of_role = group_by_key(rows, experience.role_of_row)
+    return [each for own in of_role for each in _passes(experience, config, own)]
 
 
 def _passes(experience: Experience, config: TrainConfig, rows: Sequence[int]) -> Minibatch:

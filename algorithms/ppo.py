@@ -42,8 +42,10 @@ from fctncalling.algorithms.nan_guard import (
     check_finite,
 )
 from fctncalling.algorithms.policy.actor_critic import ActorCritic, TokenOutputs
+from fctncalling.algorithms.step_guard import StepGuard
 from fctncalling.algorithms.targets import Targets, compute_targets, loss_divisor
 from fctncalling.algorithms.tppo import NTPO, POAD, TPPO
+from fctncalling.algorithms.values import ValueSource
 
 ALGORITHMS: dict[str, Algorithm] = {
     algorithm.name: algorithm for algorithm in (TPPO, POAD, NTPO, APPO, GRPO)
@@ -70,7 +72,7 @@ class TokenDiagnostics:
     """Token diagnostics of an update: targets of its acted tokens, last pass's loss terms.
 
     No pass is made for it. A token whose last pass belongs to an earlier epoch (--target_kl ended
-    the last one early) keeps that one's terms.
+    the update early) keeps that one's terms.
     """
 
     def __init__(self) -> None:
@@ -138,6 +140,7 @@ def update(
     # every process passes the same episodes and gets the same metrics
     processes: ProcessGroup = SINGLE_PROCESS,
     trace: TokenDiagnostics | None = None,  # takes up what every pass says of every token
+    source: ValueSource | None = None,  # of the run's values, which remembers; None: a fresh one
 ) -> Metrics:
     """Update the policy on the episodes (PPO epochs) and return the metrics.
 
@@ -157,7 +160,8 @@ def update(
         annotate_error_with_tasks(experience),
     ):
         targets = compute_targets(
-            policy, experience, minibatches, algorithm, config, generator, processes
+            *(policy, experience, minibatches, algorithm, config, generator, processes),
+            source=source,
         )
     optimisers, config = _apply_learning_signal(optimisers, config, algorithm, experience, targets)
     padding_share = experience.padding_share(minibatches)
@@ -168,6 +172,9 @@ def update(
     )
     policy.zero_grad(set_to_none=True)
     metrics = update_metrics(episodes, experience, targets, steps, early_stop_epoch, config)
+    if source is not None and algorithm.critic:
+        as_learned = experience.tokens._replace(rewards=targets.rewards)
+        metrics |= source.learn(experience._replace(tokens=as_learned), targets.old_values, config)
     metrics["perf/padding_share"] = padding_share  # of one epoch's passes
     if experience.sharing is not None:
         metrics["perf/shared_token_share"] = experience.shared_token_share(minibatches)
@@ -187,10 +194,13 @@ def _run_epochs(
 ) -> tuple[list[Metrics], int]:
     """Take the optimiser steps of all epochs.
 
-    Return the metrics of every step, and the epoch in which --target_kl stopped early, else 0.
+    Return the metrics of every step, and the epoch in which the guard refused one, else 0.
     """
     algorithm = find_algorithm(config.algorithm_name)
     steps: list[Metrics] = []
+    guard = None
+    if config.target_kl is not None and optimisers.policy is not None:
+        guard = StepGuard(policy, optimisers.policy, experience, targets, config, processes)
     for epoch in range(1, config.ppo_epoch + 1):
         if epoch > 1:
             minibatches = experience.rows_in_loss(
@@ -205,23 +215,12 @@ def _run_epochs(
                 )
                 if trace is not None:
                     trace.add(experience, targets, minibatch, parts)
-                step = step_metrics(parts, config)
-                steps.append(step)
-                if _is_too_far(step, config):
-                    return steps, epoch
-                step |= take_step(policy, optimisers, config)
+                steps.append(step_metrics(parts, config) | take_step(policy, optimisers, config))
+                if guard is not None:
+                    steps[-1] |= guard.check(minibatch, parts)
+                    if not steps[-1]["losses/step_share"]:
+                        return steps, epoch
     return steps, 0
-
-
-def _is_too_far(step: Metrics, config: TrainConfig) -> bool:
-    """Whether the policy is beyond --target_kl, for each nat of its entropy a token above 1.
-
-    One step of the logits moves a free word's distribution further than that of a word which is all
-    but certain, so wording alone would spend a bound that knows no entropy.
-    """
-    if config.target_kl is None:
-        return False
-    return step["losses/approx_kl"] > config.target_kl * max(1.0, step["losses/entropy"])
 
 
 def _apply_learning_signal(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fctncalling.algorithms import losses
-from fctncalling.algorithms.algorithm import AdvantageEstimate, Algorithm, Trajectories
+from fctncalling.algorithms.algorithm import AdvantageEstimate, Algorithm
 from fctncalling.algorithms.batch import Experience, Minibatch
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
@@ -21,15 +21,19 @@ from fctncalling.algorithms.learning_signal import (
 )
 from fctncalling.algorithms.minibatches import bootstrap_values
 from fctncalling.algorithms.nan_guard import check_finite
+from fctncalling.algorithms.place_values import PlaceValues
 from fctncalling.algorithms.policy.actor_critic import ActorCritic, TokenOutputs
 from fctncalling.algorithms.policy.precision import uses_importance_weights
+from fctncalling.algorithms.values import Values, ValueSource, WeightedValues
 
 
 class Targets(NamedTuple):
     """Targets of training, of the N acted tokens, all (N,), fixed for the whole update."""
 
     old_logprobs: Tensor
-    old_values: Tensor
+    old_values: Tensor  # the critic's own
+    values: Tensor  # as the estimate took them, by their source
+    lam: Tensor  # lambda from the token's action to the next; NaN where --lam stands for all
     raw_advantages: Tensor  # before whitening; 0 outside loss_mask
     advantages: Tensor  # 0 at every token where the episodes hold no learning signal
     returns: Tensor
@@ -40,11 +44,18 @@ class Targets(NamedTuple):
     # 1 without the correction
     importance: Tensor
     rewards: Tensor  # as the estimate took them: shaped, less the KL penalties of --kl_mode reward
-    bootstrap: Tensor  # of the token's episode, see `Trajectories`
+    bootstrap: Tensor  # of the token's episode, as the estimate took it, see `Trajectories`
 
     def select(self, token_indices: Tensor) -> Targets:
         """Select the targets of some tokens, by their indices."""
         return Targets(**{name: field[token_indices] for name, field in self._asdict().items()})
+
+
+def make_value_source(config: TrainConfig) -> ValueSource:
+    """Make the source of values that the settings ask for."""
+    if config.critic == "places":
+        return PlaceValues()
+    return WeightedValues() if config.lam is None else ValueSource()
 
 
 def compute_targets(
@@ -56,6 +67,7 @@ def compute_targets(
     generator: torch.Generator,
     processes: ProcessGroup = SINGLE_PROCESS,
     outputs: tuple[Tensor, Tensor] | None = None,
+    source: ValueSource | None = None,  # None: one that has learned nothing
 ) -> Targets:
     """Compute the update's targets: old log-probs, values, advantages, loss weights.
 
@@ -70,10 +82,15 @@ def compute_targets(
     check_finite("old_logprobs", old_logprobs)
     check_finite("old_values", old_values)
     reference = _reference_logprobs(policy, experience, minibatches, config, processes)
-    spread = pooled_return_std(_trajectories(experience, old_values, None), config.discount)
+    spread = pooled_return_std(experience.trajectories(old_values), config.discount)
     experience = subtract_kl_penalties(experience, reference, old_logprobs, config)
     bootstrap = bootstrap_values(policy, experience, algorithm, config, processes)
-    estimate = estimate_advantages(algorithm, experience, old_values, bootstrap, config)
+    of_critic = Values(old_values, bootstrap)
+    source = make_value_source(config) if source is None else source
+    values = source.values(experience, of_critic, config) if algorithm.critic else of_critic
+    if config.critic == "places":  # no other values are known, or learned
+        old_values = values.at_tokens
+    estimate = estimate_advantages(algorithm, experience, values, config)
     if config.overlong == "mask":  # a cut action teaches nothing; what came before it still does
         estimate = estimate._replace(loss_mask=estimate.loss_mask & ~experience.tokens.cut)
     check_finite("rewards", experience.tokens.rewards)
@@ -81,6 +98,8 @@ def compute_targets(
     return Targets(
         old_logprobs=old_logprobs,
         old_values=old_values,
+        values=values.at_tokens,
+        lam=torch.full_like(old_values, torch.nan) if values.lam is None else values.lam,
         raw_advantages=estimate.advantages,
         advantages=_scaled_advantages(estimate, algorithm, config, spread, generator),
         returns=estimate.returns,
@@ -89,7 +108,7 @@ def compute_targets(
         reference_logprobs=reference,
         importance=_importance_weights(old_logprobs, experience, algorithm, config),
         rewards=experience.tokens.rewards,
-        bootstrap=bootstrap[experience.tokens.episode],
+        bootstrap=values.bootstrap[experience.tokens.episode],
     )
 
 
@@ -171,12 +190,11 @@ def _reference_logprobs(
 def estimate_advantages(
     algorithm: Algorithm,
     experience: Experience,
-    values: Tensor,
-    bootstrap: Tensor,
+    values: Values,
     config: TrainConfig,
 ) -> AdvantageEstimate:
     """Estimate advantages with the algorithm, all fields flat, (N,)."""
-    trajectories = _trajectories(experience, values, bootstrap)
+    trajectories = experience.trajectories(*values)
     estimate = algorithm.estimate(trajectories, config)
     hashes = [episode.state_hashes for episode in experience.episodes]
     baseline = GROUP_BASELINES.get(config.group_baseline)
@@ -184,32 +202,6 @@ def estimate_advantages(
         estimate = baseline(estimate, trajectories, hashes, config.discount)
     return AdvantageEstimate(
         **{name: field[trajectories.acted] for name, field in estimate._asdict().items()}
-    )
-
-
-def _trajectories(experience: Experience, values: Tensor, bootstrap: Tensor | None) -> Trajectories:
-    """Return the acted tokens of each episode end to end, (E, L), padded on the right.
-
-    Whether an episode is one row or one row a step makes no difference here, and context never
-    enters.
-    """
-    tokens = experience.tokens
-    per_episode = torch.bincount(tokens.episode, minlength=len(experience.episodes))  # (E,)
-    longest = int(per_episode.max())
-    acted = torch.arange(longest, device=values.device) < per_episode[:, None]  # (E, L)
-
-    def padded(flat: Tensor) -> Tensor:
-        return torch.zeros(acted.shape, dtype=flat.dtype, device=flat.device).masked_scatter_(
-            acted, flat
-        )
-
-    return Trajectories(
-        rewards=padded(tokens.rewards),
-        values=padded(values),
-        acted=acted,
-        ends_action=padded(tokens.ends_action),
-        bootstrap=values.new_zeros(len(acted)) if bootstrap is None else bootstrap,
-        group=experience.episode_groups(),
     )
 
 

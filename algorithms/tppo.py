@@ -9,9 +9,10 @@ Deviations from the published code:
    the outcomes (`learning_signal.whiten_by_spread`);
 3. without any advantage the policy takes no step (`ppo.update`);
 4. all minibatches of an update have one divisor (`targets.loss_divisor`);
-5. an update stops early at a KL of 0.05 (--target_kl) times an entropy above 1 nat a token;
+5. a step too far is halved or refused (`step_guard.py`, --target_kl);
 6. truncated episodes bootstrap;
-7. the value loss has its own clip range.
+7. the value loss has its own clip range;
+8. values and lambda are what the critic was seen to know (`values.py`, --lam auto).
 """
 
 from __future__ import annotations

@@ -102,6 +102,7 @@ def train(algorithm: str, seed: int, num_updates: int) -> list[float]:
         seed=seed,
         algorithm_name=algorithm,
         gamma=GAMMA,
+        lam=0.95,
         lr=3e-3,
         critic_lr=1e-2,
         num_mini_batch=2,

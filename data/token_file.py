@@ -44,7 +44,8 @@ FLOAT_FIELDS = {
     "old_logprobs": "log-probability before the update, by the trainer's forward pass",
     "new_logprobs": "log-probability in the token's last pass of the update's epochs",
     "ref_logprobs": "log-probability of the reference model (--kl_coef)",
-    "values": "critic's value of the state before the token, before the update",
+    "values": "value of the state before the token, before the update, as the estimate took it",
+    "lam": "lambda from the token's action to the next, where header's lam is none (--lam auto)",
     "rewards": "reward as the estimate took it: scaled, less penalties",
     "advantages": "advantage in the loss, whitened; APPO: that of the action, at all its tokens",
     "raw_advantages": "advantage before whitening",
@@ -67,7 +68,7 @@ HEADER_FIELDS = {
     "update": (int,),  # from 1, as in metrics.jsonl
     "episodes_file": (str,),  # relative to the run's folder: "episodes/train_000012.jsonl"
     "gamma": (int, float),
-    "lam": (int, float),
+    "lam": (int, float, type(None)),  # None: that of each token, field lam
     "lam_value": (int, float, type(None)),  # lambda of the critic's targets; None: lam
     "gamma_token": (int, float),  # TPPO's; POAD, NTPO, APPO and GRPO do not use the two
     "lam_token": (int, float),
@@ -99,7 +100,7 @@ EPISODE_FIELDS = {
     "learned_from": (bool,),
     "reason": (str, type(None)),  # why nothing was learned from it
 }
-_LATER_FIELDS = {"group_baseline": (str,), "states": (list,)}
+_LATER_FIELDS = {"group_baseline": (str,), "critic": (str,), "states": (list,)}
 """Fields that files of version 0.3 lack, of the header and of an episode."""
 
 
@@ -122,6 +123,7 @@ class TokenFile:
     new_logprobs: NDArray[np.float32]
     ref_logprobs: NDArray[np.float32]
     values: NDArray[np.float32]
+    lam: NDArray[np.float32]
     rewards: NDArray[np.float32]
     advantages: NDArray[np.float32]
     raw_advantages: NDArray[np.float32]

@@ -22,6 +22,7 @@ from fctncalling.envs.handlers import Handler
 from fctncalling.envs.handlers.registry import resolve_handler
 from fctncalling.envs.judging.judge import EpisodeJudge, bounded_memo
 from fctncalling.envs.judging.strict import strict_verdict
+from fctncalling.envs.place import Place, place_on_path
 from fctncalling.envs.prompting import prompts
 from fctncalling.envs.prompting.prompts import PROMPT_STYLES, TaskPrompt
 from fctncalling.envs.rewards import Reward, is_strict_reward
@@ -130,6 +131,17 @@ class EpisodeRunner:
             user=self.user,
             truth=lambda: self._judge.truth(state.task),
         )
+
+    def episode_place(self, state: EpisodeState) -> Place | None:
+        """Return an episode's place along the truth; None where no truth can be replayed."""
+        task = state.task
+        if not task.is_multi_turn or task.ground_truth is None or not state.hash_of_tools():
+            return None
+        try:
+            with reraise_as_infrastructure("truth"):
+                return place_on_path(state, self._judge.path(task))
+        except InfrastructureError:  # told at the end
+            return None
 
     def _execute(
         self, state: EpisodeState, parsed: ParsedMessage, text: str

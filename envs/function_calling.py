@@ -37,9 +37,9 @@ Step = tuple[str, float, bool, bool, dict[str, Any]]
 def say_unreadable(what: str) -> None:
     """Say, once, which tool's state cannot be read."""
     logger.warning(
-        'no info["state_hash"]: %s, which cannot be read; --group_baseline state keeps the '
-        "algorithm's estimate there. Give the tool a method _hashed_state that returns what "
-        "decides its results",
+        'no info["state_hash"], no info["place"]: %s, which cannot be read; --group_baseline state '
+        "keeps the algorithm's estimate there. Give the tool a method _hashed_state that returns "
+        "what decides its results",
         what,
     )
 
@@ -77,6 +77,8 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
 
     - `state_hash`: str, of what decides the future (unless the episode ended, or a tool's state
       cannot be read). See `fctncalling.envs.state_hash`.
+    - `place`: (int, int, bool), where a truth's calls are known: turn, calls of the truth still to
+      come, whether the episode is on the truth's path. See `fctncalling.envs.place`.
     - `instructions`: str, the system text of the prompting form (`reset`).
     - `repairs`: list of str, what a lenient handler mended before it read the action.
     - `observation_bytes_cut`: int, by how much the observation was cut.
@@ -292,6 +294,8 @@ class FunctionCallingEnv(gymnasium.Env[str, str]):
                 info["state_hash"] = found
             else:
                 say_unreadable(state.unreadable)
+            if (place := self._runner.episode_place(state)) is not None:
+                info["place"] = place
         observation, cut = cut_text(observation, OBSERVATION_BYTES)
         if cut:
             info["observation_bytes_cut"] = cut

@@ -49,6 +49,7 @@ class Progress:
             "strict": _shown(metrics.get("env/success_rate_strict")),
             "return": _shown(metrics.get("charts/episodic_return")),
             "kl": _shown(metrics.get("losses/approx_kl"), ".1e"),
+            "steps cut": _shown(metrics.get("losses/steps_cut") or None, ".0f"),
             "stopped in epoch": _shown(stopped or None, ".0f"),
             "tokens/s": _shown(run.tokens_per_s, ".0f"),
         }

@@ -131,7 +131,9 @@ class SettingSpec:
     aliases: tuple[str, ...] = ()  # other names
     # a word that is no value, in lower case -> the value that its writer may mean
     meant: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    synonyms: Mapping[str, str] = dataclasses.field(default_factory=dict)  # former word -> value
+    synonyms: Mapping[str, str | None] = dataclasses.field(
+        default_factory=dict
+    )  # other word -> value
     own: bool = False  # MODULE:NAME is a value too
     many: bool = False  # several texts, held as one
     separator: str = ","  # between them
@@ -177,7 +179,7 @@ class SettingSpec:
 
         Argparse's error, naming value and range, where it is none of ours.
         """
-        text = self.synonyms.get(text.lower(), text)
+        text = self.synonyms.get(text.lower(), text) or "none"
         try:
             value = self._convert(text)
         except ValueError:

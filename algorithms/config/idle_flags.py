@@ -50,6 +50,11 @@ OF_VALUES = (
     "lam lam_value truncation_bootstrap whiten_advantages value_coef value_clip huber_delta "
     "critic_lr critic_hidden critic_detach"
 )
+OF_HEAD = (
+    "lam lam_value group_baseline team_critic critic_head critic_layers critic_hidden critic_sees "
+    "critic_lr critic_detach critic_warmup_episodes critic_window_updates init_critic_from "
+    "value_bins value_coef value_clip huber_delta"
+)
 RULES = (
     IdleFlagRule("group_credit group_std sequence_ratio", _is_not("GRPO"), "--algorithm_name GRPO"),
     IdleFlagRule(
@@ -65,14 +70,14 @@ RULES = (
     IdleFlagRule("action_logprob_norm", _is_not("APPO"), "--algorithm_name APPO"),
     IdleFlagRule("gamma_token lam_token", _is_not("TPPO"), "--algorithm_name TPPO"),
     IdleFlagRule(
-        "lam gamma_token lam_token",
+        "gamma_token lam_token",
         lambda config: _credits_states(config) and not config.critic_window_updates,
         STATE_CREDIT,
         refused=False,
         without="moves the critic's targets alone",
     ),
     IdleFlagRule(
-        "lam lam_token",
+        "lam_token",
         lambda config: _credits_states(config) and config.critic_window_updates > 0,
         STATE_CREDIT,
         refused=False,
@@ -85,6 +90,7 @@ RULES = (
         without="differs from TPPO in the critic's targets alone",
     ),
     IdleFlagRule(OF_CRITIC, _is_grpo, NO_CRITIC),
+    IdleFlagRule(OF_HEAD, lambda config: config.critic == "places", "a --critic that learns"),
     IdleFlagRule(OF_VALUES, _is_grpo, NO_CRITIC, refused=False),
     IdleFlagRule(
         "value_coef value_clip critic_detach lam_value",

@@ -20,8 +20,15 @@ class LearningSettings:
         interval="[0, 1]",
         group="rewards and credit",
     )
-    lam: float = setting(
-        0.95, "Lambda of the advantage estimate from one action to the next.", interval="[0, 1]"
+    lam: float | None = setting(
+        None,
+        "Lambda of the advantage estimate from one action to the next. auto (none): values enter "
+        "by what they know, measured on new episodes, beside the mean of the group's or batch's "
+        "others; lambda is 1 where they know nothing of an episode's course and falls with what "
+        "they know. A number: the critic's values as they are, as MODULE:NAME takes them with "
+        "0.95.",
+        interval="[0, 1]",
+        synonyms={"auto": None},
     )
     lam_value: float | None = setting(
         None,
@@ -47,14 +54,13 @@ class LearningSettings:
         "none",
         "What an episode's advantages are compared with; needs --group_size of at least 2. "
         "leave_one_out (or true): the mean first advantage of the other episodes of its task, as "
-        "in RLOO (GRPO: its group's mean, always). shrunk: that of the same action, by its number; "
-        "it and the critic each for the share that leaves the least variance among the other "
-        "tasks. state: values of the states that other episodes of the task passed, too (info "
+        "in RLOO (GRPO: its group's mean, always); shrunk, which is no more, means it. state: "
+        "values of the states that other episodes of the task passed, too (info "
         "state_hash), the critic's where none did; credit is then an action's reward and what the "
         "state behind it is worth.",
-        choices=("none", "leave_one_out", "shrunk", "state"),
+        choices=("none", "leave_one_out", "state"),
         const="leave_one_out",
-        synonyms={"false": "none", "true": "leave_one_out"},
+        synonyms={"false": "none", "true": "leave_one_out", "shrunk": "leave_one_out"},
     )
     whiten_advantages: bool = setting(
         True,
@@ -228,9 +234,10 @@ class LearningSettings:
     )
     target_kl: float | None = setting(
         0.05,
-        "KL from the collecting policy, in nats a token, at which an update stops early; times the "
-        "policy's entropy where that is above 1 nat a token: free wording moves further. none: "
-        "never.",
+        "KL from the collecting policy beyond which half of a step is taken back, or all, which "
+        "ends the update: nats a token of the actions that have an advantage, each action alike; "
+        "times the policy's entropy where that is above 1 nat a token: free wording moves "
+        "further. none: no bound.",
         interval="(0, inf)",
     )
     loss_aggregation: str = setting(
@@ -258,8 +265,10 @@ class LearningSettings:
     critic: str = setting(
         "head",
         "What the critic reads with: a head on the policy's hidden states, an adapter of its "
-        "own on the same base (lora), or a model of its own (full).",
-        choices=("head", "lora", "full"),
+        "own on the same base (lora), or a model of its own (full). places: no network; what other "
+        "episodes got from the same place on the truth's path (info place), from earlier updates "
+        "with half the weight each, lambda towards 0 with the successes among them.",
+        choices=("head", "lora", "full", "places"),
         group="critic",
     )
     team_critic: str = setting(
@@ -279,8 +288,8 @@ class LearningSettings:
     critic_warmup_episodes: int = setting(
         0,
         "Episodes of as many distinct tasks, as far as there are so many, that the start policy "
-        "plays before the first update; the value head is fitted to their returns, once for each "
-        "fifth of the tasks, until it grows worse on that fifth, and the weights are averaged.",
+        "plays before the first update; the value head is fitted to their returns until it grows "
+        "worse on a fifth of the tasks.",
         interval="[0, inf)",
     )
     critic_warmup_updates: int = setting(

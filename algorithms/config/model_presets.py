@@ -18,7 +18,6 @@ _PRETRAINED: dict[str, Any] = {
     "max_episode_tokens": 8192,
     "max_microbatch_tokens": 4096,
     "warmup_updates": 5,
-    "critic_warmup_episodes": 640,  # a fresh head would send noise into a good model
     "critic_lr": 5e-4,
     "critic_detach": True,
     "entropy_coef": 0.0,

@@ -24,10 +24,9 @@ Settings = Any
 
 
 POLICY_CREDIT = {
-    "none": "{name}'s estimate",
-    "leave_one_out": "{name}'s estimate, less the mean of the group's others "
+    "none": "{name}'s estimate{values}",
+    "leave_one_out": "{name}'s estimate{values}, less the mean of the group's others "
     "(--group_baseline leave_one_out)",
-    "shrunk": "{name}'s estimate, less a baseline of group and critic (--group_baseline shrunk)",
     "state": "by matched states (--group_baseline state); {name}'s estimate trains the critic "
     "alone. --group_baseline none lets it train the policy",
 }
@@ -80,9 +79,11 @@ def _check_critic(config: Settings) -> None:
     fits = {"--critic_warmup_episodes": config.critic_warmup_episodes}
     fits["--critic_window_updates"] = config.critic_window_updates
     given = [name for name, count in fits.items() if count]
-    if config.algorithm_name == "GRPO" and (given or config.init_critic_from):
+    nothing_learns = config.algorithm_name == "GRPO" or config.critic == "places"
+    if nothing_learns and (given or config.init_critic_from):
         raise SettingError(
-            f"{', '.join(fits)}, --init_critic_from: GRPO has no critic; leave them out"
+            f"{', '.join(fits)}, --init_critic_from: GRPO has no critic, and --critic places none "
+            "that learns; leave them out"
         )
     if given and (config.fsdp or config.team_critic == "per_role"):
         raise SettingError(
@@ -161,11 +162,14 @@ class TrainConfig(LearningSettings, RunningSettings):
         former = self.critic_warmup_updates * self.episodes_per_update
         self.critic_warmup_episodes = max(self.critic_warmup_episodes, former)
         self.critic_warmup_updates = 0
+        if self.has_own_algorithm and self.lam is None:
+            self.lam = 0.95
         if self.algorithm_name == "GRPO":  # its groups are their own baseline
             self.group_baseline = "none"
-            preset = PRESETS.get(self.preset or "", {})
-            if self.critic_warmup_episodes == preset.get("critic_warmup_episodes"):
-                self.critic_warmup_episodes = 0  # the preset's, which nobody asked for
+        if self.critic == "places":  # they are the credit; no head learns
+            self.lam = self.lam if self.has_own_algorithm else None
+            self.value_coef = 0.0
+            self.group_baseline = "none"
         check_combinations(self)
 
     @property
@@ -195,7 +199,11 @@ class TrainConfig(LearningSettings, RunningSettings):
     @property
     def policy_credit(self) -> str:
         """Name of the advantage estimate that reaches the policy loss."""
-        return POLICY_CREDIT[self.group_baseline].format(name=self.algorithm_name)
+        weighs = self.lam is None and self.algorithm_name != "GRPO"
+        values = " of values weighed by what they know (--lam auto)" if weighs else ""
+        if self.critic == "places":
+            values = " of values by place on the truth's path (--critic places)"
+        return POLICY_CREDIT[self.group_baseline].format(name=self.algorithm_name, values=values)
 
     @property
     def discount(self) -> float:

@@ -8,7 +8,6 @@ comes after, so a value stays a baseline that leaves the policy's gradient unbia
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fctncalling.algorithms.config import SettingError
-from fctncalling.algorithms.episodes import EpisodeRecord, lack_ground_truths
+from fctncalling.algorithms.episodes import EpisodeRecord, Place, lack_ground_truths
 
 NUM_PROGRESS_FEATURES = 17
 MOST_MISSING, MOST_OTHER = 4, 3  # calls that are told apart
@@ -28,42 +27,45 @@ def progress_features(episode: EpisodeRecord) -> list[list[float]]:
     """Return the progress features before each action, and behind the last, (actions + 1, 17).
 
     Twelve of the current turn: how many calls of the truth are missing (one-hot), other calls made,
-    whether any was right, whether the last step had an error, the share of the turns so far that
-    paid and that did not, whether nothing is to be called, the length of the truth; times the
-    turn's share of all turns. Five of the later turns: one, the two shares, calls and length a
-    turn; times their share.
+    whether any was right, whether the last step had an error, whether the episode is on the truth's
+    path and whether it is off it, whether nothing is to be called, the length of the truth; times
+    the turn's share of all turns. Five of the later turns: one, on, off, calls and length a turn;
+    times their share. What is right is `info["place"]`'s; without, calls are counted, and an
+    episode is neither on the path nor off it.
     """
     turns = _turns(episode.ground_truth)
+    before = len(episode.played)
     steps = [*episode.played, *getattr(episode.episode, "steps", ())]
-    num_actions = len(episode.played) + sum(sum(row.ends_action) for row in episode.rows)
-    made, paid, turn, error, rows = list[Any](), 0.0, 0, False, list[list[float]]()
+    num_actions = before + sum(sum(row.ends_action) for row in episode.rows)
+    made, turn, error, rows = 0, 0, False, list[list[float]]()
     for number in range(num_actions + 1):
         behind = turn if episode.next_turn is None else episode.next_turn
         now = min(steps[number].turn if number < len(steps) else behind, len(turns) - 1)
         if now != turn:
-            made, turn, error = [], now, False
-        rows.append(_features(turns, turn, made, paid, error))
+            made, turn, error = 0, now, False
+        if number >= before:
+            place = episode.places[number - before : number - before + 1]
+            rows.append(_features(turns, turn, made, place, error))
         if number < len(steps):
-            made = made + list(steps[number].calls)
-            paid += steps[number].reward
+            made += len(steps[number].calls)
             error = steps[number].error is not None
-    return rows[len(episode.played) :]
+    return rows
 
 
 def _features(
-    turns: Sequence[Sequence[Any]], turn: int, made: Sequence[Any], paid: float, error: bool
+    turns: Sequence[Sequence[Any]], turn: int, made: int, place: Sequence[Place], error: bool
 ) -> list[float]:
     wanted, later = turns[turn], turns[turn + 1 :]
-    right = sum(any(is_same_call(call, each) for each in made) for call in wanted)
-    others = sum(not any(is_same_call(call, each) for call in wanted) for each in made)
-    missing = min(len(wanted) - right, MOST_MISSING)
-    so_far = min(max(paid * len(turns) / turn, 0.0), 1.0) if turn else 0.0
-    failed = 1.0 - so_far if turn else 0.0
-    of_turn = [float(missing == count) for count in range(MOST_MISSING + 1)]
-    of_turn += [float(min(others, MOST_OTHER)), float(right > 0), float(error), so_far, failed]
-    of_turn += [float(not wanted), _length(wanted)]
+    missing, on, off = max(0, len(wanted) - made), 0.0, 0.0
+    for _, calls_left, on_path in place:
+        missing = calls_left - sum(map(len, later))
+        on, off = float(on_path), float(not on_path)
+    right = len(wanted) - missing
+    of_turn = [float(min(missing, MOST_MISSING) == count) for count in range(MOST_MISSING + 1)]
+    of_turn += [float(min(max(0, made - right), MOST_OTHER)), float(right > 0), float(error)]
+    of_turn += [on, off, float(not wanted), _length(wanted)]
     calls = sum(map(len, later)) / max(1, len(later))
-    of_later = [1.0, so_far, failed, calls, sum(map(_length, later)) / max(1, len(later))]
+    of_later = [1.0, on, off, calls, sum(map(_length, later)) / max(1, len(later))]
     share = SCALE / len(turns)
     return [share * it for it in of_turn] + [share * len(later) * it for it in of_later]
 
@@ -77,27 +79,6 @@ def _turns(ground_truth: Any) -> list[list[Any]]:
     calls = list(ground_truth) if isinstance(ground_truth, list | tuple) else []
     several = [list(turn) for turn in calls if isinstance(turn, list | tuple)]
     return several or [calls]
-
-
-def is_same_call(wanted: Any, made: Any) -> bool:
-    """Whether a call was wanted: as written in a truth; of possible answers the name alone."""
-    if isinstance(wanted, dict):
-        return made.name in wanted
-    return normalize_call_string(str(wanted)) == render_normalized_call(made)
-
-
-def normalize_call_string(call: str) -> str:
-    """Normalize a call string: return it in one spelling."""
-    try:
-        return ast.unparse(ast.parse(call))
-    except (SyntaxError, ValueError):
-        return call
-
-
-def render_normalized_call(call: Any) -> str:
-    """Render a call as a normalized string, that of `normalize_call_string`."""
-    arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
-    return normalize_call_string(f"{call.name}({arguments})")
 
 
 def token_progress_features(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
+from fctncalling.algorithms.episodes import EpisodeRecord, Place, TokenRecord
 from fctncalling.algorithms.generation.engine_api import Action, Engine, EngineError, Request
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.policy.message_renderer import TemplateRefusal
@@ -180,6 +180,7 @@ class RunningEpisode:
     text: str = ""  # of the last action
     step_in_turn: int = 0
     state_hashes: list[str] = field(default_factory=list)  # info["state_hash"] before each action
+    places: list[Place] = field(default_factory=list)  # info["place"] before each action
     cut_actions: list[int] = field(default_factory=list)  # numbers of the actions cut short
     overflow: int = 0  # tokens of the context for which the budget had no room
     terminated: bool = False
@@ -247,6 +248,7 @@ class RunningEpisode:
         self.view.append_action(action)
         if "state_hash" in self.info:
             self.state_hashes.append(str(self.info["state_hash"]))
+        self.places += _place(self.info)
         if action.truncated:
             self.cut_actions.append(len(self.steps))
         self.text = self.template.decode(action.ids)
@@ -329,6 +331,7 @@ class RunningEpisode:
             roles=self.roles,
             role_rewards=self.role_rewards,
             state_hashes=self.state_hashes,
+            places=self._all_places(),
             state=self.state,
             ground_truth=self.info.get("ground_truth", self.ground_truth),
             env_seed=self.env_seed,
@@ -347,6 +350,12 @@ class RunningEpisode:
                 seed=self.env_seed,
             ),
         )
+
+    def _all_places(self) -> list[Place]:
+        """Return the places before each action and behind the last; none where one is missing."""
+        if len(self.places) != len(self.steps):
+            return []
+        return [*self.places, *(() if self.terminated else _place(self.info))]
 
     def _show(self, messages: list[Message], played: Sequence[Any] = ()) -> bool:
         """Show messages to the role that acts next, in a view of its own.
@@ -406,6 +415,20 @@ def _messages(info: dict[str, Any], observation: Any) -> list[Message]:
     if "messages" in info:
         return list(info["messages"])
     return [{"role": "user", "content": str(observation)}]
+
+
+def _place(info: dict[str, Any]) -> list[Place]:
+    """Return info["place"], checked, as a list of one; [] where the environment names none."""
+    if "place" not in info:
+        return []
+    try:
+        turn, calls_left, on_path = info["place"]
+        return [(int(turn), int(calls_left), bool(on_path))]
+    except (TypeError, ValueError):
+        raise ValueError(
+            f'info["place"] is {info["place"]!r:.60}, expected (turn, calls of the truth still to '
+            "come, whether the episode is on its path)"
+        ) from None
 
 
 def _calls(info: Mapping[str, Any]) -> list[Call]:

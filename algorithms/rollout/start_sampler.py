@@ -34,6 +34,8 @@ def knows_starts(config: TrainConfig) -> bool:
 
     To others nearer starts would look like better actions.
     """
+    if config.critic == "places":
+        return True
     compares = config.algorithm_name == "GRPO" or config.has_own_algorithm
     compares |= config.group_baseline in ("leave_one_out", "state")
     return compares and config.episodes_per_task > 1  # a group shares its start
@@ -49,8 +51,8 @@ class StartSampler:
         if not knows_starts(config):
             raise SettingError(
                 f"--starts prefix: {config.algorithm_name} compares episodes that began near the "
-                "end with whole ones, since no baseline knows the start; give --group_size 8 with "
-                "--group_baseline leave_one_out or state, or --algorithm_name GRPO"
+                "end with whole ones, since no baseline knows the start; give --critic places, "
+                "--group_size 8 with --group_baseline leave_one_out or state, or GRPO"
             )
         self._seed = config.seed
         self._strict = config.reward.startswith("strict")

@@ -132,7 +132,9 @@ def _solved(history: History) -> bool:
     return bool(solved) and fmean(solved) >= SOLVED
 
 
-def _values_states(history: History) -> bool:
+def _needs_no_critic(history: History) -> bool:
+    if history[-1].get("critic/weight") is not None:
+        return True  # a critic that knows nothing has no part in the advantages
     matched = _recent(history, "critic/state_matched_share", LONG)
     return bool(matched) and median(matched) > MOSTLY_MATCHED
 
@@ -220,7 +222,7 @@ RULES: dict[str, Rule] = {
         "--critic_warmup_episodes, or use GRPO",
         window=LONG,
         average=median,
-        is_fine=_values_states,
+        is_fine=_needs_no_critic,
     ),
     "step_limit": AlarmRule(
         "signals/limit_share",

@@ -96,7 +96,15 @@ logger = logging.getLogger(__name__)
 Numbers = Mapping[str, NDArray[Any]]
 SETTINGS = (
     *("algorithm_name", "lam", "lam_value", "gamma_token", "lam_token"),
-    *("clip_low", "clip_high", "dual_clip", "group_std", "group_credit", "group_baseline"),
+    *(
+        "clip_low",
+        "clip_high",
+        "dual_clip",
+        "group_std",
+        "group_credit",
+        "group_baseline",
+        "critic",
+    ),
 )
 """Settings that the header holds as they are."""
 
@@ -228,7 +236,7 @@ def acted_token_arrays(trace: TokenDiagnostics, config: TrainConfig) -> Numbers:
         "in_loss": targets.loss_mask,
     }
     if has_critic:
-        tensors |= {"values": targets.old_values, "bootstrap": targets.bootstrap}
+        tensors |= {"values": targets.values, "bootstrap": targets.bootstrap, "lam": targets.lam}
     if config.kl_coef:
         tensors["ref_logprobs"] = targets.reference_logprobs
         tensors["kl"] = trace.terms["token_reference_kl"]

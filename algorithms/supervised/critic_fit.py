@@ -2,10 +2,9 @@
 
 Before the first update it learns from episodes of many tasks (--critic_warmup_episodes), after
 each update from those of the last few (--critic_window_updates). The targets have lambda 1: the
-values of a fresh critic teach nothing (VC-PPO, arXiv:2503.01491; VAPO, arXiv:2504.05118). Tasks lie
-in five folds, by the hash of their ids. A fit holds a fold out and keeps the head of the epoch with
-the least error there. Before the first update there is a fit for each fold, and the heads'
-weights are averaged; after an update there is one, that holds out the first fold.
+values of a fresh critic teach nothing (VC-PPO, arXiv:2503.01491; VAPO, arXiv:2504.05118). A fit
+holds out a fifth of the tasks, by the hash of their ids, and keeps the head of the epoch with the
+least error there.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import copy
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import fmean
 from typing import NamedTuple
 
 import torch
@@ -27,7 +25,7 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS, ProcessGroup
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.learning_signal import shape_rewards
-from fctncalling.algorithms.metrics import Metrics, explained_variance_by_turn, token_turns
+from fctncalling.algorithms.metrics import Metrics, explained_variance_by_turn
 from fctncalling.algorithms.minibatches import (
     add_forward_inputs,
     bootstrap_values,
@@ -37,11 +35,11 @@ from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.policy.value_head import ValueHead
 from fctncalling.algorithms.ppo import adamw, find_algorithm, value_losses
 from fctncalling.algorithms.targets import estimate_advantages
+from fctncalling.algorithms.values import Values
 
 MOST_EPOCHS, PATIENCE = 200, 10
 EPOCHS_WITHOUT_HELD_OUT = 20
 TOKENS_A_STEP = 128
-FOLDS = 5
 EXPLAINED = "critic_fit/explained_variance"
 
 
@@ -52,19 +50,16 @@ class CriticSamples(NamedTuple):
     returns: Tensor  # (N,)
     held_out: Tensor  # (N,) bool, of a task that teaches nothing
     turns: Tensor | None = None  # (N,) from 1; None: of a checkpoint that has none
-    folds: Tensor | None = None  # (N,) of the tasks, from 0; None: of a checkpoint that has none
 
 
 def join_samples(samples: Sequence[CriticSamples]) -> CriticSamples:
     """Join samples to one; a field that one of them lacks the whole lacks."""
     turns = [each.turns for each in samples if each.turns is not None]
-    folds = [each.folds for each in samples if each.folds is not None]
     return CriticSamples(
         torch.cat([each.states for each in samples]),
         torch.cat([each.returns for each in samples]),
         torch.cat([each.held_out for each in samples]),
         torch.cat(turns) if len(turns) == len(samples) else None,
-        torch.cat(folds) if len(folds) == len(samples) else None,
     )
 
 
@@ -84,7 +79,7 @@ def critic_samples(
     bootstrap = bootstrap_values(policy, experience, algorithm, config, processes)
     plain = replace(config, lam=1.0, lam_value=None, lam_token=1.0, group_baseline="none")
     nothing = torch.zeros_like(experience.tokens.rewards)
-    estimate = estimate_advantages(algorithm, experience, nothing, bootstrap, plain)
+    estimate = estimate_advantages(algorithm, experience, Values(nothing, bootstrap), plain)
     states = torch.zeros(len(nothing), policy.value_head.num_features, device=device)
 
     def read(rows: list[int]) -> tuple[Tensor, Tensor]:
@@ -95,21 +90,16 @@ def critic_samples(
         for indices, found in processes.for_each_microbatch(minibatch, read):
             states[indices] = found.float()
     processes.all_reduce(states)
-    of_episode = [task_fold(each.task_id) for each in experience.episodes]
+    of_episode = [is_held_out(each.task_id) for each in experience.episodes]
     kept = estimate.loss_mask
-    folds = torch.tensor(of_episode, device=device)[experience.tokens.episode][kept]
-    turns = token_turns(experience)[kept]
-    return CriticSamples(states[kept], estimate.returns[kept], folds == 0, turns, folds)
-
-
-def task_fold(task_id: str) -> int:
-    """Return the fold of a task, by its id alone."""
-    return zlib.crc32(task_id.encode()) % FOLDS
+    held_out = torch.tensor(of_episode, device=device)[experience.tokens.episode][kept]
+    turns = experience.token_turns()[kept]
+    return CriticSamples(states[kept], estimate.returns[kept], held_out, turns)
 
 
 def is_held_out(task_id: str) -> bool:
-    """Whether a task is held out for validation, as those of the first fold are."""
-    return task_fold(task_id) == 0
+    """Whether a task is held out for validation, as a fifth are, by the id alone."""
+    return zlib.crc32(task_id.encode()) % 5 == 0
 
 
 def fit_critic(
@@ -127,35 +117,6 @@ def fit_critic(
     if judged.all() or not judged.any():
         judged = torch.ones_like(judged)
     return _fit_metrics(values, every, judged, epochs)
-
-
-def fit_critic_in_folds(
-    head: ValueHead,
-    samples: Sequence[CriticSamples],
-    config: TrainConfig,
-    generator: torch.Generator,
-) -> Metrics:
-    """Fit the critic once for each fold of tasks, which is held out, and average the weights.
-
-    With few tasks a single fit depends on which ones stop it. All start from the same weights and
-    take a few epochs, so that their mean is a head as well (model soups, arXiv:2203.05482). The
-    metrics are of values that come from the fit which the task's fold stopped and did not teach.
-    """
-    every = join_samples(samples)
-    assert every.folds is not None
-    start = copy.deepcopy(head.state_dict())
-    values = torch.zeros_like(every.returns)
-    heads, epochs = [], []
-    for fold in sorted(set(every.folds.tolist())):
-        held_out = every.folds == fold
-        head.load_state_dict(start)
-        epochs.append(_fit(head, every, held_out, config, generator))
-        with torch.no_grad():
-            values[held_out] = head(every.states[held_out])
-        heads.append(copy.deepcopy(head.state_dict()))
-    means = {name: torch.stack([each[name] for each in heads]).mean(0) for name in start}
-    head.load_state_dict(means)
-    return _fit_metrics(values, every, torch.ones_like(every.held_out), fmean(epochs))
 
 
 def _fit(

@@ -50,10 +50,11 @@ ARMS = {
     "record": RECORD,
     "defaults": DEFAULTS,
     "leave_one_out": DEFAULTS.replace("state", "leave_one_out"),
+    "TPPO": DEFAULTS.replace("state", "none"),
     "GRPO": DEFAULTS.replace("--group_baseline state", "--algorithm_name GRPO"),
     "control": f"{RECORD} --permute_advantages",
 }
-"""Arm -> its flags of `fctncalling train`."""
+"""Arm -> its flags of `fctncalling train`; the kept runs had a lambda of .95, the default then."""
 
 BASIS = "basis"  # the defaults of 0.2, whose CPU seconds the others' are shares of
 

@@ -44,6 +44,7 @@ class EpisodeState:
     invalid_reason: str | None = None  # why infrastructure failed
     tools_hash: str = ""  # of the tools' state; "" where calls may have changed it
     past_hash: str = ""  # of the turns that ended
+    end_hashes: list[str] = field(default_factory=list)  # of the tools' state, of each such turn
     unreadable: str = ""  # the tool whose state could not be read, and what it holds
 
     @property
@@ -98,6 +99,7 @@ class EpisodeState:
         if self.session is not None:
             record = TurnResults(tuple(self.results), self.session.public_state())
             self.turns.append(record)
+            self.end_hashes.append(self.hash_of_tools())
             results = sorted(set(self.results))
             self.past_hash = hash_of_text(repr([self.past_hash, results, self.hash_of_tools()]))
         if not last:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
 
 from fctncalling.checkers.multi_turn import LiveTurnResults, Turn
 from fctncalling.data.types import Task, TurnResults
+from fctncalling.envs.episode.content_hash import UnreadableStateError, content_hash
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers.execution import ToolSession
 from fctncalling.envs.python_source.parse import PlainCall
@@ -23,14 +25,45 @@ from fctncalling.envs.tools.tool_state import snapshot
 
 ExtraTools = Mapping[str, "type | str"]
 States = dict[str, dict[str, Any]]
+Look = Callable[[ToolSession], None]
 
 MAX_TRUTHS = 512
 """Truths that are kept at once, those asked for last; some 20 kB each, 200 kB in long context."""
 _REPEATABLE = frozenset(TOOL_CLASSES) - AGENTIC_TOOLS
 
 
+def _look_away(session: ToolSession) -> None:
+    pass
+
+
+class TruthPath(NamedTuple):
+    """Path of a ground truth, replayed call by call."""
+
+    turns: tuple[TurnResults, ...]
+    # of the tools' state, of each turn: before its first call and behind each; "" if not readable
+    hashes: tuple[tuple[str, ...], ...]
+
+
+def replay_path(task: Task, extra_tools: ExtraTools | None = None) -> TruthPath:
+    """Replay a task's ground truth on fresh tools; return its path.
+
+    Raises as `replay_ground_truth`.
+    """
+    hashes: list[str] = []
+
+    def add_hash(session: ToolSession) -> None:
+        try:
+            hashes.append(content_hash(session.hashed_state()))
+        except UnreadableStateError:
+            hashes.append("")
+
+    turns = replay_ground_truth(task, extra_tools, add_hash)
+    each = iter(hashes)
+    return TruthPath(turns, tuple(tuple(islice(each, len(turn.results) + 1)) for turn in turns))
+
+
 def replay_ground_truth(
-    task: Task, extra_tools: ExtraTools | None = None
+    task: Task, extra_tools: ExtraTools | None = None, look: Look = _look_away
 ) -> tuple[TurnResults, ...]:
     """Replay a task's ground truth on fresh tools; return each turn's results and states.
 
@@ -39,7 +72,7 @@ def replay_ground_truth(
     """
     turns: list[TurnResults] = []
     before: States = {}
-    for turn in iter_ground_truth(task, extra_tools):
+    for turn in iter_ground_truth(task, extra_tools, look):
         try:
             before = _copied(turn.states, before)
         except RecursionError as error:
@@ -51,7 +84,7 @@ def replay_ground_truth(
 
 
 def iter_ground_truth(
-    task: Task, extra_tools: ExtraTools | None = None
+    task: Task, extra_tools: ExtraTools | None = None, look: Look = _look_away
 ) -> Iterator[LiveTurnResults]:
     """Iterate over a task's ground truth, replayed lazily turn by turn.
 
@@ -61,7 +94,7 @@ def iter_ground_truth(
         raise ValueError(
             f'task "{task.id}": category {task.category} cannot be judged without a ground truth'
         )
-    return replay_turns(task, task.ground_truth, extra_tools, "ground_truth")
+    return replay_turns(task, task.ground_truth, extra_tools, "ground_truth", look)
 
 
 def replay_turns(
@@ -69,8 +102,12 @@ def replay_turns(
     turns: Sequence[Sequence[str | PlainCall]],
     extra_tools: ExtraTools | None,
     owner: str,
+    look: Look = _look_away,
 ) -> Iterator[LiveTurnResults]:
-    """Replay turns of calls on fresh tools, yielding results and the tools' own states."""
+    """Replay turns of calls on fresh tools, yielding results and the tools' own states.
+
+    look: is shown the tools before the first call of each turn and behind each.
+    """
     try:
         session = ToolSession(
             task.involved_classes,
@@ -82,9 +119,12 @@ def replay_turns(
     except LookupError as error:
         raise LookupError(f'task "{task.id}": {error}') from None
     for calls in turns:
-        yield LiveTurnResults(
-            tuple([session.execute(call) for call in calls]), session.live_state()
-        )
+        look(session)
+        results = []
+        for call in calls:
+            results.append(session.execute(call))
+            look(session)
+        yield LiveTurnResults(tuple(results), session.live_state())
 
 
 def _copied(states: Mapping[str, Mapping[str, Any]], before: States) -> States:

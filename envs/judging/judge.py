@@ -21,7 +21,9 @@ from fctncalling.envs.handlers.registry import handler_for
 from fctncalling.envs.judging.ground_truth import (
     ExtraTools,
     GroundTruthCache,
+    TruthPath,
     replay_ground_truth,
+    replay_path,
     replay_turns,
 )
 from fctncalling.envs.judging.strict import first_leniency_in_turn
@@ -170,7 +172,7 @@ class EpisodeJudge:
 
     def __init__(self, tools: Mapping[str, type]) -> None:
         self._tools = dict(tools)
-        self._truths: dict[str, tuple[TurnResults, ...]] = {}
+        self._paths: dict[str, TruthPath] = {}
 
     def verdict(self, state: EpisodeState, record: Any) -> Verdict | None:
         """Return the verdict, official, on an ended episode; None for a task without answers.
@@ -219,7 +221,11 @@ class EpisodeJudge:
 
         Raises InfrastructureError where it cannot be replayed.
         """
-        return bounded_memo(self._truths, task.id, lambda: replay_ground_truth(task, self._tools))
+        return self.path(task).turns
+
+    def path(self, task: Task) -> TruthPath:
+        """Return the path of a task's ground truth, replayed once; raises as `truth`."""
+        return bounded_memo(self._paths, task.id, lambda: replay_path(task, self._tools))
 
 
 def answers_to_questions(steps: Sequence[StepRecord], conversation: Sequence[Message]) -> list[str]:

@@ -166,8 +166,6 @@ def parse_settings(words: Sequence[str]) -> argparse.Namespace:
     parser.set_defaults(**from_file)
     namespace = parser.parse_args(words)
     parser.set_defaults(**_job_defaults(namespace))
-    if "algorithm_name" in given_flags(words) | set(from_file):
-        parser.set_defaults(group_baseline=TrainConfig.group_baseline)
     parser.set_defaults(**PRESETS.get(namespace.preset, {}))
     parser.set_defaults(**from_file)
     return parser.parse_args(words)

@@ -62,3 +62,11 @@ class Counters:
             self.before = latest
         elif success is not None and success > self.best.get(kind, -1.0):
             self.best = {"update": self.updates, kind: success}
+
+    def loss_of_best(self) -> tuple[str, float, float] | None:
+        """Return kind, newest and best success where the newest is below half of the best."""
+        for kind in self.best.keys() - {"update"}:
+            now, best = self.latest.get(kind), self.best[kind]
+            if now is not None and now < best / 2:
+                return kind.replace("_", " "), now, best
+        return None

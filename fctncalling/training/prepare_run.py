@@ -175,7 +175,7 @@ def _check_and_announce(
 def learning_notes(config: TrainConfig) -> list[str]:
     """Return notes on the policy's credit and the episodes of an update, where not plain."""
     notes = []
-    if config.group_baseline != "none":
+    if config.policy_credit != f"{config.algorithm_name}'s estimate":
         notes.append(f"Policy credit: {config.policy_credit}.")
     if config.starts == "prefix":
         notes.append(
@@ -294,7 +294,7 @@ def resolved_settings(config: TrainConfig, device: torch.device) -> dict[str, An
     types = {name: str(dtype).removeprefix("torch.") for name, dtype in names.items()}
     of_learning = {"gamma": config.discount, "policy_credit": config.policy_credit}
     if config.target_kl is not None:
-        of_learning["early_stop"] = f"KL above {config.target_kl} x max(1, entropy)"
+        of_learning["step_guard"] = f"KL above {config.target_kl} x max(1, entropy)"
     return {"device": str(device), **of_learning, **types}
 
 

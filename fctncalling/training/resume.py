@@ -29,7 +29,7 @@ FIXED_SETTINGS = tuple(
 # Settings that may differ without a note.
 FREE_SETTINGS = ("resume", "num_updates", "experiment_name", "results_dir")
 # Settings whose default is another one than in 0.3: a run goes on with its own.
-CHANGED_DEFAULTS = ("group_baseline",)
+CHANGED_DEFAULTS = ("group_baseline", "lam")
 
 
 def checkpoint_to_resume(
@@ -137,12 +137,11 @@ def _compare_settings(config: TrainConfig, checkpoint: Path) -> None:
     changed = changed_settings(config, checkpoint)
     _reject_incompatible(changed, checkpoint)
     before = run_settings(checkpoint)
-    if config.target_kl is not None and "early_stop" not in before.get(
-        "resolved", {"early_stop": 0}
-    ):
+    resolved = before.get("resolved", {"step_guard": ""})
+    if config.target_kl is not None and "step_guard" not in resolved:
         announce(
-            f"Note: --target_kl {config.target_kl:g} bounded the KL alone when this run began; now "
-            "it is times the policy's entropy where that is above 1 nat a token."
+            f"Note: --target_kl {config.target_kl:g} ended updates behind a step too far when this "
+            "run began; now half of such a step is taken back, or all."
         )
     if changed:
         listed = "; ".join(

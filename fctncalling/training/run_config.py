@@ -54,7 +54,6 @@ EMBEDDED_MODEL_DEFAULTS: dict[str, Any] = {
     "num_updates": 32,
     "episodes_per_update": 64,
     "group_size": 4,
-    "group_baseline": "state",
     "dynamic_sampling": 2,
     "ppo_epoch": 2,
     "lr": 4e-4,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -46,9 +47,10 @@ from fctncalling.algorithms.supervised.critic_fit import (
     CriticSamples,
     critic_samples,
     fit_critic,
-    fit_critic_in_folds,
 )
+from fctncalling.algorithms.targets import make_value_source
 from fctncalling.evaluation.pass_at_k import evaluation_uncertainty
+from fctncalling.training.announce import shell_command
 from fctncalling.training.counters import Counters
 from fctncalling.training.resume import restore_supervised_learner, unfit_checkpoint_error
 from fctncalling.training.rollouts.rollout_backends import (
@@ -112,6 +114,7 @@ class TrainingRun:
         processes.shard(policy)
         self.optimisers = make_optimisers(policy, config)
         self.counters = Counters()
+        self.values = make_value_source(config)
         self._ahead = PrefetchedRounds(config, self._planner, rollout)
         self._staleness = 0  # of the last batch: updates that its weights are behind
         self._timings: dict[str, float | None] = {}
@@ -158,7 +161,7 @@ class TrainingRun:
         result = self._play(self._planner.warm_up_round(), on_episode)
         samples = self._critic_samples(self._learnable(result.episodes))
         generator = self._generator(SeedStream.CRITIC_FIT)
-        figures = fit_critic_in_folds(self.policy.value_head, [samples], self.config, generator)
+        figures = fit_critic(self.policy.value_head, [samples], self.config, generator)
         self.counters.critic_episodes = len(result.episodes)
         self._count([result], cpu)
         self.log.write_metrics(0, {**figures})
@@ -252,7 +255,8 @@ class TrainingRun:
             config = replace(config, value_coef=0.0)
         generator = self._generator(SeedStream.MINIBATCHES)
         return update(
-            self.policy, self.optimisers, usable, config, generator, self.processes, trace
+            *(self.policy, self.optimisers, usable, config, generator, self.processes, trace),
+            source=self.values,
         )
 
     def _generator(self, stream: SeedStream) -> torch.Generator:
@@ -270,6 +274,7 @@ class TrainingRun:
         self.log.write_timings(number, {"perf/time_s/evaluation": time.perf_counter() - started})
         latest = self.log_evaluation(evaluation, f"{number:06d}")
         self.counters.add_evaluation(latest, strict=self.config.reward.startswith("strict"))
+        self._notices.warn_of_ruin(self.counters, self.config, self.log.folder)
         return latest
 
     def play_held_out(self, version: int) -> Evaluation:
@@ -324,6 +329,8 @@ class TrainingRun:
         }
         if self._window:
             state["critic_window"] = [tuple(each) for each in self._window]
+        if values := self.values.state():
+            state["values"] = values
         if ahead := self._ahead.state():
             state["ahead"] = ahead
         name = f"update_{number:06d}"
@@ -350,7 +357,10 @@ class TrainingRun:
             for name, optimiser in self.optimisers._asdict().items():
                 load_full_state_dict(optimiser, state["optimisers"][name])
             self.log.rewind(state["position"], self.counters.updates)
-            self._window.extend(CriticSamples(*each) for each in state.get("critic_window", []))
+            # Those of version 0.3 end with a fold of each task.
+            self._window.extend(CriticSamples(*each[:4]) for each in state.get("critic_window", []))
+            if "values" in state:
+                self.values.load_state(state["values"])
             ahead = state.get("ahead", [])
             saved = [ahead] if isinstance(ahead, dict) else ahead  # as earlier versions wrote it
             self._ahead.restore(saved, self.counters, known=self.sampler.has_tasks)
@@ -385,6 +395,22 @@ class RunNotices:
         self._skipped = self._skipped + 1 if skipped else 0
         if self._skipped % WARN_EVERY_SKIPPED == 1 and self._shown:
             logger.warning("update %d: %s", update + 1, no_signal_warning(episodes))
+
+    def warn_of_ruin(self, counters: Counters, config: TrainConfig, folder: Path) -> None:
+        """Warn where held-out success fell below half of its best, with the way back."""
+        lost = counters.loss_of_best()
+        if lost is None or not self._shown:
+            return
+        back = "no checkpoint of it was kept (--save_interval 0)"
+        if config.save_interval:
+            settings = shlex.quote(str(folder / "config.json"))
+            again = f"--config {settings} --resume best --lr {config.lr / 2:g}"
+            back = f"go back to its checkpoint: {shell_command('train')} {again}"
+        logger.warning(
+            "update %d: held-out success (%s) is %.3f, below half of its best, %.3f after update "
+            "%d; %s",
+            *(counters.updates, *lost, counters.best["update"], back),
+        )
 
     def log_new_stage(self, update: int, number: int, name: str) -> None:
         """Log that the curriculum has a new stage."""

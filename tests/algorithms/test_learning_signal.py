@@ -225,7 +225,7 @@ def test_without_a_critic_the_entropy_bonus_has_the_share_of_episodes_with_signa
 
 def test_without_whitening_too_the_policy_stands_still_where_nothing_differs() -> None:
     targets = targets_of(
-        policy_with_values(), outcomes([1.0], [1.0]), settings(whiten_advantages=False)
+        policy_with_values(), outcomes([1.0], [1.0]), settings(whiten_advantages=False, lam=0.95)
     )
     assert targets.raw_advantages.any()
     assert not targets.advantages.any()

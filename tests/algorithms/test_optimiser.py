@@ -42,8 +42,9 @@ def test_schedules_follow_their_formulas(schedule: str, expected: list[float]) -
 
 
 def test_a_critic_that_was_fitted_before_has_no_warm_up() -> None:
-    config = TrainConfig.from_preset("0.1B", lr=1.0, critic_lr=10.0, num_updates=20)
-    assert (config.critic_warmup_episodes, config.warmup_updates) == (640, 5)
+    config = TrainConfig(
+        lr=1.0, critic_lr=10.0, num_updates=20, warmup_updates=5, critic_warmup_episodes=640
+    )
     rates = [learning_rates(config, k) for k in range(20)]
     assert [policy for policy, _ in rates] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0] + [1.0] * 15)
     assert {critic for _, critic in rates} == {10.0}

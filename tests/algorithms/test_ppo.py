@@ -7,7 +7,9 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+from statistics import fmean
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -26,9 +28,10 @@ from token_worlds import (
 )
 from torch import Tensor, nn
 
-from fctncalling.algorithms import losses, ppo
+from fctncalling.algorithms import losses, ppo, step_guard
 from fctncalling.algorithms.batch import acted_tokens, build_experience, make_batch
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.minibatches import plan_minibatches
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
@@ -39,7 +42,8 @@ from fctncalling.algorithms.ppo import (
     make_optimisers,
     update,
 )
-from fctncalling.algorithms.targets import compute_targets
+from fctncalling.algorithms.step_guard import StepGuard
+from fctncalling.algorithms.targets import compute_targets, policy_outputs
 
 torch.set_num_threads(1)
 
@@ -290,21 +294,42 @@ def test_the_same_seed_gives_the_same_weights_and_metrics() -> None:
     assert torch.equal(weights(results[0][1]), weights(results[1][1]))
 
 
-def test_the_update_stops_before_the_step_that_follows_too_large_a_divergence() -> None:
-    policy = policy_with_values()
-    episodes = some_episodes(policy)
-    alone = copy.deepcopy(policy)
-    one_step = run_update(alone, episodes, settings(lr=0.05))
-    stopped = run_update(policy, episodes, settings(lr=0.05, ppo_epoch=5, target_kl=0.02))
-    assert stopped["losses/early_stop_epoch"] == 2.0
-    assert stopped["losses/optimiser_steps"] == 1.0
-    assert stopped["losses/approx_kl"] > 0.02
-    assert torch.equal(weights(policy), weights(alone))
-    assert (
-        stopped["losses/policy_loss"] == one_step["losses/policy_loss"]
-    )  # not diluted by the pass without a step
-    assert one_step["losses/early_stop_epoch"] == 0.0
-    assert all(parameter.grad is None for parameter in policy.parameters())
+def divergence(policy: ActorCritic, before: ActorCritic, episodes: list[EpisodeRecord]) -> float:
+    """Return the mean over actions of the mean KL of their tokens, all of them credited."""
+    experience = build_experience(episodes, CPU)
+    minibatches = plan_minibatches(experience, settings(), torch.Generator().manual_seed(0))
+    new, old = (policy_outputs(p, experience, minibatches, settings())[0] for p in (policy, before))
+    ratio = (new - old).double()
+    kls = torch.minimum(ratio.square() / 2, ratio.exp() - 1 - ratio)
+    action = experience.tokens.action
+    return fmean(kls[action == number].mean().item() for number in range(int(action.max()) + 1))
+
+
+def test_a_step_too_far_is_halved_or_refused_before_the_next_builds_on_it() -> None:
+    start = policy_with_values()
+    episodes = some_episodes(start)[:8]
+
+    def updated(**changes: Any) -> tuple[ActorCritic, dict[str, float]]:
+        policy = copy.deepcopy(start)
+        config = settings(**{"lr": 0.01, "value_coef": 0.0, "entropy_coef": 0.0, **changes})
+        with mock.patch.object(step_guard, "EVERY_ROW", 1):
+            return policy, run_update(policy, episodes, config)
+
+    free, metrics = updated()
+    assert "losses/trial_kl" not in metrics
+    far = divergence(free, start, episodes)
+    bound = far / metrics["losses/entropy"]  # above 1 nat a token, which the flag is a factor of
+    whole, metrics = updated(target_kl=1.01 * bound)
+    assert metrics["losses/trial_kl"] == pytest.approx(far, rel=1e-3)
+    assert torch.equal(weights(whole), weights(free))
+    halved, metrics = updated(target_kl=0.9 * bound)
+    assert (metrics["losses/steps_cut"], metrics["losses/early_stop_epoch"]) == (1.0, 0.0)
+    assert divergence(halved, start, episodes) <= 0.9 * far
+    halfway = (weights(start) + weights(free)) / 2
+    assert torch.allclose(weights(halved), halfway, atol=1e-6)
+    refused, metrics = updated(target_kl=1e-6 * bound, ppo_epoch=3)
+    assert (metrics["losses/optimiser_steps"], metrics["losses/early_stop_epoch"]) == (0.0, 1.0)
+    assert torch.allclose(weights(refused), weights(start), atol=1e-6)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.05])
@@ -312,17 +337,31 @@ def test_the_divergence_is_bounded_for_each_nat_of_entropy_above_one(temperature
     policy = policy_with_values()
     episodes = some_episodes(policy)
 
-    def updated(**changes: Any) -> dict[str, float]:
-        config = settings(lr=0.01, temperature=temperature, **{"ppo_epoch": 2, **changes})
+    def cut(**changes: Any) -> dict[str, float]:
+        config = settings(lr=0.01, temperature=temperature, **changes)
         return run_update(copy.deepcopy(policy), episodes, config)
 
-    free = updated()
-    kl = free["losses/approx_kl"]  # of the second pass; the entropy is the mean of both
-    entropy = 2 * free["losses/entropy"] - updated(ppo_epoch=1)["losses/entropy"]
-    assert (entropy > 1.0) == (temperature == 1.0)
-    bound = kl / max(1.0, entropy)
-    assert updated(target_kl=1.02 * bound)["losses/early_stop_epoch"] == 0.0
-    assert updated(target_kl=0.98 * bound)["losses/early_stop_epoch"] == 2.0
+    tried = cut(target_kl=1e3)
+    assert (tried["losses/entropy"] > 1.0) == (temperature == 1.0)
+    bound = tried["losses/trial_kl"] / max(1.0, tried["losses/entropy"])
+    assert cut(target_kl=1.02 * bound)["losses/steps_cut"] == 0.0
+    assert cut(target_kl=0.98 * bound)["losses/steps_cut"] == 1.0
+
+
+def test_the_divergence_is_that_of_credited_tokens_each_action_alike() -> None:
+    policy = policy_with_values()
+    experience = build_experience(
+        [episode([(3, 1.0), (1, 0.0)], terminated=True)], CPU
+    )  # an action of three tokens, of which one has no advantage, and one of one token
+    targets = targets_of(policy, experience.episodes, settings())
+    raw = torch.tensor([0.5, 0.0, -0.5, 1.0])
+    optimiser = make_optimisers(policy, settings()).policy
+    assert optimiser is not None
+    targets = targets._replace(raw_advantages=raw)
+    guard = StepGuard(policy, optimiser, experience, targets, settings(), SINGLE_PROCESS)
+    ratios = torch.tensor([0.2, 7.0, -3.0, 2.0])
+    wanted = fmean([fmean([0.2**2 / 2, math.exp(-3.0) + 2.0]), 2.0])
+    assert guard.divergence(ratios, torch.arange(4)) == pytest.approx(wanted, rel=1e-5)
 
 
 def test_gradients_of_language_model_and_value_head_are_cut_apart() -> None:

@@ -4,7 +4,9 @@ and from the right end of an episode.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+from statistics import fmean
 
 import pytest
 import torch
@@ -24,7 +26,17 @@ from token_worlds import (
 )
 
 from fctncalling.algorithms.batch import acted_tokens, build_experience, make_batch
-from fctncalling.algorithms.minibatches import microbatches, plan_minibatches
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.episodes import EpisodeRecord, action_turns
+from fctncalling.algorithms.minibatches import (
+    add_forward_inputs,
+    microbatches,
+    plan_minibatches,
+)
+from fctncalling.algorithms.policy.actor_critic import ActorCritic
+from fctncalling.algorithms.ppo import accumulate_gradients, find_algorithm
+from fctncalling.algorithms.targets import Targets, compute_targets
+from fctncalling.algorithms.values import DECAY, WeightedValues
 
 torch.set_num_threads(1)
 
@@ -143,3 +155,203 @@ def test_microbatches_keep_to_their_budget_and_put_like_lengths_together() -> No
     assert sorted(index for group in groups for index in group) == list(range(6))
     assert groups == [[0, 4, 2], [3, 1], [5]]  # 300 fits nowhere: a group of its own
     assert len(microbatches([8] * 8, max_tokens=10**6, num_parts=4)) == 4
+
+
+# Values weighed by what they know (--lam auto), against a plain reference in float64.
+
+USER, TOOL = [{"role": "user"}], [{"role": "tool"}]
+PLAIN_CONFIG = settings(gamma=0.9, entropy_coef=0.0, group_size=2, max_microbatch_tokens=64)
+
+
+class PlainToken:
+    """An acted token with what the reference knows of it."""
+
+    def __init__(self, reward: float, critic: float, ends: bool, turn: int) -> None:
+        self.reward, self.critic, self.ends, self.turn = reward, critic, ends, turn
+        self.togo = self.batch = self.group = 0.0  # its reward to go, the others' means
+        self.baseline = self.value = self.lam = self.advantage = 0.0
+
+
+def turns_of_tasks(seed: int) -> list[EpisodeRecord]:
+    """Return episodes of several turns: groups of two, one alone, a cut one, an invalid one."""
+    draw = torch.Generator().manual_seed(seed)
+    found = []
+    for number, task in enumerate("aabbcaa"):
+        lengths = torch.randint(1, 4, (2 + number % 3,), generator=draw).tolist()
+        rewards = torch.rand(len(lengths), generator=draw).tolist()
+        record = episode(list(zip(lengths, rewards, strict=True)), terminated=number != 3)
+        record.task_id, record.truncated = task, number == 3
+        record.messages = [USER, *[USER if n % 2 else TOOL for n in range(len(lengths) - 1)]]
+        record.invalid = number == 6
+        found.append(record)
+    return found
+
+
+def plain_tokens(records: list[EpisodeRecord], critic: list[float]) -> list[list[PlainToken]]:
+    values, turns, lines = iter(critic), iter(action_turns(records)), []
+    for record in records:
+        line = []
+        for row in record.rows:
+            for acted, ends, reward in zip(row.acted, row.ends_action, row.rewards, strict=True):
+                if acted and (not line or line[-1].ends):
+                    turn = next(turns)
+                if acted:
+                    line.append(PlainToken(reward, next(values), ends, turn))
+        togo = 0.0
+        for token in reversed(line):
+            togo = token.togo = token.reward + (0.9 if token.ends else 1.0) * togo
+        lines.append(line)
+    for record, line in zip(records, lines, strict=True):
+        for token in line:
+            peers = [
+                (
+                    other.task_id == record.task_id,
+                    next(t.togo for t in others if t.turn == token.turn),
+                )
+                for other, others in zip(records, lines, strict=True)
+                if other is not record and any(t.turn == token.turn for t in others)
+            ]
+            own = [togo for is_own, togo in peers if is_own]
+            token.batch = fmean([togo for _, togo in peers] or [0.0])
+            token.group = fmean(own) if own else token.batch
+    return lines
+
+
+def plain_advantages(
+    lines: list[list[PlainToken]], sums: dict[int, list[float]], ends: list[float]
+) -> None:
+    """Set value, lambda and advantage of each token; ends: the critic's value behind a cut one."""
+    pairs = {t: zip(s[::2], s[1::2], strict=True) for t, s in sums.items()}
+    shares = {t: [min(1.0, max(0.0, a / b)) for a, b in each] for t, each in pairs.items()}
+    for line, end in zip(lines, ends, strict=True):
+        for token in line:
+            of_group, weight, token.lam = shares.get(token.turn, [1.0, 0.0, 1.0])
+            token.baseline = of_group * token.group + (1 - of_group) * token.batch
+            token.value = weight * token.critic + (1 - weight) * token.baseline
+        later, trace, ahead = weight * end, 0.0, 0.0
+        for token in reversed(line):
+            gamma, decay = (0.9, trace) if token.ends else (1.0, 1.0)
+            ahead = token.reward + gamma * later - token.value + gamma * decay * ahead
+            token.advantage, later, trace = ahead, token.value, token.lam
+
+
+def plain_learn(
+    lines: list[list[PlainToken]], records: list[EpisodeRecord], sums: dict[int, list[float]]
+) -> dict[int, list[float]]:
+    turns = {token.turn for line in lines for token in line} | sums.keys()
+    found = {turn: [DECAY * each for each in sums.get(turn, [0.0] * 6)] for turn in turns}
+    for line, record in zip(lines, records, strict=True):
+        for before, token in zip([None, *line], line, strict=False):
+            if not record.terminated:
+                continue
+            value, outcome = token.critic - token.baseline, token.togo - token.baseline
+            found[token.turn][0] += (token.group - token.batch) * (token.togo - token.batch)
+            found[token.turn][1] += (token.group - token.batch) ** 2
+            found[token.turn][2] += value * outcome
+            found[token.turn][3] += value**2
+            if before is not None and before.ends:
+                first = line[0].value - line[0].baseline
+                found[token.turn][4] += (outcome - (token.value - token.baseline)) ** 2
+                found[token.turn][5] += (outcome - first) ** 2
+    return found
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("stepwise", [True, False])
+def test_weighed_values_targets_and_gradients_are_those_of_a_plain_reference(
+    shared: bool, stepwise: bool
+) -> None:
+    policy, source = policy_with_values(), WeightedValues()
+    config = dataclasses.replace(PLAIN_CONFIG, share_prefixes=shared)
+    # As left by earlier updates: of turn 3 nothing is known, lambda is .5 and .9 before.
+    sums = {1: [0.7, 1.0, 0.5, 2.0, 1.0, 2.0], 2: [0.3, 1.0, 0.4, 0.5, 0.9, 1.0]}
+    source.load_state({"sums": sums})
+    for update in range(2):
+        records = turns_of_tasks(update)
+        valid = [record for record in records if not record.invalid]
+        laid_out = [one_row_a_step(each) if stepwise else each for each in records]
+        targets, ends, gradient_found = learned(policy, laid_out, config, source)
+        lines = plain_tokens(valid, targets.old_values.double().tolist())
+        plain_advantages(lines, sums, ends)
+        tokens = [token for line in lines for token in line]
+        for name, field in (("values", "value"), ("raw_advantages", "advantage")):
+            wanted = [getattr(token, field) for token in tokens]
+            assert getattr(targets, name).tolist() == pytest.approx(wanted, abs=2e-5)
+        wanted = [token.advantage + token.value for token in tokens]
+        assert targets.returns.tolist() == pytest.approx(wanted, abs=2e-5)
+        reference = plain_gradient(policy, valid, tokens, targets)
+        assert torch.allclose(gradient_found.double(), reference, atol=2e-5, rtol=1e-4)
+        sums = plain_learn(lines, valid, sums)
+        for turn, wanted in sums.items():
+            assert source.state()["sums"][turn] == pytest.approx(wanted, rel=1e-4, abs=1e-6)
+
+
+def learned(
+    policy: ActorCritic,
+    records: list[EpisodeRecord],
+    config: TrainConfig,
+    source: WeightedValues,
+) -> tuple[Targets, list[float], torch.Tensor]:
+    """Return targets, the critic's values behind the episodes, and the update's gradient."""
+    experience = add_forward_inputs(build_experience(records, CPU), policy, config)
+    generator = torch.Generator().manual_seed(0)
+    plan = plan_minibatches(experience, config, generator)
+    algorithm = find_algorithm("TPPO")
+    parts = (policy, experience, plan, algorithm, config, generator)
+    plain = compute_targets(*parts[:4], dataclasses.replace(config, lam=0.5), generator)
+    ends = plain.bootstrap[experience.acted_counts().cumsum(0) - 1].tolist()
+    targets = compute_targets(*parts, source=source)
+    accumulate_gradients(policy, experience, targets, plan[0], algorithm, config)
+    source.learn(experience, targets.old_values, config)
+    found = torch.cat([p.grad.flatten() for p in policy.parameters() if p.grad is not None])
+    return targets, ends, found
+
+
+def plain_gradient(
+    policy: ActorCritic, records: list[EpisodeRecord], tokens: list[PlainToken], targets: Targets
+) -> torch.Tensor:
+    """Return the gradient of policy and value loss in float64, one row at a time, at ratio 1."""
+    exact = copy.deepcopy(policy).double()
+    exact.zero_grad()
+    at, total = 0, torch.zeros((), dtype=torch.float64)
+    for record in records:
+        (row,) = record.rows
+        ids, places = torch.tensor([row.ids]), torch.tensor(row.acted).nonzero()[:, 0]
+        states = exact.model.model(ids).last_hidden_state[0, places - 1]
+        logprobs = exact.model.lm_head(states).log_softmax(-1)
+        logprobs = logprobs[range(len(places)), ids[0, places]]
+        values = exact.value_head.out(states)[:, 0]
+        part = slice(at, at := at + len(places))
+        whitened = targets.advantages[part].double()
+        returns = torch.tensor([t.advantage + t.value for t in tokens[part]], dtype=torch.float64)
+        total = total - (logprobs * whitened).sum()
+        total = total + 0.5 * 0.5 * (values - returns).square().sum()
+    torch.autograd.backward(total / at)
+    return torch.cat([p.grad.flatten() for p in exact.parameters() if p.grad is not None])
+
+
+@pytest.mark.parametrize(
+    ("knows", "weight", "lam"),
+    [("nothing", 0.0, 1.0), ("tasks", 1.0, 1.0), ("tasks and moments", 1.0, 0.0)],
+)
+def test_weight_and_lambda_tell_what_a_critic_knows(knows: str, weight: float, lam: float) -> None:
+    """Half of the tasks are never solved; of the others a coin decides, at the first action."""
+    records, values = [], list[float]()
+    for number in range(256):
+        hard, won = number % 2 == 0, number % 4 == 1
+        record = episode([(1, 0.0), (1, float(won))], terminated=True)
+        record.task_id = f"task {number}"
+        records.append(record)
+        chance = 0.0 if hard else 0.5
+        luck = 0.5 + (0.3 if number % 8 < 4 else -0.3)  # of no task and no outcome
+        values += {
+            "nothing": [luck, luck],
+            "tasks": [chance, chance],
+            "tasks and moments": [chance, float(won)],
+        }[knows]
+    source, config = WeightedValues(), settings(gamma=1.0)
+    experience = build_experience(records, CPU)
+    for _ in range(12):  # the first update's lambda, of values without a weight, fades
+        source.learn(experience, torch.tensor(values), config)
+    assert source.weight(1) == pytest.approx(weight, abs=0.05)
+    assert source.lam(1) == pytest.approx(lam, abs=0.1)

@@ -108,7 +108,8 @@ def recomputed(file: TokenFile, config: TrainConfig) -> NDArray[np.float32]:
             continue
         last_row = np.flatnonzero(file.row_episode == number)[-1]
         header = file.header
-        gammas = {"gamma": header["gamma"], "lam": header["lam"]}
+        lam = torch.tensor(file.lam[places])[None] if header["lam"] is None else header["lam"]
+        gammas = {"gamma": header["gamma"], "lam": lam}
         rewards, values = (torch.tensor(each[places])[None] for each in (file.rewards, file.values))
         bootstrap = torch.tensor(file.bootstrap[last_row : last_row + 1])
         ends = torch.tensor(file.ends_action[places])[None]
@@ -130,8 +131,8 @@ def recomputed(file: TokenFile, config: TrainConfig) -> NDArray[np.float32]:
         else:
             inside = {
                 "TPPO": (header["gamma_token"], header["lam_token"]),
-                "POAD": (1.0, header["lam"]),
-                "NTPO": (header["gamma"], header["lam"]),
+                "POAD": (1.0, lam),
+                "NTPO": (header["gamma"], lam),
             }[header["algorithm_name"]]
             acted = torch.ones_like(ends)
             gammas |= {"gamma_token": inside[0], "lam_token": inside[1]}

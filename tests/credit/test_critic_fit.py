@@ -4,23 +4,18 @@ stands still meanwhile.
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
 import torch
 from token_worlds import episode, policy_with_values, settings, tiny_policy
 
-from fctncalling.algorithms.advantages import explained_variance
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.supervised.critic_fit import (
-    FOLDS,
     CriticSamples,
     critic_samples,
     fit_critic,
-    fit_critic_in_folds,
-    task_fold,
 )
 
 
@@ -56,62 +51,6 @@ def test_what_holds_on_no_other_task_is_not_learned() -> None:
     assert metrics["critic_fit/epochs"] == 0
     assert not values.any()
     assert all(parameter.grad is None for parameter in policy.parameters())
-
-
-def samples_of_tasks(num_tasks: int, seed: int = 0) -> CriticSamples:
-    """Return samples of tasks whose returns have a direction in common, and noise of each task."""
-    generator = torch.Generator().manual_seed(seed)
-    task = torch.arange(num_tasks).repeat_interleave(4)
-    states = torch.randn(num_tasks, 32, generator=generator)[task]
-    noise = torch.randn(num_tasks, generator=generator)[task]
-    folds = torch.tensor([task_fold(f"task_{seed}_{number}") for number in range(num_tasks)])[task]
-    return CriticSamples(states, states[:, 0] + 2 * noise, folds == 0, None, folds)
-
-
-def test_the_fit_in_folds_is_the_mean_of_fits_that_hold_out_a_fold_each() -> None:
-    samples, config = samples_of_tasks(40), settings(critic_lr=1e-2)
-    policy = tiny_policy(critic_head="mlp")
-    head = policy.value_head
-    start = copy.deepcopy(head.state_dict())
-    generator = torch.Generator().manual_seed(3)
-    values, weights, epochs = torch.zeros_like(samples.returns), [], []
-    for fold in range(FOLDS):
-        held_out = samples.folds == fold
-        head.load_state_dict(start)
-        metrics = fit_critic(head, [samples._replace(held_out=held_out)], config, generator)
-        values[held_out] = head(samples.states[held_out]).detach()
-        weights.append(copy.deepcopy(head.state_dict()))
-        epochs.append(metrics["critic_fit/epochs"])
-    head.load_state_dict(start)
-    half = len(samples.returns) // 2
-    parts = [
-        CriticSamples(*(None if each is None else each[part] for each in samples))
-        for part in (slice(half), slice(half, None))
-    ]
-    metrics = fit_critic_in_folds(head, parts, config, torch.Generator().manual_seed(3))
-    for name, mean in head.state_dict().items():
-        assert torch.equal(mean, torch.stack([each[name] for each in weights]).mean(0))
-    assert metrics == {
-        "critic_fit/epochs": sum(epochs) / FOLDS,
-        "critic_fit/tokens": len(samples.returns),
-        "critic_fit/explained_variance": explained_variance(values, samples.returns),
-    }
-
-
-def test_the_fit_in_folds_explains_more_of_other_tasks_than_a_single_fit() -> None:
-    others = samples_of_tasks(400, seed=1)
-    explained: dict[str, list[float]] = {"single": [], "folds": []}
-    for seed in range(2, 8):
-        for name, fit in (("single", fit_critic), ("folds", fit_critic_in_folds)):
-            policy = tiny_policy(critic_head="mlp")
-            generator = torch.Generator().manual_seed(seed)
-            fit(
-                policy.value_head, [samples_of_tasks(60, seed)], settings(critic_lr=1e-2), generator
-            )
-            values = policy.value_head(others.states).detach()
-            explained[name].append(explained_variance(values, others.returns))
-    better = [folds > single for single, folds in zip(*explained.values(), strict=True)]
-    assert sum(better) >= 5, explained
 
 
 def test_samples_are_what_the_head_reads_and_the_discounted_rewards_to_come() -> None:

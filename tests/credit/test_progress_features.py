@@ -41,7 +41,10 @@ steps = st.tuples(calls, st.sampled_from([None, "tool_error"]), st.sampled_from(
 
 
 def played(
-    *actions: tuple[int, list[Call], str | None, float], truth: Any = TRUTH, **ending: Any
+    *actions: tuple[int, list[Call], str | None, float],
+    truth: Any = TRUTH,
+    places: Any = (),
+    **ending: Any,
 ) -> EpisodeRecord:
     """Return the record of an episode of actions (turn, calls, error, reward)."""
     taken = [
@@ -50,30 +53,33 @@ def played(
     ]
     record = episode([(1, each.reward) for each in taken], ground_truth=truth, **ending)
     record.episode = Episode("task", "multi_turn_base", taken)
+    record.places = list(places)
     return record
 
 
-def test_the_features_count_what_is_missing_made_and_paid() -> None:
-    record = played((0, [CD], None, 0.0), (0, [LS, LS], "tool_error", 1 / 3), (1, [], "no_call", 0))
+def test_the_features_are_what_the_places_tell_and_count() -> None:
+    """Of a strict reward, which pays nothing before the end."""
+    actions = (0, [CD, LS], None, 0.0), (0, [LS, LS], "tool_error", 0.0), (1, [], "no_call", 0.0)
+    where = (0, 3, True), (0, 2, True), (1, 1, False), (1, 1, False)
     first, second, third, end = (
-        [it * 3 / SCALE for it in row] for row in progress_features(record)
+        [it * 3 / SCALE for it in row] for row in progress_features(played(*actions, places=where))
     )
     long = (len(TRUTH[0][0]) + len("ls()")) / 100
-    later = [2 * it for it in (1.0, 0.0, 0.0, 0.5, 0.02)]  # two later turns, with one call
-    assert first == pytest.approx([0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, long, *later])
-    assert second == pytest.approx([0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, long, *later])
-    # The second turn has nothing to call and one turn behind it; the first turn paid its third.
-    assert third == pytest.approx([1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 1, 1, 0, 1, 0.04])
+    later = [2 * it for it in (1.0, 1.0, 0.0, 0.5, 0.02)]  # two later turns, with one call
+    assert first == pytest.approx([0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, long, *later])
+    # Two calls were made, of which one was right, whatever their texts.
+    assert second == pytest.approx([0, 1, 0, 0, 0, 1, 1, 0, 1, 0, 0, long, *later])
+    # The second turn has nothing to call and one turn behind it; the path was left.
+    assert third == pytest.approx([1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 1, 0, 1, 1, 0.04])
     # Behind the last step, where the episode was cut: it was of the second turn.
-    assert end == pytest.approx([1, 0, 0, 0, 0, 0, 0, 1, 1, 0, 1, 0, 1, 1, 0, 1, 0.04])
-    wrong = progress_features(played((0, [Call("cd", {"folder": "b"})], None, 0.0)))[1]
-    assert [it * 3 / SCALE for it in wrong[:7]] == pytest.approx([0, 0, 1, 0, 0, 1, 0])
+    assert end == pytest.approx([1, 0, 0, 0, 0, 0, 0, 1, 0, 1, 1, 0, 1, 0, 1, 1, 0.04])
 
 
-def test_possible_answers_are_counted_by_name() -> None:
+def test_without_places_calls_are_counted_and_no_path_is_known() -> None:
     truth = [{"cd": {"folder": ["a", "b"]}}]
     before, behind = progress_features(played((0, [CD], None, 1.0), truth=truth))
     assert [before[1], behind[0], behind[6]] == [SCALE, SCALE, SCALE]
+    assert [*before[8:10], *behind[8:10]] == [0, 0, 0, 0]
 
 
 @given(st.lists(steps, min_size=2, max_size=5), st.lists(steps, min_size=5, max_size=5))

@@ -38,7 +38,7 @@ def test_the_page_has_the_table_and_the_commands_of_the_kept_runs() -> None:
         assert line in PAGE
     told = [parse_settings(words) for words in commands()]
     assert told == [parse_settings(ARMS["record"].split())]
-    assert parse_settings(ARMS["defaults"].split()) == parse_settings([])
+    assert parse_settings(ARMS["TPPO"].split()) == parse_settings([])
 
 
 @pytest.mark.parametrize("arm", ARMS)

@@ -49,7 +49,7 @@ def test_first_observation_is_the_instructions_and_the_first_turn() -> None:
     observation, info = shop_env(shop_task(["look()"])).reset()
     assert observation == info["instructions"] + "\n\nRequest 0."
     assert all(json.dumps(doc.name) in info["instructions"] for doc in SHOP_DOCS)
-    assert set(info) == INFO | {"instructions"}
+    assert set(info) == INFO | {"place", "instructions"}
     assert (info["task_id"], info["category"], info["turn"]) == (
         "multi_turn_base_0",
         "multi_turn_base",

@@ -6,18 +6,20 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from token_worlds import policy_with_values, settings, some_episodes, targets_of
+from token_worlds import episode, policy_with_values, settings, some_episodes, targets_of
 
 from evaluate_fctncalling import main as evaluate
 from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.config.model_presets import PRESETS
 from fctncalling.cli.train import main, parse_settings
 from fctncalling.training.prepare_run import learning_notes
 from fctncalling.training.resume import keep_former_defaults
-from fctncalling.training.run_config import EMBEDDED_MODEL_DEFAULTS
+from fctncalling.training.run_config import EMBEDDED_MODEL_DEFAULTS, ENV_DEFAULTS
 
 torch.set_num_threads(1)
 ROOT = Path(__file__).parents[2]
@@ -97,29 +99,42 @@ def test_a_run_of_an_own_algorithm_is_logged_resumed_and_viewed(
     assert "my_code" not in sys.modules  # a page runs no code that a file names
 
 
-def test_what_stands_in_place_of_the_estimate_is_said_at_the_start() -> None:
-    notes = learning_notes(TrainConfig(**EMBEDDED_MODEL_DEFAULTS))
-    credit = "Policy credit: by matched states (--group_baseline state); TPPO's estimate trains the"
-    assert notes[0].startswith(credit)
-    assert notes[1].startswith("Episodes of an update: 64, and up to 128 until 64 are in groups")
-    assert learning_notes(TrainConfig()) == []
+def test_what_mends_the_estimate_or_stands_in_its_place_is_said_at_the_start() -> None:
+    credit, episodes = learning_notes(TrainConfig(**EMBEDDED_MODEL_DEFAULTS))
+    assert credit == (
+        "Policy credit: TPPO's estimate of values weighed by what they know (--lam auto)."
+    )
+    assert episodes.startswith("Episodes of an update: 64, and up to 128 until 64 are in groups")
+    (by_state,) = learning_notes(TrainConfig(group_size=4, group_baseline="state"))
+    assert by_state.startswith("Policy credit: by matched states (--group_baseline state); TPPO's")
+    assert learning_notes(TrainConfig(lam=0.95)) == []
 
 
-def test_without_a_name_the_main_job_keeps_its_credit_and_a_resumed_run_its_own(
-    tmp_path: Path,
-) -> None:
-    assert parse_settings([]).group_baseline == "state"
+def test_the_chosen_algorithms_advantages_reach_the_loss_of_every_job() -> None:
+    """What a job sets must not stand in their place: 777 everywhere moves the policy."""
+    for job in (EMBEDDED_MODEL_DEFAULTS, *ENV_DEFAULTS.values(), *PRESETS.values()):
+        known = {name: job[name] for name in job if name in TrainConfig.__dataclass_fields__}
+        config = TrainConfig(**known, algorithm_name="my_code:SEVENS")
+        config = replace(config, whiten_advantages=False)
+        policy = policy_with_values()
+        found = {"state_hashes": ["start"], "terminated": True}  # all meet in one state
+        episodes = [episode([(2, float(n % 2))], **found) for n in range(4)]
+        assert set(targets_of(policy, episodes, config).advantages.tolist()) == {777.0}
+        by_state = replace(config, group_size=4, episodes_per_update=64, group_baseline="state")
+        assert 777.0 not in targets_of(policy, episodes, by_state).advantages.tolist()
+
+
+def test_a_run_of_version_0_3_goes_on_by_its_own_credit(tmp_path: Path) -> None:
+    assert (parse_settings([]).group_baseline, parse_settings([]).lam) == ("none", None)
     named = ["--algorithm_name", "TPPO", "--results_dir", str(tmp_path)]
-    assert parse_settings(named).group_baseline == "none"
-    assert parse_settings([*named, "--group_baseline", "shrunk"]).group_baseline == "shrunk"
     folder = tmp_path / "check/embedded/embedded/TPPO"
     folder.mkdir(parents=True)
-    before = {"algorithm_name": "TPPO", "group_baseline": "state"}  # as version 0.3 wrote it
+    before = {"algorithm_name": "TPPO", "group_baseline": "state", "lam": 0.95}
     (folder / "config.json").write_text(json.dumps(before), encoding="utf-8")
     assert parse_settings(["--config", str(folder / "config.json")]).group_baseline == "state"
     namespace = parse_settings([*named, "--resume"])
     keep_former_defaults(namespace, {"algorithm_name"})
-    assert namespace.group_baseline == "state"
+    assert (namespace.group_baseline, namespace.lam) == ("state", 0.95)
 
 
 @pytest.mark.parametrize(

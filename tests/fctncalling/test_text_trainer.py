@@ -103,7 +103,7 @@ def test_an_episode_that_a_limit_cut_goes_on_with_the_critics_value() -> None:
         ([False, False], 1.0),
         ([True, False], 1.0 + 0.5 * 8.0),
     ):
-        trainer = TextTrainer(config(gamma=0.5, critic_detach=True), tiny_model())
+        trainer = TextTrainer(config(lam=0.95, gamma=0.5, critic_detach=True), tiny_model())
         torch.nn.init.constant_(trainer.policy.value_head.out.bias, 8.0)  # every state is worth 8
         metrics = trainer.step(
             [QUERY] * 2, [RESPONSE] * 2, [1.0, 1.0], [MASK] * 2, truncated=truncated

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -28,7 +29,9 @@ from fctncalling.cli import train as train_command
 from fctncalling.cli.train import main, parse_settings
 from fctncalling.data.token_file import read_token_file
 from fctncalling.training import prepare_run
+from fctncalling.training.counters import Counters
 from fctncalling.training.task_split import load_bfcl_tasks
+from fctncalling.training.training_run import RunNotices
 
 ROOT = Path(__file__).parents[2]
 
@@ -108,6 +111,7 @@ def test_a_run_leaves_numbers_episodes_checkpoints_a_report_and_a_curve(
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [line["update"] for line in lines] == [0, 1, 2, 2, 3, 4, 4]
     assert {"charts/episodic_return", "env/success_rate", "losses/approx_kl"} <= lines[1].keys()
+    assert {"critic/weight", "critic/lambda", "losses/steps_cut"} <= lines[1].keys()
     evaluation = json.loads((folder / "evaluation.json").read_text())
     assert evaluation.keys() >= {"before", "after", "seed", "train_cpu_seconds"}
     for side in ("before", "after"):
@@ -123,8 +127,8 @@ def test_a_run_leaves_numbers_episodes_checkpoints_a_report_and_a_curve(
         "gamma": 0.99,
         "base_dtype": "float32",
         "compute_dtype": "float32",
-        "policy_credit": "TPPO's estimate",
-        "early_stop": "KL above 0.05 x max(1, entropy)",
+        "policy_credit": "TPPO's estimate of values weighed by what they know (--lam auto)",
+        "step_guard": "KL above 0.05 x max(1, entropy)",
     }
     assert {"command", "machine", "versions"} <= described.keys()
     again = parse_settings(["--config", str(folder / "config.json")])
@@ -328,6 +332,23 @@ def test_ctrl_c_then_resume_equals_an_uninterrupted_run(
     assert all(torch.equal(expected[name], found[name]) for name in expected)
 
 
+def test_a_run_below_half_of_its_best_says_so_with_the_way_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "config.json").write_text('{"lr": 0.02}')
+    counters = Counters()
+    for counters.updates, success in enumerate((0.1, 0.6, 0.31, 0.29)):
+        latest = {"greedy": success, "greedy_strict": None}
+        counters.add_evaluation(latest, strict=False)
+        RunNotices(shown=True).warn_of_ruin(counters, TrainConfig(lr=0.02), tmp_path)
+    [told] = [record.getMessage() for record in caplog.records]
+    assert told.startswith(
+        "update 3: held-out success (greedy) is 0.290, below half of its best, 0.600 after update 1"
+    )
+    settings = parse_settings(shlex.split(told.split(" train ")[-1]))
+    assert (settings.resume, settings.lr) == ("best", 0.01)
+
+
 def test_a_critic_is_fitted_before_the_first_update_by_the_policy_that_starts(
     model: Path, tmp_path: Path
 ) -> None:
@@ -477,9 +498,9 @@ def test_a_critic_that_is_not_there_is_a_clear_error(
 def test_ctrl_c_amid_learning_waits_until_the_update_is_whole(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def update_and_interrupt(*arguments: Any) -> dict[str, float]:
+    def update_and_interrupt(*arguments: Any, **named: Any) -> dict[str, float]:
         signal.raise_signal(signal.SIGINT)
-        return ppo.update(*arguments)
+        return ppo.update(*arguments, **named)
 
     assert main(flags(model, tmp_path / "whole")) == 0
     with monkeypatch.context() as patched:

@@ -185,15 +185,11 @@ def supervised_flags(epochs: int) -> list[str]:
 
 
 def reinforcement_learning_flags(updates: int, episodes: int) -> list[str]:
-    """Return the flags of reinforcement learning: warm-ups shorter where updates are few.
-
-    What the critic is fitted to before takes the place of as many updates.
-    """
-    warm = min(5, updates // 5)
+    """Return the flags of reinforcement learning: a warm-up shorter where updates are few."""
     return [
-        *("--num_updates", str(updates - warm), "--episodes_per_update", str(episodes)),
+        *("--num_updates", str(updates), "--episodes_per_update", str(episodes)),
         *("--n_rollout_threads", str(PARALLEL_EPISODES), "--num_mini_batch", "2"),
-        *("--warmup_updates", str(warm), "--critic_warmup_episodes", str(warm * episodes)),
+        *("--warmup_updates", str(min(5, updates // 5))),
         *("--eval_interval", "0", "--log_episodes_interval", "0"),
     ]
 

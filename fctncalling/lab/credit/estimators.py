@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from fctncalling.algorithms.config.running_settings import ALGORITHM_NAMES
 from fctncalling.algorithms.minibatches import add_forward_inputs, plan_minibatches
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import find_algorithm
-from fctncalling.algorithms.targets import compute_targets, policy_outputs
+from fctncalling.algorithms.targets import compute_targets, make_value_source, policy_outputs
 from fctncalling.lab.credit.ruler import BranchedTruth, Vector, returns_to_go
 
 LAMBDAS = (0.0, 0.5, 0.95, 1.0)
@@ -28,6 +28,7 @@ def trainer_estimators(config: TrainConfig) -> dict[str, TrainConfig]:
         config,
         gamma=config.discount,
         group_baseline="none",
+        critic="head" if config.critic == "places" else config.critic,
         kl_coef=0.0,
         permute_advantages=False,
         group_credit="episode",
@@ -42,14 +43,19 @@ def trainer_estimators(config: TrainConfig) -> dict[str, TrainConfig]:
     }
     found |= {
         f"TPPO_{baseline}": replace(plain, algorithm_name="TPPO", group_baseline=baseline)
-        for baseline in ("leave_one_out", "shrunk", "state")
+        for baseline in ("leave_one_out", "state")
     }
+    if config.critic == "places":
+        found["TPPO_places"] = replace(plain, algorithm_name="TPPO", critic="places")
     found["GRPO_step"] = replace(plain, algorithm_name="GRPO", group_credit="step")
     return found
 
 
 def trainer_advantages(
-    policy: ActorCritic, truth: BranchedTruth, config: TrainConfig
+    policy: ActorCritic,
+    truth: BranchedTruth,
+    config: TrainConfig,
+    of_run: Mapping[str, Any] | None = None,  # what the run's source of values had learned
 ) -> tuple[dict[str, list[Vector]], list[Vector]]:
     """Return estimator -> advantages at the actions of each episode, and the critic's values.
 
@@ -65,7 +71,10 @@ def trainer_advantages(
     for name, settings in trainer_estimators(config).items():
         algorithm = find_algorithm(settings.algorithm_name)
         parts = (policy, experience, minibatches, algorithm, settings, generator)
-        targets = compute_targets(*parts, outputs=outputs)
+        source = make_value_source(settings)
+        if of_run and (settings.lam, settings.critic) == (config.lam, config.critic):
+            source.load_state(dict(of_run))
+        targets = compute_targets(*parts, outputs=outputs, source=source)
         found[name] = _at_actions(targets.raw_advantages, experience)
     return found, critic
 

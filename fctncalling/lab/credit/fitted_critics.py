@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,12 +18,8 @@ from numpy.typing import NDArray
 
 from fctncalling.algorithms.batch import make_batch
 from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.episodes import EpisodeRecord
+from fctncalling.algorithms.episodes import EpisodeRecord, Place
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
-from fctncalling.algorithms.policy.progress_features import (
-    normalize_call_string,
-    render_normalized_call,
-)
 from fctncalling.algorithms.policy.value_head import ValueHead
 from fctncalling.algorithms.supervised.critic_fit import CriticSamples, fit_critic, is_held_out
 from fctncalling.lab.credit.ruler import (
@@ -37,7 +32,7 @@ from fctncalling.lab.credit.ruler import (
 PENALTIES = (1.0, 10.0, 100.0, 1e3, 1e4)
 ROWS_A_PASS = 64
 BINS = 11
-MISTAKES = slice(3, 6)  # of the progress features: are former turns, this turn's calls right
+MISTAKES = slice(3, 4)  # of the progress features: is the episode on the truth's path
 BODY_LR, EPISODES_A_STEP = 3e-4, 16
 Matrix = NDArray[np.float64]
 Features = Callable[[BranchedTruth], list[Matrix]]
@@ -47,7 +42,6 @@ def fitted_critics(
     policy: ActorCritic,
     fitting: BranchedTruth,  # episodes of other tasks; their truth need not be measured
     graded: BranchedTruth,
-    ground_truths: Mapping[str, Any],
     config: TrainConfig,
     body_epochs: int = 0,  # of a body of its own; 0: none
 ) -> dict[str, list[Vector]]:
@@ -65,7 +59,7 @@ def fitted_critics(
         "critic_last": ([at[:, -size:] for at in others], [at[:, -size:] for at in own]),
         "critic_layers": (others, own),
     }
-    progress = [progress_features(truth, ground_truths) for truth in (fitting, graded)]
+    progress = [progress_features(truth) for truth in (fitting, graded)]
     for name, known in (("critic_truth", slice(None)), ("critic_mistakes", MISTAKES)):
         views[name] = (
             [np.hstack((at, row[:, known])) for at, row in zip(others, progress[0], strict=True)],
@@ -184,32 +178,16 @@ def _body_values(
     return [torch.cat(of_row[a:b]) for a, b in itertools.pairwise(ends.tolist())]
 
 
-def progress_features(truth: BranchedTruth, ground_truths: Mapping[str, Any]) -> list[Matrix]:
-    """Return how far each action's state is along the ground truth, (actions, 6)."""
+def progress_features(truth: BranchedTruth) -> list[Matrix]:
+    """Return number, turn, calls still to come and "on the truth's path" of each action, (n, 4)."""
     return [
-        np.asarray(_progress(episode, ground_truths.get(episode.task_id)))
+        np.asarray([(number, *map(float, place)) for number, place in enumerate(_places(episode))])
         for episode in truth.episodes
     ]
 
 
-def _progress(episode: EpisodeRecord, ground_truth: Any) -> list[list[float]]:
-    turns: Sequence[Any] = ground_truth if isinstance(ground_truth, Sequence) else ()
-    several = [turn for turn in turns if isinstance(turn, list | tuple)]
-    wanted = [[normalize_call_string(str(call)) for call in turn] for turn in several]
-    record: Any = episode.episode
-    made: list[list[str]] = [[] for _ in wanted]
-    rows = []
-    for number, step in enumerate(record.steps):
-        turn = min(step.turn, max(len(wanted) - 1, 0))
-        before = [a == b for a, b in zip(made[:turn], wanted[:turn], strict=True)]
-        here = made[turn] if wanted else []
-        truth_here = wanted[turn] if wanted else []
-        left = sum(map(len, wanted[turn:])) - len(here)
-        right = [all(before), here == truth_here[: len(here)], here == truth_here]
-        rows.append([float(each) for each in (number, len(wanted) - turn, left, *right)])
-        if wanted:
-            made[turn] += [render_normalized_call(call) for call in step.calls]
-    return rows
+def _places(episode: EpisodeRecord) -> Sequence[Place]:
+    return episode.places[: episode.num_steps] or [(0, 0, False)] * episode.num_steps
 
 
 def _num_layers(policy: ActorCritic) -> int:

@@ -18,6 +18,7 @@ import numpy as np
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.generation.engine_api import Engine
 from fctncalling.algorithms.rollout.roles import add_critic_rows
+from fctncalling.algorithms.run.checkpoint import load_state
 from fctncalling.algorithms.run.logs import episode_json
 from fctncalling.data.paths import atomic_write
 from fctncalling.lab.credit.estimators import (
@@ -60,7 +61,6 @@ class RunToGrade:
     player: BranchPlayer
     task_ids: list[str]  # to grade
     other_ids: list[str]  # to fit critics on
-    ground_truths: dict[str, Any]
 
 
 def grade_run(
@@ -87,16 +87,15 @@ def grade_run(
     truth.cpu_seconds = time.process_time() - started
     progress("estimators")
     add_critic_rows(truth.episodes, run.config, run.player.template)
-    estimates, critic = trainer_advantages(run.policy, truth, run.config)
+    learned = load_state(run.checkpoint).get("values")
+    estimates, critic = trainer_advantages(run.policy, truth, run.config, learned)
     values = leave_one_out_group_values(truth)
     values["critic"] = critic
     estimates |= one_step_and_placebo_advantages(truth, values, estimates["TPPO"])
     if run.other_ids:
         progress(f"critics, fitted on {len(run.other_ids)} other tasks")
         fitting = sample_groups(_single(run.player), run.other_ids)
-        values |= fitted_critics(
-            run.policy, fitting, truth, run.ground_truths, run.config, body_epochs
-        )
+        values |= fitted_critics(run.policy, fitting, truth, run.config, body_epochs)
     matched = values.pop("matched")
     if episodes_to is not None:
         episodes_to.parent.mkdir(exist_ok=True)
@@ -152,7 +151,6 @@ def open_run(
         BranchPlayer(setup.make_env, open_engine, template, settings),
         task_ids=drawn[:num_tasks],
         other_ids=drawn[num_tasks : num_tasks + num_critic_tasks],
-        ground_truths={task.id: task.ground_truth for task in setup.training_tasks},
     )
 
 

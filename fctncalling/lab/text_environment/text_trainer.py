@@ -13,6 +13,7 @@ from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.policy.actor_critic import ActorCritic
 from fctncalling.algorithms.ppo import learning_rates, make_optimisers, set_learning_rates, update
+from fctncalling.algorithms.targets import make_value_source
 from fctncalling.training.counters import Counters
 
 Ids = Tensor | Sequence[int]
@@ -48,6 +49,7 @@ class TextTrainer:
             raise ValueError(fault)
         self.optimisers = make_optimisers(self.policy, self.config)
         self.counters = Counters()
+        self.values = make_value_source(self.config)
         self._generator = torch.Generator().manual_seed(self.config.seed)
 
     def step(
@@ -95,7 +97,8 @@ class TextTrainer:
         alone = self.counters.critic_episodes < self.config.critic_warmup_episodes
         self.counters.critic_episodes += len(episodes)
         optimisers = self.optimisers._replace(policy=None) if alone else self.optimisers
-        metrics = update(self.policy, optimisers, episodes, self.config, self._generator)
+        parts = (self.policy, optimisers, episodes, self.config, self._generator)
+        metrics = update(*parts, source=self.values)
         if alone:
             return {"charts/learning_rate": 0.0, **metrics}
         self.counters.updates += 1

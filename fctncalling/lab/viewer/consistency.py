@@ -181,6 +181,7 @@ def _truncation(checked: ConsistencyInput) -> Iterator[Contradiction]:
     for index, lane in enumerate(checked.lanes):
         episode = tokens.episodes[index]
         cut = not episode["terminated"] and config.get("truncation_bootstrap", True)
+        cut &= tokens.header["lam"] is not None  # else a critic that knows nothing counts as 0
         for part, value in zip(lane.parts, bootstrap_values(tokens, index, lane), strict=True):
             if not lane.learned or math.isnan(value):
                 continue

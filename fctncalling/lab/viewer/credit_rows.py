@@ -39,6 +39,7 @@ class ActedEpisode(NamedTuple):
     bootstrap: float  # critic's value after the last token, 0 if terminated
     group: Hashable  # equal for episodes that a baseline compares
     states: Sequence[str] = ()  # of the state before each action, equal for equal ones of a group
+    lam: Floats | None = None  # (N,) lambda behind each token; None: the file's one for all
 
 
 class Credit(NamedTuple):
@@ -86,14 +87,14 @@ def compute_credit(
     known = {key: settings[key] for key in _SETTINGS if key in settings}
     config = TrainConfig(algorithm_name=name, **known)
     one_step = replace(config, lam=0.0, lam_token=0.0, lam_value=None)
-    trajectories = _padded(episodes)
+    trajectories = _padded(episodes, by_token=config.lam is None)
     estimate = plain = ALGORITHMS[name].estimate(trajectories, config)
     states = [each.states for each in episodes]
     terms: list[Terms] = [[] for _ in episodes]
     if baseline in GROUP_BASELINES:
         estimate = GROUP_BASELINES[baseline](plain, trajectories, states, config.discount)
         terms = _terms(baseline, plain, trajectories, states, config.discount)
-    deltas = ALGORITHMS[name].estimate(trajectories, one_step).advantages
+    deltas = ALGORITHMS[name].estimate(trajectories._replace(lam=None), one_step).advantages
     found = zip(estimate.advantages, deltas, estimate.returns, strict=True)
     lengths = [len(each.rewards) for each in episodes]
     numbers = [
@@ -115,14 +116,10 @@ def _terms(
 ) -> list[Terms]:
     """Return the terms of each episode's actions.
 
-    leave_one_out: the others' mean. shrunk: the critic's share and the others' mean. state: reward,
-    V(s), how many others were there, V(s'), how many.
+    leave_one_out: the others' mean. state: reward, V(s), how many others were there, V(s'), how
+    many.
     """
-    from fctncalling.algorithms.group_baseline import (
-        leave_one_out_means,
-        shrunk_baselines,
-        state_values,
-    )
+    from fctncalling.algorithms.group_baseline import leave_one_out_means, state_values
 
     if baseline == "state":
         found = state_values(trajectories, states, discount)
@@ -131,17 +128,11 @@ def _terms(
     if baseline == "leave_one_out":
         means = leave_one_out_means(plain, trajectories.group).tolist()
         return [[[mean]] * count for mean, count in zip(means, counts, strict=True)]
-    if baseline != "shrunk":  # one of a user's own: its numbers, but no formula
-        return [[] for _ in counts]
-    shares, means = (each.tolist() for each in shrunk_baselines(plain, trajectories))
-    return [
-        [list(pair) for pair in zip(share[:count], mean[:count], strict=True)]
-        for share, mean, count in zip(shares, means, counts, strict=True)
-    ]
+    return [[] for _ in counts]  # one of a user's own: its numbers, but no formula
 
 
-def _padded(episodes: Sequence[ActedEpisode]) -> Trajectories:
-    """Return the episodes as the trainer's own, padded at their ends."""
+def _padded(episodes: Sequence[ActedEpisode], *, by_token: bool) -> Trajectories:
+    """Return the episodes as the trainer's own, padded at their ends; by_token: lambda, too."""
     import torch
     from torch.nn.utils.rnn import pad_sequence
 
@@ -158,6 +149,7 @@ def _padded(episodes: Sequence[ActedEpisode]) -> Trajectories:
         ends_action=rows([each.ends_action for each in episodes]),
         bootstrap=torch.tensor([each.bootstrap for each in episodes], dtype=torch.float32),
         group=torch.tensor([groups[each.group] for each in episodes]),
+        lam=rows([each.lam for each in episodes if each.lam is not None]) if by_token else None,
     )
 
 
@@ -167,6 +159,7 @@ def learned_trajectories(tokens: TokenFile, lanes: Sequence[EpisodeLanes]) -> li
         ActedEpisode(
             rewards=tokens.rewards[each.acted[part]],
             values=tokens.values[each.acted[part]],
+            lam=tokens.lam[each.acted[part]],
             ends_action=tokens.ends_action[each.acted[part]],
             bootstrap=bootstrap,
             group=(tokens.episodes[index]["group"], number),

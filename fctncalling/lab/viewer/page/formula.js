@@ -1,6 +1,13 @@
+// Lambda behind a token: one for all, or with --lam auto its own.
+function lambdaAt(episode, index) {
+  const { lam } = page.data.header;
+  return lam === null ? episode.lanes.numbers.lam[index] : lam;
+}
+
 // Credit algebra: the recursion of a chosen token, with the numbers put in.
 function recursion(episode, index, name) {
-  const { gamma, lam, gamma_token: gammaToken, lam_token: lamToken } = page.data.header;
+  const { gamma, gamma_token: gammaToken, lam_token: lamToken } = page.data.header;
+  const lam = lambdaAt(episode, index);
   const ends = episode.tokens[index].ends;
   const inside = { TPPO: [gammaToken, lamToken], POAD: [1, lam], NTPO: [gamma, lam] }[name];
   return ends ? { g: gamma, l: lam, ends } : { g: inside[0], l: inside[1], ends };
@@ -42,7 +49,8 @@ function actionStep(episode, index) {
   const V = values[own[0].index];
   const after = next ? values[next.index] : part.bootstrap;
   const later = next ? episode.lanes.credit.APPO[next.index] : 0;
-  const { gamma: g, lam: l } = page.data.header;
+  const { gamma: g } = page.data.header;
+  const l = lambdaAt(episode, own[own.length - 1].index);
   const delta = r + g * after - V;
   return { r, V, next: after, later, g, l, delta, A: delta + g * l * later };
 }
@@ -73,7 +81,6 @@ function groupAlgebra(episode, index) {
 // What a group baseline (--group_baseline) makes of the algorithm's estimate.
 const BASELINES = {
   leave_one_out: ["less the others' mean", leaveOneOutLines],
-  shrunk: ["less a shrunk mean", shrunkLines],
   state: ["matched by state", stateLines],
 };
 
@@ -95,13 +102,6 @@ function leaveOneOutLines([mean], { plain }) {
   return [
     line(`A = A_${page.data.algorithm} − b = ${number(plain)} − ${bracket(mean)} = `, number(plain - mean, 6)),
     el("span", { class: "soft" }, "b: mean first advantage of the task's other episodes"),
-  ];
-}
-
-function shrunkLines([share, mean], { plain, value }) {
-  return [
-    line(`A = A_${page.data.algorithm} + (1 − c)·V − b = ${number(plain)} + ${number(1 - share)}·${bracket(value)} − ${bracket(mean)} = `, number(plain + (1 - share) * value - mean, 6)),
-    el("span", { class: "soft" }, "c: the critic's share; b: mean of the same action in the task's other episodes, shrunk"),
   ];
 }
 

@@ -11,7 +11,7 @@ function drawTop() {
   document.getElementById("top").replaceChildren(
     el("div", { class: "bar" }, el("h1", { title: data.title }, `\u200e${data.title}`),
       el("div", { class: "facts" }, data.credit ? chip(creditTitle(data.credit)) : null, data.update === null ? null : chip(`update ${data.update}`),
-        data.header ? chip(`γ ${number(data.header.gamma)}${data.credit === "state" ? "" : ` λ ${number(data.header.lam)}`}`) : null, chip(outcomeWords(all))),
+        data.header ? chip(`γ ${number(data.header.gamma)}${data.credit === "state" ? "" : ` λ ${data.header.lam === null ? "auto" : number(data.header.lam)}`}`) : null, chip(outcomeWords(all))),
       el("nav", { "aria-label": "Views" }, Object.entries(VIEWS).filter(([name]) => name !== "compared" || data.compared).map(([name, [words]]) =>
         button(count[name] === undefined ? words : `${words} ${count[name]}`, () => go({ view: name }), { "data-view": name, "aria-current": place.view === name ? "page" : null })),
       button("", switchTheme, { id: "theme" }), button("?", toggleHelp, { "aria-label": "Keys", id: "keys" }))),

@@ -1,0 +1,206 @@
+"""Values of an update's states: where they come from, and how far credit looks past them.
+
+With --lam auto all values enter by what they know. That is measured by turn on each update's new
+episodes, before they are learned from, as sums that decay, and holds for the updates after it:
+
+- baseline: the mean reward to go from the same turn of the batch's other episodes, and of the
+  group's others by the share that leaves the least squared error of the returns (a regression,
+  within [0, 1]). An episode's own actions have no part in it.
+- weight: the share of the critic's value, beside that baseline, which leaves the least error, in
+  the same way. It is 0 where the critic explains no more than the baseline does; TPPO is then
+  REINFORCE with the baseline.
+- lambda: the share of the squared error of the episode's first value that values further on leave.
+  A critic that explains which tasks succeed, but no moment within them, has lambda 1; credit looks
+  some 1 / (1 - lambda) actions ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fctncalling.algorithms.algorithm import returns_to_go
+from fctncalling.algorithms.batch import Experience
+from fctncalling.algorithms.config import TrainConfig
+
+DECAY = 0.8  # of earlier updates' sums, an update
+UNKNOWN = [0.0] * 6
+
+
+class Values(NamedTuple):
+    """Values of an update's states, and lambda."""
+
+    at_tokens: Tensor  # (N,) of the state before each acted token
+    bootstrap: Tensor  # (E,) behind the last token of each episode; 0 where it terminated
+    lam: Tensor | None = None  # (N,) lambda from a token's action to the next; None: --lam
+
+
+class ValueSource:
+    """Source of the values that the advantage estimate takes: the critic's as they are."""
+
+    def values(self, experience: Experience, of_critic: Values, config: TrainConfig) -> Values:
+        """Return the values of an update's states, by what was known before it.
+
+        of_critic: the critic's own, before the update. Called twice, it returns the same.
+        """
+        return of_critic
+
+    def learn(
+        self, experience: Experience, of_critic: Tensor, config: TrainConfig
+    ) -> dict[str, float]:
+        """Learn from the update's episodes for the updates after it; return metrics of this one.
+
+        of_critic: (N,), the critic's values before the update.
+        """
+        return {}
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps; {} for nothing."""
+        return {}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Load what `state` returned; KeyError, TypeError, ValueError where it does not fit."""
+
+
+class WeightedValues(ValueSource):
+    """Source of weighted values: the critic's by what they know, see the module."""
+
+    def __init__(self) -> None:
+        # turn, from 1 -> decayed sums, see `_terms`
+        self._sums: dict[int, list[float]] = {}
+
+    def group_weight(self, turn: int) -> float:
+        """Return the weight of the group's mean beside the batch's in a turn."""
+        return _share(*self._sums.get(turn, UNKNOWN)[:2], otherwise=1.0)
+
+    def weight(self, turn: int) -> float:
+        """Return the weight of the critic's values beside the baseline in a turn."""
+        return _share(*self._sums.get(turn, UNKNOWN)[2:4], otherwise=0.0)
+
+    def lam(self, turn: int) -> float:
+        """Return the lambda of the states in a turn."""
+        return _share(*self._sums.get(turn, UNKNOWN)[4:], otherwise=1.0)
+
+    def baseline(self, experience: Experience, discount: float) -> Tensor:
+        """Return the baseline of each token, (N,)."""
+        batch, group = peer_means(experience, discount)
+        return batch + _by_turn(self.group_weight, experience.token_turns()) * (group - batch)
+
+    def values(self, experience: Experience, of_critic: Values, config: TrainConfig) -> Values:
+        """Return weighted values: weight times the critic's, the rest the baseline's.
+
+        Behind a cut episode the critic's part stands alone: the baseline knows no such end.
+        """
+        turns = experience.token_turns()
+        weights = _by_turn(self.weight, turns)
+        baseline = self.baseline(experience, config.discount)
+        lam = _by_turn(self.lam, turns.roll(-1))  # a state's lambda stands at the token before it
+        return Values(
+            at_tokens=baseline + weights * (of_critic.at_tokens - baseline),
+            bootstrap=weights[experience.acted_counts().cumsum(0) - 1] * of_critic.bootstrap,
+            lam=lam,
+        )
+
+    def learn(
+        self, experience: Experience, of_critic: Tensor, config: TrainConfig
+    ) -> dict[str, float]:
+        """Measure what the critic knew of the episodes that ended; return weights and lambdas."""
+        turns, terms = experience.token_turns(), self._terms(experience, of_critic, config.discount)
+        metrics = self._metrics(turns)
+        for turn in {*turns.tolist(), *self._sums}:
+            new, old = terms[:, turns == turn].sum(1).tolist(), self._sums.get(turn, UNKNOWN)
+            self._sums[turn] = [DECAY * a + b for a, b in zip(old, new, strict=True)]
+        return metrics
+
+    def _terms(self, experience: Experience, of_critic: Tensor, discount: float) -> Tensor:
+        """Return what each token adds to the sums, (6, N) float64; 0 of cut episodes.
+
+        Product and square of the regression of returns on the group's mean, both less the batch's,
+        and on the critic's value, both less the baseline; where an action begins behind the first,
+        the squared errors of the weighed value there, and of the episode's first.
+        """
+        tokens, turns = experience.tokens, experience.token_turns()
+        batch, group = (each.double() for each in peer_means(experience, discount))
+        returns = rewards_to_go(experience, discount)
+        baseline = self.baseline(experience, discount).double()
+        value, outcome = of_critic.double() - baseline, returns - baseline
+        weighted = _by_turn(self.weight, turns) * value
+        counts = experience.acted_counts()
+        starts = weighted[counts.cumsum(0) - counts][tokens.episode]  # of the episode's first token
+        ended = torch.tensor([each.terminated for each in experience.episodes])
+        measured = ended.to(value.device)[tokens.episode]
+        behind = measured & (tokens.action.diff(prepend=tokens.action[:1]) > 0)
+        behind &= tokens.episode.diff(prepend=tokens.episode[:1]) == 0
+        return torch.stack(
+            [
+                measured * (group - batch) * (returns - batch),
+                measured * (group - batch).square(),
+                measured * value * outcome,
+                measured * value.square(),
+                behind * (outcome - weighted).square(),
+                behind * (outcome - starts).square(),
+            ]
+        )
+
+    def _metrics(self, turns: Tensor) -> dict[str, float]:
+        found, metrics = sorted(set(turns.tolist())), dict[str, float]()
+        shares = {"weight": self.weight, "lambda": self.lam, "group_weight": self.group_weight}
+        for each, of_turn in shares.items():
+            name = f"critic/{each}"
+            metrics[name] = float(_by_turn(of_turn, turns).mean())
+            if len(found) > 1:
+                metrics |= {f"{name}/turn_{turn}": of_turn(turn) for turn in found}
+        return metrics
+
+    def state(self) -> dict[str, Any]:
+        """Return the decayed sums by turn."""
+        return {"sums": {turn: list(sums) for turn, sums in self._sums.items()}}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Load the decayed sums by turn."""
+        self._sums = {int(turn): [*map(float, sums)] for turn, sums in state["sums"].items()}
+
+
+def peer_means(experience: Experience, discount: float) -> tuple[Tensor, Tensor]:
+    """Return the others' mean reward to go from each token's turn on, twice (N,).
+
+    Of the batch's other episodes, and of the group's, each at its first token in that turn; where
+    none of the group came to it, the batch's; 0 where nobody did.
+    """
+    tokens, turns = experience.tokens, experience.token_turns()
+    most = int(turns.max()) + 1
+    keys, visit = torch.unique(tokens.episode * most + turns, return_inverse=True)
+    first = torch.full_like(keys, len(visit))
+    first.scatter_reduce_(0, visit, torch.arange(len(visit), device=visit.device), "amin")
+    earned, turn = rewards_to_go(experience, discount)[first], turns[first]
+    found = [torch.zeros_like(earned)]
+    for peers in (turn, experience.episode_groups()[tokens.episode[first]] * most + turn):
+        of_peers = torch.unique(peers, return_inverse=True)[1]
+        sums, counts = (
+            torch.zeros_like(earned).index_add_(0, of_peers, each)[of_peers]
+            for each in (earned, torch.ones_like(earned))
+        )
+        others = (sums - earned) / (counts - 1.0).clamp(min=1.0)
+        found.append(torch.where(counts > 1, others, found[-1]))
+    of_batch, of_group = (each[visit].to(tokens.rewards.dtype) for each in found[1:])
+    return of_batch, of_group
+
+
+def rewards_to_go(experience: Experience, discount: float) -> Tensor:
+    """Return the reward to go of each token, (N,) fp64, without a value behind the end."""
+    lines = experience.trajectories(torch.zeros_like(experience.tokens.rewards))
+    return returns_to_go(lines, discount)[lines.acted]
+
+
+def _share(part: float, whole: float, *, otherwise: float) -> float:
+    """Return a part of the whole, within [0, 1]."""
+    return min(1.0, max(0.0, part / whole)) if whole > 0.0 else otherwise
+
+
+def _by_turn(of_turn: Callable[[int], float], turns: Tensor) -> Tensor:
+    """Return a number of each token's turn, (N,) float32."""
+    table = [of_turn(turn) for turn in range(int(turns.max()) + 1)]
+    return torch.tensor(table, device=turns.device)[turns]
