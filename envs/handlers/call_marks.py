@@ -9,7 +9,7 @@ from fctncalling.envs.handlers.call_forms import CALL_FORMS, CallForm
 
 _HOLES = {"name": r"(?P<name>[^\W\d][\w.\-/]*+)", "id": r'[^<>|\[\]{}"\s]*+', "number": r"\w*+"}
 # Hole of a body -> what it begins with.
-_BODIES = dict.fromkeys(("object", "list", "lines"), r"[\[{]")
+_BODIES: dict[str, str] = dict.fromkeys(("object", "list", "lines"), r"[\[{]")
 _BODIES |= {"arguments": r"\{", "python": r"\["}
 
 

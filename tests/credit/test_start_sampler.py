@@ -156,10 +156,10 @@ def test_turns_of_a_started_episode_go_on_from_where_it_began() -> None:
     ("changes", "is_refused"),
     [
         ({"group_baseline": "none"}, True),
-        ({"group_baseline": "shrunk"}, True),
         ({"group_size": 1}, True),
         ({"algorithm_name": "GRPO", "group_size": None}, False),
         ({"group_baseline": "leave_one_out"}, False),
+        ({"critic": "places", "group_baseline": "none"}, False),
         ({"algorithm_name": "my_module:MINE", "group_baseline": "none"}, False),
     ],
 )
