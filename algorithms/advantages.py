@@ -84,17 +84,23 @@ def whiten(
     *,
     epsilon: float = 1e-5,
     min_scale: float = 0.0,
+    shift: bool = True,
 ) -> Tensor:
     """Whiten advantages: mean 0 and standard deviation 1 over `mask`, 0 outside.
 
     Zero advantages are included. epsilon bounds the scale: where all advantages agree up to
     rounding, the rounding is not blown up to size 1. A deviation below min_scale is raised to it.
+    shift false: their mean square becomes 1, and an advantage of 0 stays 0.
     """
     mask = torch.ones_like(advantages, dtype=torch.bool) if mask is None else mask
     selected = advantages[mask]
     if selected.numel() == 0:
         return torch.zeros_like(advantages)
-    centre, scale = selected.mean(), selected.std(correction=0).clamp(min=min_scale)
+    if shift:
+        centre, scale = selected.mean(), selected.std(correction=0)
+    else:
+        centre, scale = torch.zeros_like(selected[0]), selected.square().mean().sqrt()
+    scale = scale.clamp(min=min_scale)
     return torch.where(mask, (advantages - centre) / (scale + epsilon), 0.0)
 
 

@@ -157,11 +157,16 @@ def pooled_return_std(trajectories: Trajectories, discount: float) -> float:
     return float(spread) if spread > EPSILON * outcomes.abs().max() else 0.0
 
 
-def whiten_by_spread(advantages: Tensor, loss_mask: Tensor, spread: float) -> Tensor:
-    """Whiten advantages by the outcomes' spread, within bounds; 0 where that is 0."""
+def whiten_by_spread(
+    advantages: Tensor, loss_mask: Tensor, spread: float, *, shift: bool = True
+) -> Tensor:
+    """Whiten advantages by the outcomes' spread, within bounds; 0 where that is 0.
+
+    shift: as of `whiten`.
+    """
     if spread == 0.0:
         return torch.zeros_like(advantages)
-    whitened = whiten(advantages, loss_mask, min_scale=MIN_SCALE * spread)
+    whitened = whiten(advantages, loss_mask, min_scale=MIN_SCALE * spread, shift=shift)
     deviation = float(advantages[loss_mask].std(correction=0)) if loss_mask.any() else 0.0
     excess = deviation / (MAX_SPREAD * spread)
     return whitened / excess if excess > 1.0 else whitened

@@ -126,7 +126,9 @@ def _scaled_advantages(
     """
     advantages = estimate.advantages
     if algorithm.critic and config.whiten_advantages:
-        advantages = whiten_by_spread(advantages, estimate.loss_mask, spread)
+        # Credit by states and by places is centred by its make, and exactly 0 at most tokens.
+        shift = config.group_baseline != "state" and config.critic != "places"
+        advantages = whiten_by_spread(advantages, estimate.loss_mask, spread, shift=shift)
     elif algorithm.critic and not spread:
         advantages = torch.zeros_like(advantages)
     if config.permute_advantages:

@@ -274,6 +274,13 @@ def test_a_zero_advantage_is_whitened_like_any_other_and_garbage_outside_the_mas
     assert garbage[~mask].tolist() == [0.0, 0.0]
 
 
+def test_credit_that_is_centred_by_its_make_is_scaled_and_gives_silent_tokens_no_push() -> None:
+    credit, mask = torch.tensor([3.0, 0.0, 0.0, -1.0, 9.0]), torch.tensor([True] * 4 + [False])
+    scaled = whiten(credit, mask, shift=False)
+    root = math.sqrt(10 / 4)
+    assert scaled.tolist() == pytest.approx([3 / root, 0.0, 0.0, -1 / root, 0.0], abs=1e-4)
+
+
 def test_equal_advantages_whiten_to_nothing_not_to_amplified_rounding() -> None:
     almost_equal = 0.9 + 1e-8 * torch.randn(1000, generator=torch.Generator().manual_seed(0))
     assert whiten(almost_equal).abs().max() < 0.05
