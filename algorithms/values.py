@@ -1,14 +1,15 @@
 """Values of an update's states: where they come from, and how far credit looks past them.
 
-With --lam auto all values enter by what they know. That is measured by turn on each update's new
-episodes, before they are learned from, as sums that decay, and holds for the updates after it:
+With --lam auto the critic's values enter by what they know. That is measured by turn on each
+update's new episodes, before they are learned from, as sums that decay, and holds for the updates
+after it:
 
-- baseline: the mean reward to go from the same turn of the batch's other episodes, and of the
-  group's others by the share that leaves the least squared error of the returns (a regression,
-  within [0, 1]). An episode's own actions have no part in it.
-- weight: the share of the critic's value, beside that baseline, which leaves the least error, in
-  the same way. It is 0 where the critic explains no more than the baseline does; TPPO is then
-  REINFORCE with the baseline.
+- baseline: the mean reward to go from the same turn of the group's other episodes, else of the
+  batch's. The critic's value is compared with its own mean over the same episodes. An episode's own
+  actions have no part in either mean.
+- weight: the slope of the regression of the return on the critic's value, both less these means,
+  within [0, 1]. It is 0 where the critic knows nothing that the mean does not: TPPO is then
+  REINFORCE with that baseline.
 - lambda: the share of the squared error of the episode's first value that values further on leave.
   A critic that explains which tasks succeed, but no moment within them, has lambda 1; credit looks
   some 1 / (1 - lambda) actions ahead.
@@ -27,7 +28,7 @@ from fctncalling.algorithms.batch import Experience
 from fctncalling.algorithms.config import TrainConfig
 
 DECAY = 0.8  # of earlier updates' sums, an update
-UNKNOWN = [0.0] * 6
+UNKNOWN = [0.0] * 4
 
 
 class Values(NamedTuple):
@@ -72,34 +73,26 @@ class WeightedValues(ValueSource):
         # turn, from 1 -> decayed sums, see `_terms`
         self._sums: dict[int, list[float]] = {}
 
-    def group_weight(self, turn: int) -> float:
-        """Return the weight of the group's mean beside the batch's in a turn."""
-        return _share(*self._sums.get(turn, UNKNOWN)[:2], otherwise=1.0)
-
     def weight(self, turn: int) -> float:
-        """Return the weight of the critic's values beside the baseline in a turn."""
-        return _share(*self._sums.get(turn, UNKNOWN)[2:4], otherwise=0.0)
+        """Return the weight of the critic's values in a turn."""
+        return _share(*self._sums.get(turn, UNKNOWN)[:2], otherwise=0.0)
 
     def lam(self, turn: int) -> float:
         """Return the lambda of the states in a turn."""
-        return _share(*self._sums.get(turn, UNKNOWN)[4:], otherwise=1.0)
-
-    def baseline(self, experience: Experience, discount: float) -> Tensor:
-        """Return the baseline of each token, (N,)."""
-        batch, group = peer_means(experience, discount)
-        return batch + _by_turn(self.group_weight, experience.token_turns()) * (group - batch)
+        return _share(*self._sums.get(turn, UNKNOWN)[2:], otherwise=1.0)
 
     def values(self, experience: Experience, of_critic: Values, config: TrainConfig) -> Values:
-        """Return weighted values: weight times the critic's, the rest the baseline's.
+        """Return weighted values: the baseline, and weight times what the critic says beyond it.
 
         Behind a cut episode the critic's part stands alone: the baseline knows no such end.
         """
         turns = experience.token_turns()
         weights = _by_turn(self.weight, turns)
-        baseline = self.baseline(experience, config.discount)
+        baseline = peer_means(experience, config.discount)[1]
+        beyond = of_critic.at_tokens - peer_means_of(experience, of_critic.at_tokens)[1]
         lam = _by_turn(self.lam, turns.roll(-1))  # a state's lambda stands at the token before it
         return Values(
-            at_tokens=baseline + weights * (of_critic.at_tokens - baseline),
+            at_tokens=baseline + weights * beyond,
             bootstrap=weights[experience.acted_counts().cumsum(0) - 1] * of_critic.bootstrap,
             lam=lam,
         )
@@ -116,17 +109,15 @@ class WeightedValues(ValueSource):
         return metrics
 
     def _terms(self, experience: Experience, of_critic: Tensor, discount: float) -> Tensor:
-        """Return what each token adds to the sums, (6, N) float64; 0 of cut episodes.
+        """Return what each token adds to the sums, (4, N) float64; 0 of cut episodes.
 
-        Product and square of the regression of returns on the group's mean, both less the batch's,
-        and on the critic's value, both less the baseline; where an action begins behind the first,
-        the squared errors of the weighed value there, and of the episode's first.
+        Product and square of the regression of the return on the critic's value, both less the
+        means; where an action begins behind the first, the squared errors of the weighed value
+        there, and of the episode's first.
         """
         tokens, turns = experience.tokens, experience.token_turns()
-        batch, group = (each.double() for each in peer_means(experience, discount))
-        returns = rewards_to_go(experience, discount)
-        baseline = self.baseline(experience, discount).double()
-        value, outcome = of_critic.double() - baseline, returns - baseline
+        value = (of_critic - peer_means_of(experience, of_critic)[1]).double()
+        outcome = rewards_to_go(experience, discount) - peer_means(experience, discount)[1].double()
         weighted = _by_turn(self.weight, turns) * value
         counts = experience.acted_counts()
         starts = weighted[counts.cumsum(0) - counts][tokens.episode]  # of the episode's first token
@@ -136,8 +127,6 @@ class WeightedValues(ValueSource):
         behind &= tokens.episode.diff(prepend=tokens.episode[:1]) == 0
         return torch.stack(
             [
-                measured * (group - batch) * (returns - batch),
-                measured * (group - batch).square(),
                 measured * value * outcome,
                 measured * value.square(),
                 behind * (outcome - weighted).square(),
@@ -147,7 +136,7 @@ class WeightedValues(ValueSource):
 
     def _metrics(self, turns: Tensor) -> dict[str, float]:
         found, metrics = sorted(set(turns.tolist())), dict[str, float]()
-        shares = {"weight": self.weight, "lambda": self.lam, "group_weight": self.group_weight}
+        shares = {"weight": self.weight, "lambda": self.lam}
         for each, of_turn in shares.items():
             name = f"critic/{each}"
             metrics[name] = float(_by_turn(of_turn, turns).mean())
@@ -165,7 +154,12 @@ class WeightedValues(ValueSource):
 
 
 def peer_means(experience: Experience, discount: float) -> tuple[Tensor, Tensor]:
-    """Return the others' mean reward to go from each token's turn on, twice (N,).
+    """Return the others' mean reward to go from each token's turn on, see `peer_means_of`."""
+    return peer_means_of(experience, rewards_to_go(experience, discount))
+
+
+def peer_means_of(experience: Experience, quantity: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the others' means of a quantity (N,) in each token's turn, twice (N,).
 
     Of the batch's other episodes, and of the group's, each at its first token in that turn; where
     none of the group came to it, the batch's; 0 where nobody did.
@@ -175,15 +169,15 @@ def peer_means(experience: Experience, discount: float) -> tuple[Tensor, Tensor]
     keys, visit = torch.unique(tokens.episode * most + turns, return_inverse=True)
     first = torch.full_like(keys, len(visit))
     first.scatter_reduce_(0, visit, torch.arange(len(visit), device=visit.device), "amin")
-    earned, turn = rewards_to_go(experience, discount)[first], turns[first]
-    found = [torch.zeros_like(earned)]
+    own, turn = quantity.double()[first], turns[first]
+    found = [torch.zeros_like(own)]
     for peers in (turn, experience.episode_groups()[tokens.episode[first]] * most + turn):
         of_peers = torch.unique(peers, return_inverse=True)[1]
         sums, counts = (
-            torch.zeros_like(earned).index_add_(0, of_peers, each)[of_peers]
-            for each in (earned, torch.ones_like(earned))
+            torch.zeros_like(own).index_add_(0, of_peers, each)[of_peers]
+            for each in (own, torch.ones_like(own))
         )
-        others = (sums - earned) / (counts - 1.0).clamp(min=1.0)
+        others = (sums - own) / (counts - 1.0).clamp(min=1.0)
         found.append(torch.where(counts > 1, others, found[-1]))
     of_batch, of_group = (each[visit].to(tokens.rewards.dtype) for each in found[1:])
     return of_batch, of_group

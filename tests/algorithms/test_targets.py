@@ -168,8 +168,8 @@ class PlainToken:
 
     def __init__(self, reward: float, critic: float, ends: bool, turn: int) -> None:
         self.reward, self.critic, self.ends, self.turn = reward, critic, ends, turn
-        self.togo = self.batch = self.group = 0.0  # its reward to go, the others' means
-        self.baseline = self.value = self.lam = self.advantage = 0.0
+        self.togo = self.baseline = self.beyond = 0.0  # beyond: the critic, less the others' mean
+        self.value = self.lam = self.advantage = 0.0
 
 
 def turns_of_tasks(seed: int) -> list[EpisodeRecord]:
@@ -206,14 +206,14 @@ def plain_tokens(records: list[EpisodeRecord], critic: list[float]) -> list[list
             peers = [
                 (
                     other.task_id == record.task_id,
-                    next(t.togo for t in others if t.turn == token.turn),
+                    next((t.togo, t.critic) for t in others if t.turn == token.turn),
                 )
                 for other, others in zip(records, lines, strict=True)
                 if other is not record and any(t.turn == token.turn for t in others)
             ]
-            own = [togo for is_own, togo in peers if is_own]
-            token.batch = fmean([togo for _, togo in peers] or [0.0])
-            token.group = fmean(own) if own else token.batch
+            own = [pair for is_own, pair in peers if is_own] or [pair for _, pair in peers]
+            token.baseline, mean = map(fmean, zip(*own, strict=True)) if own else (0.0, 0.0)
+            token.beyond = token.critic - mean
     return lines
 
 
@@ -225,9 +225,8 @@ def plain_advantages(
     shares = {t: [min(1.0, max(0.0, a / b)) for a, b in each] for t, each in pairs.items()}
     for line, end in zip(lines, ends, strict=True):
         for token in line:
-            of_group, weight, token.lam = shares.get(token.turn, [1.0, 0.0, 1.0])
-            token.baseline = of_group * token.group + (1 - of_group) * token.batch
-            token.value = weight * token.critic + (1 - weight) * token.baseline
+            weight, token.lam = shares.get(token.turn, [0.0, 1.0])
+            token.value = token.baseline + weight * token.beyond
         later, trace, ahead = weight * end, 0.0, 0.0
         for token in reversed(line):
             gamma, decay = (0.9, trace) if token.ends else (1.0, 1.0)
@@ -239,20 +238,18 @@ def plain_learn(
     lines: list[list[PlainToken]], records: list[EpisodeRecord], sums: dict[int, list[float]]
 ) -> dict[int, list[float]]:
     turns = {token.turn for line in lines for token in line} | sums.keys()
-    found = {turn: [DECAY * each for each in sums.get(turn, [0.0] * 6)] for turn in turns}
+    found = {turn: [DECAY * each for each in sums.get(turn, [0.0] * 4)] for turn in turns}
     for line, record in zip(lines, records, strict=True):
         for before, token in zip([None, *line], line, strict=False):
             if not record.terminated:
                 continue
-            value, outcome = token.critic - token.baseline, token.togo - token.baseline
-            found[token.turn][0] += (token.group - token.batch) * (token.togo - token.batch)
-            found[token.turn][1] += (token.group - token.batch) ** 2
-            found[token.turn][2] += value * outcome
-            found[token.turn][3] += value**2
+            value, outcome = token.beyond, token.togo - token.baseline
+            found[token.turn][0] += value * outcome
+            found[token.turn][1] += value**2
             if before is not None and before.ends:
                 first = line[0].value - line[0].baseline
-                found[token.turn][4] += (outcome - (token.value - token.baseline)) ** 2
-                found[token.turn][5] += (outcome - first) ** 2
+                found[token.turn][2] += (outcome - (token.value - token.baseline)) ** 2
+                found[token.turn][3] += (outcome - first) ** 2
     return found
 
 
@@ -264,7 +261,7 @@ def test_weighed_values_targets_and_gradients_are_those_of_a_plain_reference(
     policy, source = policy_with_values(), WeightedValues()
     config = dataclasses.replace(PLAIN_CONFIG, share_prefixes=shared)
     # As left by earlier updates: of turn 3 nothing is known, lambda is .5 and .9 before.
-    sums = {1: [0.7, 1.0, 0.5, 2.0, 1.0, 2.0], 2: [0.3, 1.0, 0.4, 0.5, 0.9, 1.0]}
+    sums = {1: [0.5, 2.0, 1.0, 2.0], 2: [0.4, 0.5, 0.9, 1.0]}
     source.load_state({"sums": sums})
     for update in range(2):
         records = turns_of_tasks(update)
