@@ -29,7 +29,7 @@ from unittest import mock
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the shared parts lie there
 
 from arms import ARMS, RATES, TUNING_SEEDS
-from report import Run, best_rate, read_runs, report
+from report import FEW, Run, best_rate, is_out, read_runs, report
 from task_sets import TASK_SETS, model_folder
 from values import HAND_MADE, GivenCredit, PlayedUpdate, Values
 
@@ -103,8 +103,9 @@ def jobs(
         if (job := Job(each, name, seed, lr)) not in known(kept):
             yield job
     for seed, (each, name) in product(seeds, chosen):
-        if seed <= ARMS[name].seeds:
-            lr = best_rate(read_runs(kept), each, ARMS[name].rate_of or name)
+        runs = read_runs(kept)
+        if seed <= ARMS[name].seeds and not (seed > FEW and is_out(runs, each, name)):
+            lr = best_rate(runs, each, ARMS[name].rate_of or name)
             if (job := Job(each, name, seed, lr)) not in known(kept):
                 yield job
 
@@ -125,7 +126,7 @@ def play(job: Job) -> Run:
             results_dir=results,
         )
         run_config = RunConfig(log_episodes_interval=0, tensorboard=False)
-        setup = chosen.setup(config, run_config)
+        setup = chosen.setup(config)
         run = prepare_run(config, run_config, setup)
         learner = Learner(run, job, {task.id: task for task in setup.training_tasks})
         try:

@@ -12,6 +12,7 @@ from arms import ARMS, RATES
 from learning_report import mann_whitney, sign_flips
 
 BASE = "REINFORCE"  # what the other arms are tested against
+FEW, FAR_BELOW = 6, 0.1  # seeds, area: an arm that is so far below after so many stops there
 
 
 class Run(NamedTuple):
@@ -62,6 +63,14 @@ def judged(runs: Sequence[Run], tasks: str, arm: str) -> dict[int, Run]:
         for run in runs
         if (run.tasks, run.arm, run.lr) == (tasks, arm, lr) and run.seed <= 100
     }
+
+
+def is_out(runs: Sequence[Run], tasks: str, arm: str) -> bool:
+    """Whether an arm needs no more seeds: after FEW it is far below what it is tested against."""
+    own, base = judged(runs, tasks, arm), judged(runs, tasks, BASE)
+    shared = own.keys() & base.keys()
+    gains = [own[seed].area - base[seed].area for seed in shared]
+    return len(shared) >= FEW and fmean(gains) < -FAR_BELOW
 
 
 def report(runs: Sequence[Run]) -> str:

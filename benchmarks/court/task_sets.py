@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -9,19 +10,24 @@ from typing import Any, NamedTuple
 
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.rollout.task_sampler import CandidateTask
-from fctncalling.data.bfcl import embedded_path
+from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.lab.embedded.make_mended_model import mended_tasks
 from fctncalling.lab.embedded.mended_tasks import MendedEnv
 from fctncalling.lab.embedded.model_maker import load_entries
 from fctncalling.lab.embedded.stream_tasks import COLD, WARM, ErrandPool, stream_entries
-from fctncalling.training.run_config import RunConfig
-from fctncalling.training.task_setup import TaskSetup, make_task_setup
+from fctncalling.training.task_setup import TaskSetup
 
 HELD_OUT = 40  # tasks
 FIRST_HELD_OUT = 90_000  # number in its id
 MakeTasks = Callable[..., list[Task]]
+
+
+def embedded_tasks(split: str, num_tasks: int, *, seed: int, first_id: int = 0) -> list[Task]:
+    """Return a draw of the embedded multi-turn tasks of a split; they have ids of their own."""
+    tasks = [task for task in load_tasks(embedded_path(split)) if task.is_multi_turn]
+    return random.Random(seed).sample(tasks, num_tasks)
 
 
 def stream_tasks(
@@ -37,14 +43,12 @@ class TaskSet(NamedTuple):
     """Tasks of a kind: how they are made and played, and how long a run of them is."""
 
     model: str
-    make_tasks: MakeTasks | None  # None: the embedded ones
+    make_tasks: MakeTasks
     make_env: Callable[[Sequence[Task]], Any]
     flags: dict[str, Any]
 
-    def setup(self, config: TrainConfig, run_config: RunConfig) -> TaskSetup:
+    def setup(self, config: TrainConfig) -> TaskSetup:
         """Return the setup of a run: as many tasks as it plays, each drawn once, but for groups."""
-        if self.make_tasks is None:
-            return make_task_setup(config, run_config)
         episodes = config.num_updates * config.episodes_per_update
         training = self.make_tasks("train", episodes, seed=1000 + config.seed)
         held_out = self.make_tasks("held_out", HELD_OUT, seed=0, first_id=FIRST_HELD_OUT)
@@ -75,15 +79,9 @@ SHARED: dict[str, Any] = {
     "device": "cpu",
     "torch_threads": 1,
 }
-EMBEDDED = {
-    **SHARED,
-    "dataset_path": str(embedded_path("train")),
-    "eval_dataset_path": str(embedded_path("held_out")),
-    "mixture": "multi_turn_base=1,multi_turn_miss_func=1,multi_turn_miss_param=1",
-}
 STREAM = partial(TaskSet, "stream_model", make_env=strict_env, flags=SHARED)
 TASK_SETS = {
-    "embedded": TaskSet("model", None, strict_env, EMBEDDED),
+    "embedded": TaskSet("model", embedded_tasks, strict_env, SHARED),
     "warm": STREAM(make_tasks=partial(stream_tasks, pool=WARM)),
     "cold": STREAM(make_tasks=partial(stream_tasks, pool=COLD)),
     "mended": TaskSet("mended_model", mended_tasks, MendedEnv, SHARED),
