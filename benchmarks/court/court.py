@@ -36,6 +36,8 @@ from values import HAND_MADE, GivenCredit, PlayedUpdate, Values
 from fctncalling.algorithms import ppo
 from fctncalling.algorithms.config import SettingError, TrainConfig
 from fctncalling.algorithms.episodes import EpisodeRecord, strict_success_rate, success_rate
+from fctncalling.evaluation import scripted_policies
+from fctncalling.lab.embedded.vocabulary import wording
 from fctncalling.training.prepare_run import prepare_run
 from fctncalling.training.rollouts.round_planner import evaluation_rounds
 from fctncalling.training.run_config import RunConfig
@@ -119,7 +121,9 @@ def play(job: Job) -> Run:
     """Return a run, trained now."""
     chosen, arm = TASK_SETS[job.tasks], ARMS[job.arm]
     more = {"seed": job.seed, "lr": job.lr, "eval_interval": 0, "save_interval": 0}
-    with tempfile.TemporaryDirectory() as results:
+    # a prefix that the truth plays ends its turns with the embedded models' word
+    done = mock.patch.object(scripted_policies, "DONE", wording()["replies"]["done"])
+    with tempfile.TemporaryDirectory() as results, done:
         config = TrainConfig(
             **{**chosen.flags, **arm.flags, **more},
             model_name_or_path=str(model_folder(job.tasks)),

@@ -155,10 +155,10 @@ MAKER = ModelMaker(
     {
         "model": (EMBEDDED / "stream_model", "model to start from"),
         "seed": (1, "seed of tasks, slips and order"),
-        "num_tasks": (1200, "tasks to show"),
-        "careful_steps": (240, "steps on careful episodes"),
-        "settling_steps": (80, "more at a lower rate"),
-        "careless_steps": (80, "steps on careless ones"),
+        "num_tasks": (1000, "tasks to show"),
+        "careful_steps": (200, "steps on careful episodes"),
+        "settling_steps": (60, "more at a lower rate"),
+        "careless_steps": (70, "steps on careless ones"),
     },
     EMBEDDED / "mended_model",
 )

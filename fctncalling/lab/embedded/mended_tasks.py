@@ -18,6 +18,7 @@ import numpy as np
 
 from fctncalling.data.types import Message, StepRecord, Task, Verdict
 from fctncalling.envs.function_calling import FunctionCallingEnv
+from fctncalling.evaluation.scripted_policies import ONE_CALL_A_STEP
 from fctncalling.lab.embedded.demonstrator import parse_truth_call
 from fctncalling.lab.embedded.stream_tasks import PLACES
 from fctncalling.lab.embedded.vocabulary import VocabularyDraw, is_reserved, render
@@ -183,6 +184,7 @@ def mended_entry(draw: VocabularyDraw) -> Entry | None:
             ]
             for turn in turns
         ],
+        ONE_CALL_A_STEP: True,
     }
 
 

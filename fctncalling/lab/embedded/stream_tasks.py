@@ -13,6 +13,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from fctncalling.evaluation.scripted_policies import ONE_CALL_A_STEP
 from fctncalling.lab.embedded.vocabulary import VocabularyDraw, is_reserved, render
 
 Entry = dict[str, Any]
@@ -167,6 +168,7 @@ def stream_entry(draw: VocabularyDraw, errands: ErrandPool = HABIT) -> Entry | N
         "involved_classes": ["GorillaFileSystem"],
         "function": offered,
         "ground_truth": truth,
+        ONE_CALL_A_STEP: True,
     }
 
 
