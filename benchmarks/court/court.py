@@ -3,7 +3,8 @@
 `python benchmarks/court/court.py --tasks warm,cold,mended --minutes 30` trains the missing runs:
 first those that find the rate of each arm, on seeds of their own, then seed after seed, so that a
 stop at any time leaves a balanced table. A run is a JSON line in results/kept/court/runs.jsonl; the
-same command again goes on where the last one was stopped, and begins no run after the minutes.
+same command again goes on where the last one was stopped, and begins no run after the minutes. Two
+commands at once want task sets of their own.
 Arms whose flags this version does not have are named and left out. PLAN.md, beside this file, was
 committed before the first run. At last it prints the table (`--minutes 0`: alone).
 """
@@ -64,6 +65,9 @@ def main() -> None:
     parser.add_argument("--tasks", default=",".join(TASK_SETS), help="task sets, with commas")
     parser.add_argument("--arms", default=",".join(ARMS), help="some of them, with commas")
     parser.add_argument("--seeds", default="1-12", help="such as 1-3")
+    parser.add_argument(
+        "--tuning", type=int, default=2, help="seeds that rates are tuned on; 0: the middle rate"
+    )
     parser.add_argument("--minutes", type=float, default=30.0, help="begin no run after (30)")
     parser.add_argument("--output", type=Path, default=KEPT)
     options = parser.parse_args()
@@ -73,7 +77,7 @@ def main() -> None:
     first, _, last = options.seeds.partition("-")
     names = [name for name in options.arms.split(",") if is_available(name)]
     seeds = range(int(first), int(last or first) + 1)
-    for job in jobs(options.tasks.split(","), names, seeds, options.output):
+    for job in jobs(options.tasks.split(","), names, seeds, options.output, options.tuning):
         if time.monotonic() >= end:
             break
         run = play(job)
@@ -96,12 +100,12 @@ def is_available(name: str) -> bool:
 
 
 def jobs(
-    tasks: Sequence[str], names: Sequence[str], seeds: Sequence[int], kept: Path
+    tasks: Sequence[str], names: Sequence[str], seeds: Sequence[int], kept: Path, tuning: int = 2
 ) -> Iterator[Job]:
     """Yield the runs that are wanted and not kept yet: tuning first, then seed after seed."""
     chosen = [(each, name) for each, name in product(tasks, names) if each in ARMS[name].tasks]
     own = [(each, name) for each, name in chosen if not ARMS[name].rate_of]
-    for seed, lr, (each, name) in product(TUNING_SEEDS, RATES, own):
+    for seed, lr, (each, name) in product(TUNING_SEEDS[:tuning], RATES, own):
         if (job := Job(each, name, seed, lr)) not in known(kept):
             yield job
     for seed, (each, name) in product(seeds, chosen):
@@ -150,7 +154,7 @@ class Learner:
     def learn(self) -> Run:
         """Return the figures of the run, after its last update."""
         run, curve, kl = self.run, list[float](), list[float]()
-        sampled, clock = list[float](), time.process_time()
+        sampled = list[float]()
         every = run.config.num_updates // EVALUATIONS
         while not run.is_over():
             episodes = run.collect()
@@ -160,9 +164,8 @@ class Learner:
             if run.counters.updates % every == 0:
                 sampled.append(self._held_out(1))
         greedy = self._held_out(0)
-        seconds = time.process_time() - clock
-        steps = run.counters.env_steps
-        return Run(*self.job, curve, sampled, greedy, max(kl), steps, round(seconds, 1))
+        steps, seconds = run.counters.env_steps, round(run.counters.train_cpu_seconds, 1)
+        return Run(*self.job, curve, sampled, greedy, max(kl), steps, seconds)
 
     def _update(self, episodes: Sequence[EpisodeRecord]) -> Mapping[str, Any]:
         if self.hand_made is None:

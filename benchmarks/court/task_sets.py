@@ -70,8 +70,8 @@ def strict_env(tasks: Sequence[Task]) -> FunctionCallingEnv:
 
 SHARED: dict[str, Any] = {
     "num_updates": 12,
-    "episodes_per_update": 64,
-    "n_rollout_threads": 64,
+    "episodes_per_update": 48,
+    "n_rollout_threads": 48,
     "max_episode_tokens": 1024,
     "eval_episodes": HELD_OUT,
     "target_kl": None,
