@@ -1,7 +1,7 @@
 """Grades of values and estimators at points of training: the table of docs/credit.md.
 
     fctncalling credit RUN --update 10 --json main_10_1.json    # for updates and seeds
-    python benchmarks/jobs/grades.py --keep main_*_*.json critical_*_*.json
+    python benchmarks/jobs/grades.py --keep main_*_*.json
 
 keeps of each `--json` file, named JOB_UPDATE_SEED.json, what the page says. Then, or without
 --keep, it prints the table of what is kept: means over seeds.
@@ -14,9 +14,8 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
+from statistics import fmean
 from typing import Any
-
-from critical import mean
 
 KEPT = Path(__file__).parents[2] / "results" / "kept" / "credit" / "grades.jsonl"
 TRUTH = ("success", "significant", "reliability_of_values", "reliability_of_advantages")
@@ -102,7 +101,7 @@ def _place(run: Kept) -> tuple[bool, int, int]:
 
 
 def _means(own: Sequence[Kept], kind: str, keys: Sequence[str]) -> list[float]:
-    return [mean(run[kind][key] for run in own if key in run[kind]) for key in keys]
+    return [fmean(run[kind][key] for run in own if key in run[kind]) for key in keys]
 
 
 def _percents(own: Sequence[Kept], kind: str, *keys: str) -> str:
@@ -115,7 +114,7 @@ def _numbers(own: Sequence[Kept], kind: str, *keys: str) -> str:
 
 
 def _graded(own: Sequence[Kept], kind: str, name: str) -> str:
-    grades = (mean(run[kind][name][key] for run in own) for key in GRADES[kind][:3])
+    grades = (fmean(run[kind][name][key] for run in own) for key in GRADES[kind][:3])
     return "/".join(f"{grade:.2f}" for grade in grades)
 
 

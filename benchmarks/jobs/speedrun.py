@@ -18,9 +18,8 @@ import sys
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple, Self
-
-from critical import mean, numbers
 
 ROOT = Path(__file__).parents[2]
 EMBEDDED = ROOT / "data" / "embedded"
@@ -136,6 +135,15 @@ def read_runs(path: Path) -> list[Speedrun]:
     return [Speedrun(**json.loads(line)) for line in lines]
 
 
+def numbers(text: str) -> list[int]:
+    """Return the numbers of "1-3,7"."""
+    found = list[int]()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
 def table(runs: Sequence[Speedrun]) -> str:
     """Return the table: an arm a line, means over its seeds."""
     lines = [
@@ -146,14 +154,14 @@ def table(runs: Sequence[Speedrun]) -> str:
     for arm in [arm for arm in ARMS if any(run.arm == arm for run in runs)]:
         own = [run for run in runs if run.arm == arm]
         rates = (
-            100 * mean(getattr(run, name) for run in own)
+            100 * fmean(getattr(run, name) for run in own)
             for name in ("greedy", "greedy_strict", "multi_turn")
         )
         costs = (_cost(own, basis, f"{name}_cpu_seconds") for name in ("train", "command"))
         cells = [
             f"{arm} | {len(own)}",
             *(f"{rate:.1f} %" for rate in rates),
-            f"{mean(run.episodes for run in own):,.0f}",
+            f"{fmean(run.episodes for run in own):,.0f}",
             *costs,
         ]
         lines.append(f"| {' | '.join(cells)} |")
@@ -165,7 +173,7 @@ def _cost(own: Sequence[Speedrun], basis: Sequence[Speedrun], name: str) -> str:
     seconds = {run.seed: getattr(run, name) for run in own}
     whole = {run.seed: getattr(run, name) for run in basis}
     shared = seconds.keys() & whole.keys()
-    told = f"{mean(seconds.values()):.0f}"
+    told = f"{fmean(seconds.values()):.0f}"
     if not shared or own == basis:
         return told
     share = sum(seconds[seed] for seed in shared) / sum(whole[seed] for seed in shared)

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -99,13 +99,18 @@ def loaded_tokenizer(folder: Path) -> Any:
     return tokenizer
 
 
-def load_entries(entries: Iterable[Mapping[str, Any]]) -> list[Task]:
-    """Return the tasks of entries, read by the same loader as any user's file."""
+def load_entries(
+    entries: Iterable[Mapping[str, Any]], self_documented: Collection[str] = ()
+) -> list[Task]:
+    """Return the tasks of entries, read by the same loader as any user's file.
+
+    self_documented: classes of which environments make the docs.
+    """
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "multi_turn_func_doc").symlink_to(EMBEDDED / "multi_turn_func_doc")
         path = Path(folder) / "tasks.json"
         path.write_text(json.dumps(list(entries)))
-        return load_tasks(path)
+        return load_tasks(path, self_documented=self_documented)
 
 
 def play_demonstrations(

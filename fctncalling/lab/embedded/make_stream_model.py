@@ -1,6 +1,6 @@
-"""Build the small model that the critical tasks start from.
+"""Build the small model that the stream tasks start from.
 
-`python -m fctncalling.lab.embedded.make_critical_model --help`.
+`python -m fctncalling.lab.embedded.make_stream_model --help`.
 
 A small Llama-configuration model is fitted to episodes of a demonstrator: first a careful one, so
 that it learns to read and to copy, then one that errs at a known rate everywhere and has a firm
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.lab.embedded.critical_tasks import LONG, SHORT, ErrandPool, critical_entries
 from fctncalling.lab.embedded.demonstrator import demonstrations, parse_truth_call
 from fctncalling.lab.embedded.make_tasks import EMBEDDED
 from fctncalling.lab.embedded.model_maker import (
@@ -28,6 +27,7 @@ from fctncalling.lab.embedded.model_maker import (
     loaded_tokenizer,
     make_model,
 )
+from fctncalling.lab.embedded.stream_tasks import HABIT, LESSON, ErrandPool, stream_entries
 from fctncalling.lab.embedded.vocabulary import render, wording
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ VOCABULARY_SIZE = 720  # so that every word of the tasks is one token
 Calls = list[tuple[str, dict[str, Any]]]
 
 
-class CriticalDemonstrator:
+class StreamDemonstrator:
     """A scripted policy: `demonstrator(task_id, turn, step, info)` returns its next message.
 
     It makes the turn's calls one by one, then ends the turn. `careful` is the oracle. Each slip
@@ -114,11 +114,11 @@ def build(
     careless_steps: int,
 ) -> tuple[LlamaForCausalLM, Any]:
     """Return model and tokenizer."""
-    tasks = training_tasks(num_tasks, seed=seed, errands=LONG)
+    tasks = training_tasks(num_tasks, seed=seed, errands=LESSON)
     words = new_tokenizer(tasks) if tokenizer is None else loaded_tokenizer(tokenizer)
     model, template = make_model(words, seed=seed, shape=MODEL_SHAPE)
     careful = demonstrations(
-        tasks, CriticalDemonstrator(tasks), template, max_episode_tokens=MAX_EPISODE_TOKENS
+        tasks, StreamDemonstrator(tasks), template, max_episode_tokens=MAX_EPISODE_TOKENS
     )
     learn(model, careful, careful_steps, lr=4e-3, batch_size=BATCH_SIZE)
     learn(model, careful, settling_steps, lr=1e-3, order_seed=1, batch_size=BATCH_SIZE)
@@ -130,16 +130,16 @@ def build(
 def learn_slips(
     model: LlamaForCausalLM, template: ChatTemplate, *, seed: int, num_steps: int
 ) -> None:
-    """Teach the slips and the habit, on tasks as long as the committed ones, each once."""
-    tasks = training_tasks(num_steps * BATCH_SIZE, seed=seed, errands=SHORT)
-    careless = CriticalDemonstrator(tasks, seed=seed, careful=False)
+    """Teach the slips and the habit, on short tasks, each once."""
+    tasks = training_tasks(num_steps * BATCH_SIZE, seed=seed, errands=HABIT)
+    careless = StreamDemonstrator(tasks, seed=seed, careful=False)
     records = demonstrations(tasks, careless, template, max_episode_tokens=MAX_EPISODE_TOKENS)
     learn(model, records, num_steps, lr=8e-4, batch_size=BATCH_SIZE)
 
 
 def training_tasks(num_tasks: int, *, seed: int, errands: ErrandPool) -> list[Task]:
     """Return fresh tasks of the training split, read by the same loader as any user's file."""
-    return load_entries(critical_entries("critical_train", num_tasks, seed=seed, errands=errands))
+    return load_entries(stream_entries("train", num_tasks, seed=seed, errands=errands))
 
 
 def new_tokenizer(tasks: Sequence[Task]) -> Any:
@@ -147,13 +147,13 @@ def new_tokenizer(tasks: Sequence[Task]) -> Any:
     from fctncalling.lab.embedded.tokenizer import train_tokenizer
 
     chosen = tasks[:600]
-    env, script = FunctionCallingEnv(tasks=chosen), CriticalDemonstrator(chosen)
+    env, script = FunctionCallingEnv(tasks=chosen), StreamDemonstrator(chosen)
     texts = demonstration_texts(env, script, [task.id for task in chosen])
     return train_tokenizer(texts, vocabulary_size=VOCABULARY_SIZE)
 
 
 MAKER = ModelMaker(
-    "fctncalling.lab.embedded.make_critical_model",
+    "fctncalling.lab.embedded.make_stream_model",
     __doc__,
     build,
     {
@@ -164,7 +164,7 @@ MAKER = ModelMaker(
         "settling_steps": (500, "more at a lower rate"),
         "careless_steps": (300, "steps on careless ones"),
     },
-    EMBEDDED / "critical_model",
+    EMBEDDED / "stream_model",
 )
 
 if __name__ == "__main__":

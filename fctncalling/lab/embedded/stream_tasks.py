@@ -1,11 +1,9 @@
-"""Critical tasks: errands under rules that are said once and decide every later call.
+"""Stream tasks: errands under rules that are said once and decide every later call.
 
 The first message says whether originals stay, and which folder takes which kind of file. From then
-on most calls can be wrong in a way that no result betrays: a file moved that should be copied, put
-into the other folder, or written to before it was saved. The final state tells, long after.
-
-Run as `python -m fctncalling.lab.embedded.critical_tasks` it writes the committed files again, byte
-for byte.
+on most calls can be wrong in a way that no result betrays and nothing mends: a file moved that
+should be copied, put into the other folder, or written to before it was saved. The final state
+tells, long after. A stream of them has no end, so each task is played once.
 """
 
 from __future__ import annotations
@@ -15,11 +13,10 @@ import random
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from fctncalling.lab.embedded.make_tasks import write_entry_splits
+from fctncalling.evaluation.scripted_policies import ONE_CALL_A_STEP
 from fctncalling.lab.embedded.vocabulary import VocabularyDraw, is_reserved, render
 
 Entry = dict[str, Any]
-SPLITS = {"critical_train": (640, 50000), "critical_held_out": (160, 95000)}  # tasks, first number
 OFFERED = ("cp", "mv", "echo")  # beside some of DISTRACTORS
 DISTRACTORS = ("cat", "touch", "rm", "wc", "grep", "ls")
 RULES = {
@@ -51,7 +48,7 @@ class ErrandPool(NamedTuple):
     least_actions: int = 6
 
 
-SHORT = ErrandPool(
+HABIT = ErrandPool(
     rules=("clear", "keep", "keep"),
     num_turns=(2, 2, 2, 3),
     num_requests=(2, 3),
@@ -60,7 +57,7 @@ SHORT = ErrandPool(
     last_trap=1,
     most_actions=10,
 )
-LONG = ErrandPool(
+LESSON = ErrandPool(
     rules=("clear", "keep"),
     num_turns=(2, 3, 3),
     num_requests=(2, 2, 3),
@@ -69,7 +66,19 @@ LONG = ErrandPool(
     last_trap=99,
     most_actions=14,
 )
-"""The committed tasks are short, the careful lessons of the model long."""
+"""The model's careful lessons are long, those that teach it slips and a habit short."""
+COLD = ErrandPool(
+    rules=("keep",),
+    num_turns=(3,),
+    num_requests=(2, 3),
+    kinds={"keep": ("file", "file", "renew")},
+    num_traps=(4,),
+    last_trap=99,
+    most_actions=17,
+    least_actions=13,
+)
+WARM = COLD._replace(num_traps=(1, 2), most_actions=14, least_actions=12)
+"""Streams: the start policy solves about 2 % of the cold tasks and WARM_START of the warm ones."""
 
 
 @dataclass
@@ -129,7 +138,7 @@ class ErrandScene:
         return name
 
 
-def critical_entry(draw: VocabularyDraw, errands: ErrandPool = SHORT) -> Entry | None:
+def stream_entry(draw: VocabularyDraw, errands: ErrandPool = HABIT) -> Entry | None:
     """Return an entry without id, truth inside; None where the draw is of no use."""
     scene = ErrandScene(draw, errands)
     num_turns = draw.rng.choice(errands.num_turns)
@@ -159,23 +168,22 @@ def critical_entry(draw: VocabularyDraw, errands: ErrandPool = SHORT) -> Entry |
         "involved_classes": ["GorillaFileSystem"],
         "function": offered,
         "ground_truth": truth,
+        ONE_CALL_A_STEP: True,
     }
 
 
-def critical_entries(
-    split: str, num_tasks: int, *, seed: int = 0, first_id: int = 0, errands: ErrandPool = SHORT
+def stream_entries(
+    split: str, num_tasks: int, *, seed: int = 0, first_id: int = 0, errands: ErrandPool = HABIT
 ) -> list[Entry]:
-    """Return distinct entries of a split ("critical_train" or "critical_held_out")."""
-    draw = VocabularyDraw(random.Random(f"{split} {seed}"), held_out=split.endswith("held_out"))
+    """Return distinct entries of a split ("train" or "held_out")."""
+    # the first word is the key that the lessons of the committed model were drawn by
+    rng = random.Random(f"critical_{split} {seed}")
+    draw = VocabularyDraw(rng, held_out=split == "held_out")
     entries, seen = list[Entry](), set[str]()
     while len(entries) < num_tasks:
-        drawn = critical_entry(draw, errands)
+        drawn = stream_entry(draw, errands)
         text = json.dumps(drawn and drawn["question"])
         if drawn is not None and text not in seen:
             seen.add(text)
             entries.append({"id": f"multi_turn_base_{first_id + len(entries)}", **drawn})
     return entries
-
-
-if __name__ == "__main__":
-    write_entry_splits(SPLITS, critical_entries)

@@ -1,0 +1,52 @@
+"""Arms of the court, as data: a new one is a line here."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from task_sets import TASK_SETS
+
+RATES = (2.5e-4, 5e-4, 1e-3)  # tried for each arm that has a rate of its own
+TUNING_SEEDS = (101, 102)
+STREAMS = ("warm", "cold")
+LONG = (*STREAMS, "mended")
+
+
+class Arm(NamedTuple):
+    """What is trained: flags of the trainer, and values that stand in for a critic."""
+
+    flags: dict[str, Any]
+    about: str
+    values: str = ""  # of values.HAND_MADE
+    rate_of: str = ""  # arm whose rate it has; empty: one of its own
+    seeds: int = 12
+    tasks: tuple[str, ...] = tuple(TASK_SETS)
+
+
+TPPO: dict[str, Any] = {"algorithm_name": "TPPO"}
+NO_CRITIC: dict[str, Any] = {**TPPO, "gamma": 1.0, "lam": 1.0, "critic_lr": 0.0}
+GROUPS: dict[str, Any] = {"group_size": 8}
+ARMS = {
+    "REINFORCE": Arm(NO_CRITIC, "batch baseline, group 1"),
+    "TPPO": Arm({**TPPO, "lam": None}, "values by what they know, guarded steps, group 1"),
+    "TPPO_095": Arm({**TPPO, "lam": 0.95}, "head, lambda .95, group 1", seeds=6, tasks=LONG),
+    "places": Arm({**TPPO, "critic": "places"}, "values by place, group 1"),
+    "starts": Arm(
+        {**TPPO, "critic": "places", "starts": "prefix"},
+        "values by place, starts from proven prefixes, group 1",
+        tasks=STREAMS,  # by chance the truth's own prefix may fail on mended
+    ),
+    "GRPO": Arm({"algorithm_name": "GRPO", **GROUPS}, "groups of 8; not to be had on streams"),
+    "leave_one_out": Arm(
+        {**NO_CRITIC, **GROUPS, "group_baseline": "leave_one_out"},
+        "groups of 8; not to be had on streams",
+        rate_of="GRPO",
+        seeds=6,
+        tasks=LONG,
+    ),
+    "error": Arm(NO_CRITIC, "process reward: -1 at the first error", "error", tasks=LONG),
+    "potential": Arm(
+        NO_CRITIC, "process reward: potential of calls to come", "potential", tasks=LONG
+    ),
+    "ceiling": Arm(NO_CRITIC, "true values, lambda 0", "truth", seeds=6, tasks=LONG),
+}

@@ -1,0 +1,266 @@
+"""Values that stand in for a critic: the truth, as a ceiling, and two that a process reward pays.
+
+Each function returns V of the state before every action of every episode; the credit of an action
+is its reward, plus V of the state behind it, less V of the state before it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import torch
+
+from fctncalling.algorithms.algorithm import AdvantageEstimate, Trajectories
+from fctncalling.algorithms.config import TrainConfig
+from fctncalling.algorithms.episodes import EpisodeRecord
+from fctncalling.algorithms.ppo import TPPO
+from fctncalling.data.types import Call, StepRecord, Task
+from fctncalling.lab.embedded.demonstrator import demonstrations, parse_truth_call
+from fctncalling.lab.embedded.fit import acted_logits
+from fctncalling.lab.embedded.make_stream_model import StreamDemonstrator
+from fctncalling.lab.embedded.mended_tasks import COINS
+from fctncalling.training.rollouts.rollout_backends import RolloutRound
+from fctncalling.training.training_run import TrainingRun
+
+Values = list[list[float]]  # of each episode, before each action
+BRANCHES = 3  # more episodes of each task that the truth of mended tasks is pooled over
+
+
+class PlayedUpdate(NamedTuple):
+    """What an update has played: the run, the tasks by id, and the episodes."""
+
+    run: TrainingRun
+    tasks: Mapping[str, Task]
+    episodes: Sequence[EpisodeRecord]
+
+
+class GivenCredit:
+    """TPPO's estimate with a given credit at all tokens of an action."""
+
+    def __init__(self, episodes: Sequence[EpisodeRecord], values: Values) -> None:
+        self.credit = [
+            [
+                step.reward + after - before
+                for step, before, after in zip(steps(e), v, [*v[1:], 0.0], strict=True)
+            ]
+            for e, v in zip(episodes, values, strict=True)
+        ]
+
+    def __call__(self, trajectories: Trajectories, config: TrainConfig) -> AdvantageEstimate:
+        """Return the estimate; the critic's targets stay."""
+        estimate = TPPO.estimate(trajectories, config)
+        number = trajectories.action_number().clamp(min=0)  # (E, L)
+        credit = torch.zeros_like(estimate.advantages)
+        for episode, known in enumerate(self.credit):
+            own = torch.tensor(known).to(credit)
+            credit[episode] = own[number[episode].clamp(max=len(known) - 1)]
+        return estimate._replace(advantages=torch.where(estimate.loss_mask, credit, 0.0))
+
+
+def steps(episode: EpisodeRecord) -> Sequence[StepRecord]:
+    """Return the steps of an episode."""
+    played: Any = episode.episode
+    return played.steps  # type: ignore[no-any-return]
+
+
+# -- stream: one path is right, and a mistake stays
+
+
+def truth_path(task: Task) -> list[Call | None]:
+    """Return the truth's actions, one call each; None ends a turn."""
+    path: list[Call | None] = []
+    for turn in task.ground_truth or ():
+        path += [Call(*parse_truth_call(text)) for text in turn]
+        path.append(None)
+    return path
+
+
+def right_so_far(task: Task, episode: EpisodeRecord) -> list[bool]:
+    """Return before each action whether all earlier ones were the truth's; of a success, always."""
+    if episode.strict_success or (episode.strict_success is None and episode.success):
+        return [True] * len(steps(episode))
+    right, found = True, list[bool]()
+    path = truth_path(task)
+    for number, step in enumerate(steps(episode)):
+        found.append(right)
+        called = [] if number >= len(path) or path[number] is None else [path[number]]
+        right = right and number < len(path) and list(step.calls) == called
+    return found
+
+
+def path_errors(played: PlayedUpdate) -> Values:
+    """Return 1 where nothing went wrong yet, else 0: what falls is -1 at the first error."""
+    return [[float(r) for r in right_so_far(played.tasks[e.task_id], e)] for e in played.episodes]
+
+
+def path_potential(played: PlayedUpdate) -> Values:
+    """Return the share of the truth's actions that are done, 0 behind an error."""
+    found = []
+    for episode in played.episodes:
+        task = played.tasks[episode.task_id]
+        total = len(truth_path(task))
+        right = right_so_far(task, episode)
+        found.append([min(t / total, 1.0) * r for t, r in enumerate(right)])
+    return found
+
+
+def path_truth(played: PlayedUpdate) -> Values:
+    """Return the probability of the rest of the truth's path, 0 behind an error: exact, but for
+    other orders of the same calls.
+    """
+    chosen = [played.tasks[name] for name in dict.fromkeys(e.task_id for e in played.episodes)]
+    to_come = path_probabilities(played.run, chosen)
+    found = []
+    for episode in played.episodes:
+        known = to_come[episode.task_id]
+        right = right_so_far(played.tasks[episode.task_id], episode)
+        found.append([known[min(t, len(known) - 1)] * r for t, r in enumerate(right)])
+    return found
+
+
+@torch.no_grad()
+def path_probabilities(run: TrainingRun, tasks: Sequence[Task]) -> dict[str, list[float]]:
+    """Return for each task the policy's probability of the truth's actions from each one on."""
+    records = demonstrations(tasks, StreamDemonstrator(tasks), run.template)
+    found = {}
+    for record in records:
+        (row,) = record.rows
+        ids, acted = torch.tensor([row.ids]), torch.tensor([row.acted])
+        logits = acted_logits(run.policy.model, ids, acted)
+        logprobs = logits.log_softmax(-1).gather(1, ids[acted][:, None])[:, 0]
+        ends = torch.tensor(row.ends_action)[acted[0]].long()
+        number = ends.cumsum(0) - ends
+        actions = torch.zeros(int(ends.sum())).index_add(0, number, logprobs)
+        found[record.task_id] = actions.flip(0).cumsum(0).flip(0).exp().tolist()
+    return found
+
+
+# -- mended: the state of the office decides what can still come
+
+
+class Place(NamedTuple):
+    """What is still to be done before an action, as far as it counts; files are alike."""
+
+    lost: bool  # a turn ended wrong
+    todo: int  # files of this turn that wait, unwrapped
+    wrapped: int
+    torn: int
+    wrong: int  # in another folder
+    later: int  # files of later turns
+    turns: int  # later turns
+    coins: int
+    told: bool  # the user has just named something amiss
+
+    @property
+    def work(self) -> int:
+        """Calls still to come, ends of turns among them."""
+        return self.todo + self.wrapped + 2 * (self.torn + self.wrong) + self.later + self.turns + 1
+
+
+def office_places(task: Task, episode: EpisodeRecord) -> Iterator[Place]:
+    """Yield the place before each action of an episode of a mended task."""
+    turns = [dict(_file_and_folder(text) for text in turn) for turn in task.ground_truth or ()]
+    sent, wrapped, torn = dict[str, str](), set[str](), set[str]()
+    coins, lost, told = COINS, False, False
+    played = steps(episode)
+    for number, step in enumerate(played):
+        wanted = turns[step.turn]
+        state = Counter(
+            _state(name, folder, sent, wrapped, torn) for name, folder in wanted.items()
+        )
+        rest = turns[step.turn + 1 :]
+        yield Place(
+            lost, state["todo"], state["wrapped"], state["torn"], state["wrong"],
+            sum(map(len, rest)), len(rest), coins, told,
+        )  # fmt: skip
+        for call, result in zip(step.calls, step.results, strict=False):
+            name = str(call.arguments.get("file_name"))
+            if result == "torn":
+                torn.add(name)
+            elif call.name == "wrap":
+                wrapped.add(name)
+            elif result == "done":
+                coins -= call.name != "send"
+                if call.name == "send":
+                    sent[name] = str(call.arguments.get("destination"))
+                    wrapped.discard(name)
+                elif call.name == "recall":
+                    sent.pop(name, None)
+                else:
+                    torn.discard(name)
+        goes_on = number + 1 < len(played) and played[number + 1].turn == step.turn
+        told = goes_on and not step.calls
+        lost = lost or (not goes_on and any(sent.get(n) != f for n, f in wanted.items()))
+
+
+def _file_and_folder(text: str) -> tuple[str, str]:
+    arguments = parse_truth_call(text)[1]
+    return arguments["file_name"], arguments["destination"]
+
+
+def _state(
+    name: str, folder: str, sent: Mapping[str, str], wrapped: set[str], torn: set[str]
+) -> str:
+    if name in sent:
+        return "right" if sent[name] == folder else "wrong"
+    return "torn" if name in torn else "wrapped" if name in wrapped else "todo"
+
+
+def office_errors(played: PlayedUpdate) -> Values:
+    """Return 1 until a file is first sent wrong or a turn ends wrong, then 0."""
+    found = []
+    for episode in played.episodes:
+        right, own = True, list[float]()
+        for place in office_places(played.tasks[episode.task_id], episode):
+            right = right and not (place.wrong or place.lost)
+            own.append(float(right))
+        found.append(own)
+    return found
+
+
+def office_potential(played: PlayedUpdate) -> Values:
+    """Return the share of the calls that are done, which what is to be mended lessens; 0 where a
+    turn ended wrong.
+    """
+    found = []
+    for episode in played.episodes:
+        places = list(office_places(played.tasks[episode.task_id], episode))
+        total = places[0].work
+        found.append([0.0 if each.lost else 1.0 - each.work / total for each in places])
+    return found
+
+
+def office_truth(played: PlayedUpdate) -> Values:
+    """Return the mean return from each place, over more episodes of the update's tasks."""
+    names = [e.task_id for e in played.episodes for _ in range(BRANCHES)]
+    run = played.run
+    seed = 7_000_000 + 1000 * run.config.seed + run.counters.updates
+    one_more = RolloutRound(tuple(names), seed, run.config.temperature, run.counters.updates)
+    returns: dict[Place, list[float]] = defaultdict(list)
+    for episode in run.rollout.play(one_more, run.interruption).episodes:
+        places = office_places(played.tasks[episode.task_id], episode)
+        for place, worth in zip(places, to_go(episode), strict=True):
+            returns[place].append(worth)
+    known = {place: fmean(each) for place, each in returns.items()}
+    return [
+        [
+            known.get(p, own)
+            for p, own in zip(office_places(played.tasks[e.task_id], e), to_go(e), strict=True)
+        ]
+        for e in played.episodes
+    ]
+
+
+def to_go(episode: EpisodeRecord) -> list[float]:
+    """Return the reward to go before each action."""
+    rewards = [step.reward for step in steps(episode)]
+    return [sum(rewards[t:]) for t in range(len(rewards))]
+
+
+HAND_MADE: dict[str, dict[str, Callable[[PlayedUpdate], Values]]] = {
+    "stream": {"truth": path_truth, "error": path_errors, "potential": path_potential},
+    "mended": {"truth": office_truth, "error": office_errors, "potential": office_potential},
+}
