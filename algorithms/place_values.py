@@ -156,8 +156,8 @@ def _sums(
 
 def _others(known: Mapping[Cell, Counts], own: Mapping[Cell, Counts], cell: Cell) -> Counts:
     """Return what others say of a cell, with some voices of those who began otherwise."""
-    *place, started = cell
-    twin = known.get((*place, not started), NOBODY)
+    turn, calls_left, on_path, started = cell
+    twin = known.get((turn, calls_left, on_path, not started), NOBODY)
     here = _plus(known.get(cell, NOBODY), own.get(cell, NOBODY), -1.0)
     return _plus(here, twin, min(1.0, LENT / max(LENT, twin[0])))
 

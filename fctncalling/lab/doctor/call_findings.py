@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from inspect import signature
 from typing import Any
 
@@ -66,10 +67,14 @@ def _schema_finding(template: ChatTemplate, form: TemplateForm) -> HealthCheck:
     parse, handler = template.tokenizer.parse_response, get_handler(form.handler_name)
     given = {key: given[key] for key in given if key in signature(parse).parameters}
     end = template.spell([template.ends.of_calls])
+
+    def parsed_calls(text: str) -> Iterable[Call]:
+        return _calls_of_message(parse(text + end, **given))
+
     for call in PROBE_CALLS:
         text = template.text_of_calls([call], tools)
-        ours = _shown(lambda text=text: handler.decode(text, [PROBE_DOC]))
-        theirs = _shown(lambda text=text: _calls_of_message(parse(text + end, **given)))
+        ours = _shown(partial(handler.decode, text, [PROBE_DOC]))
+        theirs = _shown(partial(parsed_calls, text))
         if ours != theirs:
             message = (
                 f"the tokenizer's response schema reads {text.strip()[:80]!r} as {theirs}, "
