@@ -63,7 +63,8 @@ class MendedDemonstrator:
         heard = str(answer["content"])
         mends = self._careful or draw.random() < MEND_RATE
         if step and answer["role"] == "user":  # the user noticed something
-            plan += self._mend(*heard.split(" is not in "), task_id, turn) if mends else []
+            name, _, folder = heard.partition(" is not in ")
+            plan += _calls_that_mend(name, folder) if mends else []
         elif "no coins" in heard:
             plan[:1] = []  # what was to be mended stays as it is
         elif step and "torn" in heard and mends and info["calls"]:
@@ -86,10 +87,11 @@ class MendedDemonstrator:
             plan.append(render("send", arguments))
         return plan
 
-    def _mend(self, name: str, folder: str, task_id: str, turn: int) -> list[str]:
-        """Return the calls that bring a file where the user wants it."""
-        send = render("send", {"file_name": name, "destination": folder})
-        return [render("recall", {"file_name": name}), send]
+
+def _calls_that_mend(name: str, folder: str) -> list[str]:
+    """Return the calls that bring a file where the user wants it."""
+    send = render("send", {"file_name": name, "destination": folder})
+    return [render("recall", {"file_name": name}), send]
 
 
 def _other_folder(task: Task, arguments: Mapping[str, Any]) -> str:
