@@ -120,8 +120,11 @@ class ChatTemplate:
         """Render the prompt of an episode, the first, to token ids, generation prompt included.
 
         `tools` are OpenAI-form schemas; `instructions` replaces them where the template takes no
-        tools. Raises TemplateRefusal for messages that the template does not take.
+        tools. Calls of the messages are written by the template, or their content where it writes
+        none. Raises TemplateRefusal for messages that the template does not take.
         """
+        if self.renderer.shows_calls:
+            messages = [{**m, "content": ""} if m.get("tool_calls") else m for m in messages]
         opened = self._escaper.escape_messages(self._opening(messages, instructions))
         text = self.renderer.render(opened, self._shown(tools))
         return [*self.opening_ids, *self.encode(text)]
