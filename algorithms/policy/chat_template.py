@@ -124,7 +124,7 @@ class ChatTemplate:
         none. Raises TemplateRefusal for messages that the template does not take.
         """
         if self.renderer.shows_calls:
-            messages = [{**m, "content": ""} if m.get("tool_calls") else m for m in messages]
+            messages = self._with_own_calls(messages)
         opened = self._escaper.escape_messages(self._opening(messages, instructions))
         text = self.renderer.render(opened, self._shown(tools))
         return [*self.opening_ids, *self.encode(text)]
@@ -280,6 +280,21 @@ class ChatTemplate:
             joined = f"{instructions}\n\n{messages[0].get('content') or ''}"
             return [{**messages[0], "content": joined}, *messages[1:]]
         return [{"role": "system", "content": instructions}, *messages]
+
+    def _with_own_calls(self, messages: Sequence[Message]) -> list[Message]:
+        """Return messages whose calls have ids as the template wants them, and no text beside."""
+        found, ids = list[Message](), dict[str, str]()
+        for message in messages:
+            if listed := message.get("tool_calls"):
+                functions = [each["function"] for each in listed]
+                calls = [Call(each["name"], each["arguments"]) for each in functions]
+                message = self.calls_message(calls, len(ids))
+                made = [each["id"] for each in message["tool_calls"]]
+                ids |= zip([each["id"] for each in listed], made, strict=True)
+            elif message.get("tool_call_id") in ids:
+                message = {**message, "tool_call_id": ids[message["tool_call_id"]]}
+            found.append(message)
+        return found
 
     def _shown(self, tools: Sequence[Any]) -> list[Any] | None:
         return self._escaper.escape_value(list(tools)) if tools and self.takes_tools else None

@@ -97,7 +97,7 @@ class _Thread:
         self.messages: list[Message] = []
         self.functions = functions
         self._known = known
-        self._waiting: list[dict[str, Any]] = []  # calls without a result
+        self._waiting: list[tuple[str, dict[str, Any]]] = []  # calls without result, by logged id
         self._num_calls = 0
 
     def append(self, message: Message) -> None:
@@ -116,30 +116,32 @@ class _Thread:
         functions, text = self.functions or self._known, message["content"]
         if not message["tool_calls"] and (calls := calls_in_text(text, functions)):
             named = [read_call("", each.name, dict(each.arguments)) for each in calls]
-            message = {**message, "content": "", "tool_calls": named}
+            text, message = "", {**message, "content": "", "tool_calls": named}
         before = self.messages[-1] if self.messages else {"role": ""}
         if before["role"] == "assistant":
             self.messages.pop()
             text = "\n".join(filter(None, [before["content"], message["content"]]))
             calls = [*before.get("tool_calls", ()), *message["tool_calls"]]
-            message = {**before, **message, "content": text, "tool_calls": calls}
+        else:
+            self._waiting, calls = [], message["tool_calls"]
         for each in message["tool_calls"]:
-            each["id"] = each["id"] or f"call_{self._num_calls}"
+            self._waiting.append((each["id"], each))
+            each["id"] = f"call_{self._num_calls}"  # logs use some ids twice
             self._num_calls += 1
-        self._waiting = list(message["tool_calls"])
-        if not self._waiting:
-            message = {key: each for key, each in message.items() if key != "tool_calls"}
-        if message["content"] or self._waiting:
+        message = {**message, "content": text, "tool_calls": calls}
+        if not calls:
+            del message["tool_calls"]
+        if text or calls:
             self.messages.append(message)
 
     def _answer(self, result: Message) -> Message:
         """Return a result with the id and the name of its call: told by either, or next in turn."""
         told, name = result["tool_call_id"], result["name"]
-        for call in self._waiting:
-            own = call["id"], call["function"]["name"]
-            if told == own[0] if told else name in ("", own[1]):
-                self._waiting.remove(call)
-                return {**result, "tool_call_id": own[0], "name": own[1]}
+        for place, (logged, call) in enumerate(self._waiting):
+            own = call["function"]["name"]
+            if told == logged if told and logged else name in ("", own):
+                del self._waiting[place]
+                return {**result, "tool_call_id": call["id"], "name": own}
         raise Unreadable("a result that answers no call")
 
 

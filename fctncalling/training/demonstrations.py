@@ -27,6 +27,7 @@ from fctncalling.envs.tools import load_bfcl_table
 from fctncalling.evaluation.agents.agent import ScriptedPlayer
 from fctncalling.evaluation.scripted_policies import (
     DONE,
+    LOGGED_ANSWER,
     ONE_CALL_A_STEP,
     PolicyInput,
     message_end,
@@ -265,7 +266,8 @@ def play_ground_truths(
     finally:
         for env in envs:
             env.close()
-    _require_played(played, {task_id: player.error for task_id, player in players.items()})
+    errors = {task.id: players[task.id].error for task in tasks if LOGGED_ANSWER not in task.extra}
+    _require_played(played, errors)  # a logged answer that cannot be written fails its own check
     return played
 
 
@@ -274,7 +276,7 @@ def _require_played(played: Sequence[EpisodeRecord], errors: Mapping[str, str]) 
     failed = [task_id for task_id, error in errors.items() if error]
     failed += [each.task_id for each in played if each.invalid]
     if failed:
-        cause = errors[failed[0]] or "its environment failed, see the message above"
+        cause = errors.get(failed[0]) or "its environment failed, see the message above"
         raise SettingError(
             f"--sft_tasks: {failed[0]}: the ground truth cannot be played ({cause}); "
             f"{len(failed)} of {len(played)} tasks: leave them out"

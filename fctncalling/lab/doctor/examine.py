@@ -101,6 +101,8 @@ def _tasks_and_tools(
     if path.is_file() and holds_conversations(path):
         log = ConversationLog(path)
         tasks = list(logged_tasks(log))
+        if not tasks:
+            raise TaskError(f"{path}: no answer can be played; left out: {log.left_out()}")
         if log.num_left_out:
             found.findings.append(unchecked("tasks", f"left out: {log.left_out()}"))
         return tasks, own.classes
