@@ -131,7 +131,7 @@ def _parameter(schema: Any, definitions: Mapping[str, Any], depth: int) -> dict[
             choice = _mapping(choices[0])
             schema = {**_mapping(definitions.get(str(choice.get("$ref")))), **choice, **schema}
     kind, item = _type(schema.get("type"))
-    result = {"type": kind, "description": str(schema.get("description") or "")}
+    result: dict[str, Any] = {"type": kind, "description": str(schema.get("description") or "")}
     result |= {key: schema[key] for key in _KEPT if schema.get(key) is not None}
     if not isinstance(result.get("enum", []), list):
         del result["enum"]

@@ -189,7 +189,7 @@ def _of_tasks(
                 "training tasks of --dataset_path"
             )
         if holds_conversations(Path(path)):
-            tasks = _of_log(Path(path), setup.training_tasks)
+            tasks = load_logged_tasks(Path(path), setup.training_tasks)
         else:
             classes = parse_tool_classes((run_config.tools or "").split(","))
             tasks = load_tasks(path, self_documented=classes)
@@ -204,10 +204,11 @@ def _of_tasks(
     return _usable(played, config)
 
 
-def _of_log(path: Path, training_tasks: Sequence[Task]) -> list[Task]:
-    """Return the answers of logged conversations as tasks; what is left out is announced.
+def load_logged_tasks(path: Path, training_tasks: Sequence[Task]) -> list[Task]:
+    """Load the answers of logged conversations as tasks; what is left out is announced.
 
-    Conversations that list no function are offered those of the training tasks.
+    Conversations that list no function are offered those of the training tasks. Raises SettingError
+    where no answer can be used.
     """
     known = {doc.name: doc for task in training_tasks for doc in task.functions}
     log = ConversationLog(path, list(known.values()))

@@ -12,6 +12,7 @@ import pytest
 from call_templates import HERMES, KIMI
 from conversation_examples import ASKED, EXAMPLES, TOOL
 
+from fctncalling.algorithms.config import SettingError
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.cli.evaluate import main
 from fctncalling.conversations import (
@@ -34,7 +35,7 @@ from fctncalling.lab.forge.own_api.drawn_call import askable_api
 from fctncalling.lab.forge.own_api.logged_requests import LoggedRequests
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.load import load_api
-from fctncalling.training.demonstrations import play_ground_truths
+from fctncalling.training.demonstrations import load_logged_tasks, play_ground_truths
 
 KNOWN = offered_functions([TOOL])
 BOOKED = [Call("book_table", {"guests": 4})]
@@ -241,6 +242,19 @@ def test_logged_answers_are_demonstrations_behind_all_that_stood_before_them(
                 assert context.count('"guests": 4') + context.count("guests=4") == 1
             else:
                 assert message["content"] in context
+
+
+def test_a_log_is_offered_the_training_tasks_functions_and_told_what_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [listed] = logged_tasks(ConversationLog(written(tmp_path, EXAMPLES["trl"][2])))
+    path = written(tmp_path, EXAMPLES["tau-bench"][2], {"text": "x"})
+    [task] = load_logged_tasks(path, [listed])
+    assert task.functions == listed.functions
+    assert "1 answers of" in (told := capsys.readouterr().out)
+    assert "left out: 1 (line 2) is of no form" in told
+    with pytest.raises(SettingError, match=r"0 answers of .*1 \(line 1\) offers no function"):
+        load_logged_tasks(path, [])
 
 
 def test_an_interface_is_sent_the_calls_of_a_history_with_their_results(tmp_path: Path) -> None:
