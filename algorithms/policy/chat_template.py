@@ -120,11 +120,8 @@ class ChatTemplate:
         """Render the prompt of an episode, the first, to token ids, generation prompt included.
 
         `tools` are OpenAI-form schemas; `instructions` replaces them where the template takes no
-        tools. Calls of the messages are written by the template, or their content where it writes
-        none. Raises TemplateRefusal for messages that the template does not take.
+        tools. Raises TemplateRefusal for messages that the template does not take.
         """
-        if self.renderer.shows_calls:
-            messages = self._with_own_calls(messages)
         opened = self._escaper.escape_messages(self._opening(messages, instructions))
         text = self.renderer.render(opened, self._shown(tools))
         return [*self.opening_ids, *self.encode(text)]
@@ -209,6 +206,25 @@ class ChatTemplate:
         named = self.renderer.shape.named_ids
         return calls_message(calls, num_before, text=text, named_ids=named)
 
+    def with_own_calls(self, messages: Sequence[Message]) -> list[Message]:
+        """Return a task's messages whose calls have ids as the template wants them, and no text.
+
+        As they are, text in place of calls, where the template writes no calls.
+        """
+        found, ids = list[Message](), dict[str, str]()
+        for message in messages:
+            listed = message.get("tool_calls") if self.renderer.shows_calls else None
+            if listed:
+                functions = [each["function"] for each in listed]
+                calls = [Call(each["name"], each["arguments"]) for each in functions]
+                message = self.calls_message(calls, len(ids))
+                made = [each["id"] for each in message["tool_calls"]]
+                ids |= zip([each["id"] for each in listed], made, strict=True)
+            elif message.get("tool_call_id") in ids:
+                message = {**message, "tool_call_id": ids[message["tool_call_id"]]}
+            found.append(message)
+        return found
+
     def encode(self, text: str) -> list[int]:
         """Encode a text to token ids; nothing is put in front or behind.
 
@@ -280,21 +296,6 @@ class ChatTemplate:
             joined = f"{instructions}\n\n{messages[0].get('content') or ''}"
             return [{**messages[0], "content": joined}, *messages[1:]]
         return [{"role": "system", "content": instructions}, *messages]
-
-    def _with_own_calls(self, messages: Sequence[Message]) -> list[Message]:
-        """Return messages whose calls have ids as the template wants them, and no text beside."""
-        found, ids = list[Message](), dict[str, str]()
-        for message in messages:
-            if listed := message.get("tool_calls"):
-                functions = [each["function"] for each in listed]
-                calls = [Call(each["name"], each["arguments"]) for each in functions]
-                message = self.calls_message(calls, len(ids))
-                made = [each["id"] for each in message["tool_calls"]]
-                ids |= zip([each["id"] for each in listed], made, strict=True)
-            elif message.get("tool_call_id") in ids:
-                message = {**message, "tool_call_id": ids[message["tool_call_id"]]}
-            found.append(message)
-        return found
 
     def _shown(self, tools: Sequence[Any]) -> list[Any] | None:
         return self._escaper.escape_value(list(tools)) if tools and self.takes_tools else None
