@@ -217,7 +217,7 @@ def _kind(part: Any) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-def _field(body: RawMessage, keys: str | tuple[str, ...]) -> Any:
+def _field(body: RawMessage, keys: Sequence[str]) -> Any:
     return next(
         (body[key] for key in ([keys] if isinstance(keys, str) else keys) if key in body), None
     )
