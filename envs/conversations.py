@@ -89,6 +89,9 @@ class ToolCallConversation:
     def observe(self, observation: str, info: Mapping[str, Any]) -> None:
         """Observe the new messages that `reset` or `step` returned, and the model's before them."""
         messages = info["messages"]
+        if not self.messages and any(message.get("tool_calls") for message in messages):
+            self.messages += map(_opening_message, messages)
+            return
         results = [message for message in messages if message["role"] == "tool"]
         if self._pending is not None:
             self._add_answered(self._openai_tool_calls(self._pending, info), results, observation)
@@ -190,6 +193,16 @@ def message_text(message: Mapping[str, Any]) -> str:
     if isinstance(content, list):
         return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
     return content if isinstance(content, str) else ""
+
+
+def _opening_message(message: Mapping[str, Any]) -> Message:
+    """Return a message of a task's history as interfaces take it: calls with text arguments."""
+    kept = {key: message[key] for key in ("role", "content", "tool_call_id") if key in message}
+    calls = [
+        tool_call(each["id"], each["function"]["name"], json.dumps(each["function"]["arguments"]))
+        for each in message.get("tool_calls") or ()
+    ]
+    return {**kept, "content": "", "tool_calls": calls} if calls else kept
 
 
 def replace_malformed_message(message: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -156,9 +156,9 @@ class RunningSettings:
     )
     sft_tasks: str | None = setting(
         None,
-        "Tasks whose ground truths, played through the environment, are learned first: a "
-        'BFCL-format file, or "dataset" for the training tasks of --dataset_path. With '
-        "--num_updates 0 nothing else is learned.",
+        "Tasks whose ground truths, played through the environment, are learned first: a file of "
+        'tasks or of logged conversations, or "dataset" for the training tasks of --dataset_path. '
+        "With --num_updates 0 nothing else is learned.",
         group="supervised fine-tuning (SFT)",
         basic=True,
         metavar="FILE",

@@ -206,6 +206,25 @@ class ChatTemplate:
         named = self.renderer.shape.named_ids
         return calls_message(calls, num_before, text=text, named_ids=named)
 
+    def with_own_calls(self, messages: Sequence[Message]) -> list[Message]:
+        """Return a task's messages whose calls have ids as the template wants them, and no text.
+
+        As they are, text in place of calls, where the template writes no calls.
+        """
+        found, ids = list[Message](), dict[str, str]()
+        for message in messages:
+            listed = message.get("tool_calls") if self.renderer.shows_calls else None
+            if listed:
+                functions = [each["function"] for each in listed]
+                calls = [Call(each["name"], each["arguments"]) for each in functions]
+                message = self.calls_message(calls, len(ids))
+                made = [each["id"] for each in message["tool_calls"]]
+                ids |= zip([each["id"] for each in listed], made, strict=True)
+            elif message.get("tool_call_id") in ids:
+                message = {**message, "tool_call_id": ids[message["tool_call_id"]]}
+            found.append(message)
+        return found
+
     def encode(self, text: str) -> list[int]:
         """Encode a text to token ids; nothing is put in front or behind.
 

@@ -52,7 +52,7 @@ class RoleView:
     ) -> None:
         """Render the first prompt."""
         self.opening = (tools, instructions)
-        self.history = list(messages)
+        self.history = self.template.with_own_calls(messages)
         self.new_ids = self.template.render_prompt(self.history, *self.opening)
         self._begin_row()
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 DONE = "Done."
 ONE_CALL_A_STEP = "one_call_a_step"
 """Field of a task of several turns whose calls follow from results: its truth is played so."""
+LOGGED_ANSWER = "logged_answer"
+"""Field of a task of a log: its calls, as [name, arguments], or its words, as they were."""
 
 
 class PolicyInput(NamedTuple):
@@ -92,6 +94,8 @@ def oracle(situation: PolicyInput) -> str:
     Raises ValueError if calls cannot be written.
     """
     task = situation.task
+    if (logged := task.extra.get(LOGGED_ANSWER)) is not None:
+        return logged if isinstance(logged, str) else render(situation, [Call(*c) for c in logged])
     if task.kind == "agentic":
         return str(task.ground_truth[0]) if task.ground_truth else DONE
     asked = missing_parameters(task) if task.kind == "clarify" else ()

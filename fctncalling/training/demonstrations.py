@@ -19,6 +19,7 @@ from fctncalling.algorithms.episodes import EpisodeRecord, TokenRecord
 from fctncalling.algorithms.generation.engine_api import RolloutError, ScriptedEngine
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
 from fctncalling.algorithms.rollout.collect import collect
+from fctncalling.conversations import ConversationLog, holds_conversations, logged_tasks
 from fctncalling.data.bfcl import load_tasks
 from fctncalling.data.types import Call, Task
 from fctncalling.envs.judging.oracle import oracle_calls
@@ -26,6 +27,7 @@ from fctncalling.envs.tools import load_bfcl_table
 from fctncalling.evaluation.agents.agent import ScriptedPlayer
 from fctncalling.evaluation.scripted_policies import (
     DONE,
+    LOGGED_ANSWER,
     ONE_CALL_A_STEP,
     PolicyInput,
     message_end,
@@ -186,10 +188,12 @@ def _of_tasks(
                 f'--sft_tasks {path}: there is no such file; expected one, or "{DATASET}" for the '
                 "training tasks of --dataset_path"
             )
-        tasks = load_tasks(
-            path, self_documented=parse_tool_classes((run_config.tools or "").split(","))
-        )
-        check_tasks(tasks, path, config, run_config)
+        if holds_conversations(Path(path)):
+            tasks = load_logged_tasks(Path(path), setup.training_tasks)
+        else:
+            classes = parse_tool_classes((run_config.tools or "").split(","))
+            tasks = load_tasks(path, self_documented=classes)
+            check_tasks(tasks, path, config, run_config)
     # Files number their tasks alike, so ids alone do not tell what is held out.
     known = {task.id: task for task in tasks}
     _warn_of_held_out({it.id for it in setup.held_out_tasks if known.get(it.id) == it})
@@ -198,6 +202,22 @@ def _of_tasks(
         tasks, setup.make_env_over, template, handler, config.max_episode_tokens
     )
     return _usable(played, config)
+
+
+def load_logged_tasks(path: Path, training_tasks: Sequence[Task]) -> list[Task]:
+    """Load the answers of logged conversations as tasks; what is left out is announced.
+
+    Conversations that list no function are offered those of the training tasks. Raises SettingError
+    where no answer can be used.
+    """
+    known = {doc.name: doc for task in training_tasks for doc in task.functions}
+    log = ConversationLog(path, list(known.values()))
+    tasks = list(logged_tasks(log))
+    told = f"{len(tasks)} answers of {path} are demonstrations; left out: {log.left_out()}"
+    if not tasks:
+        raise SettingError(f"--sft_tasks: {told}")
+    announce(told)
+    return tasks
 
 
 def _warn_of_held_out(task_ids: Collection[str]) -> None:
@@ -247,7 +267,8 @@ def play_ground_truths(
     finally:
         for env in envs:
             env.close()
-    _require_played(played, {task_id: player.error for task_id, player in players.items()})
+    errors = {task.id: players[task.id].error for task in tasks if LOGGED_ANSWER not in task.extra}
+    _require_played(played, errors)  # a logged answer that cannot be written fails its own check
     return played
 
 
@@ -256,7 +277,7 @@ def _require_played(played: Sequence[EpisodeRecord], errors: Mapping[str, str]) 
     failed = [task_id for task_id, error in errors.items() if error]
     failed += [each.task_id for each in played if each.invalid]
     if failed:
-        cause = errors[failed[0]] or "its environment failed, see the message above"
+        cause = errors.get(failed[0]) or "its environment failed, see the message above"
         raise SettingError(
             f"--sft_tasks: {failed[0]}: the ground truth cannot be played ({cause}); "
             f"{len(failed)} of {len(played)} tasks: leave them out"
@@ -316,10 +337,10 @@ COMPANIES: dict[str, str] = {
 class GroundTruthPolicy:
     """Policy that plays the ground truth, as one who does not know it could.
 
-    A call of a turn waits for the results of those before it where it takes a value that was
-    neither said nor shown so far and stands in no function's documentation. In one message with
-    them it would teach to guess what a result is about to tell. Where no result of the truth tells
-    a value, a look-up comes first.
+    A logged answer is said as it was. A call of a turn waits for the results of those before it
+    where it takes a value that was neither said nor shown so far and stands in no function's
+    documentation. In one message with them it would teach to guess what a result is about to tell.
+    Where no result of the truth tells a value, a look-up comes first.
     """
 
     def __init__(self) -> None:

@@ -84,7 +84,7 @@ def _odd_messages() -> dict[str, bytes]:
     good = _call({"zone": "lawn"})
     return {
         "content_null": _line(good, None),
-        "content_list": _line(good, [{"type": "text", "text": "water the lawn"}]),
+        "content_list": _line(good, [{"type": "image", "source": {"data": "lawn"}}]),
         "content_blank": _line(good, " \n"),
         "content_long": _line(good, "water " * 50_000),
         "role_list": _line(good, role=["assistant"]),

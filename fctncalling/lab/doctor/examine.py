@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fctncalling.algorithms.policy.answer_ends import listed_ends
 from fctncalling.algorithms.policy.chat_template import ChatTemplate
+from fctncalling.conversations import ConversationLog, holds_conversations, logged_tasks
 from fctncalling.data.bfcl import embedded_path, load_tasks
 from fctncalling.data.errors import TaskError
 from fctncalling.data.types import Task
@@ -81,17 +82,30 @@ def _examine(wanted: ExaminationSettings, found: ExaminationResult) -> None:
     if any(each.check == "template" and each.level == "fault" for each in found.findings):
         return  # nothing can be rendered
     try:
-        tasks, tools = _tasks_and_tools(wanted)
+        tasks, tools = _tasks_and_tools(wanted, found)
     except (TaskError, ToolDefinitionError, OSError) as error:
         found.findings.append(unchecked("tasks", _first_line(error)))
         return
     _check_model(replace(wanted, tools=tools), source, config, tokenizer, tasks, found)
 
 
-def _tasks_and_tools(wanted: ExaminationSettings) -> tuple[list[Task], Mapping[str, Any]]:
-    """Return the tasks, documented, and the user's own classes that they are played with."""
+def _tasks_and_tools(
+    wanted: ExaminationSettings, found: ExaminationResult
+) -> tuple[list[Task], Mapping[str, Any]]:
+    """Return the tasks, documented, and the user's own classes that they are played with.
+
+    What is left out of logged conversations is a finding: figures would be wrong by it.
+    """
     path = wanted.dataset_path or embedded_path("held_out")
     own = UserTools(wanted.tools)
+    if path.is_file() and holds_conversations(path):
+        log = ConversationLog(path)
+        tasks = list(logged_tasks(log))
+        if not tasks:
+            raise TaskError(f"{path}: no answer can be played; left out: {log.left_out()}")
+        if log.num_left_out:
+            found.findings.append(unchecked("tasks", f"left out: {log.left_out()}"))
+        return tasks, own.classes
     tasks = load_tasks(path, self_documented=own.classes)
     own.import_task_tools(tasks, str(path), allowed=wanted.allow_task_tools)
     return [own.with_tool_docs(task) for task in tasks], own.classes

@@ -172,8 +172,9 @@ def add_own_arguments(parser: argparse.ArgumentParser) -> None:
         "--from_logs",
         type=Path,
         metavar="FILE",
-        help='conversations of your own, a line {"messages": [...]}: the requests that calls '
-        "answered go to FILE.from_logs.jsonl beside --output, for you to confirm",
+        help="conversations of your own, as OpenAI, Anthropic, Gemini, LangChain, gateways or data "
+        "sets write them: the requests that calls answered go to FILE.from_logs.jsonl beside "
+        "--output, for you to confirm",
     )
     url = "endpoint of OpenAI's form, whose model says requests in other words, or the log of one"
     add("--paraphrase", metavar="URL", help=f"{url}; FILE.paraphrases.jsonl beside --output")
@@ -245,8 +246,13 @@ def _made(
 def _write_logged(requests: LoggedRequests, logs: Path, output: Path) -> None:
     path = output.with_name(f"{output.name}.from_logs.jsonl")
     write_records(path, requests.tasks())
-    told = f"{requests.count} requests of {logs} in {path}, for you to confirm"
-    print(f"{told}; left out: {requests.left_out()}", file=sys.stderr)
+    left_out = f"left out: {requests.left_out()}"
+    if not requests.count:
+        path.unlink()
+        raise InputError(f"--from_logs {logs}: holds no request that calls answered; {left_out}")
+    steps = f" ({requests.num_results} of them follow results)" if requests.num_results else ""
+    told = f"{requests.count} requests of {logs}{steps} in {path}, for you to confirm"
+    print(f"{told}; {left_out}", file=sys.stderr)
 
 
 def _write(files: ForgeFiles, settings: OwnForgeSettings, run: OwnForgeRun) -> None:

@@ -1,0 +1,89 @@
+"""Conversation: messages in OpenAI's form and the functions on offer; its exchanges."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from fctncalling.data.types import Call, FunctionDoc, Message, tool_call
+
+MAX_SHOWN = 60
+
+
+class Unreadable(ValueError):
+    """Part of a log that cannot be read; the message is the reason by which it is counted."""
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """Conversation: roles are system, user, assistant and tool, contents texts.
+
+    Calls stand in `tool_calls`, their arguments as objects; a result has the id and the name of the
+    call that it answers. Names of functions and parameters are the log's.
+    """
+
+    messages: Sequence[Message]
+    functions: Sequence[FunctionDoc] = ()
+    fault: str = ""  # why nothing behind these messages was read
+
+
+class Exchange(NamedTuple):
+    """Exchange: what an assistant was shown, and how it answered."""
+
+    history: Sequence[Message]  # its last message is a request, or a result
+    calls: Sequence[Call]
+    words: str  # beside the calls, or in their place
+
+
+def exchanges(conversation: Conversation) -> Iterator[Exchange]:
+    """Yield each message of the assistant with what stands before it.
+
+    Those of OpenAI's weight 0, which nobody is to learn, are left out, and a greeting that nobody
+    asked for.
+    """
+    messages = conversation.messages
+    for at, message in enumerate(messages):
+        is_asked = any(each["role"] != "system" for each in messages[:at])
+        if message["role"] == "assistant" and is_asked and message.get("weight") != 0:
+            yield Exchange(messages[:at], calls_of(message), message["content"])
+
+
+def calls_of(message: Message) -> list[Call]:
+    """Return the calls of an assistant's message."""
+    functions = [each["function"] for each in message.get("tool_calls", ())]
+    return [Call(each["name"], each["arguments"]) for each in functions]
+
+
+def read_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
+    """Return a call in OpenAI's form, arguments as an object; Unreadable where it is none."""
+    if not isinstance(name, str) or not name:
+        raise Unreadable(f"a call whose name is {shown(name)}")
+    given = loaded(arguments) if arguments not in (None, "", []) else {}
+    if not isinstance(given, dict):
+        raise Unreadable(f"calls {shown(name)} with arguments that are no JSON object")
+    return tool_call(call_id if isinstance(call_id, str) else "", name, given)
+
+
+def loaded(value: Any) -> Any:
+    """Return the JSON value of a text, or the text where it is none; other values as they are."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def objects(value: Any) -> list[Mapping[str, Any]]:
+    """Return a list of objects, perhaps in JSON text; an empty list for anything else."""
+    items = loaded(value)
+    is_list = isinstance(items, list) and all(isinstance(each, dict) for each in items)
+    return items if is_list else []
+
+
+def shown(value: Any) -> str:
+    """Return how a stranger's value begins, on one line."""
+    text = repr(value[: 4 * MAX_SHOWN] if isinstance(value, str | list) else value)
+    return text[:MAX_SHOWN]
