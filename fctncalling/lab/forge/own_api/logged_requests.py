@@ -86,16 +86,18 @@ class LoggedRequests:
         return entry
 
     def _drawn(self, call: Mapping[str, Any]) -> DrawnCall:
-        name, arguments = call.get("name"), call.get("arguments") or {}
-        words = self._api.words.get(name) if isinstance(name, str) else None
-        if words is None or not isinstance(name, str):
-            raise _Unusable(f"calls {shown(name, 60)}, which the API does not have")
+        given_name, arguments = call.get("name"), call.get("arguments") or {}
+        name, _ = self._api.api.own_call(str(given_name), {})
+        words = self._api.words.get(name)
+        if words is None or not isinstance(given_name, str):
+            raise _Unusable(f"calls {shown(given_name, 60)}, which the API does not have")
         try:
             given = json.loads(arguments) if isinstance(arguments, str) else arguments
         except (ValueError, RecursionError):
             given = None
         if not isinstance(given, dict):
             raise _Unusable(f"calls {name} with arguments that are no JSON object")
+        _, given = self._api.api.own_call(name, given)
         if foreign := [each for each in given if each not in words.kinds]:
             raise _Unusable(f"gives {name} {shown(foreign[0])}, which it does not take")
         given = encodable_value(given)

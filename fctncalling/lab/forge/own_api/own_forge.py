@@ -197,7 +197,7 @@ def run_own(args: argparse.Namespace) -> int:
     if not askable.names:
         first = next(iter(askable.unasked.items()), ("", "it has no function"))
         raise InputError(f"{args.api}: nothing can be asked for: {first[0]}: {first[1]}")
-    for line in _told(askable):
+    for line in (api.summary(), *_told(askable)):
         print(line, file=sys.stderr)
     if args.write_phrases:
         write_phrases(args.write_phrases, askable.frames)
