@@ -35,7 +35,7 @@ from fctncalling.evaluation.scripted_policies import (
 from fctncalling.training.announce import announce, is_first_process
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_setup import TaskSetup, check_tasks
-from fctncalling.training.user_code import parse_tool_classes
+from fctncalling.training.user_code import run_tool_classes
 
 
 def load_successful_episodes(
@@ -186,9 +186,7 @@ def _of_tasks(
                 f'--sft_tasks {path}: there is no such file; expected one, or "{DATASET}" for the '
                 "training tasks of --dataset_path"
             )
-        tasks = load_tasks(
-            path, self_documented=parse_tool_classes((run_config.tools or "").split(","))
-        )
+        tasks = load_tasks(path, self_documented=run_tool_classes(run_config))
         check_tasks(tasks, path, config, run_config)
     # Files number their tasks alike, so ids alone do not tell what is held out.
     known = {task.id: task for task in tasks}
