@@ -138,6 +138,68 @@ def test_each_argument_stands_where_the_document_puts_it(
     assert "$API_KEY" in unsent
 
 
+def test_document_of_openapi_2_is_read_as_the_same_in_openapi_3(tmp_path: Path) -> None:
+    colour = {"type": "string", "enum": ["red", "blue"], "description": "Its colour."}
+    tags = {"type": "array", "items": {"type": "string"}}
+    bed = {"type": "object", "properties": {"colour": colour}, "required": ["colour"]}
+    shared = {"in": "path", "name": "id", "required": True}
+    query = {"in": "query", "name": "tags"}
+    filled = {"type": "object", "properties": {"colour": colour, "tags": tags}}
+    key = {"key": {"type": "apiKey", "in": "header", "name": "X-Key"}}
+    security = {"security": [{"key": []}]}
+    old = {
+        "swagger": "2.0",
+        "host": "beds.example",
+        "basePath": "/v1",
+        "securityDefinitions": key,
+        "parameters": {"bed": {"in": "body", "name": "any", "schema": bed}},
+        "paths": {
+            "/beds/{id}": {
+                "parameters": [{**shared, "type": "integer"}],
+                "put": operation(
+                    parameters=[
+                        {**query, **tags, "collectionFormat": "multi"},
+                        {"$ref": "#/parameters/bed"},
+                    ]
+                ),
+            },
+            "/fill": {
+                "post": operation(
+                    operationId="fill",
+                    parameters=[
+                        {"in": "formData", "name": "colour", **colour},
+                        {"in": "formData", "name": "tags", **tags},
+                    ],
+                )
+            },
+        },
+    }
+    paths = {
+        "/beds/{id}": {
+            "parameters": [{**shared, "schema": {"type": "integer"}}],
+            "put": operation(parameters=[{**query, "schema": tags}], requestBody=body(bed)),
+        },
+        "/fill": {
+            "post": operation(
+                operationId="fill",
+                requestBody={"content": {"application/x-www-form-urlencoded": {"schema": filled}}},
+            )
+        },
+    }
+    components = {
+        "components": {"securitySchemes": key},
+        "servers": [{"url": "https://beds.example/v1"}],
+    }
+    read = [loaded(tmp_path, {**each, **security}) for each in (old, document(paths, **components))]
+    assert [each.parameters for each in read[0].functions] == [
+        each.parameters for each in read[1].functions
+    ]
+    given = {"act": {"id": 3, "tags": ["a", "b"], "colour": "red"}, "fill": {"colour": "blue"}}
+    for name, arguments in given.items():
+        one, other = (run_call(each.origins[name], arguments, send=False) for each in read)
+        assert one == other
+
+
 def test_call_that_cannot_be_sent_says_why(tmp_path: Path) -> None:
     known = origins(tmp_path, "ftp://somewhere")
     for name, given, word in (

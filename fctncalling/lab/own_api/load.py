@@ -14,7 +14,7 @@ from fctncalling.envs.named_tools import add_working_folder_to_path, import_obje
 from fctncalling.envs.tools.box.callables import ToolDefinitionError, as_tool
 from fctncalling.envs.tools.box.tool_server import is_mcp_address
 from fctncalling.lab.mcp_client import McpServer
-from fctncalling.lab.own_api.api import CollectedFunctions, OwnApi, SpecificationError, shown
+from fctncalling.lab.own_api.api import CollectedFunctions, OwnApi, SpecificationError
 from fctncalling.lab.own_api.document import SUFFIXES, read_document
 from fctncalling.lab.own_api.openapi import api_of_openapi_document
 from fctncalling.lab.own_api.tool_list import add_tool, api_of_tool_list, tools_of_document
@@ -50,14 +50,8 @@ def _loaded(spec: str, scenarios: Path | None) -> OwnApi:
 
 
 def _of_document(document: Any, spec: str, path: Path) -> OwnApi:
-    if isinstance(document, dict) and "openapi" in document:
+    if isinstance(document, dict) and not document.keys().isdisjoint(("openapi", "swagger")):
         return api_of_openapi_document(document, spec, path)
-    if isinstance(document, dict) and "swagger" in document:
-        version = shown(document["swagger"], 20).strip("'")
-        raise SpecificationError(
-            f"{spec}: Swagger {version}: expected OpenAPI 3.0 or 3.1: convert it, for instance "
-            "with npx swagger2openapi"
-        )
     tools = tools_of_document(document)
     if tools is not None:
         return api_of_tool_list(tools, spec, path.stem)

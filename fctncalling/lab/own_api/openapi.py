@@ -1,9 +1,9 @@
-"""OpenAPI 3: each operation is a function, all that it takes one list of arguments."""
+"""OpenAPI 2 and 3: each operation is a function, all that it takes one list of arguments."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from fctncalling.lab.own_api.api import CollectedFunctions, OwnApi, SpecificationError, shown
 from fctncalling.lab.own_api.document import ReferenceResolver
 from fctncalling.lab.own_api.origin import OperationOrigins, parameter_origin
-from fctncalling.lab.own_api.schema import MAX_EXAMPLES, SchemaReader, as_list, text_of
+from fctncalling.lab.own_api.schema import MAX_EXAMPLES, SchemaReader, as_list, text_list, text_of
 
 METHODS = ("get", "put", "post", "delete", "patch", "query")
 LEFT_OUT = ("head", "options", "trace")
@@ -48,11 +48,11 @@ def api_of_openapi_document(
     document: Mapping[str, Any], spec: str, path: Path | None = None
 ) -> OwnApi:
     """Return the API of an OpenAPI document; SpecificationError where it is none."""
-    version = shown(document.get("openapi", ""), 20)
-    if not re.match(r"3\.[012](\.|$)", version.strip("'")):
+    version = shown(document.get("openapi", document.get("swagger", "")), 20)
+    if not re.match(r"(2\.0|3\.[012])(\.|$)", version.strip("'")):
         raise SpecificationError(
-            f"{spec}: openapi: {version}: expected 3.0, 3.1 or 3.2: convert it, for instance with "
-            "npx @openapitools/openapi-generator-cli"
+            f"{spec}: openapi: {version}: expected 2.0, 3.0, 3.1 or 3.2: convert it, for instance "
+            "with npx @openapitools/openapi-generator-cli"
         )
     reader = _Operations(document, spec, path)
     collected = CollectedFunctions(spec)
@@ -168,11 +168,14 @@ class _Operations:
                 self.notes.add(f"{where}: {name} is in the path only: taken as a text")
                 origin = {"name": name, "in": "path"}
                 found[name, "path"] = OperationArgument(name, {"type": "string"}, True, origin)
+        media_type, of_body = self._body(given.get("requestBody"), where)
+        if "swagger" in self._document:  # OpenAPI 2: its parameters hold the body
+            of_body = [found.pop(key) for key in [*found] if "body" in found[key].origin["in"]]
+            media_type = self._media_type(given, of_body)
         arguments: dict[str, OperationArgument] = {}
         for each in found.values():
             name = each.name if each.name not in arguments else f"{each.origin['in']}_{each.name}"
             arguments[name] = replace(each, name=name)
-        media_type, of_body = self._body(given.get("requestBody"), where)
         for each in of_body:
             name = each.name if each.name not in arguments else f"body_{each.name}"
             if name != each.name:
@@ -195,7 +198,11 @@ class _Operations:
             if why := self._why_left_out(parameter, place, required):
                 self.notes.leave_out(f"parameters: {why}", f"{where}: {name}")
                 continue
-            raw = parameter.get("schema", _schema_of_content(parameter.get("content"))[1])
+            if place == "body":  # OpenAPI 2
+                yield from self._of_body(parameter.get("schema"), parameter, where)
+                continue
+            typed = parameter if "type" in parameter else None  # OpenAPI 2
+            raw = parameter.get("schema", typed or _schema_of_content(parameter.get("content"))[1])
             schema = self._schemas.read(raw, f"{where}: {name:.60}")
             schema.setdefault("type", "string")
             if text := text_of(parameter.get("description")):
@@ -224,6 +231,10 @@ class _Operations:
         if not isinstance(body, Mapping):
             return "", []
         media_type, raw = _schema_of_content(body.get("content"))
+        return media_type, self._of_body(raw, body, where)
+
+    def _of_body(self, raw: Any, body: Mapping[str, Any], where: str) -> list[OperationArgument]:
+        """Return the keys of a body as arguments, or the whole of it as one."""
         schema = self._schemas.read(raw, f"{where}: body")
         needed = schema.get("required", [])
         if schema.get("properties"):
@@ -231,18 +242,30 @@ class _Operations:
                 self.notes.add(
                     f"{where}: body: several forms: the keys of all of them are arguments"
                 )
-            return media_type, [
+            return [
                 OperationArgument(name, each, name in needed, {"name": name, "in": "body"})
                 for name, each in schema["properties"].items()
             ]
         if not schema:
-            return media_type, []
+            return []
         schema.setdefault("type", "string")
         if text := text_of(body.get("description")):
             schema.setdefault("description", text)
         origin = {"name": "body", "in": "whole body"}
         required = body.get("required") is True
-        return media_type, [OperationArgument("body", schema, required, origin)]
+        return [OperationArgument("body", schema, required, origin)]
+
+    def _media_type(
+        self, operation: Mapping[str, Any], of_body: Sequence[OperationArgument]
+    ) -> str:
+        """Return the media type of a body in OpenAPI 2: JSON, or a form where it takes no other."""
+        if not of_body:
+            return ""
+        is_form = any("form" in each.origin for each in of_body)
+        taken = text_list(operation.get("consumes", self._document.get("consumes")))
+        wanted = "form" if is_form else "json"
+        usual = "application/x-www-form-urlencoded" if is_form else "application/json"
+        return next((each for each in taken if wanted in each), usual)
 
 
 def _schema_of_content(content: Any) -> tuple[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fctncalling.lab.own_api.document import ReferenceResolver
-from fctncalling.lab.own_api.schema import as_list, text_of
+from fctncalling.lab.own_api.schema import as_list, text_list, text_of
 
 _WORD_BORDER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
 
@@ -19,6 +19,7 @@ class OperationOrigins:
         self._document = document
         components = document.get("components")
         given = components.get("securitySchemes") if isinstance(components, Mapping) else None
+        given = document.get("securityDefinitions", given)  # OpenAPI 2
         schemes = given if isinstance(given, Mapping) else {}
         self._schemes = {
             str(name): _scheme(str(name), references.followed(each, f"securitySchemes.{name}")[0])
@@ -28,7 +29,8 @@ class OperationOrigins:
     def of(self, method: str, path: str, levels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return method, path, server and security; `levels`: the operation, then its path item."""
         every = [*levels, self._document]
-        servers = next((each["servers"] for each in every if as_list(each.get("servers"))), [])
+        servers = next((each["servers"] for each in every if as_list(each.get("servers"))), None)
+        servers = self._of_openapi_2() if servers is None else servers
         security = next((each["security"] for each in every if "security" in each), [])
         origin = {"method": method.upper(), "path": path, "server": _server(servers)}
         alternatives = [
@@ -37,6 +39,13 @@ class OperationOrigins:
             if isinstance(each, Mapping)
         ]
         return {**origin, "security": alternatives} if alternatives else origin
+
+    def _of_openapi_2(self) -> list[dict[str, str]]:
+        """Return the server that host, basePath and schemes say."""
+        host, base = (text_of(self._document.get(key)) for key in ("host", "basePath"))
+        schemes = text_list(self._document.get("schemes"))
+        scheme = "https" if "https" in schemes or not schemes else schemes[0]
+        return [{"url": f"{scheme}://{host}{base}" if host else base}]
 
     def is_key(self, name: str, place: str) -> bool:
         """Whether a parameter is the key of a security scheme, which no user says."""
@@ -81,5 +90,9 @@ def _variable(name: str) -> str:
 def parameter_origin(parameter: Mapping[str, Any], place: str) -> dict[str, Any]:
     """Return where a parameter stands in the request, and what of its style is no default."""
     kept = {key: parameter[key] for key in ("style", "explode") if key in parameter}
+    if parameter.get("type") == "array":  # OpenAPI 2
+        kept["explode"] = parameter.get("collectionFormat") == "multi"
+    if place == "formData":
+        return {"name": parameter["name"], "in": "body", "form": True}
     is_json = "schema" not in parameter and isinstance(parameter.get("content"), Mapping)
     return {"name": parameter["name"], "in": place, **kept, **({"json": True} if is_json else {})}
