@@ -228,5 +228,5 @@ def test_each_process_has_a_folder_of_its_own_that_is_filled_and_goes_with_it(
     assert ServerFolder(("true", "{}"), "mcp:true").filled("{tmp}") == "{tmp}"
     with pytest.raises(ToolDefinitionError, match="expected a folder"):
         McpAddress.parse("mcp:true {tmp:/no/such/folder}")
-    with pytest.raises(SettingError, match="expected .tmp. in"):
+    with pytest.raises(SettingError, match=r"expected \{tmp\} in"):
         parse_tool_classes(["Files=mcp:true"], str(seed))

@@ -29,7 +29,7 @@ class Operation(NamedTuple):
     item: Mapping[str, Any]
 
     @property
-    def place(self) -> str:
+    def title(self) -> str:
         """How messages name it."""
         return f"{self.method.upper()} {self.path:.100}"
 
@@ -59,7 +59,7 @@ def api_of_openapi_document(
     if version.startswith("'3.2"):
         collected.notes.add(f"openapi: {version}: read as 3.1")
     for operation in reader.operations():
-        where = operation.place
+        where = operation.title
         given = operation.given.get("operationId")
         otherwise = _name_of(operation.method, operation.path)
         name = given if isinstance(given, str) and given.strip() else otherwise
@@ -157,7 +157,7 @@ class _Operations:
 
         Arguments are those of the path, the query, headers and the body.
         """
-        where, given = operation.place, operation.given
+        where, given = operation.title, operation.given
         found = {
             (each.name, each.origin["in"]): each
             for listed in (operation.item.get("parameters"), given.get("parameters"))

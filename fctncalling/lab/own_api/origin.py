@@ -13,7 +13,7 @@ _WORD_BORDER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
 
 
 class OperationOrigins:
-    """What a document says of sending an operation: server and security schemes."""
+    """Servers and security schemes of a document's operations."""
 
     def __init__(self, document: Mapping[str, Any], references: ReferenceResolver) -> None:
         self._document = document
@@ -31,7 +31,7 @@ class OperationOrigins:
         every = [*levels, self._document]
         servers = next((each["servers"] for each in every if as_list(each.get("servers"))), None)
         servers = self._of_openapi_2() if servers is None else servers
-        security = next((each["security"] for each in every if "security" in each), [])
+        security: Any = next((each["security"] for each in every if "security" in each), [])
         origin = {"method": method.upper(), "path": path, "server": _server(servers)}
         alternatives = [
             [self._schemes.get(str(name)) or _scheme(str(name), None) for name in each]
