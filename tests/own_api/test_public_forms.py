@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from test_awkward_specifications import body, document, loaded, operation, refused
 
+from fctncalling.cli.command import main
 from fctncalling.lab.own_api import document as documents
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.type_text import is_optional_type, schema_of_type
@@ -56,7 +57,9 @@ def test_operation_and_its_parameters_behind_references_of_several_files(
     assert reads == Counter([Path(name).name for name in files])
 
 
-def test_what_makes_no_function_is_counted_by_reason(tmp_path: Path) -> None:
+def test_what_makes_no_function_is_counted_by_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     secret = {"in": "header", "name": "X-Key", "schema": {"type": "string"}}
     old = {"in": "query", "name": "old", "deprecated": True, "schema": {"type": "string"}}
     item = {
@@ -85,6 +88,9 @@ def test_what_makes_no_function_is_counted_by_reason(tmp_path: Path) -> None:
     }
     assert "2 functions; left out: 1 HEAD, which answers nothing, 1 deprecated" in api.summary()
     assert any("3.2.0': read as 3.1" in note for note in api.notes)
+    words = ["forge", "--api", str(tmp_path / "spec.json"), "--num_tasks", "2", "--category"]
+    assert main([*words, "irrelevance", "--output", str(tmp_path / "o.jsonl")]) == 0
+    assert "2 functions; left out: 1 HEAD" in capsys.readouterr().out
     refused(tmp_path, document({}, webhooks={"called": {}}), "paths", "1 webhooks")
     refused(tmp_path, document({"/a": {"put": item["put"]}}), "no function", "1 deprecated")
 

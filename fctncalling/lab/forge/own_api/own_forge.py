@@ -197,7 +197,7 @@ def run_own(args: argparse.Namespace) -> int:
     if not askable.names:
         first = next(iter(askable.unasked.items()), ("", "it has no function"))
         raise InputError(f"{args.api}: nothing can be asked for: {first[0]}: {first[1]}")
-    for line in (api.summary(), *_told(askable)):
+    for line in _told(askable):
         print(line, file=sys.stderr)
     if args.write_phrases:
         write_phrases(args.write_phrases, askable.frames)
@@ -238,7 +238,9 @@ def _made(
     totals = files.summary()["totals"]
     runs_class = api.tool_class is not None and "multi_turn_base" in settings.categories
     runs = f"fctncalling train --dataset_path {output} --allow_task_tools"
-    more = {"next": f"{runs} (tasks of several turns run {api.tool_class})"} if runs_class else {}
+    more: dict[str, object] = {"api": api.summary(), "left_out": dict(api.left_out)}
+    if runs_class:
+        more["next"] = f"{runs} (tasks of several turns run {api.tool_class})"
     return {"output": str(output), "coverage": str(page), **totals, **more}
 
 
@@ -308,5 +310,6 @@ def _line(report: Mapping[str, object]) -> str:
     told = ", ".join(f"{count} {why}" for why, count in sorted(thrown.items())) or "none"
     return (
         f"{report['tasks']} tasks in {report['output']}; coverage: {report['coverage']}; "
-        f"drafts thrown away: {told}" + (f"\nnext: {report['next']}" if "next" in report else "")
+        f"drafts thrown away: {told}\n{report['api']}"
+        + (f"\nnext: {report['next']}" if "next" in report else "")
     )
