@@ -208,3 +208,17 @@ def test_tools_of_a_provider_are_left_out_and_arguments_of_no_form_refused(tmp_p
     assert any("rest" in each for each in loaded(tmp_path, [book, {"name": "rest"}]).notes)
     refused(tmp_path, [{"name": "book", "parameters": {"guests": 4}}], "tool 1 (book)", "expected")
     refused(tmp_path, [{"name": "book", "parameters": ["guests"]}], "tool 1 (book)", "expected")
+
+
+def test_logs_match_by_the_names_of_the_specification(tmp_path: Path) -> None:
+    schema = {"type": "object", "properties": {"bed.no": {"type": "integer"}}}
+    tools = [{"name": "get-bed", "description": "Get a bed.", "parameters": schema}]
+    (tmp_path / "api.json").write_text(json.dumps(tools))
+    call = {"function": {"name": "get-bed", "arguments": '{"bed.no": 4}'}}
+    talk = [{"role": "user", "content": "Bed 4?"}, {"role": "assistant", "tool_calls": [call]}]
+    (tmp_path / "log").write_text(json.dumps({"messages": talk}))
+    words = ["forge", "--api", str(tmp_path / "api.json"), "--from_logs", str(tmp_path / "log")]
+    words += ["--num_tasks", "1", "--category", "multiple", "--output", str(tmp_path / "o")]
+    assert main(words) == 0
+    [truth] = json.loads((tmp_path / "o.from_logs.jsonl").read_text())["ground_truth"]
+    assert truth == {"get_bed": {"bed_no": [4]}}
