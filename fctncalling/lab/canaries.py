@@ -83,6 +83,7 @@ def run(args: argparse.Namespace) -> int:
             raise InputError(
                 f"{path}: none of its {len(tasks)} tasks has a category that can be judged"
             )
+        tools.tell_isolation(played)
         rates, strict, unsolved = play_canaries(
             played, canary_policies(tasks, args.seed), tools.classes_for(played, path)
         )

@@ -101,6 +101,7 @@ class Linter:
         """
         use_sibling_long_context_tables(path)
         tasks = iter_tasks(path, self_documented=self._tools.given)
+        self._tools.tell_isolation(iter_tasks(path, self_documented=self._tools.given))
         for task in with_progress_bar(tasks, f"linting {path.name}", "task"):
             self.num_tasks += 1
             if task.id in self._ids:

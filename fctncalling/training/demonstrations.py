@@ -37,7 +37,7 @@ from fctncalling.evaluation.scripted_policies import (
 from fctncalling.training.announce import announce, is_first_process
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_setup import TaskSetup, check_tasks
-from fctncalling.training.user_code import parse_tool_classes
+from fctncalling.training.user_code import run_tool_classes
 
 
 def load_successful_episodes(
@@ -191,8 +191,7 @@ def _of_tasks(
         if holds_conversations(Path(path)):
             tasks = load_logged_tasks(Path(path), setup.training_tasks)
         else:
-            classes = parse_tool_classes((run_config.tools or "").split(","))
-            tasks = load_tasks(path, self_documented=classes)
+            tasks = load_tasks(path, self_documented=run_tool_classes(run_config))
             check_tasks(tasks, path, config, run_config)
     # Files number their tasks alike, so ids alone do not tell what is held out.
     known = {task.id: task for task in tasks}

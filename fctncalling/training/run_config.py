@@ -135,6 +135,11 @@ class RunConfig:
         metavar="NAME=MODULE:CLASS",
         many=True,
     )
+    tools_seed: str | None = setting(
+        None,
+        "Folder whose files fill {tmp} in the commands of MCP servers of tools.",
+        metavar="DIR",
+    )
     allow_task_tools: bool = setting(
         False,
         "Whether classes that a task file names by their path are imported, which runs their "

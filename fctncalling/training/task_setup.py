@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,11 @@ from fctncalling.envs.tool_text.env import JOBS, ToolTextEnv
 from fctncalling.envs.tool_text.tasks import TaskList
 from fctncalling.envs.tool_text.tools import search_tool
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
-from fctncalling.envs.tools.box.tool_server import TIMEOUT_S, with_mcp_scheme
+from fctncalling.envs.tools.box.tool_server import (
+    TIMEOUT_S,
+    server_isolation_notes,
+    with_mcp_scheme,
+)
 from fctncalling.envs.tools.box.toolbox import MAX_CALLS, ToolBox, calculator_tool, python_tool
 from fctncalling.envs.tools.python_executor import (
     ConfigError,
@@ -36,7 +41,7 @@ from fctncalling.evaluation.agents.local_model import user_by_name
 from fctncalling.training.run_config import RunConfig
 from fctncalling.training.task_split import load_bfcl_tasks, load_question_tasks
 from fctncalling.training.teams import parcel_task_split, team_env_maker
-from fctncalling.training.user_code import load_reward, parse_tool_classes
+from fctncalling.training.user_code import load_reward, run_tool_classes
 
 if TYPE_CHECKING:
     from fctncalling.algorithms.rollout.task_sampler import CandidateTask
@@ -186,7 +191,7 @@ def _function_calling_setup(config: TrainConfig, run_config: RunConfig) -> TaskS
         mcp=run_config.mcp,
         mcp_timeout_s=run_config.mcp_timeout_s,
     )
-    user_classes = parse_tool_classes((run_config.tools or "").split(","))
+    user_classes = run_tool_classes(run_config)
     reward = _reward(config, run_config)
     with _naming_flag("user", ValueError):
         name = run_config.user
@@ -195,6 +200,8 @@ def _function_calling_setup(config: TrainConfig, run_config: RunConfig) -> TaskS
         get_handler(run_config.handler)
     training, held_out = _checked_tasks(config, run_config, user_classes)
     tasks = TaskSet(tuple({task.id: task for task in (*training, *held_out)}.values()))
+    for note in server_isolation_notes(user_classes, tasks.tasks):
+        print(f"warning: {note}", file=sys.stderr)
     if run_config.mcp:
         with _naming_flag("mcp", ToolDefinitionError):
             UserTools([user_classes, tools]).refuse_name_clashes(tasks.tasks, "the run")

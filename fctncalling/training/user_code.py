@@ -9,6 +9,8 @@ from fctncalling.algorithms.config import SettingError
 from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.named_tools import import_object
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
+from fctncalling.envs.tools.box.tool_server import with_seed
+from fctncalling.training.run_config import RunConfig
 
 
 def import_user_object(flag: str, target: str) -> Any:
@@ -48,14 +50,26 @@ def check_algorithm(name: str) -> None:
         )
 
 
-def parse_tool_classes(tools: Iterable[str]) -> dict[str, str]:
-    """Parse tool classes: texts NAME=MODULE:CLASS to name -> MODULE:CLASS; SettingError."""
+def run_tool_classes(run_config: RunConfig) -> dict[str, str]:
+    """Return the tool classes of a run's configuration, by name; SettingError."""
+    return parse_tool_classes((run_config.tools or "").split(","), run_config.tools_seed)
+
+
+def parse_tool_classes(tools: Iterable[str], seed: str | None = None) -> dict[str, str]:
+    """Parse tool classes: texts NAME=MODULE:CLASS to name -> MODULE:CLASS; SettingError.
+
+    `seed`: the folder that fills {tmp} of MCP servers.
+    """
+    tools = list(tools)
+    if seed is not None and not any("{tmp}" in each for each in tools):
+        raise SettingError(f"--tools_seed {seed}: expected {{tmp}} in a server's command (--tools)")
     found = {}
     for text in filter(None, map(str.strip, tools)):
         name, _, target = text.partition("=")
         module, _, qualname = target.partition(":")
         if not (name and module and qualname):
             raise SettingError(f"--tools: expected NAME=MODULE:CLASS, got {text!r}")
+        target = with_seed(target, seed)
         named = import_user_object("tools", target)
         if not isinstance(named, type):
             raise SettingError(f"--tools {text}: expected a class, found {named!r:.60}")

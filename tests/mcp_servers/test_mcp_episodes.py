@@ -5,19 +5,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from mcp_fakes import FakeMcp
 from players import DONE, Shop, shop_task
 
+from fctncalling.algorithms.config import SettingError
 from fctncalling.data.types import Task
 from fctncalling.envs.function_calling import FunctionCallingEnv
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
-from fctncalling.lab.mcp_client import McpServer
+from fctncalling.envs.tools.box.tool_server import with_seed
+from fctncalling.lab.mcp_client import McpServer, isolation
+from fctncalling.lab.mcp_client.address import McpAddress
 from fctncalling.lab.mcp_client.connection import McpToolError
 from fctncalling.lab.mcp_client.mcp_server import mcp_class
+from fctncalling.lab.mcp_client.server_folder import ServerFolder
 from fctncalling.lab.mcp_client.tool_docs import ListedTool
+from fctncalling.training.user_code import parse_tool_classes
 
 AMOUNT = {"type": "object", "properties": {"amount": {"type": "integer"}}, "required": ["amount"]}
 TOOLS = (ListedTool("put", "Put.", AMOUNT), ListedTool("total", "Tell."), ListedTool("wipe", "."))
@@ -138,3 +144,89 @@ def test_a_server_in_a_list_outlives_the_episode() -> None:
         env.reset(seed=0)
         env.step("[echo(text='x')]")
     assert len(fake.connections) == 1
+
+
+LOOK = ListedTool("total", "Tell.", only_reads=True)
+
+
+class Notes:
+    """A connection to a process that keeps notes in a list, and counts what the clock says."""
+
+    ticks = 0
+
+    def __init__(self, notes: list[str], tools: tuple[ListedTool, ...], *, has_clock: bool) -> None:
+        self.tools = list(tools)
+        self._notes, self._has_clock = notes, has_clock
+
+    def call(self, name: str, arguments: Mapping[str, Any], timeout_s: float) -> str:
+        if name == "put":
+            self._notes.append(str(arguments["amount"]))
+            return "done"
+        Notes.ticks += self._has_clock
+        return f"{self._notes} at {Notes.ticks}"
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+@pytest.mark.parametrize(
+    ("is_shared", "has_clock", "tools", "truth", "told"),
+    [
+        (False, False, (TOOLS[0], LOOK), ["put(amount=3)"], []),
+        (True, False, (TOOLS[0], LOOK), ["put(amount=3)"], ["share their state", "total"]),
+        (False, True, (TOOLS[0], LOOK), ["put(amount=3)"], ["change by themselves", "total"]),
+        (
+            True,
+            False,
+            TOOLS[:2],
+            ["put(amount=3)", "total()"],
+            ["from process to process", "total"],
+        ),
+        (False, True, TOOLS[:2], ["total()"], ["from process to process", "total"]),
+    ],
+)
+def test_what_processes_share_and_what_changes_by_itself_is_told_at_the_start(
+    is_shared: bool,
+    has_clock: bool,
+    tools: tuple[ListedTool, ...],
+    truth: list[str],
+    told: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(isolation, "CLOCK_S", 0.0)
+    of_all: list[str] = []
+
+    def connect() -> Notes:
+        return Notes(of_all if is_shared else [], tools, has_clock=has_clock)
+
+    server = mcp_class("mcp:true", connect=connect)
+    notes = isolation.isolation_notes({"Till": server}, [till_task(truth)])
+    assert len(notes) == bool(told)
+    assert all(word in notes[0] for word in told)
+
+
+def test_each_process_has_a_folder_of_its_own_that_is_filled_and_goes_with_it(
+    tmp_path: Path,
+) -> None:
+    seed = tmp_path / "a seed"
+    (seed / "inner").mkdir(parents=True)
+    (seed / "inner" / "note.txt").write_text("kept")
+    command = McpAddress.parse(with_seed("mcp:true {tmp}/inner", str(seed))).command
+    one, other = (ServerFolder(command, "mcp:true") for _ in range(2))
+    paths = [Path(each.filled("{tmp}")) for each in (one, other)]
+    assert paths[0] != paths[1]
+    assert one.filled(command) == ["true", f"{paths[0]}/inner"]
+    (paths[0] / "inner" / "note.txt").write_text("changed")
+    assert (paths[1] / "inner" / "note.txt").read_text() == "kept"
+    assert one.filled({"a": ["{tmp}/b", 3]}) == {"a": [f"{paths[0]}/b", 3]}
+    assert [
+        each.masked(f"in {path}/b") for each, path in zip((one, other), paths, strict=True)
+    ] == ["in {tmp}/b"] * 2
+    one.remove()
+    assert [path.exists() for path in paths] == [False, True]
+    other.remove()
+    assert ServerFolder(("true", "{}"), "mcp:true").filled("{tmp}") == "{tmp}"
+    with pytest.raises(ToolDefinitionError, match="expected a folder"):
+        McpAddress.parse("mcp:true {tmp:/no/such/folder}")
+    with pytest.raises(SettingError, match=r"expected \{tmp\} in"):
+        parse_tool_classes(["Files=mcp:true"], str(seed))

@@ -29,7 +29,7 @@ from fctncalling.envs.judging.judge import judge
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
 from fctncalling.envs.tools.box.toolbox import ToolBox
 from fctncalling.lab.mcp_client import McpServer, connection, mcp_server
-from fctncalling.lab.mcp_client.connection import McpAddress
+from fctncalling.lab.mcp_client.address import McpAddress
 from fctncalling.lab.mcp_client.guard import MAX_LINE_BYTES
 from fctncalling.lab.mcp_client.tool_docs import ListedTool, mcp_functions
 

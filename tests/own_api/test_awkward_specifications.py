@@ -255,8 +255,8 @@ def test_broken_yaml_and_json_name_their_line(tmp_path: Path) -> None:
 
 
 def test_other_versions_and_no_specification_at_all(tmp_path: Path) -> None:
-    refused(tmp_path, {"swagger": "2.0", "paths": {}}, "Swagger 2.0", "convert")
-    refused(tmp_path, document({}, "4.0.0"), "3.0 or 3.1")
+    refused(tmp_path, {"swagger": "1.2", "paths": {}}, "1.2", "convert")
+    refused(tmp_path, document({}, "4.0.0"), "3.0, 3.1 or 3.2")
     refused(tmp_path, document({}), "paths", "none")
     refused(tmp_path, {"hello": 1}, "neither OpenAPI")
     refused(tmp_path, [], "no function")

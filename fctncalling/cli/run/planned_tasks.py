@@ -60,6 +60,7 @@ class RunTasks:
             if first is not None:
                 task = self._tools.with_docs(first, origin)
                 num_playable += self._can_play(name, task)
+        self._tools.tell_isolation(task for _, _, tasks in self._files() for task in tasks)
         if self._tools.box is not None:
             for _, origin, tasks in self._files():
                 self._tools.refuse_name_clashes(tasks, origin)

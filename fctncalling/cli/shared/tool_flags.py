@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,11 @@ from fctncalling.data.types import Task
 from fctncalling.envs.errors import MissingExtra
 from fctncalling.envs.tools.bfcl.long_context import LongContextError
 from fctncalling.envs.tools.box.callables import ToolDefinitionError
-from fctncalling.envs.tools.box.tool_server import TIMEOUT_S, with_mcp_scheme
+from fctncalling.envs.tools.box.tool_server import (
+    TIMEOUT_S,
+    server_isolation_notes,
+    with_mcp_scheme,
+)
 from fctncalling.envs.tools.box.toolbox import ToolBox
 from fctncalling.envs.tools.local_corpus import CorpusError
 from fctncalling.training.user_code import parse_tool_classes
@@ -26,6 +31,8 @@ def add_tool_arguments(parser: argparse._ActionsContainer) -> None:
     """Add the arguments of tools to a parser: --tools and --allow_task_tools."""
     shape = "NAME=MODULE:CLASS"
     add_flag(parser, "--tools", str, shape, "stateful classes of your own", [], nargs="+")
+    seed = "folder whose files fill {tmp} of MCP servers"
+    add_flag(parser, "--tools_seed", str, "DIR", seed)
     leave = "import the classes that tasks name by their path, which runs their modules' code"
     add_switch(parser, "--allow_task_tools", leave)
 
@@ -55,7 +62,8 @@ class TaskTools:
     def __init__(self, args: argparse.Namespace) -> None:
         self._allowed: bool = args.allow_task_tools
         try:
-            self.given: dict[str, Any] = {**parse_tool_classes(args.tools)}
+            seed = getattr(args, "tools_seed", None)
+            self.given: dict[str, Any] = {**parse_tool_classes(args.tools, seed)}
         except SettingError as error:
             raise InputError(str(error)) from error
         addresses: list[str] = getattr(args, "mcp", [])
@@ -82,6 +90,11 @@ class TaskTools:
         """Return the argument `tools` of an env: classes, and tools of MCP servers."""
         classes = self.classes_for(tasks, "tasks")
         return classes if self.box is None else [classes, self.box]
+
+    def tell_isolation(self, tasks: Iterable[Task]) -> None:
+        """Say on standard error what episodes with MCP servers of --tools would share."""
+        for line in server_isolation_notes(self.given, tasks):
+            print(f"warning: {line}", file=sys.stderr)
 
     def refuse_name_clashes(self, tasks: Iterable[Task], origin: Path | str) -> None:
         """Refuse name clashes: ToolDefinitionError for an MCP tool named as a task's function."""

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +16,20 @@ from fctncalling.envs.prompting.prompts import system_prompt, to_openai_tool
 from fctncalling.lab.adapt.adapt_settings import AdaptSettings
 from fctncalling.lab.adapt.base_model import BaseModel
 from fctncalling.lab.adapt.report import AdaptReport, summary
+from fctncalling.lab.own_api.api import OwnApi, SpecificationError
+from fctncalling.lab.own_api.load import load_api
 
-CLIENT = '''"""Ask the served model, and run the calls that it answers with."""
+CLIENT = '''"""Ask the served model; show what its calls would send, or send it (--send)."""
 import json, sys, urllib.request
 from pathlib import Path
 from fctncalling.data.types import FunctionDoc
 from fctncalling.envs.handlers.registry import get_handler
+from fctncalling.lab.own_api.sender import senders
 
 FORM = "auto"
 HERE = Path(__file__).parent
 URL = "http://localhost:8000/v1/chat/completions"
+FUNCTIONS = json.loads((HERE / "functions.json").read_text())
 
 def ask(request, functions, model=str(HERE)):
     """Return the results of the calls; functions: a name -> what runs it."""
@@ -35,14 +40,13 @@ def ask(request, functions, model=str(HERE)):
     answer = json.load(urllib.request.urlopen(sent))["choices"][0]["message"]
     calls = [(call["function"]["name"], json.loads(call["function"]["arguments"]))
              for call in answer.get("tool_calls") or []]  # of a server that reads calls itself
-    docs = [FunctionDoc(**each) for each in json.loads((HERE / "functions.json").read_text())]
+    docs = [FunctionDoc(it["name"], it["description"], it["parameters"]) for it in FUNCTIONS]
     read = get_handler(FORM).decode(answer.get("content") or "", docs) if not calls else []
     calls += [(call.name, call.arguments) for call in read]
     return [functions[name](**arguments) for name, arguments in calls]
 
 if __name__ == "__main__":
-    names = [each["name"] for each in json.loads((HERE / "functions.json").read_text())]
-    print(ask(sys.argv[1], {name: lambda n=name, **given: (n, given) for name in names}))
+    print(*ask(sys.argv[-1], senders(FUNCTIONS, send="--send" in sys.argv)), sep="\\n")
 '''
 
 
@@ -58,13 +62,38 @@ def write_shipped_model(
     # vLLM reads every file of weights in a folder, and knows no value head.
     shutil.copytree(source, part, ignore=shutil.ignore_patterns("value_head*"))
     task = _first_task(tasks)
-    (part / "functions.json").write_text(json.dumps(task["function"], indent=1), encoding="utf-8")
+    functions = _functions(task, settings)
+    (part / "functions.json").write_text(json.dumps(functions, indent=1), encoding="utf-8")
     (part / "request.json").write_text(json.dumps(_request(task, base), indent=1), encoding="utf-8")
     client = CLIENT.replace('FORM = "auto"', f"FORM = {json.dumps(base.handler)}")
     (part / "client.py").write_text(client, encoding="utf-8")
     (part / "README.md").write_text(_card(base, report, settings), encoding="utf-8")
     _copy_licence(Path(base.name), part)
     os.replace(part, folder)
+
+
+def _functions(task: Mapping[str, Any], settings: AdaptSettings) -> list[dict[str, Any]]:
+    """Return the functions, each with its origin: names of the specification, how it is sent.
+
+    Those of a task where it is not of the specification.
+    """
+    if settings.tasks is None:
+        with suppress(SpecificationError):  # a server that has ended meanwhile
+            return functions_with_origins(load_api(settings.spec, scenarios=settings.scenarios))
+    return [{**each, "origin": {}} for each in task["function"]]
+
+
+def functions_with_origins(api: OwnApi) -> list[dict[str, Any]]:
+    """Return an API as `functions.json` holds it."""
+    return [
+        {
+            "name": each.name,
+            "description": each.description,
+            "parameters": each.parameters,
+            "origin": api.origins.get(each.name, {}),
+        }
+        for each in api.functions
+    ]
 
 
 def _first_task(tasks: Path) -> Mapping[str, Any]:
@@ -140,8 +169,9 @@ transformers serve {folder} --port 8000
 python client.py "a request in plain words"
 ```
 
-The fixed part of a request is `request.json`; `client.py` sends it, reads the calls and runs what
-it is given for them. To measure what is served:
+The fixed part of a request is `request.json`; `client.py` sends it, reads the calls and shows what
+they would send to the API; with `--send` it sends them. Keys come from the environment, by the
+variables in `functions.json`; API_URL replaces the server. To measure what is served:
 
 ```
 fctncalling run --agent openai:{folder} --base_url http://localhost:8000/v1 \\

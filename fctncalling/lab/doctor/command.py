@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         from fctncalling.lab.doctor.examine import ExaminationSettings, examine
 
-        tools = parse_tool_classes(args.tools)
+        tools = parse_tool_classes(args.tools, args.tools_seed)
         template = args.chat_template and args.chat_template.read_text(encoding="utf-8")
     except SettingError as error:
         return print_error(error)

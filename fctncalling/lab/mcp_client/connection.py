@@ -12,9 +12,6 @@ import asyncio
 import json
 import logging
 import os
-import re
-import shlex
-import shutil
 import sys
 import tempfile
 import threading
@@ -23,22 +20,21 @@ from concurrent.futures import CancelledError as FutureCancelled
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
-from urllib.parse import urlsplit
 
 from fctncalling.envs.errors import MissingExtra, import_extra
-from fctncalling.envs.tools.box.callables import ToolDefinitionError
-from fctncalling.envs.tools.box.tool_server import SCHEME
+from fctncalling.lab.mcp_client.address import McpAddress
 from fctncalling.lab.mcp_client.guard import (
     ERROR_BYTES,
     MAX_LINE_BYTES,
     TOO_LONG,
     weighted_message_bytes,
 )
+from fctncalling.lab.mcp_client.server_folder import ServerFolder
 from fctncalling.lab.mcp_client.tool_docs import ListedTool
 
+START_TIMEOUT_S = 120.0
 CLOSE_S = 10.0  # the SDK's own waits for a process to end come to six
 MAX_PAGES = 100
 MAX_PARTS = 10_000  # of a result, or tools of a page: the SDK makes 3 kB of objects of each
@@ -70,7 +66,9 @@ class McpConnection:
         self._sdk = _sdk()
         self._error: Any = getattr(self._sdk, "MCPError", None) or self._sdk.McpError
         self._address = address
-        self._env = dict(env or {})
+        env = env or {}
+        self._folder = ServerFolder([*address.command, *env.values()], address.text)
+        self._env = self._folder.filled(env)
         self._loop = asyncio.new_event_loop()
         self._closing = False
         self._scope: Any = None  # cancelled to end the handshake
@@ -92,7 +90,7 @@ class McpConnection:
 
     def call(self, name: str, arguments: Mapping[str, Any], timeout_s: float) -> str:
         """Return a call's result text; raises McpToolError and McpFailure."""
-        calling = self._call(name, dict(arguments), timeout_s)
+        calling = self._call(name, self._folder.filled(arguments), timeout_s)
         try:
             future = asyncio.run_coroutine_threadsafe(calling, self._loop)
         except RuntimeError:
@@ -137,6 +135,7 @@ class McpConnection:
             with suppress(Exception):
                 _finish_tasks(self._loop)
             self._loop.close()
+            self._folder.remove()
 
     async def _serve(self) -> None:
         anyio = import_extra("anyio", "mcp", "an MCP server")
@@ -145,7 +144,7 @@ class McpConnection:
             if self._closing:
                 self._scope.cancel()
             async with self._session() as client:
-                self._tools.set_result(await _listed(client))
+                self._tools.set_result(await self._listed(client))
                 self._client = client
                 await self._over.wait()
 
@@ -184,7 +183,7 @@ class McpConnection:
 
     async def _stdio(self) -> Any:
         stdio = import_extra("mcp.client.stdio", "mcp", "an MCP server")
-        command = list(self._address.command)
+        command = list(self._folder.filled(self._address.command))
         if sys.platform != "win32":  # there the SDK's job object does what the guard does
             command = [sys.executable, "-I", "-S", GUARD, str(os.getpid()), *command]
         parameters = self._sdk.StdioServerParameters(
@@ -220,9 +219,9 @@ class McpConnection:
                 if self._reason or error.error.code in BROKEN:
                     raise McpFailure(self._reason or error.error.message) from error
                 await self._require_same_tools()
-                raise McpToolError(str(error)) from error
+                raise McpToolError(self._folder.masked(str(error))) from error
             result = answer.model_dump(by_alias=True, mode="json")
-            text = _result_text(result)
+            text = self._folder.masked(_result_text(result))
             if result.get("isError"):
                 await self._require_same_tools()
                 raise McpToolError(text)
@@ -230,8 +229,27 @@ class McpConnection:
 
     async def _require_same_tools(self) -> None:
         """After an error: raise McpFailure where the server is gone or offers other tools now."""
-        if await _listed(self._client) != self.tools:
+        if await self._listed(self._client) != self.tools:
             raise McpFailure("the server offers other tools than when it started")
+
+    async def _listed(self, client: Any) -> list[ListedTool]:
+        tools: list[ListedTool] = []
+        cursor = None
+        for _ in range(MAX_PAGES):
+            page = (await client.list_tools(cursor=cursor)).model_dump(by_alias=True)
+            tools += [
+                ListedTool(
+                    tool["name"],
+                    self._folder.masked(tool.get("description") or ""),
+                    tool["inputSchema"],
+                    (tool.get("annotations") or {}).get("readOnlyHint"),
+                )
+                for tool in page["tools"]
+            ]
+            cursor = page.get("nextCursor")
+            if not cursor:
+                return tools
+        raise McpFailure(f"its list of tools has more than {MAX_PAGES} pages")
 
     def _last_words(self) -> str:
         with suppress(OSError, ValueError):
@@ -254,21 +272,6 @@ def _sdk() -> Any:
     if logger.level == logging.NOTSET:  # it logs a traceback for each line that is no message
         logger.setLevel(logging.CRITICAL)
     return sdk
-
-
-async def _listed(client: Any) -> list[ListedTool]:
-    tools: list[ListedTool] = []
-    cursor = None
-    for _ in range(MAX_PAGES):
-        page = (await client.list_tools(cursor=cursor)).model_dump(by_alias=True)
-        tools += [
-            ListedTool(tool["name"], tool.get("description") or "", tool["inputSchema"])
-            for tool in page["tools"]
-        ]
-        cursor = page.get("nextCursor")
-        if not cursor:
-            return tools
-    raise McpFailure(f"its list of tools has more than {MAX_PAGES} pages")
 
 
 def _result_text(result: Mapping[str, Any]) -> str:
@@ -383,56 +386,3 @@ def _finish_tasks(loop: asyncio.AbstractEventLoop) -> None:
         task.cancel()
     loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
     loop.run_until_complete(loop.shutdown_asyncgens())
-
-
-START_TIMEOUT_S = 120.0
-EXPECTED = f"expected {SCHEME}COMMAND or {SCHEME}URL, such as {SCHEME}mcp-server-time"
-_PREFIX = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(?=\S)")
-
-
-@dataclass(frozen=True)
-class McpAddress:
-    """Address of a server: a command or a URL.
-
-    A command that talks over its standard streams, or a URL (streamable HTTP). `text` is what the
-    user wrote, and names the server in messages.
-    """
-
-    text: str
-    prefix: str  # put in front of the names of its tools, with an underscore; "": nothing
-    command: tuple[str, ...] = ()
-    url: str = ""
-
-    @classmethod
-    def parse(cls, text: str) -> McpAddress:
-        """Return the address of "mcp:[PREFIX=]COMMAND" or "mcp:[PREFIX=]URL".
-
-        "mcp:" may be left out. ToolDefinitionError for no command, a command that is not there, or
-        another scheme.
-        """
-        rest = text.strip().removeprefix(SCHEME).strip()
-        named = _PREFIX.match(rest)
-        prefix = named[1] if named else ""
-        rest = rest[named.end() :] if named else rest
-        if "://" in rest.partition(" ")[0]:
-            return cls(text, prefix, url=_sound_url(rest, text))
-        try:
-            command = tuple(shlex.split(rest))
-        except ValueError as error:
-            raise ToolDefinitionError(f"{text}: cannot be read as a command ({error})") from None
-        if not command:
-            raise ToolDefinitionError(f"{text}: names no server: {EXPECTED}")
-        if shutil.which(command[0]) is None:
-            raise ToolDefinitionError(f"{text}: no command is called {command[0]!r}: {EXPECTED}")
-        return cls(text, prefix, command=command)
-
-
-def _sound_url(url: str, text: str) -> str:
-    try:
-        parts = urlsplit(url)
-        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number, brackets left open
-        sound = False
-    if not sound or " " in url:
-        raise ToolDefinitionError(f"{text}: expected {SCHEME}http://HOST:PORT/mcp or https://...")
-    return url

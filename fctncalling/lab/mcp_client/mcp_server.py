@@ -24,10 +24,10 @@ from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.tools.box.callables import DEFAULT_OUTPUT_LENGTH, Tool, ToolDefinitionError
 from fctncalling.envs.tools.box.tool_server import TIMEOUT_S, ToolServer
 from fctncalling.envs.tools.box.toolbox import ToolBox
+from fctncalling.lab.mcp_client.address import McpAddress
 from fctncalling.lab.mcp_client.connection import (
     CLOSE_S,
     START_TIMEOUT_S,
-    McpAddress,
     McpConnection,
     McpFailure,
     McpToolError,

@@ -32,6 +32,7 @@ class ListedTool:
     name: str
     description: str = ""
     input_schema: Mapping[str, Any] = field(default_factory=dict)
+    only_reads: bool | None = None  # as the server says of it (readOnlyHint)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,6 +70,28 @@ class OwnApi:
     scenarios: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[str, ...] = ()  # what was guessed or left out, for the user
     schemas: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)  # reason -> how many
+    origins: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By function: the `name` and `parameters` of its specification (each a `name`, and `in` where
+    it stands in a request), and how an operation is sent (see `sender`)."""
+
+    def summary(self) -> str:
+        """Return how much was read and what was left out by reason, on one line."""
+        every = sorted(self.left_out.items(), key=lambda item: (-item[1], item[0]))
+        left_out = ", ".join(f"{count} {why}" for why, count in every) or "nothing"
+        return f"{self.source}: {len(self.functions)} functions; left out: {left_out}"
+
+    def own_call(self, name: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Return a call with the names of this API; its own specification's names are known."""
+        if name not in self.origins:
+            own = (each for each, origin in self.origins.items() if origin["name"] == name)
+            name = next(own, name)
+        parameters = self.origins.get(name, {}).get("parameters", {})
+        names = {each["name"]: own for own, each in parameters.items()}
+        return name, {
+            key if key in parameters else names.get(key, key): value
+            for key, value in arguments.items()
+        }
 
     def function(self, name: str) -> FunctionDoc:
         """Return the function of a name; KeyError where there is none."""
@@ -77,6 +100,14 @@ class OwnApi:
 
 MAX_NAME = 64
 _CALLABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
+
+
+def argument_name(name: str, taken: Collection[str], otherwise: str) -> str:
+    """Return a name that an argument can bear, not among those taken: `callable_name` without dots.
+
+    A function's name may be a path of names, an argument's not.
+    """
+    return callable_name(name.replace(".", "_"), taken, otherwise)
 
 
 def callable_name(name: str, taken: Collection[str], otherwise: str) -> str:
@@ -190,7 +221,14 @@ class SpecificationNotes:
 
     kept: list[str] = field(default_factory=list)
     further: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)  # by reason
     _seen: set[int] = field(default_factory=set)
+
+    def leave_out(self, reason: str, where: str, count: int = 1) -> None:
+        """Count what is left out for a reason, with a note that names its place."""
+        if count:
+            self.left_out[reason] += count
+            self.add(f"{where}: left out: {reason}")
 
     def add(self, text: str) -> None:
         """Add a note."""
@@ -208,6 +246,7 @@ class SpecificationNotes:
         for line in others.kept:
             self.add(line)
         self.further += others.further
+        self.left_out.update(others.left_out)
 
     def lines(self) -> tuple[str, ...]:
         """Return the notes, and how many more there are."""
@@ -222,6 +261,7 @@ class CollectedFunctions:
     functions: dict[str, FunctionDoc] = field(default_factory=dict)
     notes: SpecificationNotes = field(default_factory=SpecificationNotes)
     schemas: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    origins: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def add(
         self,
@@ -232,13 +272,18 @@ class CollectedFunctions:
         where: str,
         *,
         otherwise: str = "",
+        origin: Mapping[str, Any] | None = None,
+        places: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        """Add a function under a name that a call can bear; SpecificationError for too many."""
+        """Add a function under a name that a call can bear; SpecificationError for too many.
+
+        `origin`: how it is sent; `places`: where each parameter then stands, by its name here.
+        """
         if len(self.functions) >= MAX_FUNCTIONS:
             cure = "give those that a model is to call"
             raise SpecificationError(f"{self.spec}: more than {MAX_FUNCTIONS} functions: {cure}")
         if len(properties) > MAX_ARGUMENTS:
-            self.notes.add(f"{where}: left out: more than {MAX_ARGUMENTS} arguments")
+            self.notes.leave_out(f"more than {MAX_ARGUMENTS} arguments", where)
             return
         otherwise = otherwise or f"function_{len(self.functions) + 1}"
         own = callable_name(name, self.functions, otherwise)
@@ -258,12 +303,19 @@ class CollectedFunctions:
             if schema.get("type", "any") == "any":
                 self.notes.add(f"{where}: {parameter}: any value is taken")
         self.functions[own] = function_doc(own, description, schemas, needed)
+        self.origins[own] = {
+            "name": name,
+            **(origin or {}),
+            "parameters": {
+                new: {"name": old, **(places or {}).get(old, {})} for new, old in kept.items()
+            },
+        }
 
     def _parameters(self, properties: Mapping[str, Any], where: str) -> dict[str, str]:
         """Return the parameters by names that a call can bear -> their own."""
         kept: dict[str, str] = {}
         for old in properties:
-            new = callable_name(old, kept, f"argument_{len(kept) + 1}")
+            new = argument_name(old, kept, f"argument_{len(kept) + 1}")
             kept[new] = old
             if new != old:
                 self.notes.add(f"{where}: parameter {shown(old, 60)} is called {new}")
@@ -271,9 +323,17 @@ class CollectedFunctions:
 
     def api(self, name: str, **more: Any) -> OwnApi:
         """Return the API; SpecificationError where it has no function."""
+        api = OwnApi(
+            one_line(name, MAX_NAME),
+            tuple(self.functions.values()),
+            self.spec,
+            notes=self.notes.lines(),
+            schemas=self.schemas,
+            left_out=self.notes.left_out,
+            origins=self.origins,
+            **more,
+        )
         if not self.functions:
-            raise SpecificationError(f"{self.spec}: describes no function")
-        functions = tuple(self.functions.values())
-        notes = self.notes.lines()
-        name = one_line(name, MAX_NAME)
-        return OwnApi(name, functions, self.spec, notes=notes, schemas=self.schemas, **more)
+            told = f" ({api.summary()})" if api.left_out else ""
+            raise SpecificationError(f"{self.spec}: describes no function{told}")
+        return api

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 from referencing import Registry, Resource, Specification
 from referencing.exceptions import PointerToNowhere, Unresolvable
@@ -107,6 +107,7 @@ class ReferenceResolver:
         self._read: dict[str, Resource[Any]] = {}
         self._found: dict[str, Any] = {}
         base = path.resolve().as_uri() if path is not None else "urn:specification"
+        self._base = base.rpartition("/")[0] + "/"
         resource: Resource[Any] = Specification.OPAQUE.create_resource(document)
         make_registry: Any = Registry  # its types know no retrieve
         registry: Registry[Any] = make_registry(retrieve=self._retrieve)
@@ -145,8 +146,24 @@ class ReferenceResolver:
         if uri not in self._read:
             path = self._path_below_folder(uri)
             document = read_document(path, f"{self._place}: {path}", self._budget)
-            self._read[uri] = Specification.OPAQUE.create_resource(document)
+            moved = self._from_first_document(document, uri)
+            self._read[uri] = Specification.OPAQUE.create_resource(moved)
         return self._read[uri]
+
+    def _from_first_document(self, value: Any, uri: str) -> Any:
+        """Return a file's contents with its references as the first document would write them.
+
+        They are relative to the file that they stand in, and what is taken out of it is no longer
+        there. Bounded by the budget that reading it took.
+        """
+        if isinstance(value, list):
+            return [self._from_first_document(each, uri) for each in value]
+        if not isinstance(value, dict):
+            return value
+        found = {key: self._from_first_document(each, uri) for key, each in value.items()}
+        if isinstance(reference := value.get("$ref"), str):
+            found["$ref"] = urljoin(uri, reference).removeprefix(self._base)
+        return found
 
     def _path_below_folder(self, uri: str) -> Path:
         """Return the file of a URI; SpecificationError where a stranger has no business there."""

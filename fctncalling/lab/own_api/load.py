@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,13 @@ from fctncalling.envs.named_tools import add_working_folder_to_path, import_obje
 from fctncalling.envs.tools.box.callables import ToolDefinitionError, as_tool
 from fctncalling.envs.tools.box.tool_server import is_mcp_address
 from fctncalling.lab.mcp_client import McpServer
-from fctncalling.lab.own_api.api import CollectedFunctions, OwnApi, SpecificationError, shown
-from fctncalling.lab.own_api.document import SUFFIXES, ReferenceResolver, read_document
+from fctncalling.lab.own_api.api import CollectedFunctions, OwnApi, SpecificationError
+from fctncalling.lab.own_api.document import SUFFIXES, read_document
 from fctncalling.lab.own_api.openapi import api_of_openapi_document
-from fctncalling.lab.own_api.schema import SchemaReader, text_list
+from fctncalling.lab.own_api.tool_list import add_tool, api_of_tool_list, tools_of_document
 
 EXPECTED = (
-    "expected module:Class, FILE.yaml or FILE.json (OpenAPI 3.0 or 3.1, or a list of tool "
+    "expected module:Class, FILE.yaml or FILE.json (OpenAPI 3, or a list of tool "
     "schemas), mcp:COMMAND or mcp:URL"
 )
 _CLASS = re.compile(r"[\w.]+:[\w.]+")
@@ -50,20 +50,10 @@ def _loaded(spec: str, scenarios: Path | None) -> OwnApi:
 
 
 def _of_document(document: Any, spec: str, path: Path) -> OwnApi:
-    tools = document
-    if isinstance(document, dict):
-        if "openapi" in document:
-            return api_of_openapi_document(document, spec, path)
-        if "swagger" in document:
-            version = shown(document["swagger"], 20).strip("'")
-            raise SpecificationError(
-                f"{spec}: Swagger {version}: expected OpenAPI 3.0 or 3.1: convert it, for instance "
-                "with npx swagger2openapi"
-            )
-        tools = next((document[key] for key in ("tools", "functions") if key in document), None)
-        if tools is None and "name" in document:
-            tools = [document]
-    if isinstance(tools, list):
+    if isinstance(document, dict) and not document.keys().isdisjoint(("openapi", "swagger")):
+        return api_of_openapi_document(document, spec, path)
+    tools = tools_of_document(document)
+    if tools is not None:
         return api_of_tool_list(tools, spec, path.stem)
     raise SpecificationError(f"{spec}: neither OpenAPI nor tool schemas: {EXPECTED}")
 
@@ -86,7 +76,8 @@ def api_of_mcp_server(spec: str, server: McpServer | None = None) -> OwnApi:
         collected = CollectedFunctions(spec)
         for listed, tool in zip(server.listed, server.tools, strict=True):
             where = f"tool {listed.name!r:.60}"
-            add_tool(collected, tool.name, tool.doc.description, listed.input_schema, where)
+            origin = {"name": listed.name, "server": spec}
+            add_tool(collected, tool.name, tool.doc.description, listed.input_schema, where, origin)
         return collected.api(_name(spec))
     finally:
         server.close()
@@ -124,7 +115,8 @@ def api_of_python_class(spec: str, scenarios: Path | None = None) -> OwnApi:
             doc = as_tool(getattr(instance, name), name=name, timeout_s=None).doc
         except ToolDefinitionError as error:
             raise SpecificationError(f"{spec}: {error}") from None
-        add_tool(collected, name, doc.description, doc.parameters, f"{tool.__name__}.{name}")
+        where = f"{tool.__name__}.{name}"
+        add_tool(collected, name, doc.description, doc.parameters, where, {"class": spec})
     return collected.api(tool.__name__, tool_class=spec, scenarios=read_scenarios(scenarios, tool))
 
 
@@ -161,42 +153,3 @@ def _methods(tool: type) -> list[str]:
             if is_method and not name.startswith("_"):
                 found[name] = None
     return list(found)
-
-
-_SCHEMA_KEYS = ("parameters", "input_schema", "inputSchema")  # OpenAI and BFCL, Anthropic, MCP
-EXPECTED_TOOLS = (
-    "expected a list of tools, each with name, description and parameters (OpenAI, BFCL), "
-    "input_schema (Anthropic) or inputSchema (MCP)"
-)
-
-
-def api_of_tool_list(tools: Sequence[Any], spec: str, name: str) -> OwnApi:
-    """Return the API of a list of tool schemas; SpecificationError where one is none."""
-    collected = CollectedFunctions(spec)
-    for number, given in enumerate(tools, 1):
-        where = f"tool {number}"
-        tool = given.get("function", given) if isinstance(given, Mapping) else given
-        if not isinstance(tool, Mapping) or not isinstance(tool.get("name"), str):
-            raise SpecificationError(f"{spec}: {where}: {EXPECTED_TOOLS}, found {shown(tool, 60)}")
-        where = f"{where} ({tool['name']:.60})"
-        schema: Any = next((tool[key] for key in _SCHEMA_KEYS if key in tool), {})
-        add_tool(collected, tool["name"], str(tool.get("description") or ""), schema, where)
-    return collected.api(name)
-
-
-def add_tool(
-    collected: CollectedFunctions, name: str, description: str, schema: Any, where: str
-) -> None:
-    """Add one tool by the schema of its arguments."""
-    if schema is not None and not isinstance(schema, Mapping):
-        raise SpecificationError(
-            f"{collected.spec}: {where}: expected a JSON Schema of its arguments, found "
-            f"{shown(schema, 60)}"
-        )
-    reader = SchemaReader(ReferenceResolver(schema or {}, collected.spec), collected.spec)
-    tree = reader.read(schema or {}, where)
-    properties = tree.get("properties", {})
-    needed = schema.get("required") if schema else None
-    required = text_list(needed)
-    collected.add(name, description, properties, required or tree.get("required", []), where)
-    collected.notes.extend(reader.notes)

@@ -1,21 +1,37 @@
-"""OpenAPI 3.0 and 3.1: each operation is a function, all that it takes one list of arguments."""
+"""OpenAPI 2 and 3: each operation is a function, all that it takes one list of arguments."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fctncalling.lab.own_api.api import CollectedFunctions, OwnApi, SpecificationError, shown
 from fctncalling.lab.own_api.document import ReferenceResolver
-from fctncalling.lab.own_api.schema import MAX_EXAMPLES, SchemaReader, text_of
+from fctncalling.lab.own_api.origin import OperationOrigins, parameter_origin
+from fctncalling.lab.own_api.schema import MAX_EXAMPLES, SchemaReader, as_list, text_list, text_of
 
-METHODS = ("get", "put", "post", "delete", "patch")
+METHODS = ("get", "put", "post", "delete", "patch", "query")
 LEFT_OUT = ("head", "options", "trace")
+OF_A_PATH = ("parameters", "servers", "summary", "description", "additionalOperations", "$ref")
 OF_THE_CONNECTION = {"accept", "authorization", "content-type", "user-agent"}
 """Headers that a client sets: OpenAPI says that parameters of these names are ignored."""
+
+
+class Operation(NamedTuple):
+    """One operation, and the path item that it stands in."""
+
+    method: str
+    path: str
+    given: Mapping[str, Any]
+    item: Mapping[str, Any]
+
+    @property
+    def title(self) -> str:
+        """How messages name it."""
+        return f"{self.method.upper()} {self.path:.100}"
 
 
 @dataclass(frozen=True)
@@ -25,34 +41,43 @@ class OperationArgument:
     name: str
     schema: dict[str, Any]
     required: bool
-    where: str  # path, query, header, cookie or body
+    origin: dict[str, Any]  # "in": path, query, header, body or whole body; "name": its own
 
 
 def api_of_openapi_document(
     document: Mapping[str, Any], spec: str, path: Path | None = None
 ) -> OwnApi:
     """Return the API of an OpenAPI document; SpecificationError where it is none."""
-    version = document.get("openapi", "")
-    if not re.match(r"3\.[01](\.|$)", shown(version).strip("'")):
+    version = shown(document.get("openapi", document.get("swagger", "")), 20)
+    if not re.match(r"(2\.0|3\.[012])(\.|$)", version.strip("'")):
         raise SpecificationError(
-            f"{spec}: openapi: {shown(version, 20)}: expected 3.0 or 3.1: convert it, for instance "
-            "with npx @openapitools/openapi-generator-cli or npx swagger2openapi"
+            f"{spec}: openapi: {version}: expected 2.0, 3.0, 3.1 or 3.2: convert it, for instance "
+            "with npx @openapitools/openapi-generator-cli"
         )
     reader = _Operations(document, spec, path)
     collected = CollectedFunctions(spec)
-    for method, route, operation, shared in reader.operations():
-        where = f"{method.upper()} {route:.100}"
-        given = operation.get("operationId")
-        otherwise = _name_of(method, route)
+    if version.startswith("'3.2"):
+        collected.notes.add(f"openapi: {version}: read as 3.1")
+    for operation in reader.operations():
+        where = operation.title
+        given = operation.given.get("operationId")
+        otherwise = _name_of(operation.method, operation.path)
         name = given if isinstance(given, str) and given.strip() else otherwise
         if name is not given:
             collected.notes.add(f"{where}: has no operationId: called {name}")
-        arguments = list(reader.arguments(operation, shared, route, where))
-        schemas = {each.name: each.schema for each in arguments}
-        required = [each.name for each in arguments if each.required]
-        collected.add(name, _description(operation), schemas, required, where, otherwise=otherwise)
+        arguments, origin = reader.arguments(operation)
+        collected.add(
+            name,
+            _description(operation.given),
+            {each.name: each.schema for each in arguments},
+            [each.name for each in arguments if each.required],
+            where,
+            otherwise=otherwise,
+            origin=origin,
+            places={each.name: each.origin for each in arguments},
+        )
     title = document.get("info", {}).get("title") if isinstance(document.get("info"), dict) else ""
-    collected.notes.extend(reader.schemas.notes)
+    collected.notes.extend(reader.notes)
     return collected.api(text_of(title) or (path.stem if path else spec))
 
 
@@ -76,55 +101,91 @@ class _Operations:
         self._document = document
         self._spec = spec
         self._references = ReferenceResolver(document, spec, path)
-        self.schemas = SchemaReader(self._references, spec)
+        self._schemas = SchemaReader(self._references, spec)
+        self._origins = OperationOrigins(document, self._references)
+        self.notes = self._schemas.notes
 
-    def operations(self) -> Iterator[tuple[str, str, Mapping[str, Any], Any]]:
-        """Yield (method, path, operation, parameters of the path)."""
-        paths = self._document.get("paths")
+    def operations(self) -> Iterator[Operation]:
+        """Yield the operations that can be functions; count the others by reason."""
+        paths, webhooks = self._document.get("paths"), self._document.get("webhooks")
+        sent = len(webhooks) if isinstance(webhooks, Mapping) else 0
+        why = "webhooks, which the API calls"
         if not isinstance(paths, Mapping) or not paths:
-            raise SpecificationError(f"{self._spec}: paths: expected at least one, found none")
+            told = f", but {sent} {why}" if sent else ""
+            raise SpecificationError(
+                f"{self._spec}: paths: expected at least one, found none{told}"
+            )
+        self.notes.leave_out(why, "webhooks", sent)
         for path, given in paths.items():
+            if str(path).startswith("x-"):
+                continue
             item, _ = self._references.followed(given, f"{path!s:.100}")
             if not isinstance(item, Mapping):
                 raise SpecificationError(
                     f"{self._spec}: paths: {path!s:.100}: expected an object of operations, found "
                     f"{shown(item)}"
                 )
-            for method, operation in item.items():
-                if method in METHODS and isinstance(operation, Mapping):
-                    yield method, str(path), operation, item.get("parameters")
-                elif method in LEFT_OUT:
-                    self.schemas.notes.add(
-                        f"{method.upper()} {path!s:.100}: left out: answers nothing"
-                    )
+            others = item.get("additionalOperations")  # OpenAPI 3.2
+            every = {**item, **(others if isinstance(others, Mapping) else {})}
+            for method, operation in every.items():
+                if method in OF_A_PATH or str(method).startswith("x-"):
+                    continue
+                found = self._operation(str(method), str(path), operation, item)
+                if found is not None:
+                    yield found
 
-    def arguments(
-        self, operation: Mapping[str, Any], shared: Any, path: str, where: str
-    ) -> Iterator[OperationArgument]:
-        """Yield an operation's arguments: those of the path, the query, headers and the body."""
+    def _operation(
+        self, method: str, path: str, given: Any, item: Mapping[str, Any]
+    ) -> Operation | None:
+        where = f"{method.upper()} {path:.100}"
+        if method in LEFT_OUT:
+            self.notes.leave_out(f"{method.upper()}, which answers nothing", where)
+            return None
+        operation, _ = self._references.followed(given, where)
+        if method not in METHODS and not (method.isupper() and method.isalpha()):
+            self.notes.leave_out("under a name that is no method", where)
+        elif not isinstance(operation, Mapping):
+            self.notes.leave_out(f"no operation but {shown(operation)}", where)
+        elif operation.get("deprecated") is True:
+            self.notes.leave_out("deprecated", where)
+        else:
+            return Operation(method, path, operation, item)
+        return None
+
+    def arguments(self, operation: Operation) -> tuple[list[OperationArgument], dict[str, Any]]:
+        """Return an operation's arguments and its origin.
+
+        Arguments are those of the path, the query, headers and the body.
+        """
+        where, given = operation.title, operation.given
         found = {
-            (each.name, each.where): each
-            for listed in (shared, operation.get("parameters"))
+            (each.name, each.origin["in"]): each
+            for listed in (operation.item.get("parameters"), given.get("parameters"))
             for each in self._parameters(listed, where)
         }
-        for name in re.findall(r"\{([^{}]+)\}", path):
+        for name in re.findall(r"\{([^{}]+)\}", operation.path):
             if (name, "path") not in found:
-                self.schemas.notes.add(f"{where}: {name} is in the path only: taken as a text")
-                found[name, "path"] = OperationArgument(name, {"type": "string"}, True, "path")
-        taken: set[str] = set()
+                self.notes.add(f"{where}: {name} is in the path only: taken as a text")
+                origin = {"name": name, "in": "path"}
+                found[name, "path"] = OperationArgument(name, {"type": "string"}, True, origin)
+        media_type, of_body = self._body(given.get("requestBody"), where)
+        if "swagger" in self._document:  # OpenAPI 2: its parameters hold the body
+            of_body = [found.pop(key) for key in [*found] if "body" in found[key].origin["in"]]
+            media_type = self._media_type(given, of_body)
+        arguments: dict[str, OperationArgument] = {}
         for each in found.values():
-            name = each.name if each.name not in taken else f"{each.where}_{each.name}"
-            taken.add(name)
-            yield replace(each, name=name)
-        for each in self._body(operation.get("requestBody"), where):
-            name = each.name if each.name not in taken else f"body_{each.name}"
+            name = each.name if each.name not in arguments else f"{each.origin['in']}_{each.name}"
+            arguments[name] = replace(each, name=name)
+        for each in of_body:
+            name = each.name if each.name not in arguments else f"body_{each.name}"
             if name != each.name:
-                self.schemas.notes.add(f"{where}: {each.name} is twice: the body's is {name}")
-            taken.add(name)
-            yield replace(each, name=name)
+                self.notes.add(f"{where}: {each.name} is twice: the body's is {name}")
+            arguments[name] = replace(each, name=name)
+        origin = self._origins.of(operation.method, operation.path, (given, operation.item))
+        return [*arguments.values()], {**origin, **({"body": media_type} if media_type else {})}
 
     def _parameters(self, listed: Any, where: str) -> Iterator[OperationArgument]:
-        for given in listed if isinstance(listed, list) else ():
+        for given in as_list(self._references.followed(listed, where)[0]):
             parameter, _ = self._references.followed(given, where)
             if not isinstance(parameter, Mapping) or not isinstance(parameter.get("name"), str):
                 raise SpecificationError(
@@ -133,11 +194,16 @@ class _Operations:
                 )
             name, place = parameter["name"], parameter.get("in", "query")
             place = place if isinstance(place, str) else "query"
-            if place == "cookie" or (place == "header" and name.lower() in OF_THE_CONNECTION):
-                self.schemas.notes.add(f"{where}: {name}: left out: a client sets it")
+            required = place == "path" or parameter.get("required") is True
+            if why := self._why_left_out(parameter, place, required):
+                self.notes.leave_out(f"parameters: {why}", f"{where}: {name}")
                 continue
-            raw = parameter.get("schema", _content_schema(parameter.get("content")))
-            schema = self.schemas.read(raw, f"{where}: {name:.60}")
+            if place == "body":  # OpenAPI 2
+                yield from self._of_body(parameter.get("schema"), parameter, where)
+                continue
+            typed = parameter if "type" in parameter else None  # OpenAPI 2
+            raw = parameter.get("schema", typed or _schema_of_content(parameter.get("content"))[1])
+            schema = self._schemas.read(raw, f"{where}: {name:.60}")
             schema.setdefault("type", "string")
             if text := text_of(parameter.get("description")):
                 schema["description"] = text
@@ -147,33 +213,65 @@ class _Operations:
             values = [parameter["example"], *values] if "example" in parameter else values
             if values:
                 schema["examples"] = [*values[:MAX_EXAMPLES], *schema.get("examples", ())]
-            required = place == "path" or parameter.get("required") is True
-            yield OperationArgument(name, schema, required, place)
+            yield OperationArgument(name, schema, required, parameter_origin(parameter, place))
 
-    def _body(self, given: Any, where: str) -> Iterator[OperationArgument]:
+    def _why_left_out(self, parameter: Mapping[str, Any], place: str, required: bool) -> str:
+        name = parameter["name"]
+        if place == "cookie" or (place == "header" and name.lower() in OF_THE_CONNECTION):
+            return "a client sets it"
+        if self._origins.is_key(name, place):
+            return "the key of a security scheme"
+        if place == "querystring":  # OpenAPI 3.2: the query as one text
+            return "a whole query string"
+        return "deprecated" if parameter.get("deprecated") is True and not required else ""
+
+    def _body(self, given: Any, where: str) -> tuple[str, list[OperationArgument]]:
+        """Return a body's media type and its arguments."""
         body, _ = self._references.followed(given, f"{where}: requestBody")
         if not isinstance(body, Mapping):
-            return
-        schema = self.schemas.read(_content_schema(body.get("content")), f"{where}: body")
+            return "", []
+        media_type, raw = _schema_of_content(body.get("content"))
+        return media_type, self._of_body(raw, body, where)
+
+    def _of_body(self, raw: Any, body: Mapping[str, Any], where: str) -> list[OperationArgument]:
+        """Return the keys of a body as arguments, or the whole of it as one."""
+        schema = self._schemas.read(raw, f"{where}: body")
         needed = schema.get("required", [])
         if schema.get("properties"):
             if "oneOf" in schema:
-                self.schemas.notes.add(
+                self.notes.add(
                     f"{where}: body: several forms: the keys of all of them are arguments"
                 )
-            for name, each in schema["properties"].items():
-                yield OperationArgument(name, each, name in needed, "body")
-        elif schema:
-            schema.setdefault("type", "string")
-            if text := text_of(body.get("description")):
-                schema.setdefault("description", text)
-            yield OperationArgument("body", schema, body.get("required") is True, "body")
+            return [
+                OperationArgument(name, each, name in needed, {"name": name, "in": "body"})
+                for name, each in schema["properties"].items()
+            ]
+        if not schema:
+            return []
+        schema.setdefault("type", "string")
+        if text := text_of(body.get("description")):
+            schema.setdefault("description", text)
+        origin = {"name": "body", "in": "whole body"}
+        required = body.get("required") is True
+        return [OperationArgument("body", schema, required, origin)]
+
+    def _media_type(
+        self, operation: Mapping[str, Any], of_body: Sequence[OperationArgument]
+    ) -> str:
+        """Return the media type of a body in OpenAPI 2: JSON, or a form where it takes no other."""
+        if not of_body:
+            return ""
+        is_form = any("form" in each.origin for each in of_body)
+        taken = text_list(operation.get("consumes", self._document.get("consumes")))
+        wanted = "form" if is_form else "json"
+        usual = "application/x-www-form-urlencoded" if is_form else "application/json"
+        return next((each for each in taken if wanted in each), usual)
 
 
-def _content_schema(content: Any) -> Any:
-    """Return the schema of the JSON form of a body, else of a form's, else of the first."""
-    if not isinstance(content, Mapping):
-        return None
+def _schema_of_content(content: Any) -> tuple[str, Any]:
+    """Return media type and schema of the JSON form of a body, else of a form's, else the first."""
+    if not isinstance(content, Mapping) or not content:
+        return "", None
     kinds = sorted(content, key=lambda name: ("json" not in str(name), "form" not in str(name)))
-    chosen = content[kinds[0]] if kinds else None
-    return chosen.get("schema") if isinstance(chosen, Mapping) else None
+    chosen = content[kinds[0]]
+    return str(kinds[0]), chosen.get("schema") if isinstance(chosen, Mapping) else None

@@ -18,6 +18,7 @@ from fctncalling.lab.own_api.api import (
     shown,
 )
 from fctncalling.lab.own_api.document import ReferenceResolver
+from fctncalling.lab.own_api.type_text import JSON_TYPES, schema_of_type
 
 MAX_DEPTH = 8
 MAX_KEYS = 1_000  # of one object
@@ -28,18 +29,6 @@ MAX_NODES_OF_ALL = 25_000  # three times what the largest public documents hold
 MAX_ENUM = 1_000
 MAX_VALUE = 2_000  # characters of a default, an example or a listed value
 MAX_BOUND = 1e30
-_TYPES = {
-    "dict": "object",
-    "float": "number",
-    "double": "number",
-    "int": "integer",
-    "long": "integer",
-    "str": "string",
-    "bool": "boolean",
-    "list": "array",
-    "tuple": "array",
-}
-_JSON_TYPES = {"object", "number", "integer", "string", "boolean", "array"}
 _KEPT = tuple(
     "description title enum default format pattern examples minLength maxLength minItems maxItems "
     "uniqueItems".split()
@@ -77,6 +66,7 @@ class SchemaReader:
         if reference and reference in above:
             return self._left_open(where, f"{reference} holds itself", schema)
         if len(above) >= MAX_DEPTH or self._is_full:
+            self.notes.left_out["schemas that nest too deep"] += 1
             return self._left_open(where, "nests too deep", schema)
         return self._tree(self._merged(schema, where, (*above, reference)), where, above, reference)
 
@@ -92,6 +82,7 @@ class SchemaReader:
         self, schema: Mapping[str, Any], where: str, above: tuple[str, ...], reference: str
     ) -> dict[str, Any]:
         inner = (*above, reference)
+        schema = self._with_json_type(schema, where)
         result = {key: schema[key] for key in _KEPT if key in schema} | self._bounds(schema, where)
         self._tidy(result, schema, where)
         if kind := self._type(schema, where):
@@ -104,7 +95,9 @@ class SchemaReader:
                 for name, each in islice(properties.items(), MAX_KEYS)
                 if not (isinstance(each, Mapping) and each.get("readOnly") is True)
             }
-            needed = set(text_list(schema.get("required")))
+            needed = set(text_list(schema.get("required"))) | {
+                name for name, each in properties.items() if _mapping(each).get("required") is True
+            }
             result["required"] = [name for name in result["properties"] if name in needed]
         if kind == "array":
             items = schema.get("items", schema.get("prefixItems"))
@@ -228,6 +221,17 @@ class SchemaReader:
             self.notes.add(f"{where}: default {shown(result['default'])} is not in its enum")
             del result["default"]
 
+    def _with_json_type(self, schema: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+        """Return a schema whose type is one of JSON's, or none: Python's and prose are read."""
+        kind = schema.get("type")
+        if isinstance(kind, list) or kind in (*JSON_TYPES, None, "any", "null"):
+            return schema
+        rest = {key: each for key, each in schema.items() if key != "type"}
+        meant = schema_of_type(kind) if isinstance(kind, str) else None
+        if meant is None:
+            self.notes.add(f"{where}: type {shown(kind)} is not known: any value is taken")
+        return {**(meant or {}), **rest}
+
     def _type(self, schema: Mapping[str, Any], where: str) -> str | None:
         kind = schema.get("type")
         if isinstance(kind, list):
@@ -235,12 +239,8 @@ class SchemaReader:
             if len(kinds) > 1:
                 self.notes.add(f"{where}: may be of several types: {shown(kinds[0])} is asked for")
             kind = kinds[0] if kinds else None
-        kind = _TYPES.get(kind, kind) if isinstance(kind, str) else kind
-        if isinstance(kind, str) and kind.lower() in _JSON_TYPES:
-            return kind.lower()
-        if kind not in (None, "any", "null"):
-            self.notes.add(f"{where}: type {shown(kind)} is not known: any value is taken")
-        return _type_of_rest(schema)
+        meant = schema_of_type(kind) if isinstance(kind, str) else None
+        return (meant or {}).get("type") or _type_of_rest(schema)
 
     def _left_open(
         self, where: str, why: str, schema: Mapping[str, Any] | None = None

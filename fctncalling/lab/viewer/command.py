@@ -210,6 +210,7 @@ class _TaskOfEpisode:
         files = [*self._given, *(self._own_files if self._names_tasks else ())]
         flags = ["--dataset_path", *(str(path.resolve()) for path in files)] if files else []
         flags += ["--tools", *self._args.tools] if self._args.tools else []
+        flags += ["--tools_seed", self._args.tools_seed] if self._args.tools_seed else []
         return flags + ["--allow_task_tools"] * self._args.allow_task_tools
 
     def _loaded(self, path: Path) -> dict[str, tuple[Task, Path]]:

@@ -6,7 +6,7 @@ What cannot be used is left out and counted, with its reason and the number of t
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from fctncalling.lab.forge.own_api.drawn_call import (
     accepted_arguments,
 )
 from fctncalling.lab.forge.own_api.own_entries import draft_entry, draft_fault
-from fctncalling.lab.own_api.api import callable_name, shown
+from fctncalling.lab.own_api.api import shown
 
 MAX_REQUEST = 20_000  # characters
 
@@ -90,23 +90,16 @@ class LoggedRequests:
 
     def _own_call(self, call: Call) -> Call:
         """Return a call by the names that the API has here, in place of its own."""
-        words = self._api.words
-        name = _own_name(call.name, words)
-        if name not in words or (name != call.name and f"{name}_2" in words):
+        name, given = self._api.api.own_call(call.name, call.arguments)
+        words = self._api.words.get(name)
+        if words is None:
             raise Unreadable(f"calls {shown(call.name, 60)}, which the API does not have")
-        given = {}
-        for old, value in call.arguments.items():
-            new = _own_name(old, words[name].kinds)
-            if new not in words[name].kinds or new in given:
-                raise Unreadable(f"gives {name} {shown(old)}, which it does not take")
-            given[new] = encodable_value(value)
-        return Call(name, given)
+        if foreign := [each for each in given if each not in words.kinds]:
+            raise Unreadable(f"gives {name} {shown(foreign[0])}, which it does not take")
+        if len(given) < len(call.arguments):
+            raise Unreadable(f"gives {name} an argument twice, by two names")
+        return Call(name, encodable_value(given))
 
     def _drawn(self, call: Call) -> DrawnCall:
         truth = accepted_arguments(self._api.words[call.name], call.arguments)
         return DrawnCall(call.name, call.arguments, truth)
-
-
-def _own_name(name: str, known: Container[str]) -> str:
-    """Return the name that the API has here for one that no call can bear, such as get-sum."""
-    return name if name in known or not name.isascii() else callable_name(name, (), "")

@@ -239,7 +239,9 @@ def _made(
     totals = files.summary()["totals"]
     runs_class = api.tool_class is not None and "multi_turn_base" in settings.categories
     runs = f"fctncalling train --dataset_path {output} --allow_task_tools"
-    more = {"next": f"{runs} (tasks of several turns run {api.tool_class})"} if runs_class else {}
+    more: dict[str, object] = {"api": api.summary(), "left_out": dict(api.left_out)}
+    if runs_class:
+        more["next"] = f"{runs} (tasks of several turns run {api.tool_class})"
     return {"output": str(output), "coverage": str(page), **totals, **more}
 
 
@@ -314,5 +316,6 @@ def _line(report: Mapping[str, object]) -> str:
     told = ", ".join(f"{count} {why}" for why, count in sorted(thrown.items())) or "none"
     return (
         f"{report['tasks']} tasks in {report['output']}; coverage: {report['coverage']}; "
-        f"drafts thrown away: {told}" + (f"\nnext: {report['next']}" if "next" in report else "")
+        f"drafts thrown away: {told}\n{report['api']}"
+        + (f"\nnext: {report['next']}" if "next" in report else "")
     )

@@ -181,7 +181,7 @@ def _number(kind: ArgumentKind, value: float, rng: Random) -> str:
         return f"{round(value * 1000)} {rng.choice(small)}"
     if value == int(value) and 0 < value < len(NUMBERS) and rng.random() < 0.4:
         plain = NUMBERS[int(value)]
-    elif value != int(value) and value * 2 == int(value * 2) and value < 12 and rng.random() < 0.2:
+    elif value % 1 == 0.5 and 0 < value < 12 and rng.random() < 0.2:
         whole = int(value)
         plain = f"{NUMBERS[whole]} and a half" if whole else plain
     if not kind.unit:
