@@ -9,9 +9,8 @@ from collections.abc import Sequence
 
 from fctncalling.conversations.conversation import Unreadable, loaded
 from fctncalling.data.types import Call, FunctionDoc
-from fctncalling.envs.handlers import get_handler
+from fctncalling.envs.handlers import bears_call, get_handler
 from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS, DecodeError
-from fctncalling.envs.handlers.thoughts import bears_call
 
 _OBJECT = re.compile(
     r"<(?:tool_call|functioncall)>\s*(\{.*?\})\s*(?:</\w+>|<\|endoftext\|>|\Z)", re.DOTALL
