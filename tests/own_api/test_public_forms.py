@@ -46,7 +46,8 @@ def test_operation_and_its_parameters_behind_references_of_several_files(
         return read(path, *more)
 
     monkeypatch.setattr(documents, "read_document", counted)
-    api = loaded(tmp_path, document(paths, **{"x-size": {"enum": ["small", "large"]}}))
+    size: dict[str, Any] = {"x-size": {"enum": ["small", "large"]}}
+    api = loaded(tmp_path, document(paths, **size))
     given = {each.name: each.parameters["properties"] for each in api.functions}
     assert {name: list(each) for name, each in given.items()} == {
         "list_beds": ["sort", "then"],
@@ -71,7 +72,7 @@ def test_what_makes_no_function_is_counted_by_reason(
         "x-note": "of no method",
     }
     schemes = {"key": {"type": "apiKey", "in": "header", "name": "x-key"}}
-    more = {"webhooks": {"called": {}}, "components": {"securitySchemes": schemes}}
+    more: dict[str, Any] = {"webhooks": {"called": {}}, "components": {"securitySchemes": schemes}}
     api = loaded(tmp_path, document({"/a": item, "x-b": "of no path"}, "3.2.0", **more))
     assert [(each.name, each.parameters["properties"]) for each in api.functions] == [
         ("act", {}),
@@ -144,7 +145,7 @@ def test_types_of_python_and_prose(text: str, schema: Any, is_optional: bool) ->
     assert is_optional_type(text) is is_optional
 
 
-ARGUMENTS = {
+ARGUMENTS: dict[str, dict[str, Any]] = {
     "guests": {"type": "int", "description": "How many."},
     "properties": {"type": "List[str], optional", "description": "Wishes."},
     "smoking": {"type": "bool", "default": False},

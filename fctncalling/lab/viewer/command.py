@@ -175,7 +175,9 @@ class _TaskOfEpisode:
     def __init__(self, args: argparse.Namespace, config: Mapping[str, Any]) -> None:
         configured = str(config.get("tools") or "").split()
         self._args = argparse.Namespace(
-            tools=args.tools or configured, allow_task_tools=args.allow_task_tools
+            tools=args.tools or configured,
+            tools_seed=args.tools_seed or config.get("tools_seed"),
+            allow_task_tools=args.allow_task_tools,
         )
         self._tools = TaskTools(args)
         self._run: Path = args.run[0]
