@@ -17,6 +17,7 @@ of the bound if it goes on to grow with the square of the steps.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 
 import torch
@@ -73,6 +74,7 @@ class StepGuard:
         expected = before * (self._steps / max(1, self._steps - 1)) ** 2
         if self._steps > 1 and expected < WORTH_A_TRIAL * bound:
             return {"losses/step_share": 1.0}
+        tried = math.nan
         for share, less in itertools.pairwise(SHARES):
             tried = self._try()
             if tried <= bound:  # not where it is NaN

@@ -92,15 +92,16 @@ def _records(path: Path) -> Iterator[tuple[int, Any]]:
             first, is_array = [], lines[0].lstrip().startswith(b"[")
         elif isinstance(whole := _parsed(path.read_bytes()), dict | list):
             first, is_array = (whole, True) if isinstance(whole, list) else ([whole], True)
-    if not is_array:
+    entries = first if is_array and isinstance(first, list) else None
+    if entries is None:
         for number, line in _bounded_lines(path):
             yield number, _parsed(line)
-    elif not first:
+    elif not entries:
         yield from _streamed(path)
-    elif _is_message(first[0]):
-        yield 1, first
+    elif _is_message(entries[0]):
+        yield 1, entries
     else:
-        yield from enumerate(first, 1)
+        yield from enumerate(entries, 1)
 
 
 def _streamed(path: Path) -> Iterator[tuple[int, Any]]:

@@ -125,7 +125,8 @@ def _parameter(schema: Any, definitions: Mapping[str, Any], depth: int) -> dict[
     if isinstance(reference := schema.get("$ref"), str):
         schema = {**_mapping(definitions.get(reference)), **schema}
     for key in ("anyOf", "oneOf", "allOf"):
-        choices = schema.get(key) if isinstance(schema.get(key), list) else []
+        given = schema.get(key)
+        choices = given if isinstance(given, list) else []
         choices = [each for each in choices if _mapping(each).get("type") != "null"]
         if len(choices) == 1:
             choice = _mapping(choices[0])

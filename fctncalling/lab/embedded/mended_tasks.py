@@ -158,7 +158,7 @@ def pay(step: StepRecord, verdict: Verdict | None) -> float:
 
 def mended_entry(draw: VocabularyDraw) -> Entry | None:
     """Return an entry without id, truth inside; None where its words are of the other split."""
-    folders = dict(zip(("csv", "txt"), draw.words("folder", 2), strict=True))
+    folders: dict[str, str] = dict(zip(("csv", "txt"), draw.words("folder", 2), strict=True))
     first, second = draw.rng.sample(sorted(folders), 2)
     slots = {"first": first, "second": second}
     slots |= {f"{key}_folder": folders[ending] for key, ending in slots.items()}

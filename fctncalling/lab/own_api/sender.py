@@ -217,7 +217,7 @@ def _body(origin: Mapping[str, Any], value: Any) -> tuple[str, bytes]:
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """A redirect is an answer: keys go to no other host."""
 
-    def redirect_request(self, *_: Any) -> None:
+    def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
 
 

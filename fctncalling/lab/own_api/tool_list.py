@@ -65,7 +65,7 @@ def api_of_tool_list(tools: Sequence[Any], spec: str, name: str) -> OwnApi:
         where = f"{where} ({tool['name']:.60})"
         if schema is None:
             collected.notes.add(f"{where}: says no parameters: called without arguments")
-        if _is_object(schema, "json"):  # Bedrock
+        elif _is_object(schema, "json"):  # Bedrock
             schema = schema["json"]
         add_tool(collected, tool["name"], str(tool.get("description") or ""), schema, where)
     return collected.api(name)
