@@ -38,7 +38,7 @@ METRICS = (  # that start.md tells the healthy values of
     *("losses/approx_kl", "losses/entropy", "losses/explained_variance", "losses/clipfrac"),
     *("losses/ratio_max", "losses/policy_grad_norm", "losses/first_ratio_deviation"),
     *("critic/values_min", "critic/values_mean", "critic/values_max", "update/policy_skipped"),
-    *("mismatch/mean_logdiff", "tokens/action_truncated_rate", "critic/state_matched_share"),
+    *("mismatch/mean_logdiff", "tokens/action_truncated_rate", "critic/weight", "critic/lambda"),
 )
 
 
