@@ -50,7 +50,7 @@ def require_equal(language: str, text: str) -> None:
 
 def keywords(language: str) -> list[str]:
     """Return every word a grammar treats as one."""
-    symbols = source_calls._grammar(language)
+    _, symbols = source_calls.tree_sitter_grammar(language)
     kinds = (symbols.node_kind_for_id(each) for each in range(symbols.node_kind_count))
     return sorted({str(kind) for kind in kinds if kind and kind.isalpha() and kind.islower()})
 
