@@ -56,7 +56,6 @@ class CallForm:
         return tuple(sorted(words, key=len, reverse=True))
 
 
-_HERMES = "<tool_call>\n{object}\n</tool_call>"
 _FUNCTION = "<function={name}>\n{arguments}</function>"
 _PARAMETER = "<parameter={key}>\n{value}\n</parameter>\n"
 _KEYED = "<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n"
@@ -71,7 +70,7 @@ _FOR_R7B = ("tool_name", "parameters")
 
 _FORMS = (
     # Qwen2.5, Qwen3, Hermes, Granite 4, Arch-Function, SmolLM3, Bielik, Reka
-    CallForm("hermes_calls", _HERMES, between="\n"),
+    CallForm("hermes_calls", "<tool_call>\n{object}\n</tool_call>", between="\n"),
     # Qwen3-Coder, Qwen3.5 and later, Nemotron 3, Step 3.5
     *(
         CallForm(f"{name}_calls", f"<{tag}>\n{_FUNCTION}\n</{tag}>", argument, also, between="\n")
@@ -85,8 +84,7 @@ _FORMS = (
     CallForm(
         "hunyuan_calls",  # Hy3
         "<tool_call:opensource>{name}<tool_sep:opensource>\n{arguments}</tool_call:opensource>\n",
-        "<arg_key:opensource>{key}</arg_key:opensource>\n"
-        "<arg_value:opensource>{value}</arg_value:opensource>\n",
+        _KEYED.replace(">", ":opensource>"),
         around="<tool_calls:opensource>\n{calls}</tool_calls:opensource>",
     ),
     # DeepSeek, R1 like V3

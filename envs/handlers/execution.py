@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from fctncalling.data.timing import time_calls
@@ -43,12 +43,13 @@ MAX_RESULT_WEIGHT = 200_000
 MAX_RESULTS_CHARS = 20_000_000
 """Of all results of an episode: they are kept for the checker."""
 MAX_EPISODE_WEIGHT = 2_000_000
-"""Of what the calls of an episode compute and hand from tool to tool, for tools may keep all of it.
-"""
+"""Of what an episode's calls compute and hand from tool to tool, which may keep all of it."""
 
 _JSON = json.JSONEncoder(check_circular=False)  # what holds itself is found to nest too deep
-# The standard library's, where it is written in C.
+# The standard library's encoder, where it is written in C: `_JSON.encode` makes it anew each time.
 _MAKE_ENCODER = getattr(json.encoder, "c_make_encoder", None)
+_MADE_OF = (None, _JSON.default, json.encoder.encode_basestring_ascii, None, ": ", ", ")
+_CHUNKS = _MAKE_ENCODER and _MAKE_ENCODER(*_MADE_OF, False, False, True)
 
 
 @dataclass
@@ -74,21 +75,9 @@ def result_text(value: Any, allowance: SizeBudget) -> str:
     return str(value)
 
 
-def _json_encoder() -> Callable[[Any], str]:
-    """Return `_JSON.encode` for containers, which else makes C's encoder anew each time."""
-    if _MAKE_ENCODER is None:
-        return _JSON.encode
-    string, join = json.encoder.encode_basestring_ascii, "".join
-    chunks = _MAKE_ENCODER(None, _JSON.default, string, None, ": ", ", ", False, False, True)
-    return lambda value: join(chunks(value, 0))
-
-
-_container_text = _json_encoder()
-
-
 def _json_text(value: dict[Any, Any]) -> str:
     if JsonCachedList not in map(type, value.values()) or {*map(type, value)} != {str}:
-        return _container_text(value)
+        return "".join(_CHUNKS(value, 0)) if _CHUNKS else _JSON.encode(value)
     listed = (
         f"{_JSON.encode(k)}: {v.json_text() if type(v) is JsonCachedList else _JSON.encode(v)}"
         for k, v in value.items()
@@ -127,9 +116,7 @@ def function_classes(tools: tuple[tuple[str, type], ...]) -> Mapping[str, str]:
 
 
 MAX_CALL_CHARS = 262_144
-"""The longest call string that is executed: four times the longest text that is decoded, whose
-escapes may grow.
-"""
+"""The longest call string executed: four times the longest text decoded, whose escapes may grow."""
 
 NESTED_TOO_DEEP: Mapping[str, Any] = {"": "nested too deep"}
 """The public state of a tool that cannot be copied."""
@@ -142,9 +129,7 @@ _TOOL_ERRORS = (
     *(TypeError, ValueError, KeyError, IndexError, AttributeError),
     *(NameError, SyntaxError, ArithmeticError, RecursionError),
 )
-"""What BFCL's methods raise by themselves on arguments they do not expect; anything else is our own
-failure.
-"""
+"""What BFCL's methods raise on arguments they do not expect; anything else is our own failure."""
 
 
 class ToolSession:
@@ -258,12 +243,11 @@ class ToolSession:
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Set the tools' state to one of `get_state`, which stays untouched."""
-        names = [name for name in state if name != _ALLOWANCE]
-        if names != list(self._instances):
-            raise ValueError(f"state of tools {names}: expected one of {list(self._instances)}")
         instances = copy.deepcopy(dict(state))
-        self._allowance = instances.pop(_ALLOWANCE, None) or SizeBudget()
-        self._instances = instances
+        allowance = instances.pop(_ALLOWANCE, None) or SizeBudget()
+        if (names := list(instances)) != list(self._instances):
+            raise ValueError(f"state of tools {names}: expected one of {list(self._instances)}")
+        self._instances, self._allowance = instances, allowance
 
     def _evaluate(self, call: str | PlainCall) -> Any:
         if isinstance(call, str) and len(call) > MAX_CALL_CHARS:
@@ -285,7 +269,7 @@ class ToolSession:
             raise ValueError(f"Function call {word} is not allowed.")
         body = parse_expression_cached(source)
         allowance = min(MAX_WEIGHT, self._allowance.weight)
-        evaluator = Evaluator(self._resolved(call), allowance)
+        evaluator = Evaluator(partial(self._callee, call), allowance)
         try:
             return evaluator.value(body)
         finally:
@@ -299,38 +283,27 @@ class ToolSession:
     def _instance_name(self, class_name: str) -> str:
         return f"{self._owner}_{class_name}_instance"
 
-    def _resolved(self, call: str) -> Callable[[ast.expr, Evaluator], Callable[..., Any]]:
-        """Return how callees of one call string are found.
+    def _callee(self, call: str, callee: ast.expr, evaluator: Evaluator) -> Callable[..., Any]:
+        """Return a callee of a call string: a registered method by its qualified name only."""
+        if isinstance(callee, ast.Attribute) and isinstance(callee.value, ast.Name):
+            class_name = self._class_of.get(callee.attr)
+            if class_name is not None and callee.value.id == self._instance_name(class_name):
+                return partial(self._invoke_weighed, evaluator, callee.attr, call)
+        return resolve_allowed_builtin(callee, evaluator)
 
-        Registered methods by their qualified names only.
-        """
-
-        def resolve(callee: ast.expr, evaluator: Evaluator) -> Callable[..., Any]:
-            if isinstance(callee, ast.Attribute) and isinstance(callee.value, ast.Name):
-                class_name = self._class_of.get(callee.attr)
-                if class_name is not None and callee.value.id == self._instance_name(class_name):
-                    return self._weighing(evaluator, callee.attr, call)
-            return resolve_allowed_builtin(callee, evaluator)
-
-        return resolve
-
-    def _weighing(
-        self, evaluator: Evaluator, method: str, call: str | PlainCall
-    ) -> Callable[..., Any]:
-        """Return a tool's method such that live objects go from tool to tool in bounds only."""
-
-        def invoke(*positional: Any, **keywords: Any) -> Any:
-            arguments = (*positional, *keywords.values())
-            evaluator.charge(value_size(arguments, evaluator.left))
-            if evaluator.hands_on:
-                require_shallow_arguments(self._instances[self._class_of[method]], arguments)
-            result = self._invoke(method, call, positional, keywords)
-            if evaluator.is_nested:
-                evaluator.charge(value_size(result, evaluator.left))
-                evaluator.hands_on = True
-            return result
-
-        return invoke
+    def _invoke_weighed(
+        self, evaluator: Evaluator, method: str, call: str, /, *positional: Any, **keywords: Any
+    ) -> Any:
+        """Call a tool's method such that live objects go from tool to tool in bounds only."""
+        arguments = (*positional, *keywords.values())
+        evaluator.charge(value_size(arguments, evaluator.left))
+        if evaluator.hands_on:
+            require_shallow_arguments(self._instances[self._class_of[method]], arguments)
+        result = self._invoke(method, call, positional, keywords)
+        if evaluator.is_nested:
+            evaluator.charge(value_size(result, evaluator.left))
+            evaluator.hands_on = True
+        return result
 
     def _invoke(
         self,

@@ -40,7 +40,7 @@ from fctncalling.envs.python_source.parse import parse_expression
 
 _CDATA = re.compile(r"<!\[CDATA\[(.*)\]\]>", re.DOTALL)
 _WHOLE = ("list", "lines", "python")  # holes that hold all calls
-_BETWEEN_OBJECTS = re.compile(r"\s*[,;]?\s*(?:<\|python_tag\|>)?\s*(?=\{)")
+_BETWEEN_OBJECTS = re.compile(r"\s*+(?:[,;]\s*+)?+(?:<\|python_tag\|>\s*+)?+(?=\{)")
 
 
 Opening = tuple[Way, re.Match[str]]
@@ -81,7 +81,8 @@ class FormCalls(NativeToolCallFormat):
         self, text: str, opened: Opening | None, functions: Sequence[FunctionDoc]
     ) -> DecodedAction:
         """Decode a text without thoughts whose first call is opened; raises DecodeError."""
-        record, end, alone = Record(), 0, self.form.alone
+        record: Record = []
+        end, alone = 0, self.form.alone
         while opened is not None:
             calls, end = self._calls_at(text, *opened, functions)
             record += calls
@@ -144,7 +145,8 @@ class FormCalls(NativeToolCallFormat):
         self, text: str, index: int, declared: Mapping[str, Any]
     ) -> tuple[dict[str, Any], int]:
         if self._arguments is not None:
-            return self._arguments.read(text, index, declared)
+            pairs, index = self._arguments.pairs_at(text, index, declared)
+            return _with_keys(pairs), index
         if not self.form.quote:
             return parse_json_at(text, index)  # an object, by its first character
         value, end = _braces_at(text, index, self.form.quote)
@@ -197,8 +199,7 @@ class FormCalls(NativeToolCallFormat):
             "lines": lambda: "\n".join(map(to_json, objects)),
             "python": lambda: PythonCalls().render(calls),
         }
-        parts = enumerate(self.form.ways[0])
-        return "".join(holes[part]() if place % 2 else part for place, part in parts)
+        return _filled(self.form.ways[0], lambda hole: holes[hole]())
 
     def _written_arguments(self, arguments: Mapping[str, Any]) -> str:
         if self._arguments is not None:
@@ -214,6 +215,11 @@ def _properties(functions: Sequence[FunctionDoc], name: str) -> Mapping[str, Any
         if doc.name.replace(".", "_") == name.replace(".", "_"):
             return doc.parameters.get("properties") or {}
     return {}
+
+
+def _filled(parts: Sequence[str], said: Callable[[str], str]) -> str:
+    """Return parts of a form, literal, hole, literal, ..., with what is said in place of holes."""
+    return "".join(said(part) if place % 2 else part for place, part in enumerate(parts))
 
 
 class _ArgumentReader:
@@ -237,16 +243,10 @@ class _ArgumentReader:
         closing = "".join(self._parts[self._parts.index("value") + 1 :])
         self._closings = (closing.strip(), *end)
 
-    def read(
-        self, text: str, index: int, declared: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], int]:
-        """Read the arguments at an index; return them and the index behind them."""
-        pairs, index = self._pairs(text, index, declared)
-        return _with_keys(pairs), index
-
-    def _pairs(
+    def pairs_at(
         self, text: str, index: int, declared: Mapping[str, Any]
     ) -> tuple[list[tuple[str, Any]], int]:
+        """Return keys and values of the arguments at an index, and the index behind them."""
         pairs = []
         while found := self._argument.match(text, index):
             key, kind = found["key"].strip(), found.groupdict().get("type")
@@ -267,7 +267,7 @@ class _ArgumentReader:
         schema = declared if isinstance(declared, Mapping) else {}
         inside = schema.get("properties") or {"item": schema.get("items")}
         try:
-            pairs, end = self._pairs(text, 0, inside)
+            pairs, end = self.pairs_at(text, 0, inside)
         except RecursionError:
             raise DecodeError("size", "nested deeper than is read") from None
         if end < len(text):
@@ -285,8 +285,7 @@ class _ArgumentReader:
         """Return an argument as the form writes it."""
         kind = (self._form.types or ("", ""))[0 if isinstance(value, str) else 1]
         holes = {"key": key, "type": kind, "value": self._text(value)}
-        parts = enumerate(self._parts)
-        return "".join(holes[part] if place % 2 else part for place, part in parts)
+        return _filled(self._parts, holes.__getitem__)
 
     def _text(self, value: Any) -> str:
         if self._form.nested and isinstance(value, dict | list):

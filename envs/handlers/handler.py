@@ -20,14 +20,11 @@ Record = list[dict[Any, Any]]
 
 _DECODER = json.JSONDecoder()
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
-_ANY_BRACKET = r"|[()\[\]{}]"
-IN_JSON = re.compile(r'"(?>(?:[^"\\]|\\.)*)"?' + _ANY_BRACKET, re.DOTALL)
+IN_JSON = re.compile(r'"(?>(?:[^"\\]|\\.)*)"?|[()\[\]{}]', re.DOTALL)
 IN_PYTHON = re.compile(rf"{IN_JSON.pattern}|'(?>(?:[^'\\]|\\.)*)'?", re.DOTALL)
 """Strings, with or without an end, and brackets."""
 MAX_TEXT_CHARS = 65_536
-"""The longest text a handler reads: several times what a model says in a turn; a longer one is
-refused unread.
-"""
+"""Of the longest text that is read, several times what a model says in a turn."""
 FENCE = "`\n "
 """Characters that BFCL strips from both ends of a text."""
 _BRACKETS = "[{("
@@ -70,6 +67,10 @@ class DecodedAction:
     DecodeError where there is none, for BFCL judges records whose calls no tool can be handed.
     """
 
+    repairs: tuple[str, ...] = ()  # what a lenient handler mended before it read the text
+    _calls: tuple[Call, ...] | None = None
+    _call_strings: tuple[str, ...] | None = None
+
     def __init__(
         self,
         record: Any,
@@ -78,12 +79,9 @@ class DecodedAction:
         plain: Sequence[PlainCall] | None = None,
     ) -> None:
         self.record = record  # what BFCL's decode_ast returns
-        self.repairs: tuple[str, ...] = ()  # what a lenient handler mended before it read the text
         self._calls_of = calls_of_record
         self._call_strings_of = call_strings_of
         self._plain = plain
-        self._calls: tuple[Call, ...] | None = None
-        self._call_strings: tuple[str, ...] | None = None
 
     @property  # a cached one takes a lock, and more time than most texts
     def calls(self) -> tuple[Call, ...]:
@@ -330,10 +328,10 @@ def parse_call_object(each: Any, *keys: str, name: str = "name") -> dict[Any, An
     called = each.get(name, each.get("name")) if isinstance(each, dict) else None
     if not isinstance(called, str):
         raise DecodeError("shape", f'expected each call as an object with a "{name}"')
-    present = [key for key in keys if key in each]
-    if len(present) != 1 or not isinstance(each[present[0]], dict):
+    given = [each[key] for key in keys if key in each]
+    if len(given) != 1 or not isinstance(given[0], dict):
         raise DecodeError("shape", f"{called}: expected an object under {' or '.join(keys)}")
-    return {called: each[present[0]]}
+    return {called: given[0]}
 
 
 def to_json(value: Any) -> str:

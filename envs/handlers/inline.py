@@ -110,21 +110,17 @@ class InlineCalls(CallFormat):
 
     def text_without_calls(self, text: str) -> str:
         """Return the text without calls of a message, without an open one too."""
-        parts, end = [], 0
+        words, end = "", 0
         for block in self.closed_blocks(text):
-            parts.append(text[end : block.start])
+            words += text[end : block.start]
             end = block.end
-        rest = text[end:]
-        opened = self._opening.search(rest)
-        return "".join([*parts, rest if opened is None else rest[: opened.start()]])
+        return words + self._opening.split(text[end:], maxsplit=1)[0]
 
     def final_answer(self, text: str) -> str:
         """Return the final answer of a message: the submitted text, or what follows `Result =`."""
         words = self.text_without_calls(text)
-        if self.submit:
-            words = words.partition(self.submit)[0]
-        results = _RESULT.split(words)
-        return results[-1].strip()
+        said = words.partition(self.submit)[0] if self.submit else words
+        return _RESULT.split(said)[-1].strip()
 
     def recognises(self, text: str) -> bool:
         """Whether the syntax recognises the text: a block opens in it."""
@@ -218,9 +214,7 @@ class InlineHermesCalls(InlineCalls):
 
 REQUEST, CALL, RESPONSE, SUBMIT = "<request>", "<call>", "<response>", "<submit>"
 QUERY = "query"
-"""The argument that a request's text becomes; the environment gives it to the tool's parameter,
-whatever its name.
-"""
+"""The argument of a request's text, which the environment gives to whatever the tool takes."""
 
 _TOOL = re.compile(r"\s*<([^<>\n]+)>")
 

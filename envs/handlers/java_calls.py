@@ -18,9 +18,7 @@ from fctncalling.envs.handlers.source_calls import (
     encode_source,
     nodes_of,
     parse_argument_list,
-    parse_plain_call,
     syntax_tree_root,
-    tree_sitter_grammar,
 )
 
 if TYPE_CHECKING:
@@ -44,15 +42,11 @@ _NOT_PLAIN = ("//", "/*", ";", "yield")
 class JavaCalls(SourceCalls):
     """Java calls, BFCL's prompting form of its Java categories: a handler."""
 
-    name = "java_calls"
+    name, language, reserved = "java_calls", "java", _RESERVED
     end = ";"  # without it short calls are no Java to the parser
 
-    def parse_first_call(self, source: str) -> Any:
+    def parse_tree(self, source: str) -> Any:
         """Parse the first call of a Java source as BFCL does; raises DecodeError."""
-        tree_sitter_grammar("java")  # also where none is needed: for each text alike
-        plain = parse_plain_call(source, _RESERVED)
-        if plain is not None:
-            return plain
         calls = (node for node in nodes_of(_root(source)) if node.type == "method_invocation")
         call = next(calls, None)
         return {} if call is None else [_CallReader(source).call(call)]

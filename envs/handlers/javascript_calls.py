@@ -18,9 +18,7 @@ from fctncalling.envs.handlers.source_calls import (
     encode_source,
     nodes_of,
     parse_argument_list,
-    parse_plain_call,
     syntax_tree_root,
-    tree_sitter_grammar,
 )
 
 if TYPE_CHECKING:
@@ -29,9 +27,7 @@ if TYPE_CHECKING:
 # BFCL's release of the grammar knows a reserved word only where its statement or operator may
 # stand, and takes it for a name anywhere else: where a value begins, and as the name of a tag or a
 # function. Of an object `import` it lets any property be asked. But `await` never is a name to it,
-# where the grammar of
-# today may take it
-# for one.
+# where the grammar of today may take it for one.
 _WORDS = (
     "break|case|catch|const|continue|debugger|default|do|else|extends|finally|for|if|in|instanceof|return|switch|throw"
     "|try|var|while|with"
@@ -40,11 +36,8 @@ _TAG_WORDS = (
     f"{_WORDS}|class|delete|export|false|function|import|new|null|super|this|true|typeof|void"
 )
 _FIRST_WORDS = "case|catch|default|else|extends|finally|import(?=\\.)|in|instanceof|using"
-_RESERVED = frozenset(
-    f"{_TAG_WORDS}|async|await|debugger|enum|eval|get|let|of|set|static|target|using|yield".split(
-        "|"
-    )
-)
+_OTHER_WORDS = "async|await|debugger|enum|eval|get|let|of|set|static|target|using|yield"
+_RESERVED = frozenset(f"{_TAG_WORDS}|{_OTHER_WORDS}".split("|"))
 _BEFORE_VALUES = (
     r"[(,=\[:>?&|!~^%*/+-]|\.\.\.|<(?=\s)|\$\{|\{(?=\s*\w+\s*\})"
     r"|\b(?:await|delete|new|return|typeof|void|yield)\b"
@@ -58,14 +51,11 @@ _MISTAKEN = re.compile(
 class JavaScriptCalls(SourceCalls):
     """JavaScript calls, BFCL's prompting form of those categories: a handler."""
 
-    name = "javascript_calls"
+    name, language, reserved = "javascript_calls", "javascript", _RESERVED
+    containers = True
 
-    def parse_first_call(self, source: str) -> Any:
+    def parse_tree(self, source: str) -> Any:
         """Parse the first call of a JavaScript source as BFCL does; raises DecodeError."""
-        tree_sitter_grammar("javascript")  # also where none is needed: for each text alike
-        plain = parse_plain_call(source, _RESERVED, containers=True)
-        if plain is not None:
-            return plain
         text = encode_source(source)
         for statement in _root(text).children:
             if statement.type == "expression_statement":

@@ -53,13 +53,9 @@ def python_span(text: str) -> str:
 PREFIX = "lenient:"
 HERMES = "hermes_calls"
 MAX_LENIENT_CHARS = 30_000
-"""Longer texts are read strictly and no other way, so that no text takes several times the time of
-a strict reading.
-"""
+"""Longer texts are read strictly alone: repairs would take several times as long."""
 MAX_REPAIR_READS = 50_000
-"""Looks at a character of one text whose JSON is repaired: some 0.04 seconds, and several times
-what an answer takes.
-"""
+"""Looks at a text's characters while JSON is repaired: 0.04 seconds, several times an answer's."""
 _CHARS_PER_READ = 64  # of a part that is taken at once
 
 _FENCE = re.compile(r"```[A-Za-z_]*[ \t]*\n(.*?)```", re.DOTALL)

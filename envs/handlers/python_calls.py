@@ -186,11 +186,10 @@ def _holds_empty_dict(value: Any) -> bool:
     """Whether BFCL's rendering meets an empty dict; it looks into dicts only."""
     if not isinstance(value, dict):
         return False
-    if not value:
-        return True
-    if all(isinstance(each, dict) for each in value.values()):
-        return any(_holds_empty_dict(each) for each in next(iter(value.values())).values())
-    return any(_holds_empty_dict(each) for each in value.values())
+    inside = value.values()
+    if value and all(isinstance(each, dict) for each in inside):
+        inside = next(iter(inside)).values()
+    return not value or any(map(_holds_empty_dict, inside))
 
 
 def _rendered(call: Call) -> str:

@@ -10,13 +10,7 @@ from typing import cast
 from fctncalling.data.format_sensitivity import PromptVariant
 from fctncalling.data.types import Call, FunctionDoc, Task
 from fctncalling.envs.handlers.call_forms import CALL_FORMS
-from fctncalling.envs.handlers.call_marks import (
-    FORMS_BY_MARK,
-    MARK,
-    WORDS,
-    bears_mark,
-    is_opened,
-)
+from fctncalling.envs.handlers.call_marks import FORMS_BY_MARK, MARK, WORDS, bears_mark, is_opened
 from fctncalling.envs.handlers.form_calls import FormCalls, Opening
 from fctncalling.envs.handlers.handler import MAX_TEXT_CHARS, DecodedAction, DecodeError, Handler
 from fctncalling.envs.handlers.inline import TEXT_HANDLERS
@@ -60,6 +54,7 @@ class AutoCalls(Handler):
     """Auto calls: a handler that detects each text's format; it writes the prompting form."""
 
     name = "auto"
+    own: Handler = PROMPTING  # the form that it writes
 
     def recognises(self, text: str) -> bool:
         """Whether any handler recognises the text."""
@@ -76,7 +71,7 @@ class AutoCalls(Handler):
 
     def render(self, calls: Sequence[Call]) -> str:
         """Render calls as their canonical text; ValueError for what the form cannot say."""
-        return PROMPTING.render(calls)
+        return self.own.render(calls)
 
 
 class TemplateCalls(AutoCalls):
@@ -95,10 +90,6 @@ class TemplateCalls(AutoCalls):
         if self.own.recognises(rest):
             return self.own.decode_action(rest, functions)
         return super().decode_action(rest, functions)
-
-    def render(self, calls: Sequence[Call]) -> str:
-        """Render calls as their canonical text; ValueError for what the form cannot say."""
-        return self.own.render(calls)
 
 
 def detect_handler(text: str) -> Handler:
@@ -175,10 +166,9 @@ def get_handler(name: str) -> Handler:
     Raises LookupError, naming the known ones, and MissingExtra where a lenient mode needs a
     library.
     """
-    if name in HANDLERS:
-        return HANDLERS[name]
-    if name in TEXT_HANDLERS:
-        return TEXT_HANDLERS[name]
+    known = {**HANDLERS, **TEXT_HANDLERS}
+    if name in known:
+        return known[name]
     if name.startswith(AUTO):
         return TemplateCalls(get_handler(name.removeprefix(AUTO)))
     if name.startswith(PREFIX):
@@ -186,10 +176,8 @@ def get_handler(name: str) -> Handler:
     try:
         return variant_handler(PromptVariant.parse(name))
     except ValueError:
-        raise LookupError(
-            f'no handler is called "{name}": expected one of '
-            f"{', '.join((*HANDLERS, *TEXT_HANDLERS))}"
-        ) from None
+        expected = ", ".join(known)
+        raise LookupError(f'no handler is called "{name}": expected one of {expected}') from None
 
 
 def resolve_handler(handler: Handler, task: Task) -> Handler:

@@ -48,6 +48,7 @@ from fctncalling.envs.python_source.parse import parse_expression, require_small
 from fctncalling.envs.python_source.render import python_literal
 
 OPEN_TAG, CLOSE_TAG = "<TOOLCALL>", "</TOOLCALL>"
+_OPENED_TAG = rf"{OPEN_TAG}\s*+(?:```json)?+(?:```xml)?+[{FENCE}]*+"
 
 
 class ReturnFormat(CallFormat):
@@ -57,20 +58,21 @@ class ReturnFormat(CallFormat):
     """
 
     format: str  # BFCL's name of it
-    beginning: re.Pattern[str]  # of what stands behind the tag
-    syntax: re.Pattern[str]  # what is found in a text with calls
+    beginning: str  # pattern of what stands behind the tag
+    syntax: str  # pattern of a text with calls, from there on
 
     def __init__(self, *, tagged: bool) -> None:
         self.tagged = tagged
+        opening = f"{_OPENED_TAG}(?={self.beginning})" if tagged else ""
+        self._calls = re.compile(f"{opening}(?s:{self.syntax})")
         self.name = f"bfcl_{self.format}{'_tagged' if tagged else ''}"
 
     def recognises(self, text: str) -> bool:
         """Whether the format recognises the text: what opens calls is there, behind the tag."""
-        before, tag, inside = text.partition(OPEN_TAG)
-        if not self.tagged:
-            return self.syntax.search(before) is not None
-        inside = inside.lstrip().removeprefix("```json").removeprefix("```xml").lstrip(FENCE)
-        return bool(tag and self.beginning.match(inside) and self.syntax.search(inside))
+        start = text.find(OPEN_TAG)
+        if self.tagged:
+            return self._calls.match(text, start) is not None
+        return self._calls.match(text, 0, len(text) if start < 0 else start) is not None
 
     def decode_ast(self, text: str) -> Record:
         """Decode a text as BFCL's AST decoder does, to its record; raises DecodeError."""
@@ -105,8 +107,8 @@ class TaggedPythonReturn(ReturnFormat):
     """Tagged Python return, a format: a list of calls between tags; without tags PythonCalls."""
 
     format = "python"
-    beginning = re.compile(r"(?!<|\[?\s*\{)")
-    syntax = re.compile(r"\w\(")
+    beginning = r"(?!<|\[?\s*\{)"
+    syntax = r".*?\w\("
 
     def __init__(self) -> None:
         super().__init__(tagged=True)
@@ -134,8 +136,8 @@ class JsonReturn(ReturnFormat):
     """
 
     format = "json"
-    beginning = re.compile(r"\[?\s*\{")
-    syntax = re.compile(r'(?s)\A(?=.*"parameters").*"function"\s*:\s*"')
+    beginning = r"\[?\s*\{"
+    syntax = r'(?=.*"parameters").*"function"\s*:\s*"'
 
     def decode_untagged(self, text: str) -> Record:
         """Decode untagged: the first thing in brackets that could list objects.
@@ -208,7 +210,7 @@ def _end_behind(text: str, brace: int, after_open: dict[int, int | None]) -> int
 
 
 _OPEN, _CLOSE = "<functions>", "</functions>"
-_OPENED = r"<functions>\s*(?:<(?!/)|\Z)"  # rather than named
+_OPENED = r".*?<functions>\s*(?:<(?!/)|\Z)"  # rather than named
 _CONTAINERS = {list: "array", tuple: "tuple", dict: "dict"}
 _LITERAL_TYPES = ("array", "tuple", "object", "dict")
 _ESCAPES = {'"': "&quot;", "\n": "&#10;"}
@@ -217,7 +219,7 @@ _ESCAPES = {'"': "&quot;", "\n": "&#10;"}
 class XmlReturn(ReturnFormat):
     """XML return: base class of the two formats."""
 
-    beginning = re.compile("<")
+    beginning = "<"
     argument: str  # an argument as an element, with what is escaped for {name}, {text} and {kind}
     arguments = "{}"  # what stands around the arguments of a function
 
@@ -267,7 +269,7 @@ class VerboseXml(XmlReturn):
     """Verbose XML, a format: `<params><param name="a" value="1" type="integer"/></params>`."""
 
     format = "verbose_xml"
-    syntax = re.compile(_OPENED)  # the other one is asked first
+    syntax = _OPENED  # the other one is asked first
     argument = '<param name="{name}" value="{text}" type="{kind}"/>'
     arguments = "<params>{}</params>"
 
@@ -286,7 +288,7 @@ class ConciseXml(XmlReturn):
     """Concise XML, a format: `<param name="a" type="integer">1</param>`."""
 
     format = "concise_xml"
-    syntax = re.compile(rf"(?s)\A(?!.*?(?:<params| value=)).*?{_OPENED}")
+    syntax = rf"(?=(?:[^< ]++|<(?!params)| (?!value=))*+\Z){_OPENED}"
     argument = '<param name="{name}" type="{kind}">{text}</param>'
 
     def parse_arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:

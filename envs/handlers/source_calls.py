@@ -6,6 +6,7 @@ That is what BFCL's prompting form makes of Java and JavaScript: `[Desk.open(wid
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -52,15 +53,17 @@ _LITERAL = re.compile(r"-?\d|(?:true|false|null)$|new |\[|\{")
 class SourceCalls(Handler):
     """Source calls: base class of handlers of one call in Java or JavaScript."""
 
-    name: str
+    language: str
+    reserved: frozenset[str]  # words that are no names in the language
+    containers = False  # whether lists and objects are written as JavaScript does
     end = ""  # what ends a written call
 
-    def parse_first_call(self, source: str) -> Any:
+    @abstractmethod
+    def parse_tree(self, source: str) -> Any:
         """Parse the first call of a source to [{name: {parameter: text}}], {} without one.
 
         Raises DecodeError. A positional argument that is kept stands under None.
         """
-        raise NotImplementedError
 
     def recognises(self, text: str) -> bool:
         """Whether the handler recognises the text: source that may hold a call.
@@ -78,13 +81,17 @@ class SourceCalls(Handler):
         would be handed; BFCL executes no other language.
         """
         source = bracketed(text)[1:-1]
+        tree_sitter_grammar(self.language)  # also where none is needed: for each text alike
+        record = parse_plain_call(source, self.reserved, containers=self.containers)
+        if record is None:
+            record = self.parse_tree(source)
 
         def calls_of_record(record: Any) -> list[Call]:
             if not record and source.strip():
                 raise DecodeError("shape", "expected a function call")
             return [Call(name, arguments) for each in record for name, arguments in each.items()]
 
-        return DecodedAction(self.parse_first_call(source), calls_of_record, bfcl_call_strings)
+        return DecodedAction(record, calls_of_record, bfcl_call_strings)
 
     def render(self, calls: Sequence[Call]) -> str:
         """Render no call or one as its canonical text.
@@ -101,11 +108,9 @@ class SourceCalls(Handler):
         return text
 
     def _written(self, call: Call) -> str:
-        arguments = [
-            f"{_assigned(key)}{self._source_of(key, value)}"
-            for key, value in call.arguments.items()
-        ]
-        return f"{call.name}({', '.join(arguments)}){self.end}"
+        given = call.arguments.items()
+        arguments = ", ".join(_assigned(key) + self._source_of(key, value) for key, value in given)
+        return f"{call.name}({arguments}){self.end}"
 
     def _source_of(self, key: Any, value: Any) -> str:
         """Return an argument's source: as it stands if it looks like a literal, else quoted."""
@@ -154,7 +159,7 @@ def parse_argument_list(
 
 
 def parse_plain_call(
-    source: str, reserved: frozenset[str], *, containers: bool = False
+    source: str, reserved: frozenset[str], *, containers: bool
 ) -> list[dict[str, dict[str, str]]] | None:
     """Parse a plain call, of names, numbers and simple strings, without the grammar; else None.
 
@@ -163,11 +168,8 @@ def parse_plain_call(
     JavaScript does.
     """
     whole, argument = _OF_LITERALS if containers else _OF_SCALARS
-    found = (
-        whole.match(source)
-        if len(source) in _PLAIN_CHARS and source.isascii() and source.isprintable()
-        else None
-    )
+    may_be = len(source) in _PLAIN_CHARS and source.isascii() and source.isprintable()
+    found = whole.match(source) if may_be else None
     if found is None:
         return None
     pairs = argument.findall(found[2])
@@ -179,10 +181,8 @@ def parse_plain_call(
         else:
             for each in _STRING_OR_NAMES.findall(value) if value[0] in "[{" else (value,):
                 names += () if each in _CONSTANTS else each.split(".")
-    readable = (
-        len(arguments) == len(pairs) and reserved.isdisjoint(names) and _CONSTANTS.isdisjoint(names)
-    )
-    return [{found[1]: arguments}] if readable else None
+    are_names = reserved.isdisjoint(names) and _CONSTANTS.isdisjoint(names)
+    return [{found[1]: arguments}] if are_names and len(arguments) == len(pairs) else None
 
 
 MAX_SOURCE_CHARS = 16_384
@@ -218,10 +218,9 @@ def encode_source(source: str) -> bytes:
 def _require_flat(tokens: Sequence[str]) -> None:
     if len(tokens) > MAX_TOKENS:
         raise too_large(len(tokens), "words and marks", MAX_TOKENS)
-    # What waits for its end; what did when each bracket was opened.
-    waiting, before = (0, list[int]())
-    # whether the last token ends an operand, so that a comma or bracket ends what waits
-    operand = True
+    waiting = 0  # for its end
+    before: list[int] = []  # what waited when each bracket was opened
+    operand = True  # whether the last token ends one, so that a comma or bracket ends what waits
     for token in tokens:
         if token in "([{":
             before.append(waiting)

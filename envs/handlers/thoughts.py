@@ -39,10 +39,9 @@ class SplitThought(NamedTuple):
 
 def _may_think(text: str) -> bool:
     """Whether one of the words stands in a text that every mark of a thought has; in no time."""
-    if "THINK]" in text or "[B" in text or ("<" in text and "think" in text):
+    if ("<" in text and "think" in text) or "THINK]" in text or "[B" in text:
         return True
-    is_special = "|" in text and "<" in text
-    return is_special and any(word in text for word in ("THINK", "channel", "to=self", "<|i"))
+    return "|" in text and any(word in text for word in ("THINK", "channel", "to=self", "<|i"))
 
 
 def _opening(text: str) -> re.Match[str] | None:
@@ -55,7 +54,7 @@ def _opening(text: str) -> re.Match[str] | None:
 
 def without_thought(text: str) -> str:
     """Return what a message says without its thought."""
-    return _split(text)[1] if isinstance(text, str) and _may_think(text) else text
+    return _split(text)[1]
 
 
 def split_thought(text: str) -> SplitThought:
@@ -63,31 +62,31 @@ def split_thought(text: str) -> SplitThought:
 
     Marks inside a call, as in an argument's text, are none of a thought's.
     """
-    may_think = isinstance(text, str) and _may_think(text)
-    return SplitThought(*_split(text)) if may_think else SplitThought("", text)
+    return SplitThought(*_split(text))
 
 
 def _split(text: str) -> tuple[str, str, bool]:
     """Return the thought, the rest, and whether the thought is closed."""
+    if not isinstance(text, str) or not _may_think(text):
+        return "", text, True
     if opening := _OPENING.match(text):  # most thoughts; nothing but them is looked for again
         inside, mark, rest = text[opening.end() :].partition(THOUGHTS[opening[0]])
         if mark and not _may_think(rest):
             return inside.strip(), rest.lstrip().removeprefix(_HEADER).lstrip(), True
-    thoughts, rest, closed = list[str](), text, True
-    opening = _opening(text)
+    thoughts: list[str] = []
+    rest, closed, opening = text, True, _opening(text)
     # one that the prompt opened
     before = opening.start() if opening else len(text)
     closing = _CLOSING.search(text, 0, before) if before else None
     if closing and not is_within_call(text, closing.start()):
-        thoughts.append(text[: closing.start()])
+        thoughts.append(text[: closing.start()].strip())
         rest = text[closing.end() :]
         opening = _opening(rest)
     while closed and opening and not is_within_call(rest, opening.start()):
         inside, mark, behind = rest[opening.end() :].partition(THOUGHTS[opening[0]])
-        thoughts.append(inside)
+        thoughts.append(inside.strip())
         rest, closed = rest[: opening.start()] + behind, bool(mark)
         opening = _opening(rest) if _may_think(rest) else None
     if not thoughts:
         return "", text, True
-    thought = "\n".join(each.strip() for each in thoughts).strip()
-    return thought, rest.lstrip().removeprefix(_HEADER).lstrip(), closed
+    return "\n".join(thoughts).strip(), rest.lstrip().removeprefix(_HEADER).lstrip(), closed
