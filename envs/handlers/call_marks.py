@@ -129,9 +129,8 @@ def bears_mark(text: str) -> bool:
     the text, follows. Marks that are named in words are none.
     """
     last = text[text.rfind("\n") + 1 :].strip(" \t`")
-    if len(last) > 1 and last[0] in "<[]" and any(mark.startswith(last) for mark in _TAGS):
-        return True  # a mark that is cut
-    if _BARE.match(text):
+    is_cut = len(last) > 1 and last[0] in "<[]" and any(mark.startswith(last) for mark in _TAGS)
+    if is_cut or _BARE.match(text):
         return True
     if "<" not in text and "[" not in text and "Action:" not in text:  # and so no mark
         return False

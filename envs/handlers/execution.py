@@ -85,6 +85,10 @@ def _json_text(value: dict[Any, Any]) -> str:
     return f"{{{', '.join(listed)}}}"
 
 
+def _broken(what: str, error: BaseException) -> InfrastructureError:
+    return InfrastructureError(f"{what}: {type(error).__name__}: {error}")
+
+
 def load_tool(name: str, tool: type, scenario: Any, long_context: bool) -> Any:
     """Load a tool, fresh, with its scenario; raises InfrastructureError where it cannot load."""
     try:
@@ -95,10 +99,7 @@ def load_tool(name: str, tool: type, scenario: Any, long_context: bool) -> Any:
                 scenario = snapshot(scenario, {})
             instance._load_scenario(scenario, long_context=long_context)
     except Exception as error:
-        cause = f"{type(error).__name__}: {error}"
-        raise InfrastructureError(
-            f'tool "{name}" cannot load its initial_config: {cause}'
-        ) from error
+        raise _broken(f'tool "{name}" cannot load its initial_config', error) from error
     return instance
 
 
@@ -257,9 +258,8 @@ class ToolSession:
         plain = parse_plain_call(call) if isinstance(call, str) else call
         if plain is not None and plain.name in self._class_of and plain.name not in _DENIED:
             return self._invoke(plain.name, call, plain.positional, plain.keywords)
-        return self._evaluate_source(
-            call if isinstance(call, str) else render_call(call.name, call.keywords)
-        )
+        source = call if isinstance(call, str) else render_call(call.name, call.keywords)
+        return self._evaluate_source(source)
 
     def _evaluate_source(self, call: str) -> Any:
         source = _CALLEE.sub(self._qualified, call)
@@ -323,6 +323,5 @@ class ToolSession:
             a_result = class_name in self._extra_tools and isinstance(error, Exception)
             if a_result or isinstance(error, InfrastructureError):
                 raise
-            cause = f"{type(error).__name__}: {error}"
             text = call if isinstance(call, str) else render_call(method, keywords)
-            raise InfrastructureError(f"tool {class_name}, call {text[:200]!r}: {cause}") from error
+            raise _broken(f"tool {class_name}, call {text[:200]!r}", error) from error

@@ -39,8 +39,9 @@ from fctncalling.envs.handlers.thoughts import without_thought
 from fctncalling.envs.python_source.parse import parse_expression
 
 _CDATA = re.compile(r"<!\[CDATA\[(.*)\]\]>", re.DOTALL)
+_KEY_OR_TEXT = re.compile(r'("(?:[^"\\]|\\.)*")(:?)')
 _WHOLE = ("list", "lines", "python")  # holes that hold all calls
-_BETWEEN_OBJECTS = re.compile(r"\s*+(?:[,;]\s*+)?+(?:<\|python_tag\|>\s*+)?+(?=\{)")
+_BETWEEN_OBJECTS = re.compile(r"\s*+(?:[,;]\s*+)?(?:<\|python_tag\|>\s*+)?(?=\{)")
 
 
 Opening = tuple[Way, re.Match[str]]
@@ -185,10 +186,8 @@ class FormCalls(NativeToolCallFormat):
 
     def _written(self, number: int, calls: Sequence[Call]) -> str:
         """Return one call in the form, or all of them where it writes them at once."""
-        objects = [
-            dict(zip(self.form.keys, call, strict=True)) if self.form.keys else dict([call])
-            for call in ((each.name, dict(each.arguments)) for each in calls)
-        ]
+        keys, pairs = self.form.keys, [(each.name, dict(each.arguments)) for each in calls]
+        objects = [dict(zip(keys, pair, strict=True)) if keys else dict([pair]) for pair in pairs]
         holes: dict[str, Callable[[], str]] = {
             "name": lambda: calls[0].name,
             "number": lambda: str(number),
@@ -355,11 +354,10 @@ def _brace_tokens(quote: str) -> re.Pattern[str]:
 
 
 def _in_braces(value: Any, quote: str) -> str:
-    if isinstance(value, str):
-        return f"{quote}{value}{quote}"
-    if isinstance(value, dict):
-        pairs = (f"{key}:{_in_braces(each, quote)}" for key, each in value.items())
-        return f"{{{','.join(pairs)}}}"
-    if isinstance(value, list | tuple):
-        return f"[{','.join(_in_braces(each, quote) for each in value)}]"
-    return to_json(value)
+    """Return JSON of a value, with keys bare and texts between quotes of a form's own."""
+
+    def unquoted(token: re.Match[str]) -> str:
+        text = json.loads(token[1])
+        return f"{text}:" if token[2] else f"{quote}{text}{quote}"
+
+    return _KEY_OR_TEXT.sub(unquoted, json.dumps(value, separators=(",", ":")))

@@ -47,17 +47,16 @@ def require_shallow_nesting(value: Any, text: str) -> None:
     """Require shallow nesting of a value: DecodeError for one deeper than code here can walk."""
     if len(text) <= MAX_NESTED or sum(map(text.count, _BRACKETS)) <= MAX_NESTED:
         return
-    level, depth = [value], 0
-    while level:
-        if depth > MAX_NESTED:
-            raise DecodeError("size", f"nested deeper than {MAX_NESTED} is not read")
+    level = [value]
+    for _ in range(MAX_NESTED + 1):
         level = [
             item
             for each in level
             if isinstance(each, list | tuple | dict)
             for item in (each.values() if isinstance(each, dict) else each)
         ]
-        depth += 1
+    if level:
+        raise DecodeError("size", f"nested deeper than {MAX_NESTED} is not read")
 
 
 class DecodedAction:
@@ -298,13 +297,6 @@ def parse_json_at(text: str, start: int) -> tuple[Any, int]:
         raise DecodeError("syntax", f"not JSON: {error}") from None
     require_shallow_nesting(value, text[start:end])
     return value, end
-
-
-def skip_blanks(text: str, start: int) -> int:
-    """Skip blanks (white space) of a text from `start` on: return the index behind them."""
-    while start < len(text) and text[start].isspace():
-        start += 1
-    return start
 
 
 def closing_bracket_end(text: str, start: int, tokens: re.Pattern[str] = IN_PYTHON) -> int:

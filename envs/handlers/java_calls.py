@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from fctncalling.envs.handlers.handler import DecodeError
@@ -59,12 +60,10 @@ def _root(source: str) -> Node:
     than ten characters, but it takes three times as long to find that out.
     """
     if _PLAIN_CALL.match(source) and not any(mark in source for mark in _NOT_PLAIN):
-        try:
+        with suppress(DecodeError):  # then the source alone decides
             root = syntax_tree_root(encode_source(f"{source};"), "java")
             if not root.has_error:
                 return root
-        except DecodeError:
-            pass  # the source alone decides
     return syntax_tree_root(encode_source(source), "java")
 
 

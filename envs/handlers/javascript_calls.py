@@ -36,7 +36,7 @@ _TAG_WORDS = (
     f"{_WORDS}|class|delete|export|false|function|import|new|null|super|this|true|typeof|void"
 )
 _FIRST_WORDS = "case|catch|default|else|extends|finally|import(?=\\.)|in|instanceof|using"
-_OTHER_WORDS = "async|await|debugger|enum|eval|get|let|of|set|static|target|using|yield"
+_OTHER_WORDS = "async|await|enum|eval|get|let|of|set|static|target|using|yield"
 _RESERVED = frozenset(f"{_TAG_WORDS}|{_OTHER_WORDS}".split("|"))
 _BEFORE_VALUES = (
     r"[(,=\[:>?&|!~^%*/+-]|\.\.\.|<(?=\s)|\$\{|\{(?=\s*\w+\s*\})"
@@ -69,8 +69,8 @@ class JavaScriptCalls(SourceCalls):
 def _root(source: bytes) -> Node:
     try:
         root = syntax_tree_root(source, "javascript")
-    except DecodeError as error:
-        masked = _MISTAKEN.sub(_masked, source) if error.kind == "syntax" else source
+    except DecodeError:
+        masked = _MISTAKEN.sub(_masked, source)
         if masked == source:
             raise
         root = syntax_tree_root(masked, "javascript")
@@ -89,9 +89,8 @@ def _is_called_await(node: Node, source: bytes) -> bool:
 
     Before `)` it inserts what is awaited.
     """
-    if node.type != "identifier" or node.text != b"await":
-        return False
-    return not source[node.end_byte :].lstrip().startswith(b")")
+    is_await = node.type == "identifier" and node.text == b"await"
+    return is_await and not source[node.end_byte :].lstrip().startswith(b")")
 
 
 def _is_behind_a_pattern(token: Node) -> bool:

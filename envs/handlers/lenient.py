@@ -42,8 +42,7 @@ def json_span(text: str) -> str:
 
 def python_span(text: str) -> str:
     """Return the Python span of a text: its first list of calls, or lines of calls as one."""
-    opening = re.search(r"\[\s*(?<![\w.])[A-Za-z_][\w.]*\(", text)
-    if opening:
+    if opening := re.search(r"\[\s*(?<![\w.])[A-Za-z_][\w.]*\(", text):
         return text[opening.start() : closing_bracket_end(text, opening.start())]
     lines = [line.strip().rstrip(",;") for line in text.splitlines()]
     calls = [line for line in lines if re.fullmatch(r"[A-Za-z_][\w.]*\(.*\)", line)]
@@ -217,6 +216,5 @@ def _inside_fence(text: str) -> str:
 
 
 def _tagged(text: str) -> str:
-    start = text.find(OPEN_TAG)
-    inside = text if start < 0 else text[start + len(OPEN_TAG) :]
+    inside = text.partition(OPEN_TAG)[2] if OPEN_TAG in text else text
     return f"{OPEN_TAG}{inside.partition(CLOSE_TAG)[0]}{CLOSE_TAG}"

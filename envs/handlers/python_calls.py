@@ -60,9 +60,7 @@ class PythonCalls(Handler):
         stripped = text.strip(FENCE)
         if stripped.startswith("[") and not stripped.startswith("[TOOL_CALLS]"):
             return True
-        if "(" not in text:
-            return False
-        return _CALL.search(_CODE.sub("", text) if "`" in text else text) is not None
+        return "(" in text and _CALL.search(_CODE.sub("", text)) is not None
 
     def decode_action(self, text: str, functions: Sequence[FunctionDoc] = ()) -> DecodedAction:
         """Decode an action's text once; its record is [{name: {parameter: value}}].
@@ -154,9 +152,8 @@ class _ValueReader:
             callee = callee.value
         if isinstance(callee, ast.Name):
             parts.append(callee.id)
-        return {
-            ".".join(reversed(parts)): {each.arg: self.value(each.value) for each in node.keywords}
-        }
+        arguments = {each.arg: self.value(each.value) for each in node.keywords}
+        return {".".join(reversed(parts)): arguments}
 
     def value(self, node: ast.expr | None) -> Any:
         if type(node) is ast.Constant:  # most arguments are
@@ -193,8 +190,7 @@ def _holds_empty_dict(value: Any) -> bool:
 
 
 def _rendered(call: Call) -> str:
-    names = [*call.name.split("."), *call.arguments]
-    for name in names:
+    for name in (*call.name.split("."), *call.arguments):
         if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
             raise ValueError(
                 f"call {call.name!r}: {name!r} is no Python name, so this form cannot write it"

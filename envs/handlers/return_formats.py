@@ -16,7 +16,7 @@ import ast
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from itertools import chain
 from typing import Any
@@ -35,7 +35,6 @@ from fctncalling.envs.handlers.handler import (
     bracketed,
     escape_in_json,
     require_shallow_nesting,
-    skip_blanks,
     to_json,
 )
 from fctncalling.envs.handlers.python_calls import (
@@ -48,7 +47,7 @@ from fctncalling.envs.python_source.parse import parse_expression, require_small
 from fctncalling.envs.python_source.render import python_literal
 
 OPEN_TAG, CLOSE_TAG = "<TOOLCALL>", "</TOOLCALL>"
-_OPENED_TAG = rf"{OPEN_TAG}\s*+(?:```json)?+(?:```xml)?+[{FENCE}]*+"
+_OPENED_TAG = rf"{OPEN_TAG}\s*+(?>(?:```json)?)(?>(?:```xml)?)[{FENCE}]*+"
 
 
 class ReturnFormat(CallFormat):
@@ -110,9 +109,6 @@ class TaggedPythonReturn(ReturnFormat):
     beginning = r"(?!<|\[?\s*\{)"
     syntax = r".*?\w\("
 
-    def __init__(self) -> None:
-        super().__init__(tagged=True)
-
     def decode_untagged(self, text: str) -> Record:
         """Decode untagged: the calls of one expression; raises DecodeError."""
         return calls_of_expression(text)
@@ -126,6 +122,9 @@ class TaggedPythonReturn(ReturnFormat):
         text = PythonCalls().render(calls)
         yield text
         yield text.replace("<", "\\x3c")  # in a string, where alone it can stand
+
+
+_FIRST_OBJECT, _LAST_OBJECT = re.compile(r"\[\s*+\{"), re.compile(r"\}\s*+\]")
 
 
 class JsonReturn(ReturnFormat):
@@ -178,35 +177,12 @@ def _function_call(each: dict[str, Any]) -> dict[Any, Any]:
 def first_list_of_objects(text: str) -> str:
     r"""Return the first list of JSON objects in a text, else the whole text.
 
-    BFCL's pattern is `\[\s*{.*?}\s*(?:,\s*{.*?}\s*)*\]`, where the dot matches all.
-
-    Brackets and braces are not paired: from "[{" on, the list ends behind the first "}" that "]"
-    follows, or that ", {" follows from where the same holds. Read from right to left, each of them
-    is looked at once.
+    BFCL's pattern is `\[\s*{.*?}\s*(?:,\s*{.*?}\s*)*\]`, where the dot matches all. Brackets and
+    braces are not paired: from the first "[{" on, the list ends behind the first "}]".
     """
-    found: tuple[int, int] | None = None
-    # where the list ends for the first "}", of those behind, that can end an object
-    following: int | None = None
-    after_open: dict[int, int | None] = {}  # index of "{" -> that, seen from there
-    for index in reversed([index for index, character in enumerate(text) if character in "{}["]):
-        if text[index] == "{":
-            after_open[index] = following
-        elif text[index] == "}":
-            end = _end_behind(text, index, after_open)
-            following = following if end is None else end
-        else:
-            end = after_open.get(skip_blanks(text, index + 1))
-            found = found if end is None else (index, end)
-    return text if found is None else text[found[0] : found[1]]
-
-
-def _end_behind(text: str, brace: int, after_open: dict[int, int | None]) -> int | None:
-    index = skip_blanks(text, brace + 1)
-    if text[index : index + 1] == "]":
-        return index + 1
-    if text[index : index + 1] == ",":
-        return after_open.get(skip_blanks(text, index + 1))
-    return None
+    if (opened := _FIRST_OBJECT.search(text)) and (end := _LAST_OBJECT.search(text, opened.end())):
+        return text[opened.start() : end.end()]
+    return text
 
 
 _OPEN, _CLOSE = "<functions>", "</functions>"
@@ -251,18 +227,14 @@ class XmlReturn(ReturnFormat):
 
     def untagged_candidate_texts(self, calls: Sequence[Call]) -> Iterable[str]:
         """Yield the one untagged candidate text; strings that XML would not keep are literals."""
-        functions = (
-            f'<function name="{_escaped(call.name)}">{self._written(call.arguments)}</function>'
-            for call in calls
-        )
-        yield f"{_OPEN}{''.join(functions)}{_CLOSE}"
+        yield f"{_OPEN}{''.join(map(self._written, calls))}{_CLOSE}"
 
-    def _written(self, arguments: Mapping[str, Any]) -> str:
+    def _written(self, call: Call) -> str:
         written = ""
-        for name, value in arguments.items():
+        for name, value in call.arguments.items():
             text, kind = _typed(value)
             written += self.argument.format(name=_escaped(name), text=_escaped(text), kind=kind)
-        return self.arguments.format(written)
+        return f'<function name="{_escaped(call.name)}">{self.arguments.format(written)}</function>'
 
 
 class VerboseXml(XmlReturn):
@@ -288,7 +260,7 @@ class ConciseXml(XmlReturn):
     """Concise XML, a format: `<param name="a" type="integer">1</param>`."""
 
     format = "concise_xml"
-    syntax = rf"(?=(?:[^< ]++|<(?!params)| (?!value=))*+\Z){_OPENED}"
+    syntax = rf"(?=(?>(?:[^< ]++|<(?!params)| (?!value=))*)\Z){_OPENED}"
     argument = '<param name="{name}" type="{kind}">{text}</param>'
 
     def parse_arguments(self, function: Element) -> Iterable[tuple[str | None, str, str]]:
@@ -338,7 +310,7 @@ def _escaped(text: str) -> str:
 
 RETURN_HANDLERS: dict[tuple[str, bool], Handler] = {
     ("python", False): PythonCalls(),
-    ("python", True): TaggedPythonReturn(),
+    ("python", True): TaggedPythonReturn(tagged=True),
     **{
         (form.format, tagged): form(tagged=tagged)
         for form in (JsonReturn, ConciseXml, VerboseXml)

@@ -55,7 +55,7 @@ class SourceCalls(Handler):
 
     language: str
     reserved: frozenset[str]  # words that are no names in the language
-    containers = False  # whether lists and objects are written as JavaScript does
+    containers = False  # whether lists and objects are written as in JavaScript
     end = ""  # what ends a written call
 
     @abstractmethod
@@ -64,6 +64,28 @@ class SourceCalls(Handler):
 
         Raises DecodeError. A positional argument that is kept stands under None.
         """
+
+    def parse_plain_call(self, source: str) -> list[dict[str, dict[str, str]]] | None:
+        """Parse a plain call, of names, numbers and simple strings, without the grammar; else None.
+
+        None for any other source: a grammar reads those, and these five times slower.
+        """
+        whole, argument = _OF_LITERALS if self.containers else _OF_SCALARS
+        may_be = len(source) in _PLAIN_CHARS and source.isascii() and source.isprintable()
+        found = whole.match(source) if may_be else None
+        if found is None:
+            return None
+        pairs = argument.findall(found[2])
+        arguments = dict(pairs)
+        names = [*found[1].split("."), *arguments]
+        for name, value in pairs:
+            if value[0] in "\"'":
+                arguments[name] = value[1:-1]
+            else:
+                for each in _STRING_OR_NAMES.findall(value) if value[0] in "[{" else (value,):
+                    names += () if each in _CONSTANTS else each.split(".")
+        are_names = self.reserved.isdisjoint(names) and _CONSTANTS.isdisjoint(names)
+        return [{found[1]: arguments}] if are_names and len(arguments) == len(pairs) else None
 
     def recognises(self, text: str) -> bool:
         """Whether the handler recognises the text: source that may hold a call.
@@ -82,9 +104,7 @@ class SourceCalls(Handler):
         """
         source = bracketed(text)[1:-1]
         tree_sitter_grammar(self.language)  # also where none is needed: for each text alike
-        record = parse_plain_call(source, self.reserved, containers=self.containers)
-        if record is None:
-            record = self.parse_tree(source)
+        record = self.parse_plain_call(source) or self.parse_tree(source)
 
         def calls_of_record(record: Any) -> list[Call]:
             if not record and source.strip():
@@ -156,33 +176,6 @@ def parse_argument_list(
             raise DecodeError("value", f"{twice} are not read")
         arguments[name] = source
     return arguments
-
-
-def parse_plain_call(
-    source: str, reserved: frozenset[str], *, containers: bool
-) -> list[dict[str, dict[str, str]]] | None:
-    """Parse a plain call, of names, numbers and simple strings, without the grammar; else None.
-
-    None for any other source: a grammar reads those, and these five times slower. `reserved` are
-    the words that are no names in a language; one with `containers` writes lists and objects as
-    JavaScript does.
-    """
-    whole, argument = _OF_LITERALS if containers else _OF_SCALARS
-    may_be = len(source) in _PLAIN_CHARS and source.isascii() and source.isprintable()
-    found = whole.match(source) if may_be else None
-    if found is None:
-        return None
-    pairs = argument.findall(found[2])
-    arguments = dict(pairs)
-    names = [*found[1].split("."), *arguments]
-    for name, value in pairs:
-        if value[0] in "\"'":
-            arguments[name] = value[1:-1]
-        else:
-            for each in _STRING_OR_NAMES.findall(value) if value[0] in "[{" else (value,):
-                names += () if each in _CONSTANTS else each.split(".")
-    are_names = reserved.isdisjoint(names) and _CONSTANTS.isdisjoint(names)
-    return [{found[1]: arguments}] if are_names and len(arguments) == len(pairs) else None
 
 
 MAX_SOURCE_CHARS = 16_384
