@@ -15,7 +15,7 @@ _BODIES |= {"arguments": r"\{", "python": r"\["}
 
 def flexible(literal: str) -> str:
     """Return a pattern of a literal, with whatever blanks between its words."""
-    return r"\s*".join(map(re.escape, literal.split()))
+    return r"\s*+".join(map(re.escape, literal.split()))
 
 
 class Way:
@@ -38,14 +38,15 @@ class Way:
     @cached_property
     def opening(self) -> re.Pattern[str]:
         """The pattern of what opens the body, with the beginning of it looked at."""
-        # blanks may be missing but the line's end behind a name with nothing in front
-        blank = r"[^\S\n]*\n" if self.is_bare else ""
-        parts = [
-            _HOLES[part] if index % 2 else flexible(part) or blank * (part == "\n")
-            for index, part in enumerate(self._before)
-        ]
-        before = r"\s*".join(parts)
-        return re.compile(rf"\s*{before}\s*(?={self._follows})")
+        # Blanks may be missing, but not the line's end behind a name with nothing in front. No
+        # pattern of blanks meets another: 65,000 blanks would take minutes.
+        pattern = ""
+        for index, part in enumerate(self._before):
+            if part == "\n":
+                pattern += r"[^\S\n]*+\n" if self.is_bare else ""
+            elif piece := _HOLES[part] if index % 2 else flexible(part):
+                pattern += rf"\s*+{piece}"
+        return re.compile(rf"{pattern}\s*+(?={self._follows})")
 
     @cached_property
     def close(self) -> re.Pattern[str]:

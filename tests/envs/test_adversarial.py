@@ -26,7 +26,8 @@ from fctncalling.envs.tools import AGENTIC_TOOLS, TOOL_CLASSES
 
 ROOT = Path(__file__).parents[2]
 TEXTS = adversarial_texts()
-SAMPLE = dict(list(TEXTS.items())[::6])  # what the fast tests take; `make prove` takes all
+SAMPLE = dict(list(TEXTS.items())[::6]) | {"blanks": TEXTS["blanks"]}
+"""What the fast tests take; `make prove` takes all."""
 SIZES = [pytest.param(SAMPLE, id="sample"), pytest.param(TEXTS, id="all", marks=pytest.mark.prove)]
 CLASSES = sorted(set(TOOL_CLASSES) - AGENTIC_TOOLS)
 BOUND_S = (
