@@ -146,7 +146,7 @@ class Settings:
 
 
 @cache
-def settings_of(config_class: type[Settings]) -> tuple[Setting, ...]:
+def settings_of(config_class: type[Any]) -> tuple[Setting, ...]:
     """Return the settings of a dataclass, in the order of its fields."""
     hints = typing.get_type_hints(config_class, include_extras=True)
     sentences = {
@@ -154,7 +154,7 @@ def settings_of(config_class: type[Settings]) -> tuple[Setting, ...]:
     }
     found: list[Setting] = []
     group = "settings"
-    for field in dataclasses.fields(config_class):  # type: ignore[arg-type]
+    for field in dataclasses.fields(config_class):
         hint, facts = hints[field.name], Setting()
         if typing.get_origin(hint) is typing.Annotated:
             hint, facts = typing.get_args(hint)
@@ -180,11 +180,11 @@ def settings_of(config_class: type[Settings]) -> tuple[Setting, ...]:
 def _docstrings(config_class: type[Any]) -> dict[str, str]:
     """Return the docstring below each field of a class; none where its source is not there."""
     try:
-        [tree] = ast.parse(inspect.getsource(config_class)).body
-    except OSError:
+        tree: Any = ast.parse(inspect.getsource(config_class)).body[0]
+    except (OSError, TypeError, SyntaxError):  # a class of an interpreter's prompt, say
         return {}
     found = {}
-    for pair in pairwise(getattr(tree, "body", ())):
+    for pair in pairwise(tree.body):
         match pair:
             case (
                 ast.AnnAssign(target=ast.Name(id=name)),
@@ -194,10 +194,10 @@ def _docstrings(config_class: type[Any]) -> dict[str, str]:
     return found
 
 
-def add_arguments(parser: argparse.ArgumentParser, config_class: type[Settings]) -> None:
+def add_arguments(parser: argparse.ArgumentParser, config_class: type[Any]) -> None:
     """Add arguments of the command line to a parser, one for each setting that has a flag.
 
-    Parsed arguments are those that are given alone; `layered` fills in the others.
+    Parsed arguments are those that are given, and no defaults.
     """
     settings = settings_of(config_class)
     groups: dict[str, Any] = {str(group.title): group for group in parser._action_groups}
