@@ -245,7 +245,7 @@ class _JoinedAction(argparse.Action):
         setattr(namespace, self.dest, None if None in values else joined)
 
 
-def check_ranges(config: Settings) -> None:
+def check_ranges(config: Any) -> None:
     """Check ranges and types of all settings, other words replaced by what they mean.
 
     SettingError for the first that is wrong.
