@@ -194,7 +194,7 @@ def _docstrings(config_class: type[Any]) -> dict[str, str]:
     return found
 
 
-def add_arguments(parser: argparse.ArgumentParser, config_class: type[Any]) -> None:
+def add_arguments(parser: argparse.ArgumentParser, config_class: Any) -> None:
     """Add arguments of the command line to a parser, one for each setting that has a flag.
 
     Parsed arguments are those that are given, and no defaults.
@@ -250,7 +250,7 @@ def check_ranges(config: Any) -> None:
 
     SettingError for the first that is wrong.
     """
-    for setting in settings_of(type(config)):
+    for setting in settings_of(config.__class__):
         value = getattr(config, setting.name)
         if str(value).lower() in setting.synonyms:
             value = setting.synonyms[str(value).lower()]
