@@ -89,7 +89,7 @@ def token_gae_estimate(
 ) -> AdvantageEstimate:
     """Return the token GAE estimate, of every token: advantages and returns.
 
-    lam_token None: the same lambda inside an action as between actions. --lam_value gives the
+    lam_token None: the same lambda inside an action as between actions. lam_value gives the
     critic's targets a lambda of their own (VC-PPO, arXiv:2503.01491).
     """
 
@@ -100,7 +100,7 @@ def token_gae_estimate(
             acted=trajectories.acted,
             ends_action=trajectories.ends_action,
             bootstrap=trajectories.bootstrap,
-            gamma=config.discount,
+            gamma=config.resolved_gamma,
             lam=lam,
             gamma_token=gamma_token,
             lam_token=lam if lam_token is None else lam_token,
@@ -112,7 +112,7 @@ def token_gae_estimate(
     return AdvantageEstimate(advantages, returns, loss_mask=trajectories.acted)
 
 
-def returns_to_go(trajectories: Trajectories, discount: float) -> Tensor:
+def returns_to_go(trajectories: Trajectories, gamma: float) -> Tensor:
     """Return the returns to go at every token, discounted rewards, (E, L) fp64.
 
     GAE with values of 0 and lambda 1, that is, without a critic and without a bootstrap.
@@ -124,7 +124,7 @@ def returns_to_go(trajectories: Trajectories, discount: float) -> Tensor:
         acted=trajectories.acted,
         ends_action=trajectories.ends_action,
         bootstrap=no_values[:, 0],
-        gamma=discount,
+        gamma=gamma,
         lam=1.0,
     )[1]
 

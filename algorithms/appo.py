@@ -46,7 +46,7 @@ def appo_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageE
             values=values,
             valid=valid,
             bootstrap=trajectories.bootstrap,
-            gamma=config.discount,
+            gamma=config.resolved_gamma,
             lam=lam,
         )
 

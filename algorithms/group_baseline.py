@@ -52,7 +52,7 @@ def state_matched_estimate(
     estimate: AdvantageEstimate,
     trajectories: Trajectories,
     hashes: Sequence[Sequence[str]],  # of each episode, one an action
-    discount: float,
+    gamma: float,
 ) -> AdvantageEstimate:
     """Return the estimate with values matched by state: r + V(s') - V(s) at all tokens.
 
@@ -64,11 +64,11 @@ def state_matched_estimate(
     """
     number = trajectories.action_number().clamp(min=0)  # (E, L)
     advantages = estimate.advantages.clone()
-    for episode, actions in enumerate(state_values(trajectories, hashes, discount)):
+    for episode, actions in enumerate(state_values(trajectories, hashes, gamma)):
         if not actions:
             continue
         credit = torch.tensor(
-            [each.reward + discount * each.behind - each.before for each in actions],
+            [each.reward + gamma * each.behind - each.before for each in actions],
             dtype=advantages.dtype,
             device=advantages.device,
         )
@@ -89,7 +89,7 @@ class StateValues(NamedTuple):
 
 
 def state_values(
-    trajectories: Trajectories, hashes: Sequence[Sequence[str]], discount: float
+    trajectories: Trajectories, hashes: Sequence[Sequence[str]], gamma: float
 ) -> list[list[StateValues]]:
     """Return each episode's values by action; none where the environment names no states."""
     begins = trajectories.begins_action()
@@ -98,9 +98,7 @@ def state_values(
     values = _by_action(trajectories.values, begins, number)
     counts = begins.sum(1).tolist()
     ends = trajectories.bootstrap.tolist()
-    togo = [
-        _returns_to_go(rewards[e, :n].tolist(), discount, ends[e]) for e, n in enumerate(counts)
-    ]
+    togo = [_returns_to_go(rewards[e, :n].tolist(), gamma, ends[e]) for e, n in enumerate(counts)]
     groups = trajectories.group.tolist()
     visits = _visits(hashes, togo, groups)
     found: list[list[StateValues]] = []
@@ -146,11 +144,11 @@ def _by_action(tokens: Tensor, at: Tensor, number: Tensor) -> Tensor:
     return blank.scatter_add_(1, number, kept)
 
 
-def _returns_to_go(rewards: Sequence[float], discount: float, later: float) -> list[float]:
+def _returns_to_go(rewards: Sequence[float], gamma: float, later: float) -> list[float]:
     """Return the reward to go from each action; `later` is the value behind the last."""
     found = []
     for reward in reversed(rewards):
-        later = reward + discount * later
+        later = reward + gamma * later
         found.append(later)
     return found[::-1]
 
@@ -188,4 +186,4 @@ GROUP_BASELINES: dict[str, GroupBaseline] = {
     ),
     "state": state_matched_estimate,
 }
-"""--group_baseline -> (estimate, trajectories, state hashes, discount) -> estimate less it."""
+"""--group_baseline -> (estimate, trajectories, state hashes, gamma) -> estimate less it."""

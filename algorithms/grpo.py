@@ -37,7 +37,7 @@ def grpo_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageE
     discounts; with step it is the reward to go from the token's action on, compared with the same
     action index of the group's other episodes.
     """
-    returns = returns_to_go(trajectories, config.discount)  # (E, L)
+    returns = returns_to_go(trajectories, config.resolved_gamma)  # (E, L)
     number = trajectories.action_number()
     samples = trajectories.begins_action()
     if config.group_credit == "episode":

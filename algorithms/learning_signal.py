@@ -32,7 +32,7 @@ MAX_SPREAD = 2.0
 
 
 def shape_rewards(episodes: Sequence[EpisodeRecord], config: TrainConfig) -> list[EpisodeRecord]:
-    """Return the episodes with shaped rewards: --overlong penalty, --reward_scale."""
+    """Return the episodes with shaped rewards: --overlong penalty, reward_scale."""
     if config.reward_scale == 1.0 and config.overlong != "penalty":
         return list(episodes)
     return [_shape_episode(episode, config) for episode in episodes]
@@ -51,9 +51,9 @@ def learnable_episodes(
 def overlong_penalty(length: int, *, cut: bool, config: TrainConfig) -> float:
     """Return the penalty for an overlong action of `length` tokens.
 
-    It is --overlong_penalty if the action was cut.
+    It is overlong_penalty if the action was cut.
 
-    Over the last --overlong_buffer tokens before the limit it rises linearly from 0 (DAPO,
+    Over the last overlong_buffer tokens before the limit it rises linearly from 0 (DAPO,
     arXiv:2503.14476, eq. 13).
     """
     if cut:
@@ -107,11 +107,11 @@ def groups_with_signal(
     not discounted: else success after two steps and after three would differ by (1 - gamma), and a
     group that always succeeds would seem to have something to tell.
     """
-    discount = config.discount if config.algorithm_name == "GRPO" else 1.0
+    gamma = config.resolved_gamma if config.algorithm_name == "GRPO" else 1.0
     valid = [episode for episode in episodes if not episode.invalid and episode.rows]
     compared: dict[tuple[Hashable, int], list[float]] = {}
     for episode in shape_rewards(valid, config):
-        outcomes = _outcomes(episode, discount)
+        outcomes = _outcomes(episode, gamma)
         for number, outcome in enumerate(
             outcomes if config.group_credit == "step" else outcomes[:1]
         ):
@@ -124,18 +124,18 @@ def groups_with_signal(
     return [episode for episode in valid if episode.group_key in differing]
 
 
-def _outcomes(episode: EpisodeRecord, discount: float) -> list[float]:
+def _outcomes(episode: EpisodeRecord, gamma: float) -> list[float]:
     """Return the discounted reward to go from each action of an episode."""
     outcomes, later = list[float](), 0.0
     for row in reversed(episode.rows):
         for reward, ends in zip(reversed(row.rewards), reversed(row.ends_action), strict=True):
             if ends:
-                later = reward + discount * later
+                later = reward + gamma * later
                 outcomes.append(later)
     return outcomes[::-1]
 
 
-def pooled_return_std(trajectories: Trajectories, discount: float) -> float:
+def pooled_return_std(trajectories: Trajectories, gamma: float) -> float:
     """Return the pooled standard deviation of returns, from their means by action index.
 
     0: no learning signal.
@@ -143,7 +143,7 @@ def pooled_return_std(trajectories: Trajectories, discount: float) -> float:
     Per index, because an earlier action is further from the same reward in every episode. A single
     episode has nothing to be compared with: its largest reward to go is returned.
     """
-    returns = returns_to_go(trajectories, discount)
+    returns = returns_to_go(trajectories, gamma)
     starts = trajectories.begins_action()
     outcomes = returns[starts]
     if not outcomes.numel():

@@ -101,7 +101,7 @@ def update_metrics(
     metrics["losses/early_stop_epoch"] = float(early_stop_epoch)  # 0: ran to the end
     metrics["update/policy_skipped"] = float(not targets.advantages.any())
     metrics["losses/optimiser_steps"] = float(sum(share > 0.0 for share in shares))
-    metrics |= critic_metrics(experience, targets, config.discount)
+    metrics |= critic_metrics(experience, targets, config.resolved_gamma)
     metrics |= _mismatch_metrics(targets.old_logprobs, experience.tokens.rollout_logprobs)
     metrics |= _importance_metrics(targets, config) | _token_metrics(experience)
     if config.group_baseline == "state":
@@ -164,7 +164,7 @@ def _token_metrics(experience: Experience) -> Metrics:
     }
 
 
-def critic_metrics(experience: Experience, targets: Targets, discount: float) -> dict[str, float]:
+def critic_metrics(experience: Experience, targets: Targets, gamma: float) -> dict[str, float]:
     """Return metrics of the critic: ranges of values and returns, explained variances.
 
     That of the targets, which hold the critic's own values, and that of the Monte-Carlo returns,
@@ -183,7 +183,7 @@ def critic_metrics(experience: Experience, targets: Targets, discount: float) ->
         metrics[f"critic/{name}_mean"] = float(selected.mean())
         metrics[f"critic/{name}_min"] = float(selected.min())
         metrics[f"critic/{name}_max"] = float(selected.max())
-    values, returns = targets.old_values, monte_carlo_returns(experience, targets, discount)
+    values, returns = targets.old_values, monte_carlo_returns(experience, targets, gamma)
     metrics["losses/explained_variance"] = explained_variance(
         values[loss_mask], targets.returns[loss_mask]
     )
@@ -211,7 +211,7 @@ def explained_variance_by_turn(
     return {each: share for each, share in explained.items() if not math.isnan(share)}
 
 
-def monte_carlo_returns(experience: Experience, targets: Targets, discount: float) -> Tensor:
+def monte_carlo_returns(experience: Experience, targets: Targets, gamma: float) -> Tensor:
     """Return the Monte Carlo return of each token: discounted rewards from its action on, (N,).
 
     Discounted once an action (BAD); a truncated episode ends with its bootstrap value.
@@ -225,6 +225,6 @@ def monte_carlo_returns(experience: Experience, targets: Targets, discount: floa
     for action in reversed(range(len(returns))):
         goes_on = action + 1 < len(returns) and episodes[action] == episodes[action + 1]
         after = returns[action + 1] if goes_on else bootstrap[action]
-        returns[action] += discount * after
+        returns[action] += gamma * after
     of_action = torch.tensor(returns, dtype=torch.float64, device=last.device)
     return of_action.to(targets.returns.dtype)[tokens.action]

@@ -228,7 +228,9 @@ def bootstrap_values(
     for index in cut:
         if _ends_in_own_action(experience, index):
             earned = experience.tokens.rewards[experience.tokens.episode == index][-1]
-            values[index] = (values[index] - earned) / config.discount if config.discount else 0.0
+            values[index] = (
+                (values[index] - earned) / config.resolved_gamma if config.resolved_gamma else 0.0
+            )
     return values
 
 

@@ -55,7 +55,7 @@ class PlaceValues(ValueSource):
         """
         tokens, voices = experience.tokens, list(_voices(experience, config))
         known = _sums(self._memory, voices)
-        value = peer_means(experience, config.discount)[1].tolist()
+        value = peer_means(experience, config.resolved_gamma)[1].tolist()
         lam, bootstrap = [1.0] * len(value), [0.0] * len(voices)
         ends = tokens.ends_action.nonzero().squeeze(1).tolist()
         actions = iter(itertools.pairwise([-1, *ends]))
@@ -127,7 +127,8 @@ def _cells(record: EpisodeRecord) -> list[Cell]:
 
 def _voices(experience: Experience, config: TrainConfig) -> Iterator[dict[Cell, Counts]]:
     """Yield what each episode says of its cells; nothing where it was cut, and may go on."""
-    earned = rewards_to_go(experience, config.discount)[experience.tokens.ends_action].tolist()
+    outcomes = rewards_to_go(experience, config.resolved_gamma)
+    earned = outcomes[experience.tokens.ends_action].tolist()
     strict = config.reward.startswith("strict")
     at = iter(earned)
     for record, (_, solved) in zip(

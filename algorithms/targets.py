@@ -43,7 +43,7 @@ class Targets(NamedTuple):
     # truncated importance weight of the policy's loss: pi before the update / pi as sampled;
     # 1 without the correction
     importance: Tensor
-    rewards: Tensor  # as the estimate took them: shaped, less the KL penalties of --kl_mode reward
+    rewards: Tensor  # as the estimate took them: shaped, less the KL penalties of kl_mode reward
     bootstrap: Tensor  # of the token's episode, as the estimate took it, see `Trajectories`
 
     def select(self, token_indices: Tensor) -> Targets:
@@ -82,7 +82,7 @@ def compute_targets(
     check_finite("old_logprobs", old_logprobs)
     check_finite("old_values", old_values)
     reference = _reference_logprobs(policy, experience, minibatches, config, processes)
-    spread = pooled_return_std(experience.trajectories(old_values), config.discount)
+    spread = pooled_return_std(experience.trajectories(old_values), config.resolved_gamma)
     experience = subtract_kl_penalties(experience, reference, old_logprobs, config)
     bootstrap = bootstrap_values(policy, experience, algorithm, config, processes)
     of_critic = Values(old_values, bootstrap)
@@ -201,7 +201,7 @@ def estimate_advantages(
     hashes = [episode.state_hashes for episode in experience.episodes]
     baseline = GROUP_BASELINES.get(config.group_baseline)
     if baseline is not None:
-        estimate = baseline(estimate, trajectories, hashes, config.discount)
+        estimate = baseline(estimate, trajectories, hashes, config.resolved_gamma)
     return AdvantageEstimate(
         **{name: field[trajectories.acted] for name, field in estimate._asdict().items()}
     )

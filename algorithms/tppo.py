@@ -47,7 +47,9 @@ def ntpo_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageE
 
     Discount and lambda apply at every token, so a longer wording of the same call is worth less.
     """
-    return token_gae_estimate(trajectories, config, gamma_token=config.discount, lam_token=None)
+    return token_gae_estimate(
+        trajectories, config, gamma_token=config.resolved_gamma, lam_token=None
+    )
 
 
 TPPO = Algorithm("TPPO", tppo_estimate, token_log_ratio)

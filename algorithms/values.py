@@ -88,7 +88,7 @@ class WeightedValues(ValueSource):
         """
         turns = experience.token_turns()
         weights = _by_turn(self.weight, turns)
-        baseline = peer_means(experience, config.discount)[1]
+        baseline = peer_means(experience, config.resolved_gamma)[1]
         beyond = of_critic.at_tokens - peer_means_of(experience, of_critic.at_tokens)[1]
         lam = _by_turn(self.lam, turns.roll(-1))  # a state's lambda stands at the token before it
         return Values(
@@ -101,14 +101,15 @@ class WeightedValues(ValueSource):
         self, experience: Experience, of_critic: Tensor, config: TrainConfig
     ) -> dict[str, float]:
         """Measure what the critic knew of the episodes that ended; return weights and lambdas."""
-        turns, terms = experience.token_turns(), self._terms(experience, of_critic, config.discount)
+        turns = experience.token_turns()
+        terms = self._terms(experience, of_critic, config.resolved_gamma)
         metrics = self._metrics(turns)
         for turn in {*turns.tolist(), *self._sums}:
             new, old = terms[:, turns == turn].sum(1).tolist(), self._sums.get(turn, UNKNOWN)
             self._sums[turn] = [DECAY * a + b for a, b in zip(old, new, strict=True)]
         return metrics
 
-    def _terms(self, experience: Experience, of_critic: Tensor, discount: float) -> Tensor:
+    def _terms(self, experience: Experience, of_critic: Tensor, gamma: float) -> Tensor:
         """Return what each token adds to the sums, (4, N) float64; 0 of cut episodes.
 
         Product and square of the regression of the return on the critic's value, both less the
@@ -117,7 +118,7 @@ class WeightedValues(ValueSource):
         """
         tokens, turns = experience.tokens, experience.token_turns()
         value = (of_critic - peer_means_of(experience, of_critic)[1]).double()
-        outcome = rewards_to_go(experience, discount) - peer_means(experience, discount)[1].double()
+        outcome = rewards_to_go(experience, gamma) - peer_means(experience, gamma)[1].double()
         weighted = _by_turn(self.weight, turns) * value
         counts = experience.acted_counts()
         starts = weighted[counts.cumsum(0) - counts][tokens.episode]  # of the episode's first token
@@ -153,9 +154,9 @@ class WeightedValues(ValueSource):
         self._sums = {int(turn): [*map(float, sums)] for turn, sums in state["sums"].items()}
 
 
-def peer_means(experience: Experience, discount: float) -> tuple[Tensor, Tensor]:
+def peer_means(experience: Experience, gamma: float) -> tuple[Tensor, Tensor]:
     """Return the others' mean reward to go from each token's turn on, see `peer_means_of`."""
-    return peer_means_of(experience, rewards_to_go(experience, discount))
+    return peer_means_of(experience, rewards_to_go(experience, gamma))
 
 
 def peer_means_of(experience: Experience, quantity: Tensor) -> tuple[Tensor, Tensor]:
@@ -183,10 +184,10 @@ def peer_means_of(experience: Experience, quantity: Tensor) -> tuple[Tensor, Ten
     return of_batch, of_group
 
 
-def rewards_to_go(experience: Experience, discount: float) -> Tensor:
+def rewards_to_go(experience: Experience, gamma: float) -> Tensor:
     """Return the reward to go of each token, (N,) fp64, without a value behind the end."""
     lines = experience.trajectories(torch.zeros_like(experience.tokens.rewards))
-    return returns_to_go(lines, discount)[lines.acted]
+    return returns_to_go(lines, gamma)[lines.acted]
 
 
 def _share(part: float, whole: float, *, otherwise: float) -> float:

@@ -15,19 +15,18 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fctncalling.algorithms.config import TrainConfig
-from fctncalling.algorithms.config.config_fields import BASIC, SettingSpec, flags, format_value
+from fctncalling.algorithms.config.config_fields import BASIC, Setting, format_value
 from fctncalling.algorithms.config.model_presets import PRESETS
-from fctncalling.cli.train_flags import CONFIG_SETTINGS
-from fctncalling.training.run_config import EMBEDDED_MODEL_DEFAULTS, ENV_DEFAULTS, RunConfig
+from fctncalling.cli.train_flags import SETTINGS
+from fctncalling.training.run_config import EMBEDDED_MODEL_DEFAULTS, ENV_DEFAULTS
 
 DOCS = Path(__file__).parent
 
 SETTINGS_HEAD = """# Settings
 
 Every setting of `fctncalling train`, with its default. `--help` shows the basic flags, `--help-all` all; those *of `--config`*
-leave the command line with version 0.4. `--config FILE` takes all from YAML, JSON or a run's config.json, and in Python each
-is a field of `TrainConfig` or `RunConfig`:
+are none. `--config FILE` takes all from YAML, JSON or a run's config.json, and in Python each is a field of `TrainConfig` or
+`RunConfig`:
 
 ```python
 from fctncalling import TrainConfig
@@ -75,9 +74,9 @@ def settings_page() -> str:
 
 def settings_tables() -> Iterator[str]:
     """Yield the lines of the tables of settings, presets and jobs."""
-    groups: dict[str, list[SettingSpec]] = {BASIC: []}
-    for flag in (*flags(TrainConfig), *flags(RunConfig)):
-        groups.setdefault(BASIC if flag.basic else flag.group, []).append(flag)
+    groups: dict[str, list[Setting]] = {BASIC: []}
+    for setting in SETTINGS.values():
+        groups.setdefault(BASIC if setting.basic else setting.group, []).append(setting)
     for title, members in groups.items():
         yield f"\n## {title[0].upper()}{title[1:]}\n\n| flag | default | what it does |"
         yield "|---|---|---|"
@@ -90,9 +89,9 @@ def settings_tables() -> Iterator[str]:
             yield f"| `{name}` | `{words}` |"
 
 
-def _row(flag: SettingSpec) -> str:
+def _row(flag: Setting) -> str:
     names = " ".join(f"`--{name}`" for name in (flag.name, *flag.aliases))
-    names += " (of `--config`)" if flag.name in CONFIG_SETTINGS else ""
+    names = names if flag.has_flag else f"`{flag.name}` (of `--config`)"
     expected = f" Expected: {flag.expected}." if flag.choices or flag.base is not str else ""
     sentence = (flag.sentence + expected).replace("|", r"\|").replace("<", "&lt;")
     return f"| {names} | `{shown(flag.default)}` | {sentence} |"

@@ -22,7 +22,7 @@ from fctncalling.algorithms.config import TrainConfig
 
 def monte_carlo_estimate(trajectories: Trajectories, config: TrainConfig) -> AdvantageEstimate:
     """Return what each token's action and the later ones earned, less the value, (E, L)."""
-    returns = returns_to_go(trajectories, config.discount).float()
+    returns = returns_to_go(trajectories, config.resolved_gamma).float()
     advantages = torch.where(trajectories.acted, returns - trajectories.values, 0.0)
     return AdvantageEstimate(advantages, returns, loss_mask=trajectories.acted)
 

@@ -8,7 +8,6 @@ from importlib import import_module
 
 import pytest
 
-from fctncalling import TrainConfig
 from fctncalling.moved import current_module_name, moved_paths
 
 MOVED, NAMES = moved_paths("modules"), moved_paths("names")
@@ -87,24 +86,3 @@ def test_what_a_page_imported_is_imported_by_its_former_path(module: str) -> Non
 def test_a_name_that_never_was_is_no_attribute() -> None:
     with pytest.raises(AttributeError, match="types' has no attribute 'TurnRecords'"):
         _ = import_module("fctncalling.data.types").TurnRecords
-
-
-@pytest.mark.parametrize(
-    ("former", "present", "value"),
-    [
-        ("frozen", "frozen_role_names", ("planner", "critic")),
-        ("critic_reads_apart", "critic_has_own_rows", True),
-        ("roles_apart", "roles_have_own_weights", True),
-    ],
-)
-def test_a_former_property_of_the_settings_gives_the_present_one(
-    former: str, present: str, value: object
-) -> None:
-    config = TrainConfig(
-        frozen_roles="planner,critic", critic="full", critic_sees="truth", team_critic="per_role"
-    )
-    with pytest.warns(
-        DeprecationWarning, match=rf"TrainConfig\.{former} is now {present};"
-    ) as told:
-        assert getattr(config, former) == value == getattr(config, present)
-    assert told[0].filename == __file__

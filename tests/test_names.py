@@ -65,7 +65,7 @@ def test_no_flag_bears_an_old_name() -> None:
         flag.lstrip("-") for action in build_parser()._actions for flag in action.option_strings
     }
     assert flags.isdisjoint(OLD["flags"])
-    assert "wait_for_tools" in flags
+    assert "max_staleness" in flags
 
 
 def test_old_class_names_that_are_no_english_words_stand_nowhere() -> None:

@@ -1,16 +1,23 @@
-"""Dataclass fields as command-line flags with ranges and help."""
+"""Fields of a dataclass as settings: annotated with their bounds, told by the docstring below.
+
+lr: Annotated[float, Setting("[0, inf)", basic=True)] = 8e-5
+\"\"\"Learning rate of the language model.\"\"\"
+"""
 
 from __future__ import annotations
 
 import argparse
+import ast
 import dataclasses
 import difflib
+import inspect
 import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import cache, partial
+from itertools import pairwise
+from typing import Any, Self
 
 NONE_WORDS = ("none", "null", "off")
 BOOLEANS = {
@@ -27,125 +34,37 @@ class SettingError(ValueError):
     """Error of a setting out of its range; the message names flag, value and range."""
 
 
-def setting(default: Any, sentence: str, **facts: Any) -> Any:
-    """Define a setting: a dataclass field with its default, sentence and other facts."""
-    return dataclasses.field(default=default, metadata={"sentence": sentence, **facts})
-
-
-def add_arguments(parser: argparse.ArgumentParser, config_class: type[Any]) -> None:
-    """Add arguments of the command line to a parser, one for each field of a settings class."""
-    groups: dict[str, Any] = {str(group.title): group for group in parser._action_groups}
-    for title in (BASIC, *(flag.group for flag in flags(config_class) if not flag.basic)):
-        if title not in groups:
-            groups[title] = parser.add_argument_group(title)
-    for flag in flags(config_class):
-        options: dict[str, Any] = {} if flag.const is None else {"nargs": "?", "const": flag.const}
-        if flag.many:
-            options = {"nargs": "+", "action": partial(_JoinedAction, separator=flag.separator)}
-        expected = "" if flag.base is str else f" Expected: {flag.expected}."  # the metavar tells
-        sentence = f"{flag.sentence}{expected} Default: {format_value(flag.default)}."
-        groups[BASIC if flag.basic else flag.group].add_argument(
-            *(f"--{name}" for name in (flag.name, *flag.aliases)),
-            dest=flag.name,
-            type=flag.parse,
-            default=flag.default,
-            metavar=flag.metavar or flag.default_metavar,
-            help=sentence.replace("%", "%%"),
-            **options,
-        )
-
-
-class _JoinedAction(argparse.Action):
-    """Argparse action that joins several texts to one, parted by the separator.
-
-    A flag that is given again adds to them, and none clears them.
-    """
-
-    def __init__(self, *arguments: Any, separator: str, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        self._separator = separator
-
-    def __call__(
-        self, parser: object, namespace: argparse.Namespace, values: Any, option: object = None
-    ) -> None:
-        before = getattr(namespace, self.dest, None)
-        given = [] if before is None or before is self.default else [before]
-        joined = self._separator.join((*given, *map(str, values)))
-        setattr(namespace, self.dest, None if None in values else joined)
-
-
-def replace_synonyms(config: Any) -> None:
-    """Replace synonyms, former words for a setting's values, by today's values."""
-    for flag in flags(type(config)):
-        word = str(getattr(config, flag.name)).lower()
-        if word in flag.synonyms:
-            setattr(config, flag.name, flag.synonyms[word])
-
-
-def check_ranges(config: Any) -> None:
-    """Check the ranges, and types, of all fields; SettingError for the first that is wrong."""
-    for flag in flags(type(config)):
-        value = getattr(config, flag.name)
-        if not flag.accepts(value):
-            raise SettingError(
-                f"--{flag.name}: got {format_value(value)}, expected "
-                f"{flag.expected}{flag.suggestion(value)}"
-            )
-
-
-def flags(config_class: type[Any]) -> list[SettingSpec]:
-    """Return the flags of a settings class, of the command line, in the order of its fields."""
-    hints = typing.get_type_hints(config_class)
-    found, group = [], "settings"
-    for field in dataclasses.fields(config_class):
-        group = field.metadata.get("group", group)
-        found.append(SettingSpec.from_field(field, hints[field.name], group))
-    return found
-
-
-def format_value(value: Any) -> str:
-    """Format a setting's value for a message.
-
-    Text in quotes, none and booleans as the command line writes them.
-    """
-    if isinstance(value, str):
-        return f'"{value}"'
-    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
-
-
 @dataclass(frozen=True)
-class SettingSpec:
-    """Specification of one setting: type, default, range, choices, help."""
+class Setting:
+    """Facts of a setting: an annotation gives the first ones, the field and its class the last."""
 
-    name: str
-    base: type[Any]  # int, float, bool or str
-    optional: bool  # "none" is a value
-    default: Any
-    sentence: str
     interval: str = ""  # such as "(0, 1]" or "[1, inf)"
-    choices: tuple[str, ...] = ()
-    const: Any = None  # the value of the flag without one; None: it needs one
+    choices: tuple[str, ...] = ()  # a Literal has its own
     group: str = ""  # the help's heading, of this setting and of those after it
     basic: bool = False  # it stands before all others
+    has_flag: bool = True  # false: --config and Python alone have it
+    const: Any = None  # the value of the flag without one; None: it needs one
     metavar: str = ""
     aliases: tuple[str, ...] = ()  # other names
     # a word that is no value, in lower case -> the value that its writer may mean
     meant: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    synonyms: Mapping[str, str | None] = dataclasses.field(
-        default_factory=dict
-    )  # other word -> value
+    # other word, in lower case -> value
+    synonyms: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
     own: bool = False  # MODULE:NAME is a value too
     many: bool = False  # several texts, held as one
     separator: str = ","  # between them
+    names: str = ""  # what {names} stands for in the docstring
 
-    @classmethod
-    def from_field(cls, field: dataclasses.Field[Any], hint: Any, group: str) -> SettingSpec:
-        """Return the specification from a dataclass field made by `setting`."""
-        parts = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-        base = next(part for part in parts if part is not types.NoneType)
-        facts: dict[str, Any] = dict(field.metadata) | {"group": group}
-        facts |= {"const": True} if base is bool else {}
-        return cls(field.name, base, types.NoneType in parts, field.default, **facts)
+    name: str = ""
+    base: type[Any] = str  # int, float, bool or str
+    optional: bool = False  # "none" is a value
+    default: Any = None
+    sentence: str = ""  # the docstring
+
+    @property
+    def label(self) -> str:
+        """Name as messages have it: that of the flag, else of the entry in a file of --config."""
+        return f"--{self.name}" if self.has_flag else self.name
 
     @property
     def expected(self) -> str:
@@ -156,12 +75,13 @@ class SettingSpec:
         return words + (" or none" if self.optional else "")
 
     @property
-    def default_metavar(self) -> str:
-        """Default metavar of the help: the choices, or a word for their kind."""
-        if self.choices:
+    def shown_metavar(self) -> str:
+        """Metavar of the help: its own, the choices, or a word for their kind."""
+        if self.choices and not self.metavar:
             return "{" + ",".join((*self.choices, *(["MODULE:NAME"] if self.own else []))) + "}"
-        by_name = (word for end, word in ENDS.items() if self.name.endswith(end))
-        return next(by_name, METAVARS[self.base]) if self.base is str else METAVARS[self.base]
+        ends = ENDS.items() if self.base is str else ()
+        by_name = (word for end, word in ends if self.name.endswith(end))
+        return self.metavar or next(by_name, METAVARS[self.base])
 
     def suggestion(self, value: Any) -> str:
         """Return a suggestion of what a wrong value may have meant, as the end of a message.
@@ -174,6 +94,10 @@ class SettingSpec:
         meant = lowered.get(word) or self.meant.get(word) or (lowered[near[0]] if near else "")
         return f"; is {meant} meant?" if meant else ""
 
+    def mistake(self, value: Any) -> str:
+        """Return what is wrong with a value, in words."""
+        return f"got {format_value(value)}, expected {self.expected}{self.suggestion(value)}"
+
     def parse(self, text: str) -> Any:
         """Parse a command-line text to the setting's value.
 
@@ -185,9 +109,7 @@ class SettingSpec:
         except ValueError:
             value = text  # of the wrong type, so it does not fit
         if not self.accepts(value):
-            raise argparse.ArgumentTypeError(
-                f"got {format_value(text)}, expected {self.expected}{self.suggestion(text)}"
-            )
+            raise argparse.ArgumentTypeError(self.mistake(text))
         return value
 
     def accepts(self, value: Any) -> bool:
@@ -206,9 +128,145 @@ class SettingSpec:
     def _convert(self, text: str) -> Any:
         if self.optional and text.lower() in NONE_WORDS:
             return None
-        if self.base is bool:
-            return BOOLEANS.get(text.lower(), text)
-        return self.base(text)
+        return BOOLEANS.get(text.lower(), text) if self.base is bool else self.base(text)
+
+
+class Settings:
+    """Base class of dataclasses whose fields are settings."""
+
+    @classmethod
+    def from_args(cls, namespace: argparse.Namespace) -> Self:
+        """Return the settings from parsed command-line arguments (args).
+
+        What they leave open has its default; arguments that are no field of ours are left to
+        others.
+        """
+        fields = {each.name for each in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        return cls(**{name: value for name, value in vars(namespace).items() if name in fields})
+
+
+@cache
+def settings_of(config_class: type[Any]) -> tuple[Setting, ...]:
+    """Return the settings of a dataclass, in the order of its fields."""
+    hints = typing.get_type_hints(config_class, include_extras=True)
+    sentences = {
+        name: text for each in config_class.__mro__[:-1] for name, text in _docstrings(each).items()
+    }
+    found: list[Setting] = []
+    group = "settings"
+    for field in dataclasses.fields(config_class):
+        hint, facts = hints[field.name], Setting()
+        if typing.get_origin(hint) is typing.Annotated:
+            hint, facts = typing.get_args(hint)
+        parts = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+        literal = typing.get_origin(hint) is typing.Literal
+        base = str if literal else parts[0]
+        group = facts.group or group
+        filled = dataclasses.replace(
+            facts,
+            choices=typing.get_args(hint) if literal else facts.choices,
+            group=group,
+            const=True if base is bool else facts.const,
+            name=field.name,
+            base=base,
+            optional=types.NoneType in parts,
+            default=field.default,
+            sentence=sentences.get(field.name, "").replace("{names}", facts.names),
+        )
+        found.append(filled)
+    return tuple(found)
+
+
+def _docstrings(config_class: type[Any]) -> dict[str, str]:
+    """Return the docstring below each field of a class; none where its source is not there."""
+    try:
+        tree: Any = ast.parse(inspect.getsource(config_class)).body[0]
+    except (OSError, TypeError, SyntaxError):  # a class of an interpreter's prompt, say
+        return {}
+    found = {}
+    for pair in pairwise(tree.body):
+        match pair:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                found[name] = " ".join(text.split())
+    return found
+
+
+def add_arguments(parser: argparse.ArgumentParser, config_class: Any) -> None:
+    """Add arguments of the command line to a parser, one for each setting that has a flag.
+
+    Parsed arguments are those that are given, and no defaults.
+    """
+    settings = settings_of(config_class)
+    groups: dict[str, Any] = {str(group.title): group for group in parser._action_groups}
+    for title in (BASIC, *(setting.group for setting in settings if not setting.basic)):
+        if title not in groups:
+            groups[title] = parser.add_argument_group(title)
+    for setting in settings:
+        if not setting.has_flag:
+            continue
+        options: dict[str, Any] = {"nargs": None if setting.const is None else "?"}
+        if setting.many:
+            action = partial(_JoinedAction, separator=setting.separator)
+            options = {"nargs": "+", "action": action}
+        # of a text the metavar tells
+        expected = "" if setting.base is str else f" Expected: {setting.expected}."
+        text = f"{setting.sentence}{expected} Default: {format_value(setting.default)}."
+        groups[BASIC if setting.basic else setting.group].add_argument(
+            *(f"--{name}" for name in (setting.name, *setting.aliases)),
+            dest=setting.name,
+            type=setting.parse,
+            const=setting.const,
+            default=argparse.SUPPRESS,
+            metavar=setting.shown_metavar,
+            help=text.replace("%", "%%"),
+            **options,
+        )
+
+
+class _JoinedAction(argparse.Action):
+    """Argparse action that joins several texts to one, parted by the separator.
+
+    A flag that is given again adds to them, and none clears them.
+    """
+
+    def __init__(self, *arguments: Any, separator: str, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._separator = separator
+
+    def __call__(
+        self, parser: object, namespace: argparse.Namespace, values: Any, option: object = None
+    ) -> None:
+        before = getattr(namespace, self.dest, None)
+        given = [] if before is None else [before]
+        joined = self._separator.join((*given, *map(str, values)))
+        setattr(namespace, self.dest, None if None in values else joined)
+
+
+def check_ranges(config: Any) -> None:
+    """Check ranges and types of all settings, other words replaced by what they mean.
+
+    SettingError for the first that is wrong.
+    """
+    for setting in settings_of(config.__class__):
+        value = getattr(config, setting.name)
+        if str(value).lower() in setting.synonyms:
+            value = setting.synonyms[str(value).lower()]
+            setattr(config, setting.name, value)
+        if not setting.accepts(value):
+            raise SettingError(f"{setting.label}: {setting.mistake(value)}")
+
+
+def format_value(value: Any) -> str:
+    """Format a setting's value for a message.
+
+    Text in quotes, none and booleans as the command line writes them.
+    """
+    if isinstance(value, str):
+        return f'"{value}"'
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def _inside(value: float, interval: str) -> bool:

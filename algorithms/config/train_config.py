@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
-import dataclasses
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from fctncalling.algorithms.config import config_fields
-from fctncalling.algorithms.config.config_fields import SettingError, check_ranges, replace_synonyms
+from fctncalling.algorithms.config.config_fields import SettingError, check_ranges
 from fctncalling.algorithms.config.learning_settings import LearningSettings
 from fctncalling.algorithms.config.model_presets import PRESETS
 from fctncalling.algorithms.config.running_settings import RunningSettings
 
 if TYPE_CHECKING:
     import torch
-
-
-# A TrainConfig; importing its class, which calls these checks, would close a circle.
-Settings = Any
 
 
 POLICY_CREDIT = {
@@ -33,7 +26,7 @@ POLICY_CREDIT = {
 """--group_baseline -> what the policy is trained with."""
 
 
-def check_combinations(config: Settings) -> None:
+def check_combinations(config: TrainConfig) -> None:
     """Check combinations of settings; SettingError, naming flags, where two contradict."""
     experiment = Path(config.experiment_name)
     if not experiment.parts or experiment.is_absolute() or ".." in experiment.parts:
@@ -53,7 +46,7 @@ def check_combinations(config: Settings) -> None:
         )
 
 
-def _check_episode_numbers(config: Settings) -> None:
+def _check_episode_numbers(config: TrainConfig) -> None:
     if config.num_mini_batch > config.episodes_per_update:
         raise SettingError(
             f"--num_mini_batch: got {config.num_mini_batch}, expected at most "
@@ -75,7 +68,7 @@ def _check_episode_numbers(config: Settings) -> None:
         )
 
 
-def _check_critic(config: Settings) -> None:
+def _check_critic(config: TrainConfig) -> None:
     fits = {"--critic_warmup_episodes": config.critic_warmup_episodes}
     fits["--critic_window_updates"] = config.critic_window_updates
     given = [name for name, count in fits.items() if count]
@@ -107,7 +100,7 @@ def _check_critic(config: Settings) -> None:
         )
 
 
-def _check_roles(config: Settings) -> None:
+def _check_roles(config: TrainConfig) -> None:
     flags = [f"--team_critic {config.team_critic}"] if config.team_critic != "shared" else []
     if config.role_adapters:
         flags.append("--role_adapters")
@@ -126,7 +119,7 @@ def _check_roles(config: Settings) -> None:
         )
 
 
-def _check_token_limits(config: Settings) -> None:
+def _check_token_limits(config: TrainConfig) -> None:
     if config.max_cache_tokens is not None and config.max_cache_tokens < config.max_episode_tokens:
         raise SettingError(
             f"--max_cache_tokens: got {config.max_cache_tokens}, which one episode of "
@@ -140,15 +133,6 @@ def _check_token_limits(config: Settings) -> None:
         )
 
 
-def _former_property(former: str, present: str) -> property:
-    def read(config: Settings) -> Any:
-        text = f"TrainConfig.{former} is now {present}; the former name goes with version 0.4"
-        warnings.warn(text, DeprecationWarning, stacklevel=2)
-        return getattr(config, present)
-
-    return property(read)
-
-
 @dataclass
 class TrainConfig(LearningSettings, RunningSettings):
     """Configuration (settings) of training. SettingError names flag, value and range of a bad one.
@@ -157,7 +141,6 @@ class TrainConfig(LearningSettings, RunningSettings):
     """
 
     def __post_init__(self) -> None:
-        replace_synonyms(self)
         check_ranges(self)
         former = self.critic_warmup_updates * self.episodes_per_update
         self.critic_warmup_episodes = max(self.critic_warmup_episodes, former)
@@ -187,10 +170,6 @@ class TrainConfig(LearningSettings, RunningSettings):
         """Whether the roles of a team have weights of their own."""
         return self.role_adapters or self.team_critic == "per_role"
 
-    frozen = _former_property("frozen", "frozen_role_names")
-    critic_reads_apart = _former_property("critic_reads_apart", "critic_has_own_rows")
-    roles_apart = _former_property("roles_apart", "roles_have_own_weights")
-
     @property
     def has_own_algorithm(self) -> bool:
         """Whether the algorithm is the user's own, MODULE:NAME."""
@@ -206,14 +185,18 @@ class TrainConfig(LearningSettings, RunningSettings):
         return POLICY_CREDIT[self.group_baseline].format(name=self.algorithm_name, values=values)
 
     @property
-    def discount(self) -> float:
-        """Discount factor from one action to the next.
-
-        --gamma, or what the algorithm has where it is left open.
-        """
+    def resolved_gamma(self) -> float:
+        """Gamma, from one action to the next: the algorithm's own where it is left open."""
         if self.gamma is not None:
             return self.gamma
         return 1.0 if self.algorithm_name == "GRPO" else 0.99
+
+    @property
+    def discount(self) -> float:
+        """Discount, the former name of `resolved_gamma`."""
+        text = "TrainConfig.discount is now resolved_gamma; the former name goes with version 0.5"
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        return self.resolved_gamma
 
     @property
     def episodes_per_task(self) -> int:
@@ -250,21 +233,6 @@ class TrainConfig(LearningSettings, RunningSettings):
         if name not in PRESETS:
             raise SettingError(f"--preset: got {name!r}, expected one of {', '.join(PRESETS)}")
         return cls(**{**PRESETS[name], "preset": name, **changes})
-
-    @classmethod
-    def from_args(cls, namespace: argparse.Namespace) -> Self:
-        """Return the settings from parsed command-line arguments (args).
-
-        Arguments that are no field of ours are left to others.
-        """
-        return cls(
-            **{field.name: getattr(namespace, field.name) for field in dataclasses.fields(cls)}
-        )
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add arguments of the command line to a parser, one for every field of TrainConfig."""
-    config_fields.add_arguments(parser, TrainConfig)
 
 
 def resolve_device(name: str) -> torch.device:

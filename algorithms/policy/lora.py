@@ -67,7 +67,7 @@ class Adapters:
                 if isinstance(layer, nn.Linear)
             }
             raise SettingError(
-                f"--lora_targets {targets}: expected all-linear, or layers of the model: "
+                f"lora_targets {targets}: expected all-linear, or layers of the model: "
                 f"{', '.join(sorted(linear))}"
             ) from error
         self.active: str | None = first  # None: the base alone
@@ -99,7 +99,7 @@ class Adapters:
             expected = {key.replace(f".{name}.", "."): it.shape for key, it in self._named(name)}
             if {key: it.shape for key, it in saved.items()} != expected:
                 raise ValueError(
-                    f"{path}: the saved adapter is of another --lora_r, or for other --lora_targets"
+                    f"{path}: the saved adapter is of another --lora_r, or for other lora_targets"
                 )
             set_peft_model_state_dict(self.peft, saved, adapter_name=name)
 

@@ -10,7 +10,7 @@ may compute in it. All four combinations work:
     bf16  bf16    everything in bf16, as transformers does; adapters' products too
     bf16  fp32    everything in fp32, with the rounded weights
 
-The output layer has its own precision: fp32, unless --cast_lm_head_to_fp32 is false.
+The output layer has its own precision: fp32, unless cast_lm_head_to_fp32 is false.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def weights_dtype(config: TrainConfig, device: torch.device) -> torch.dtype:
     dtype = NAMES[config.base_dtype]
     if dtype != torch.float32 and not config.lora_r:
         raise SettingError(
-            f"--base_dtype: got {config.base_dtype}, but without --lora_r these weights learn, and "
+            f"base_dtype: got {config.base_dtype}, but without --lora_r these weights learn, and "
             "small steps are lost in half precision; give --lora_r, or leave it out "
             "(--compute_dtype bfloat16 computes in it)"
         )

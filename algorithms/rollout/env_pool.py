@@ -304,7 +304,7 @@ class ThreadEnvPool(EnvPool):
         self.in_order = False
         logger.info(
             "environment %d keeps the others waiting: from now on they go on without the slow "
-            "ones (--wait_for_tools always keeps their order, so that a seed repeats the run)",
+            "ones (wait_for_tools: always keeps their order, so that a seed repeats the run)",
             min(self._pending),
         )
 
@@ -327,7 +327,7 @@ class ThreadEnvPool(EnvPool):
             del self._pending[slot]
             late = NoResponseError(
                 f"no answer in the {out.within_s:.3g} s that its episode had left of "
-                "--tool_deadline_s"
+                "tool_deadline_s"
             )
             found.append(EnvResponse(slot, (), late, out.within_s))
 

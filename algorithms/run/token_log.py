@@ -275,7 +275,7 @@ def _header(
         "schema_version": SCHEMA_VERSION,
         "update": update,
         "episodes_file": f"episodes/{name}.jsonl",
-        "gamma": config.discount,
+        "gamma": config.resolved_gamma,
         "group_size": config.episodes_per_task,
         **{name: getattr(config, name) for name in SETTINGS},
         "whitening_mean": whitening[0] if whitening else None,

@@ -156,7 +156,7 @@ class PublishedWeights(PublishedVersions):
                 f"{client.url}: with the weights of update {version.number} its log-probabilities "
                 f"differ from training's by {mean:.2g} nats a token, expected at most "
                 f"{self.tolerance:g}. Does it serve this model, in this precision (--dtype)? "
-                "--vllm_logprob_tolerance sets what rounding may differ by; vLLM on a CPU does not "
+                "vllm_logprob_tolerance sets what rounding may differ by; vLLM on a CPU does not "
                 "reload an output layer that is tied to the embeddings"
             )
 

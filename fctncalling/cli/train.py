@@ -1,62 +1,15 @@
-"""Train a policy to call functions over several turns: `fctncalling train [flags]`."""
+"""Train a language model to call functions over several turns: `fctncalling train [flags]`.
 
-from __future__ import annotations
-
-import os
-
-# Before torch: spinning threads slow every neighbour down.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-
-import argparse
-import dataclasses
-import logging
-import shlex
-import sys
-import textwrap
-from collections.abc import Sequence
-from contextlib import nullcontext
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from fctncalling.algorithms.config import SettingError, TrainConfig, add_arguments, config_fields
-from fctncalling.algorithms.config.idle_flags import idle_flag_notes
-from fctncalling.algorithms.config.model_presets import PRESETS
-from fctncalling.cli.shared.broken_pipe import ignore_broken_pipe
-from fctncalling.cli.shared.parser import BasicHelpAction, OneLineParser, missing_library_message
-from fctncalling.cli.train_flags import (
-    CONFIG_SETTINGS,
-    FORMER_SETTINGS,
-    NAMES_ELSEWHERE,
-    deprecated_flag_notes,
-    idle_run_flag_notes,
-    read_config_file,
-)
-from fctncalling.data.bfcl import TaskError
-from fctncalling.data.errors import RewardError
-from fctncalling.envs.named_tools import add_working_folder_to_path
-from fctncalling.laboratory import import_laboratory_module
-from fctncalling.progress_bar import Progress
-from fctncalling.training.announce import announce, is_first_process, shell_command
-from fctncalling.training.load_policy import ModelError
-from fctncalling.training.resume import keep_former_defaults
-from fctncalling.training.run_config import EMBEDDED_MODEL_DEFAULTS, ENV_DEFAULTS, RunConfig
-from fctncalling.training.run_loop import run_loop, write_run_report
-
-if TYPE_CHECKING:
-    from fctncalling.training.training_run import TrainingRun
-
-DESCRIPTION = """\
-Train a language model to call functions over several turns, with an actor-critic on tasks in
-BFCL's format.
-
-Without flags, the embedded small model learns the embedded tasks on one CPU core in two minutes. It
-has settings of its own, which the defaults of the flags below are not:
+An actor-critic learns on tasks in BFCL's format. Without flags, the embedded small model learns the
+embedded tasks on one CPU core in two minutes. It has settings of its own, which the defaults of the
+flags below are not:
 {embedded}.
 With --dataset_path FILE alone, a fifth of its tasks is held out for the evaluation before and
 after.
 A model of your own: --model_name_or_path FOLDER --preset SIZE.
-"""
-EPILOG = """\
+
+{flags}
+
 TPPO is token-level PPO with exact Bellman backup with action decomposition (BAD): every token has
 its own advantage, but time passes (gamma, lam) between actions only, so a longer wording of the
 same call is worth the same. It is not trust-region PPO. --gamma_token and --lam_token below 1
@@ -73,6 +26,47 @@ Results lie in results/<experiment>/<model>/<dataset>/<algorithm>/: config.json,
 checkpoints/, evaluation.json, curve.png. Ctrl-C saves a checkpoint; --resume goes on from it
 exactly.
 """
+
+from __future__ import annotations
+
+import os
+
+# Before torch: spinning threads slow every neighbour down.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import argparse
+import logging
+import shlex
+import sys
+import textwrap
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from fctncalling.algorithms.config import SettingError, TrainConfig
+from fctncalling.algorithms.config.config_fields import BASIC, add_arguments, format_value
+from fctncalling.cli.idle_flags import idle_flag_notes
+from fctncalling.cli.shared.broken_pipe import ignore_broken_pipe
+from fctncalling.cli.shared.parser import BasicHelpAction, OneLineParser, missing_library_message
+from fctncalling.cli.train_flags import (
+    FORMER_FLAGS,
+    NAMES_ELSEWHERE,
+    CommandLine,
+    layer_settings,
+)
+from fctncalling.data.bfcl import TaskError
+from fctncalling.data.errors import RewardError
+from fctncalling.envs.named_tools import add_working_folder_to_path
+from fctncalling.laboratory import import_laboratory_module
+from fctncalling.progress_bar import Progress
+from fctncalling.training.announce import announce, is_first_process, shell_command
+from fctncalling.training.load_policy import ModelError
+from fctncalling.training.resume import keep_former_defaults
+from fctncalling.training.run_config import EMBEDDED_MODEL_DEFAULTS, RunConfig
+from fctncalling.training.run_loop import run_loop, write_run_report
+
+if TYPE_CHECKING:
+    from fctncalling.training.training_run import TrainingRun
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -91,18 +85,18 @@ def _run(words: list[str]) -> int:
     logging.getLogger("fctncalling").setLevel(level)
     add_working_folder_to_path()
     try:
-        namespace = parse_settings(words)  # --help ends here, before torch is loaded
+        line = parse_command_line(words)  # --help ends here, before torch is loaded
     except SettingError as error:
         return _refuse(error)
     try:
-        return _start(namespace, words)
+        return _start(line, words)
     except ModuleNotFoundError as error:
         if cure := missing_library_message(error):
             return _refuse(cure)
         raise
 
 
-def _start(namespace: argparse.Namespace, words: Sequence[str]) -> int:
+def _start(line: CommandLine, words: Sequence[str]) -> int:
     """Run what the settings say; return the exit code."""
     from fctncalling.algorithms.run.checkpoint import CheckpointError
     from fctncalling.algorithms.run.logs import RunExistsError
@@ -110,15 +104,10 @@ def _start(namespace: argparse.Namespace, words: Sequence[str]) -> int:
 
     errors_of_runs = (RunExistsError, RunLockedError, CheckpointError)
     try:
-        given = given_flags(words)
-        if namespace.resume is not None:
-            keep_former_defaults(namespace, given | set(config_file_settings(namespace.config)))
-        config = TrainConfig.from_args(namespace)
-        run_config = RunConfig(
-            **{f.name: getattr(namespace, f.name) for f in dataclasses.fields(RunConfig)}
-        )
-        notes = idle_flag_notes(config, given) + idle_run_flag_notes(config, run_config, given)
-        notes += deprecated_flag_notes(given)
+        if line.settings.resume is not None:
+            keep_former_defaults(line.settings, line.named)
+        config, run_config = line.configs()
+        notes = idle_flag_notes(config, run_config, line.given)
         if run_config.plan != "off":
             return _print_plan(config, run_config)
         announce(*(f"Note: {note}." for note in notes))
@@ -155,69 +144,39 @@ def _print_plan(config: TrainConfig, run_config: RunConfig) -> int:
 
 
 def parse_settings(words: Sequence[str]) -> argparse.Namespace:
-    """Parse the settings of a command line.
-
-    What it leaves open is as in the file of --config, then as its --preset, then as its --env_name
-    or the embedded model has it; an algorithm that is named learns by its own estimate.
-    SettingError for a file that cannot be.
-    """
-    parser = build_parser()
-    from_file = config_file_settings(parser.parse_args(words).config)
-    parser.set_defaults(**from_file)
-    namespace = parser.parse_args(words)
-    parser.set_defaults(**_job_defaults(namespace))
-    parser.set_defaults(**PRESETS.get(namespace.preset, {}))
-    parser.set_defaults(**from_file)
-    return parser.parse_args(words)
+    """Parse the settings of a command line, with what it leaves open; raises as the next."""
+    return parse_command_line(words).settings
 
 
-def _words(settings: dict[str, Any]) -> str:
-    words = " ".join(
-        f"--{name} {config_fields.format_value(value)}" for name, value in settings.items()
-    )
-    return textwrap.fill(words.replace('"', ""), 100)
-
-
-def _job_defaults(namespace: argparse.Namespace) -> dict[str, Any]:
-    is_main_job = namespace.env_name == TrainConfig.env_name
-    if is_main_job and namespace.model_name_or_path is None:
-        return EMBEDDED_MODEL_DEFAULTS
-    return ENV_DEFAULTS.get(namespace.env_name, {})
-
-
-def config_file_settings(path: str | None) -> dict[str, Any]:
-    """Return the settings of the file of --config; SettingError where they cannot be."""
-    known = [*config_fields.flags(TrainConfig), *config_fields.flags(RunConfig)]
-    return {} if path is None else read_config_file(Path(path), known)
-
-
-def given_flags(words: Sequence[str]) -> set[str]:
-    """Return the given flags of a command line, by name."""
-    parser = build_parser()
-    for action in parser._actions:
-        action.default = argparse.SUPPRESS
-    return set(vars(parser.parse_args(words))) - {"config"}
+def parse_command_line(words: Sequence[str]) -> CommandLine:
+    """Parse a command line; SettingError for a file of --config that cannot be."""
+    return layer_settings(vars(build_parser().parse_args(words)))
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of `train`, with a flag for every setting."""
+    """Build the parser of `train`, with a flag for every setting that has one."""
+    embedded = " ".join(
+        f"--{name} {format_value(value)}" for name, value in EMBEDDED_MODEL_DEFAULTS.items()
+    )
+    page = (__doc__ or "").replace("{embedded}", textwrap.fill(embedded.replace('"', ""), 100))
+    description, _, epilog = page.partition("{flags}\n\n")
     parser = OneLineParser(
         "fctncalling train",
         usage="fctncalling train [--FLAG VALUE ...]",
-        description=DESCRIPTION.format(embedded=_words(EMBEDDED_MODEL_DEFAULTS)),
-        epilog=EPILOG,
+        description=description,
+        epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         add_help=False,
+        argument_default=argparse.SUPPRESS,
     )
     parser.names_elsewhere = NAMES_ELSEWHERE
-    parser.former_flags = {name: successor for name, (_, successor) in FORMER_SETTINGS.items()}
+    parser.former_flags = FORMER_FLAGS
     parser.add_argument(
         "-h",
         "--help",
         action=BasicHelpAction,
         nargs=0,
-        const=("options", config_fields.BASIC),
-        default=argparse.SUPPRESS,
+        const=("options", BASIC),
         help="Show the basic settings.",
     )
     parser.add_argument("--help-all", action="help", help="Show every flag.")
@@ -227,11 +186,8 @@ def build_parser() -> argparse.ArgumentParser:
         help="Take settings from a YAML or JSON file, or from a run's config.json; flags of the "
         "command line come before them.",
     )
-    add_arguments(parser)
-    config_fields.add_arguments(parser, RunConfig)
-    for action in parser._actions:
-        if action.dest in CONFIG_SETTINGS:
-            action.help = argparse.SUPPRESS
+    add_arguments(parser, TrainConfig)
+    add_arguments(parser, RunConfig)
     return parser
 
 

@@ -222,7 +222,7 @@ def _adapt(
             roles=roles,
         )
     except ValueError as error:
-        raise SettingError(f"--lora_targets {config.lora_targets}: {error}") from error
+        raise SettingError(f"lora_targets {config.lora_targets}: {error}") from error
     if checkpoint is not None and policy.adapters is not None:
         policy.adapters.load(checkpoint)
         policy.load_critic(checkpoint)

@@ -292,7 +292,7 @@ def resolved_settings(config: TrainConfig, device: torch.device) -> dict[str, An
         "compute_dtype": compute_dtype(config, device),
     }
     types = {name: str(dtype).removeprefix("torch.") for name, dtype in names.items()}
-    of_learning = {"gamma": config.discount, "policy_credit": config.policy_credit}
+    of_learning = {"gamma": config.resolved_gamma, "policy_credit": config.policy_credit}
     if config.target_kl is not None:
         of_learning["step_guard"] = f"KL above {config.target_kl} x max(1, entropy)"
     return {"device": str(device), **of_learning, **types}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.config.config_fields import format_value
+from fctncalling.algorithms.config.config_fields import format_value, settings_of
 from fctncalling.algorithms.config.template_kwargs import parse_template_kwargs
 from fctncalling.envs.state_hash import STATE_HASH_VERSION
 from fctncalling.training.announce import announce
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from fctncalling.algorithms.supervised import SupervisedLearner
 
+# Setting -> its name in messages.
+LABELS = {each.name: each.label for each in settings_of(TrainConfig)}
 # What saved weights and optimisers are made of: with another value of these they mean nothing.
 FIXED_SETTINGS = tuple(
     "algorithm_name lora_r lora_alpha lora_targets role_adapters team_critic critic critic_head "
@@ -145,7 +147,8 @@ def _compare_settings(config: TrainConfig, checkpoint: Path) -> None:
         )
     if changed:
         listed = "; ".join(
-            f"--{name} {_word(before)} -> {_word(now)}" for name, (before, now) in changed.items()
+            f"{LABELS[name]} {_word(before)} -> {_word(now)}"
+            for name, (before, now) in changed.items()
         )
         announce(
             f"Note: going on with other settings than before: {listed}. --config "
@@ -197,9 +200,9 @@ def _reject_incompatible(changed: dict[str, tuple[Any, Any]], checkpoint: Path) 
         if name in changed:
             before, now = changed[name]
             raise SettingError(
-                f"--{name}: got {_word(now)}, but {checkpoint} was made with {_word(before)}. Give "
-                f"--{name} {_word(before)} to go on with it, or start another run "
-                "(--experiment_name NAME, no --resume)"
+                f"{LABELS[name]}: got {_word(now)}, but {checkpoint} was made with "
+                f"{_word(before)}. Give {LABELS[name]} {_word(before)} to go on with it, or start "
+                "another run (--experiment_name NAME, no --resume)"
             )
 
 

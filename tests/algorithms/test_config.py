@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from fctncalling.algorithms.config import SettingError, TrainConfig, add_arguments, resolve_device
-from fctncalling.algorithms.config.idle_flags import idle_flag_notes
 from fctncalling.algorithms.config.model_presets import PRESETS
-from fctncalling.cli.train import build_parser, given_flags, parse_settings
-from fctncalling.cli.train_flags import NAMES_ELSEWHERE, idle_run_flag_notes
+from fctncalling.cli.idle_flags import idle_flag_notes
+from fctncalling.cli.train import build_parser, parse_command_line, parse_settings
+from fctncalling.cli.train_flags import FORMER_FLAGS, NAMES_ELSEWHERE, SETTINGS
 from fctncalling.training.run_config import RunConfig
 
 PUBLISHED_FLAGS = (
@@ -40,9 +40,15 @@ PUBLISHED_FLAGS = (
 )
 
 
+def notes_of(words: list[str]) -> list[str]:
+    """Return the notes on idle flags of a command line."""
+    line = parse_command_line(words)
+    return idle_flag_notes(*line.configs(), line.given)
+
+
 def parse(*arguments: str) -> TrainConfig:
     parser = argparse.ArgumentParser()
-    add_arguments(parser)
+    add_arguments(parser, TrainConfig)
     return TrainConfig.from_args(parser.parse_args(arguments))
 
 
@@ -53,7 +59,10 @@ def test_no_flags_give_the_defaults() -> None:
 def test_every_field_is_a_flag_that_round_trips_through_the_command_line() -> None:
     settings = dataclasses.asdict(TrainConfig(resume="results/x", value_clip=0.5))
     arguments = [
-        word for name, value in settings.items() for word in (f"--{name}", str(value).lower())
+        word
+        for name, value in settings.items()
+        if SETTINGS[name].has_flag
+        for word in (f"--{name}", str(value).lower())
     ]
     arguments[arguments.index("--algorithm_name") + 1] = "TPPO"
     assert dataclasses.asdict(parse(*arguments)) == settings
@@ -138,9 +147,13 @@ def test_bad_values_in_code_are_told_alike(settings: dict[str, Any], told: str) 
 
 def test_help_names_every_flag_with_its_range_and_untangles_the_algorithms_name() -> None:
     parser = argparse.ArgumentParser()
-    add_arguments(parser)
+    add_arguments(parser, TrainConfig)
     text = " ".join(parser.format_help().split())
-    assert all(f"--{field.name} " in text for field in dataclasses.fields(TrainConfig))
+    assert all(
+        (f"--{name} " in text) == setting.has_flag and setting.sentence
+        for name, setting in SETTINGS.items()
+        if hasattr(TrainConfig, name)
+    )
     assert "not trust-region PPO" in text
 
 
@@ -165,7 +178,7 @@ def test_other_names_of_a_flag_set_the_same_field() -> None:
 
 def test_every_name_elsewhere_leads_to_a_flag_and_is_none_itself() -> None:
     known = build_parser()._option_string_actions
-    assert all(f"--{flag}" in known for flag in NAMES_ELSEWHERE.values())
+    assert all(f"--{name}" in known or name in FORMER_FLAGS for name in NAMES_ELSEWHERE.values())
     assert not [name for name in NAMES_ELSEWHERE if f"--{name}" in known]
 
 
@@ -197,27 +210,29 @@ def test_a_critics_warm_up_is_refused_without_a_critic() -> None:
             "--gamma_token: no effect without --algorithm_name TPPO",
         ),
         ("--algorithm_name GRPO --critic full", "--critic: no effect without a critic"),
-        ("--kl_mode k2", "--kl_mode: no effect without --kl_coef above 0"),
         ("--lora_alpha 3", "--lora_alpha: no effect without --lora_r"),
-        ("--overlong_penalty 1", "--overlong_penalty: no effect without --overlong penalty"),
     ],
 )
 def test_a_flag_that_does_nothing_is_refused(flags: str, told: str) -> None:
-    words = flags.split()
     with pytest.raises(SettingError) as refused:
-        idle_flag_notes(TrainConfig.from_args(parse_settings(words)), given_flags(words))
+        notes_of(flags.split())
     assert told in str(refused.value)
+
+
+def test_a_setting_of_a_file_that_does_nothing_is_refused_too() -> None:
+    for name, needs in (("kl_mode", "--kl_coef above 0"), ("overlong_penalty", "--overlong pen")):
+        with pytest.raises(SettingError, match=f"^{name}: no effect without {needs}"):
+            idle_flag_notes(TrainConfig(), RunConfig(), {name})
 
 
 def test_what_is_idle_but_harmless_is_noted_and_defaults_are_never_told() -> None:
     words = ["--algorithm_name", "GRPO", "--lam", "0.95", "--critic_lr", "1", "--sequence_ratio"]
-    idle, gspo = idle_flag_notes(TrainConfig.from_args(parse_settings(words)), given_flags(words))
+    idle, gspo = notes_of(words)
     assert idle.startswith("--lam, --critic_lr: no effect")
     assert "row_mean" in gspo
     for algorithm in ("TPPO", "POAD", "NTPO", "APPO", "GRPO"):
-        assert (
-            idle_flag_notes(TrainConfig(algorithm_name=algorithm), {"algorithm_name", "lr"}) == []
-        )
+        config = TrainConfig(algorithm_name=algorithm)
+        assert idle_flag_notes(config, RunConfig(), {"algorithm_name", "lr"}) == []
 
 
 @pytest.mark.parametrize(
@@ -234,15 +249,8 @@ def test_importance_weights_are_idle_where_rollouts_sample_what_learns(
     flags: str, corrects: bool
 ) -> None:
     words = [*flags.split(), "--importance_cap", "3"]
-    notes = idle_flag_notes(TrainConfig.from_args(parse_settings(words)), given_flags(words))
+    notes = notes_of(words)
     assert [note.split(":")[0] for note in notes] == ["--importance_cap"] * (not corrects)
-
-
-def run_notes(words: list[str]) -> list[str]:
-    namespace = parse_settings(words)
-    of_run = {field.name: getattr(namespace, field.name) for field in dataclasses.fields(RunConfig)}
-    config = TrainConfig.from_args(namespace)
-    return idle_run_flag_notes(config, RunConfig(**of_run), given_flags(words))
 
 
 @pytest.mark.parametrize(
@@ -255,26 +263,25 @@ def run_notes(words: list[str]) -> list[str]:
         ("--rollout_worker_gpus 1", "--num_rollout_workers above 0"),
         ("--vllm_url http://localhost:8000", "--rollout_engine vllm"),
         ("--vllm_adapter_dir folder", "--rollout_engine vllm"),
-        ("--vllm_patience_s 1", "--rollout_engine vllm"),
     ],
 )
 def test_a_flag_that_its_environment_or_backend_ignores_is_refused(flags: str, cure: str) -> None:
     words = flags.split()
     with pytest.raises(SettingError) as refused:
-        run_notes(words)
+        notes_of(words)
     assert str(refused.value).startswith(f"{words[0]}: no effect without {cure}")
 
 
 def test_a_flag_that_its_environment_or_backend_ignores_harmlessly_is_noted() -> None:
     vllm = ["--rollout_engine", "vllm", "--vllm_url", "http://localhost:1", "--lora_r", "2"]
-    [note] = run_notes([*vllm, "--max_cache_tokens", "9000"])
+    [note] = notes_of([*vllm, "--max_cache_tokens", "9000"])
     assert note.startswith("--max_cache_tokens: no effect without --rollout_engine local")
     gym = ["--env_name", "CartPole-v1"]
-    [note] = run_notes([*gym, "--dataset_path", "x", "--handler", "auto"])
+    [note] = notes_of([*gym, "--dataset_path", "x", "--handler", "auto"])
     assert note.startswith("--dataset_path, --handler: no effect without")
-    assert run_notes(["--env_name", "calculator", "--prompt_path", "x"]) == []
-    assert run_notes(["--reward", "success"]) == []
-    assert run_notes(["--num_rollout_workers", "1", "--ray_address", "auto"]) == []
+    assert notes_of(["--env_name", "calculator", "--prompt_path", "x"]) == []
+    assert notes_of(["--reward", "success"]) == []
+    assert notes_of(["--num_rollout_workers", "1", "--ray_address", "auto"]) == []
 
 
 def test_auto_finds_a_device_and_an_absent_one_is_told() -> None:

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from token_worlds import episode, policy_with_values, settings, targets_of, trajectories
 
 from fctncalling.algorithms.config.config_fields import SettingError
-from fctncalling.algorithms.config.idle_flags import idle_flag_notes
 from fctncalling.algorithms.group_baseline import subtract_group_baseline
 from fctncalling.algorithms.ppo import ALGORITHMS
+from fctncalling.cli.idle_flags import idle_flag_notes
+from fctncalling.training.run_config import RunConfig
 
 WITH_CRITIC = ("TPPO", "POAD", "NTPO", "APPO")
 
@@ -69,4 +70,4 @@ def test_the_training_targets_have_it() -> None:
 
 def test_without_groups_it_is_refused() -> None:
     with pytest.raises(SettingError, match="--group_baseline: no effect without --group_size"):
-        idle_flag_notes(settings(group_baseline=True), ["group_baseline"])
+        idle_flag_notes(settings(group_baseline=True), RunConfig(), ["group_baseline"])

@@ -46,7 +46,7 @@ BATCH: Batch = make_batch([record.rows[0] for record in EPISODES])
 
 
 def test_a_layer_that_is_not_there_is_named_by_its_flag() -> None:
-    with pytest.raises(SettingError, match=r"^--lora_targets foo: .*\bq_proj\b"):
+    with pytest.raises(SettingError, match=r"^lora_targets foo: .*\bq_proj\b"):
         tiny_policy().add_lora(r=2, alpha=4.0, targets="foo")
 
 

@@ -7,7 +7,10 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+import sys
+from pathlib import Path
 from statistics import fmean
+from types import FrameType
 from typing import Any
 from unittest import mock
 
@@ -44,6 +47,7 @@ from fctncalling.algorithms.ppo import (
 )
 from fctncalling.algorithms.step_guard import StepGuard
 from fctncalling.algorithms.targets import compute_targets, policy_outputs
+from fctncalling.cli.train import parse_command_line
 
 torch.set_num_threads(1)
 
@@ -68,6 +72,29 @@ def test_the_first_ratio_is_exactly_one() -> None:
     assert metrics["losses/approx_kl"] == 0.0
     assert metrics["losses/clipfrac"] == 0.0
     assert metrics["losses/ratio_max"] == 1.0
+
+
+@pytest.mark.parametrize("lam", [None, 0.95])
+def test_gamma_keeps_its_name_and_passes_few_files(lam: float | None) -> None:
+    """Of the command line's argument, the setting and the values that an update hands on."""
+    gamma = parse_command_line(["--gamma", "0.875"]).settings.gamma
+    policy, room = policy_with_values(), str(Path(ppo.__file__).parent)
+    episodes, passed = some_episodes(policy), set()
+
+    def watch(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and (file := frame.f_code.co_filename).startswith(room):
+            names = (name for name, it in frame.f_locals.items() if it is gamma)
+            passed.update((file.removeprefix(room), name) for name in names)
+
+    sys.setprofile(watch)
+    try:
+        run_update(policy, episodes, settings(gamma=gamma, lam=lam))
+    finally:
+        sys.setprofile(None)
+    passed -= {each for each in passed if "config" in each[0]}  # checks it as any other setting
+    assert {"/algorithm.py", "/advantages.py"} <= {file for file, _ in passed}
+    assert len({"/config/learning_settings.py", *(file for file, _ in passed)}) <= 6
+    assert {name for _, name in passed} == {"gamma"}
 
 
 def test_the_training_pass_agrees_with_the_sampling_one() -> None:

@@ -13,10 +13,11 @@ import torch
 from token_worlds import episode, policy_with_values, settings, targets_of
 
 from fctncalling.algorithms.config import SettingError, TrainConfig
-from fctncalling.algorithms.config.idle_flags import idle_flag_notes
 from fctncalling.algorithms.episodes import EpisodeRecord
 from fctncalling.algorithms.ppo import make_optimisers, update
 from fctncalling.algorithms.supervised.critic_fit import critic_samples, fit_critic
+from fctncalling.cli.idle_flags import idle_flag_notes
+from fctncalling.training.run_config import RunConfig
 
 torch.set_num_threads(1)
 
@@ -119,7 +120,9 @@ START = {
 def told(config: TrainConfig, flag: str) -> str:
     """Return what is told of a given flag; nothing where it has its effect."""
     try:
-        return " ".join(note for note in idle_flag_notes(config, {flag}) if " without " in note)
+        return " ".join(
+            note for note in idle_flag_notes(config, RunConfig(), {flag}) if " without " in note
+        )
     except SettingError as refusal:
         return str(refusal)
 

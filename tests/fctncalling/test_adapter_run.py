@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from config_files import config_flag
 from peft import PeftModel
 from safetensors.torch import load_file
 from tiny_models import tiny_tokenizer
@@ -78,7 +79,7 @@ def test_the_base_stays_byte_for_byte_and_the_checkpoint_is_small_and_plain_peft
     flags += [
         "--reward=sample_tools:reward_of_length",
         "--lora_r=4",
-        "--lora_targets=q_proj,v_proj",
+        config_flag(tmp_path, lora_targets="q_proj,v_proj"),
         f"--critic={critic}",
     ]
     assert main([*flags, f"--model_name_or_path={base}"]) == 0

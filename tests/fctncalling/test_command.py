@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,9 +17,14 @@ import fctncalling
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.distributed.process_group import SINGLE_PROCESS
 from fctncalling.cli.command import main
-from fctncalling.cli.train import build_parser, command_to_resume, parse_settings
+from fctncalling.cli.train import (
+    build_parser,
+    command_to_resume,
+    parse_command_line,
+    parse_settings,
+)
 from fctncalling.cli.train import main as train
-from fctncalling.cli.train_flags import CONFIG_SETTINGS, deprecated_flag_notes
+from fctncalling.cli.train_flags import SETTINGS
 from fctncalling.training.announce import shell_command
 from fctncalling.training.prepare_run import open_log
 from fctncalling.training.run_config import RunConfig
@@ -161,12 +166,11 @@ def test_the_config_of_a_run_gives_its_settings(tmp_path: Path) -> None:
     words = ["--preset", "0.1B", "--lr", "0.001", "--env_name", "python_math"]
     before = parse_settings([*words, "--max_grad_norm", "inf", "--resume", "--tensorboard", "no"])
     config = TrainConfig.from_args(before)
-    names = [each.name for each in fields(RunConfig)]
-    run_config = RunConfig(**{name: getattr(before, name) for name in names})
+    run_config = RunConfig.from_args(before)
     open_log(config, run_config, tmp_path, SINGLE_PROCESS).close()
     after = parse_settings(["--config", str(tmp_path / "config.json")])
     assert TrainConfig.from_args(after) == replace(config, resume=None)
-    assert all(getattr(after, name) == getattr(before, name) for name in names)
+    assert RunConfig.from_args(after) == run_config
     versions = json.loads((tmp_path / "config.json").read_text())["versions"]
     assert versions["fctncalling"] == fctncalling.__version__
     if (Path(fctncalling.__file__).resolve().parents[1] / ".git").exists():
@@ -232,14 +236,29 @@ def test_help_shows_the_basic_settings_and_help_all_every_one(
     assert "--huber_delta" not in texts["--help-all"]
 
 
-def test_a_flag_that_leaves_goes_on_and_names_its_successor() -> None:
-    known = {action.dest for action in build_parser()._actions}
-    assert set(CONFIG_SETTINGS) <= known
-    assert build_parser().parse_args(["--huber_delta", "3"]).huber_delta == 3.0
-    assert deprecated_flag_notes({"huber_delta", "lr"}) == [
-        "--huber_delta: the flag goes with version 0.4; a file has it, huber_delta: ..., for "
-        "--config FILE"
-    ]
+def test_a_flag_that_left_names_its_successor(capsys: pytest.CaptureFixture[str]) -> None:
+    known = build_parser()._option_string_actions
+    left = [name for name, setting in SETTINGS.items() if f"--{name}" not in known]
+    assert len(left) == 22
+    for name in ("torch_dtype", "cut_patience", "critic_warmup_updates", *left):
+        with pytest.raises(SystemExit):
+            train([f"--{name}=1"])
+        error = capsys.readouterr().err
+        cure = {
+            "torch_dtype": "base_dtype: ..., for --config FILE",
+            "cut_patience": "the alarm cut_actions tells",
+            "critic_warmup_updates": "--critic_warmup_episodes",
+        }
+        assert "the flag went with version 0." in error
+        assert cure.get(name, f"a file has it, {name}: ..., for --config FILE") in error
+        assert " meant?" not in error
+
+
+def test_a_file_of_ones_own_states_settings_that_have_no_flag(tmp_path: Path) -> None:
+    file = tmp_path / "mine.json"
+    for more, given in (({}, {"kl_mode", "seed"}), ({"command": "train"}, {"seed"})):
+        file.write_text(json.dumps({"kl_mode": "k2", "lr": 1e-5, **more}))
+        assert parse_command_line(["--config", str(file), "--seed=2"]).given == given
 
 
 @pytest.mark.parametrize(

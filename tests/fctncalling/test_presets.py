@@ -19,7 +19,8 @@ from fctncalling import embedded_path
 from fctncalling.algorithms.config import TrainConfig
 from fctncalling.algorithms.config.model_presets import PRESETS
 from fctncalling.algorithms.run.logs import results_folder
-from fctncalling.cli.train import build_parser, main, parse_settings
+from fctncalling.cli.train import main, parse_settings
+from fctncalling.cli.train_flags import SETTINGS
 from fctncalling.lab.export import base_of
 from fctncalling.training.run_config import EMBEDDED_MODEL_DEFAULTS, ENV_DEFAULTS, ENV_MODELS
 
@@ -37,7 +38,7 @@ def test_a_job_has_defaults_of_its_own_and_a_given_flag_wins(job: str) -> None:
 def test_the_embedded_model_has_the_settings_of_the_speedrun_and_other_models_the_plain_ones(
     tmp_path: Path,
 ) -> None:
-    plain = vars(build_parser().parse_args([]))
+    plain = {"config": None, **{name: each.default for name, each in SETTINGS.items()}}
     assert vars(parse_settings([])) == {**plain, **EMBEDDED_MODEL_DEFAULTS}
     model = {"model_name_or_path": str(tmp_path)}
     assert vars(parse_settings(["--model_name_or_path", str(tmp_path)])) == {**plain, **model}

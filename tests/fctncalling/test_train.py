@@ -19,6 +19,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from config_files import config_flag
 from tiny_models import EchoEnv, save_tiny
 
 from evaluate_fctncalling import main as evaluate
@@ -400,9 +401,7 @@ def test_every_option_of_the_update_resumes_to_the_same_end(model: Path, tmp_pat
         arguments = [
             *options,
             "--kl_coef=0.1",
-            "--kl_mode=reward",
-            "--dual_clip=3",
-            "--lam_value=1",
+            config_flag(tmp_path, kl_mode="reward", dual_clip=3, lam_value=1),
         ]
         arguments += ["--critic_window_updates=2"] * (name != "GRPO")
         arguments += ["--task_sampling=success"]
@@ -433,9 +432,9 @@ def test_every_option_of_the_update_resumes_to_the_same_end(model: Path, tmp_pat
             pytest.param(flags, marks=pytest.mark.prove)
             for flags in (
                 "--compute_dtype=bfloat16 --critic=full --kl_coef=0.1",
-                "--compute_dtype=bfloat16 --cast_lm_head_to_fp32=false",
-                "--compute_dtype=bfloat16 --base_dtype=bfloat16 --lora_r=2 --critic=lora",
-                "--compute_dtype=float32 --base_dtype=bfloat16 --lora_r=2 --kl_coef=0.1",
+                "--compute_dtype=bfloat16 cast_lm_head_to_fp32=false",
+                "--compute_dtype=bfloat16 base_dtype=bfloat16 --lora_r=2 --critic=lora",
+                "--compute_dtype=float32 base_dtype=bfloat16 --lora_r=2 --kl_coef=0.1",
             )
         ),
     ],
@@ -444,8 +443,11 @@ def test_in_every_precision_a_run_learns_and_equal_seeds_write_equal_bytes(
     model: Path, tmp_path: Path, precisions: str
 ) -> None:
     InterruptedEnv.generous = True
+    words = precisions.split()
+    of_file = dict(word.split("=") for word in words if not word.startswith("--"))
+    words = [*(word for word in words if word.startswith("--")), config_flag(tmp_path, **of_file)]
     for name in ("one", "two"):
-        assert main(flags(model, tmp_path / name, *precisions.split(), updates=1)) == 0
+        assert main(flags(model, tmp_path / name, *words, updates=1)) == 0
     one, two = ((run_folder(tmp_path / n) / "metrics.jsonl").read_bytes() for n in ("one", "two"))
     assert one == two
     learned = json.loads(one.splitlines()[1])
@@ -459,7 +461,8 @@ def test_in_every_precision_a_run_learns_and_equal_seeds_write_equal_bytes(
 def test_adapters_resume_to_the_same_end_and_are_exported_as_an_ordinary_model(
     model: Path, tmp_path: Path, critic: str
 ) -> None:
-    adapters = ["--lora_r=2", f"--critic={critic}", "--kl_coef=0.1", "--critic_hidden=8"]
+    narrow = config_flag(tmp_path, critic_hidden=8)
+    adapters = ["--lora_r=2", f"--critic={critic}", "--kl_coef=0.1", narrow]
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     assert main(flags(model, whole, *adapters)) == 0
     assert main(flags(model, cut, *adapters, updates=3)) == 0
@@ -480,7 +483,7 @@ def test_adapters_resume_to_the_same_end_and_are_exported_as_an_ordinary_model(
     assert (
         evaluate(["export", f"--checkpoint={last[0]}", f"--output={tmp_path / 'made'}"]) == 2
     )  # nothing overwritten
-    assert main(flags(tmp_path / "made", tmp_path / "on", "--critic_hidden=8", updates=0)) == 0
+    assert main(flags(tmp_path / "made", tmp_path / "on", narrow, updates=0)) == 0
     made = tmp_path / "on" / "check" / "made" / "Echo-v0" / "TPPO" / "metrics.jsonl"
     ends = json.loads((run_folder(whole) / "metrics.jsonl").read_text().splitlines()[-1])
     assert (

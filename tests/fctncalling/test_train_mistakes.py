@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from config_files import config_flag
 from tiny_models import save_tiny
 
 from fctncalling.algorithms.config import TrainConfig
@@ -155,8 +156,8 @@ def test_a_new_run_that_cannot_be(told: Told, flags: list[str], words: str) -> N
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--base_dtype=bfloat16"], "--base_dtype: got bfloat16, but without --lora_r"),
-        (["--lora_r=2", "--lora_targets=nope"], "--lora_targets nope"),
+        ([{"base_dtype": "bfloat16"}], "base_dtype: got bfloat16, but without --lora_r"),
+        (["--lora_r=2", {"lora_targets": "nope"}], "lora_targets nope"),
         (
             ["--model_name_or_path=/nowhere/at/all"],
             "--model_name_or_path /nowhere/at/all: the model cannot be loaded: "
@@ -166,10 +167,13 @@ def test_a_new_run_that_cannot_be(told: Told, flags: list[str], words: str) -> N
         (["--init_critic_from=/nowhere"], "--init_critic_from: /nowhere holds no critic"),
         (["--results_dir=/dev/null"], "--results_dir /dev/null: cannot be written to"),
     ],
-    ids=lambda it: it[0] if isinstance(it, list) else "",
+    ids=lambda it: str(it[0]) if isinstance(it, list) else "",
 )
-def test_a_new_run_whose_files_do_not_do(told: Told, flags: list[str], words: str) -> None:
-    assert words in told("--experiment_name=new", *flags)
+def test_a_new_run_whose_files_do_not_do(
+    told: Told, flags: list[str | dict[str, str]], words: str, tmp_path: Path
+) -> None:
+    given = [each if isinstance(each, str) else config_flag(tmp_path, **each) for each in flags]
+    assert words in told("--experiment_name=new", *given)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
@@ -182,13 +186,14 @@ def test_a_device_that_is_not_there(told: Told) -> None:
     [
         ("--lora_r=2", "--lora_r: got 2, but"),
         ("--critic=full", "was made with head. Give --critic head"),
-        ("--critic_hidden=64", "Give --critic_hidden 128 to go on with it"),
+        ("critic_hidden", "Give critic_hidden 128 to go on with it"),
     ],
 )
 def test_a_resumed_run_with_settings_that_its_weights_do_not_fit(
-    told: Told, flag: str, words: str
+    told: Told, flag: str, words: str, tmp_path: Path
 ) -> None:
-    assert words in told("--resume", flag)
+    given = flag if flag.startswith("--") else config_flag(tmp_path, **{flag: 64})
+    assert words in told("--resume", given)
 
 
 @pytest.mark.prove

@@ -11,6 +11,7 @@ from typing import Any
 
 import gymnasium
 import pytest
+from config_files import config_flag
 from stub_vllm import StubVllm, vllm_stub
 from tiny_models import EchoEnv, save_tiny, tiny_model
 
@@ -301,8 +302,9 @@ def test_an_action_that_cannot_be_had_makes_its_episode_invalid_and_no_reward(
 def test_a_server_that_stays_away_ends_the_run_saved_and_resume_goes_on(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    impatient = config_flag(tmp_path, vllm_patience_s=0.05)
     with vllm_stub(model, lambda number, body: "drop" if number >= 16 else None) as stub:
-        assert main(flags(model, tmp_path, stub.url, "--vllm_patience_s=0.05")) == 1
+        assert main(flags(model, tmp_path, stub.url, impatient)) == 1
     told = capsys.readouterr().err
     assert f"the vLLM server at {stub.url} has been away for" in told
     assert "--resume" in told

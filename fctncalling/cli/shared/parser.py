@@ -15,7 +15,7 @@ class OneLineParser(argparse.ArgumentParser):
     """One-line parser of arguments: its errors have one line, and point to --help.
 
     `names_elsewhere`: flag name of other programs, without dashes -> the flag here. `former_flags`:
-    flag that went, without dashes -> what is there now.
+    flag that went, without dashes -> the version that it went with, and what is there now.
     """
 
     names_elsewhere: Mapping[str, str] = MappingProxyType({})
@@ -33,8 +33,11 @@ class OneLineParser(argparse.ArgumentParser):
         """Print an error in one line and exit with 2."""
         unknown, _, words = message.partition("unrecognized arguments: ")
         word = "" if unknown or not words else words.split()[0].partition("=")[0]
-        if successor := self.former_flags.get(word.removeprefix("--")):
-            message += f": the flag went with version 0.3: {successor}"
+        name = word.lstrip("-").lower().replace("-", "_")
+        name = self.names_elsewhere.get(name, name)
+        if successor := self.former_flags.get(name):
+            message += f": the flag went with version {successor}"
+            word = ""
         near = self._flag_of_path(message) or (word and self._nearest(word))
         near = near or _nearest_choice(message)
         hint = f"; is {near} meant?" if near else ""
@@ -78,10 +81,9 @@ class OneLineParser(argparse.ArgumentParser):
         """Return the flag closest to a word; "" if none is close."""
         name = word.lstrip("-").lower().replace("-", "_")
         known = list(self._option_string_actions)
-        if f"--{name}" in known:
-            return f"--{name}"
-        if name in self.names_elsewhere:
-            return f"--{self.names_elsewhere[name]}"
+        flag = f"--{self.names_elsewhere.get(name, name)}"
+        if flag in known:
+            return flag
         return next(iter(difflib.get_close_matches(word, known, n=1, cutoff=0.75)), "")
 
 

@@ -26,7 +26,7 @@ def trainer_estimators(config: TrainConfig) -> dict[str, TrainConfig]:
     """Return the trainer's estimators by name, at the run's gamma and lambda or a variant."""
     plain = replace(
         config,
-        gamma=config.discount,
+        gamma=config.resolved_gamma,
         group_baseline="none",
         critic="head" if config.critic == "places" else config.critic,
         kl_coef=0.0,

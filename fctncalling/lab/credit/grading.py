@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import random
@@ -132,7 +131,7 @@ def open_run(
     policy.eval()
     settings = replace(
         settings,
-        discount=config.discount,
+        discount=config.resolved_gamma,
         max_episode_tokens=config.max_episode_tokens,
         num_envs=min(settings.num_envs, config.n_rollout_threads),  # what the run had memory for
     )
@@ -156,17 +155,14 @@ def open_run(
 
 def run_settings(folder: Path) -> tuple[TrainConfig, RunConfig]:
     """Return the settings of a run's config.json."""
-    from fctncalling.cli.train import parse_settings
+    from fctncalling.cli.train import parse_command_line
 
     file = folder / "config.json"
     if not file.is_file():
         raise UngradableRunError(
             f"{folder}: no run is there (no config.json): name results/.../ALGORITHM"
         )
-    namespace = parse_settings(["--config", str(file)])
-    fields = dataclasses.fields(RunConfig)
-    run_config = RunConfig(**{field.name: getattr(namespace, field.name) for field in fields})
-    return TrainConfig.from_args(namespace), run_config
+    return parse_command_line(["--config", str(file)]).configs()
 
 
 def checkpoint_of(folder: Path, update: int | None) -> Path:

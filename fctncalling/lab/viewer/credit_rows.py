@@ -92,8 +92,8 @@ def compute_credit(
     states = [each.states for each in episodes]
     terms: list[Terms] = [[] for _ in episodes]
     if baseline in GROUP_BASELINES:
-        estimate = GROUP_BASELINES[baseline](plain, trajectories, states, config.discount)
-        terms = _terms(baseline, plain, trajectories, states, config.discount)
+        estimate = GROUP_BASELINES[baseline](plain, trajectories, states, config.resolved_gamma)
+        terms = _terms(baseline, plain, trajectories, states, config.resolved_gamma)
     deltas = ALGORITHMS[name].estimate(trajectories._replace(lam=None), one_step).advantages
     found = zip(estimate.advantages, deltas, estimate.returns, strict=True)
     lengths = [len(each.rewards) for each in episodes]
@@ -112,7 +112,7 @@ def _terms(
     plain: AdvantageEstimate,
     trajectories: Trajectories,
     states: Sequence[Sequence[str]],
-    discount: float,
+    gamma: float,
 ) -> list[Terms]:
     """Return the terms of each episode's actions.
 
@@ -122,7 +122,7 @@ def _terms(
     from fctncalling.algorithms.group_baseline import leave_one_out_means, state_values
 
     if baseline == "state":
-        found = state_values(trajectories, states, discount)
+        found = state_values(trajectories, states, gamma)
         return [[list(map(float, action)) for action in each] for each in found]
     counts = trajectories.begins_action().sum(1).tolist()
     if baseline == "leave_one_out":
