@@ -16,7 +16,7 @@ from fctncalling.envs.handlers.inline import (
     InlineCalls,
     TrlRequestCalls,
 )
-from fctncalling.envs.tool_text.tools import InlineTools, InlineToolsArgument, search_tool
+from fctncalling.envs.tool_text.tools import InlineTools, search_tool
 from fctncalling.envs.tools.box.calculator import calculate
 from fctncalling.envs.tools.box.toolbox import ToolBox
 from fctncalling.envs.tools.python_executor import PythonExecutor
@@ -48,87 +48,63 @@ class FollowsAssignments:
     syntax: InlineCalls
     template: RawTextTemplate
 
-    def _build(self, syntax: InlineCalls, tools: InlineToolsArgument) -> None:
-        """Build every part for the first time."""
-        self.syntax = syntax
-        self._built_syntax = syntax
-        self._built_marks = (REQUEST, CALL, RESPONSE, SUBMIT)
-        self.template = RawTextTemplate(self.tokenizer, tags=syntax.tags)
-        self._built_tokenizer = self.tokenizer
-        self._built_model = self.model
-        given = tools if isinstance(tools, Mapping | ToolBox) else _listed(tools)
-        self._tools = InlineTools(given, syntax, max_characters=self.max_tool_response)
-        self.tools = _by_name(given, self._tools.box)
-        self._built_tools = dict(self.tools)
-        self._build_generator()
-        self._refresh()
+    _marks = (REQUEST, CALL, RESPONSE, SUBMIT)  # those that `syntax` was made of
+    _template_of: Any = None  # syntax and tokenizer
+    _generator_of: Any = None  # model
+    _generator: HistoryGenerator
+    _tools: InlineTools | None = None
+    _built_tools: Mapping[str, Any]
 
     def _refresh(self) -> None:
-        """Bring the parts up to the attributes."""
+        """Bring the parts up to the attributes, and build those that are missing."""
         self._refresh_syntax()
-        if self.model is not self._built_model:
-            bounded = self.max_length != self._generator.max_positions
-            self._built_model = self.model
-            self.max_length = self.max_length if bounded else None
-            self._build_generator()
-        self._generator.on_token = self.on_token
-        self._generator.set_sampling(
-            parse_generation_kwargs(self.generation_kwargs, self.template.stop_ids)
-        )
+        if self._template_of != (self.syntax, self.tokenizer):
+            self.template = RawTextTemplate(self.tokenizer, tags=self.syntax.tags)
+            self._template_of = (self.syntax, self.tokenizer)
+        sampling = parse_generation_kwargs(self.generation_kwargs, self.template.stop_ids)
+        if self._generator_of is not self.model:
+            generator = HistoryGenerator(language_model(self.model), self.template)
+            former = None if self._generator_of is None else self._generator.max_positions
+            if self.max_length in (None, former):
+                self.max_length = generator.max_positions
+            self._generator = generator
+            self._generator_of = self.model
+        self._generator.configure(self.template, self.syntax.stop, sampling, self.on_token)
         self._refresh_tools()
 
     def _refresh_syntax(self) -> None:
         marks = (self.request_token, self.call_token, self.response_token, self.submit_token)
-        if marks != self._built_marks:
-            if not isinstance(self.syntax, TrlRequestCalls):
-                raise ValueError(
-                    f"request_token and its like are marks of handler 'request_call'; this one is "
-                    f"{self.syntax.name!r}, whose marks stand fast"
-                )
-            self.syntax = TrlRequestCalls(*marks)
-            self._built_marks = marks
-        if self.syntax is not self._built_syntax or self.tokenizer is not self._built_tokenizer:
-            self._built_syntax = self.syntax
-            self._built_tokenizer = self.tokenizer
-            self.template = RawTextTemplate(self.tokenizer, tags=self.syntax.tags)
-            self._generator.set_template(self.template, self.syntax.stop)
-            self._tools.syntax = self.syntax
+        if marks == self._marks:
+            return
+        if not isinstance(self.syntax, TrlRequestCalls):
+            raise ValueError(
+                f"request_token and its like are marks of handler 'request_call'; this one is "
+                f"{self.syntax.name!r}, whose marks stand fast"
+            )
+        self.syntax = TrlRequestCalls(*marks)
+        self._marks = marks
 
     def _refresh_tools(self) -> None:
-        if not isinstance(self.tools, Mapping):
-            given = _listed(self.tools)
-            self.tools = _by_name(given, InlineTools(given, self.syntax).box)
-        if not _same(self.tools, self._built_tools):
-            old, self._tools = self._tools, InlineTools(self.tools, self.syntax)
+        given, former = self.tools, self._tools
+        if former is None or not isinstance(given, Mapping) or not _same(given, self._built_tools):
+            if isinstance(given, Iterable) and not isinstance(given, Mapping | ToolBox | str):
+                given = list(given)  # to iterate twice; InlineTools rejects invalid ones
+            self._tools = tools = InlineTools(given, self.syntax)
+            if not isinstance(given, Mapping):
+                names = (doc.name for doc in tools.box.docs)
+                each_given = tools.box.tools if isinstance(given, ToolBox) else given
+                self.tools = dict(zip(names, each_given, strict=True))
             self._built_tools = dict(self.tools)
-            old.close()
+            if former is not None:
+                former.close()
+        assert self._tools is not None
+        self._tools.syntax = self.syntax
         self._tools.max_characters = self.max_tool_response
-
-    def _build_generator(self) -> None:
-        sampling = parse_generation_kwargs(self.generation_kwargs, self.template.stop_ids)
-        self._generator = HistoryGenerator(
-            language_model(self.model), self.template, sampling, self.syntax.stop, self.on_token
-        )
-        if self.max_length is None:
-            self.max_length = self._generator.max_positions
 
 
 def is_overridden(environment: object, name: str, own: Any) -> bool:
     """Whether a method is another than the class's own: a subclass's, or one that was assigned."""
     return getattr(getattr(environment, name), "__func__", None) is not own
-
-
-def _listed(tools: Any) -> Any:
-    """Return iterable tools as a list, to iterate twice; InlineTools rejects invalid ones."""
-    return list(tools) if isinstance(tools, Iterable) and not isinstance(tools, str) else tools
-
-
-def _by_name(given: Any, box: ToolBox) -> dict[str, Any]:
-    """Return name -> tool, each as it was given."""
-    if isinstance(given, Mapping):
-        return dict(given)
-    names = [doc.name for doc in box.docs]
-    return dict(zip(names, box.tools if isinstance(given, ToolBox) else given, strict=True))
 
 
 def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

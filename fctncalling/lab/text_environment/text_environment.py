@@ -151,7 +151,10 @@ class TextEnvironment(FollowsAssignments):
         self.max_tool_response = max_tool_response if max_tool_reponse is None else max_tool_reponse
         self.generation_kwargs = dict(generation_kwargs or {})
         self.max_length = max_length
-        self._build(TEXT_HANDLERS[handler], () if tools is None else tools)
+        self.syntax = TEXT_HANDLERS[handler]
+        given: Any = () if tools is None else tools
+        self.tools = dict(given) if isinstance(given, Mapping) else given
+        self._refresh()
 
     def run(self, queries: Sequence[str], **rewards_kwargs: Any) -> Run:
         """Play one episode a query.
