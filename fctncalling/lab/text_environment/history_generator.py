@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -35,8 +34,7 @@ _IGNORED = (
 )
 
 
-@dataclass(frozen=True)
-class Sampling:
+class Sampling(NamedTuple):
     """Settings by which the policy's tokens are drawn."""
 
     temperature: float = 1.0  # 0: greedy
@@ -190,11 +188,9 @@ class HistoryGenerator:
         self.template = template
         self.stop = tuple(stop)
         self.on_token = on_token
-        engine = self.engine
-        engine.decode = template.spell
-        engine.temperature = sampling.temperature
-        engine.stop_ids = sampling.stop_ids
-        engine.max_new_tokens = sampling.max_new_tokens
+        self.engine.decode = template.spell
+        for name, value in sampling._asdict().items():
+            setattr(self.engine, name, value)
 
     @contextmanager
     def session(self, histories: Sequence[TextHistory], first: int = 0) -> Iterator[None]:
