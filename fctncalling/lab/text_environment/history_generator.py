@@ -175,7 +175,7 @@ class HistoryGenerator:
     def configure(
         self,
         template: RawTextTemplate,
-        stop: Sequence[str],
+        stop: tuple[str, ...],
         sampling: Sampling,
         on_token: OnToken | None,
     ) -> None:
@@ -186,11 +186,13 @@ class HistoryGenerator:
                 f"{sampling.max_new_tokens}; expected at least 0 and at least 1"
             )
         self.template = template
-        self.stop = tuple(stop)
+        self.stop = stop
         self.on_token = on_token
-        self.engine.decode = template.spell
-        for name, value in sampling._asdict().items():
-            setattr(self.engine, name, value)
+        engine = self.engine
+        engine.decode = template.spell
+        engine.temperature = sampling.temperature
+        engine.stop_ids = sampling.stop_ids
+        engine.max_new_tokens = sampling.max_new_tokens
 
     @contextmanager
     def session(self, histories: Sequence[TextHistory], first: int = 0) -> Iterator[None]:

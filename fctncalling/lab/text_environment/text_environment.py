@@ -138,7 +138,7 @@ class TextEnvironment:
     request_token, call_token, response_token, submit_token = REQUEST, CALL, RESPONSE, SUBMIT
     template: RawTextTemplate
     _marks = (REQUEST, CALL, RESPONSE, SUBMIT)  # those that `syntax` was made of
-    _template_of: Any = None  # syntax and tokenizer
+    _template_of: Any = None  # syntax
     _generator_of: Any = None  # model
     _generator: HistoryGenerator
     _tools: InlineTools
@@ -330,9 +330,9 @@ class TextEnvironment:
         here, before every use, takes microseconds.
         """
         self._refresh_syntax()
-        if self._template_of != (self.syntax, self.tokenizer):
+        if self._template_of is not self.syntax or self.template.tokenizer is not self.tokenizer:
             self.template = RawTextTemplate(self.tokenizer, tags=self.syntax.tags)
-            self._template_of = (self.syntax, self.tokenizer)
+            self._template_of = self.syntax
         sampling = parse_generation_kwargs(self.generation_kwargs, self.template.stop_ids)
         if self._generator_of is not self.model:
             generator = HistoryGenerator(language_model(self.model), self.template)
