@@ -7,17 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 from gymnasium.error import ResetNeeded
 
 from fctncalling.data.types import Call, Message, Task, Verdict
 from fctncalling.data.unsafe_text import cut_text, encodable_text, encodable_value, join_surrogates
 from fctncalling.envs.episode.parsing import UNREAD, ParsedMessage, parse_message
-from fctncalling.envs.episode.transcript import check_render_mode, transcript
-from fctncalling.envs.function_calling import FunctionCallingEnv
-from fctncalling.envs.handlers import get_handler
+from fctncalling.envs.episode.transcript import transcript
+from fctncalling.envs.function_calling import FunctionCallingEnv, Step
 from fctncalling.envs.handlers.registry import resolve_handler
-from fctncalling.envs.spaces import OBSERVATION_BYTES, UnicodeText
+from fctncalling.envs.spaces import OBSERVATION_BYTES
 from fctncalling.envs.teams import Team, TeamRole, load_team
 from fctncalling.envs.teams.parcels import parcel_tasks
 from fctncalling.envs.teams.role_prompts import (
@@ -32,11 +30,10 @@ from fctncalling.envs.teams.role_prompts import (
 )
 from fctncalling.envs.teams.team import TOOL, USER
 
-Step = tuple[str, float, bool, bool, dict[str, Any]]
 NUM_DEFAULT_TASKS = 256
 
 
-class TeamEnv(gymnasium.Env[str, str]):
+class TeamEnv(FunctionCallingEnv):
     """Team env, a Gymnasium environment: BFCL tasks played by a team, one role's message a step.
 
     `info["role"]` names the role that acts next; observation, `info["messages"]`, `info["tools"]`
@@ -65,42 +62,18 @@ class TeamEnv(gymnasium.Env[str, str]):
         team: Team | str | Path = "parcels",
         dataset_path: str | Path | None = None,
         tasks: Sequence[Task] | None = None,
-        handler: str = "auto",
         prompt_style: str = "bfcl",
-        render_mode: str | None = None,
         **keywords: Any,
     ) -> None:
-        check_render_mode(render_mode, self.metadata["render_modes"])
-        self.render_mode = render_mode
         self.team = team if isinstance(team, Team) else load_team(team)
         if tasks is None and dataset_path is None:
             tasks = parcel_tasks("train", NUM_DEFAULT_TASKS)
-        self._env = FunctionCallingEnv(
-            dataset_path=dataset_path,
-            tasks=tasks,
-            handler=handler,
-            prompt_style=prompt_style,
-            **keywords,
+        super().__init__(
+            dataset_path=dataset_path, tasks=tasks, prompt_style=prompt_style, **keywords
         )
-        self._prompts = RolePrompts(get_handler(handler), prompt_style)
+        self._prompts = RolePrompts(self._runner.handler, prompt_style)
         self._check_team(own_tools=keywords.get("tools") is not None)
-        self.metadata = {
-            **self.metadata,
-            "in_process_tools": self._env.metadata["in_process_tools"],
-        }
-        self.action_space = UnicodeText()
-        self.observation_space = UnicodeText(OBSERVATION_BYTES)
-        self._conversation: TeamConversation | None = None
-
-    @property
-    def tasks(self) -> tuple[Task, ...]:
-        """The tasks that the environment plays, in order."""
-        return self._env.tasks
-
-    @property
-    def ground_truth(self) -> Any:
-        """Ground truth of the current (or last) task, which `info` tells at the end alone."""
-        return self._env.ground_truth
+        self._conversation: TeamConversation
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -114,15 +87,14 @@ class TeamEnv(gymnasium.Env[str, str]):
 
         Raises as FunctionCallingEnv's does.
         """
-        super().reset(seed=seed)
-        _, info = self._env.reset(seed=seed, options=options)
+        _, info = super().reset(seed=seed, options=options)
         talk = TeamConversation(self.team, RoleViews(self.team.roles))
         talk.views.deliver(USER, info["messages"])
         talk.log += copy.deepcopy(info["messages"])
         self._conversation = talk
         common = {key: value for key, value in common_info(info).items() if key != "messages"}
-        common["state"] = encodable_text(initial_team_state(self.team, self._env.task))
-        return self._observation_and_info(talk, common)
+        common["state"] = encodable_text(initial_team_state(self.team, self.task))
+        return self._role_observation_and_info(talk, common)
 
     def step(self, action: str) -> Step:
         """Step: play one message of the role `info["role"]`.
@@ -131,7 +103,8 @@ class TeamEnv(gymnasium.Env[str, str]):
 
         Raises ResetNeeded before the first reset and after the end, TypeError for no `str`.
         """
-        talk = self._required("step")
+        self._required_state("step")
+        talk = self._conversation
         if talk.ended:
             raise ResetNeeded("step: the task has ended. Call reset() before the next step().")
         if not isinstance(action, str):
@@ -163,7 +136,7 @@ class TeamEnv(gymnasium.Env[str, str]):
 
     def _environment_step(self, talk: TeamConversation, text: str, *, spoke: str) -> Step:
         """Let a message of the role in turn reach the environment; `spoke`: whose step it is."""
-        _, reward, terminated, truncated, info = self._env.step(text)
+        _, reward, terminated, truncated, info = super().step(text)
         writer = talk.role
         talk.ended = terminated or truncated
         talk.verdict = info.get("verdict")
@@ -177,7 +150,7 @@ class TeamEnv(gymnasium.Env[str, str]):
                 talk.views.deliver(source, [message], owner=talk.role)
         common = common_info(info)
         common |= self.team.rewards_info(reward, spoke, writer if info["error"] else None)
-        observation, info = self._observation_and_info(talk, common)
+        observation, info = self._role_observation_and_info(talk, common)
         return observation, reward, terminated, truncated, info
 
     def _hand_on(self, talk: TeamConversation, calls: Sequence[Call]) -> Step:
@@ -188,7 +161,7 @@ class TeamEnv(gymnasium.Env[str, str]):
 
     def _refuse(self, talk: TeamConversation, calls: Sequence[Call], foreign: str) -> Step:
         """Answer a call of another role's tool; nothing of the message is executed."""
-        tools = self._prompts.tools(self._env.task, talk.turn, self.team.roles[talk.role])
+        tools = self._prompts.tools(self.task, talk.turn, self.team.roles[talk.role])
         own = [tool["function"]["name"] for tool in tools]
         content = (
             f'Error: the {talk.role} cannot call "{foreign}". '
@@ -203,7 +176,7 @@ class TeamEnv(gymnasium.Env[str, str]):
         self, talk: TeamConversation, spoke: str, calls: Sequence[Call], error: str | None
     ) -> Step:
         """Return the step of a message that reached no environment; one too many is the last."""
-        task = self._env.task
+        task = self.task
         info: dict[str, Any] = {"task_id": task.id, "category": task.category, "calls": list(calls)}
         talk.ended = talk.count_message()
         if talk.ended:
@@ -212,14 +185,14 @@ class TeamEnv(gymnasium.Env[str, str]):
             error = "step_limit"
             info |= {"verdict": talk.verdict, "ground_truth": copy.deepcopy(task.ground_truth)}
         info |= {"error": error, **self.team.rewards_info(0.0, spoke, spoke if error else None)}
-        observation, info = self._observation_and_info(talk, info)
+        observation, info = self._role_observation_and_info(talk, info)
         return observation, 0.0, talk.ended, False, info
 
-    def _observation_and_info(
+    def _role_observation_and_info(
         self, talk: TeamConversation, common: dict[str, Any]
     ) -> tuple[str, dict[str, Any]]:
         """Return what the role in turn sees; at the end, what the last step brought."""
-        role, task, system = self.team.roles[talk.role], self._env.task, ""
+        role, task, system = self.team.roles[talk.role], self.task, ""
         messages = common.pop("messages", []) if talk.ended else talk.views.take_unread(role.name)
         messages = encodable_value(messages)
         if not talk.ended and role.name not in talk.opened:
@@ -249,14 +222,14 @@ class TeamEnv(gymnasium.Env[str, str]):
         """
         if not role.calls_tools and self.team.answer.role != role.name:
             return ParsedMessage((), (), None, None, "")
-        task = self._env.task
+        task = self.task
         return parse_message(
             resolve_handler(self._prompts.handler, task), text, executes=task.executes_calls
         )
 
     def _foreign_call(self, role: TeamRole, calls: Sequence[Call]) -> str | None:
         """Return the first function that is called but is offered to other roles alone, if any."""
-        offered = {doc.name for doc in self._env.task.functions}
+        offered = {doc.name for doc in self.task.functions}
         names = (call.name for call in calls)
         return next((n for n in names if n in offered and not role.may_call(n)), None)
 
@@ -275,31 +248,15 @@ class TeamEnv(gymnasium.Env[str, str]):
         """Render the conversation so far ("ansi"), each role under its name; None otherwise."""
         if self.render_mode != "ansi":
             return None
-        talk = self._required("render")
-        return transcript(talk.log, talk.verdict)
-
-    def close(self) -> None:
-        """Close the environment: end the processes of tools that were given as a list."""
-        self._env.close()
+        self._required_state("render")
+        return transcript(self._conversation.log, self._conversation.verdict)
 
     def get_state(self) -> dict[str, Any]:
         """Get a private copy of the environment's state, random stream included."""
-        own = {
-            "np_random": self.np_random,
-            "np_random_seed": self._np_random_seed,
-            "conversation": self._conversation,
-        }
-        return {"env": self._env.get_state(), **copy.deepcopy(own)}
+        conversation = None if self._state is None else self._conversation
+        return {**super().get_state(), "conversation": copy.deepcopy(conversation)}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Set the state to one of `get_state`, of this environment or of one made alike."""
-        self._env.set_state(state["env"])
-        own = copy.deepcopy({key: value for key, value in state.items() if key != "env"})
-        self._np_random = own["np_random"]
-        self._np_random_seed = own["np_random_seed"]
-        self._conversation = own["conversation"]
-
-    def _required(self, what: str) -> TeamConversation:
-        if self._conversation is None:
-            raise ResetNeeded(f"{what}: no task has begun. Call reset() first.")
-        return self._conversation
+        super().set_state(state)
+        self._conversation = copy.deepcopy(state["conversation"])

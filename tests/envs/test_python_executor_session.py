@@ -129,9 +129,9 @@ def test_a_session_whose_child_is_killed_from_outside_says_that_names_are_lost(
     live = session._live
     assert live is not None
     deadline = time.monotonic() + 10
-    while live.child.pid is None and time.monotonic() < deadline:
+    while live.pid is None and time.monotonic() < deadline:
         assert not live.check_ended()  # reads what the zygote says; the call may have ended before
-    os.kill(live.child.pid, signal.SIGKILL)
+    os.kill(live.pid, signal.SIGKILL)
     time.sleep(0.2)
     result = session.run("print('x' in globals())")
     assert (result.status, result.stdout) == ("ok", "False\n")
@@ -161,7 +161,7 @@ def test_sessions_leave_no_descriptor_and_no_process(executor: PythonExecutor) -
         with executor.session() as session:
             session.run("x = 1")
             assert session._live is not None
-            children.append(session._live.child.pid)
+            children.append(session._live.pid)
     forgotten = executor.session()
     forgotten.run("x = 1")
     del forgotten

@@ -1,20 +1,28 @@
-"""CallInFlight: one running snippet, with its pipes, clock and limits.
+"""CallInFlight: one running snippet, with its pipes, clock and limits; and what launches it.
 
 One poll loop drives many.
 """
 
 from __future__ import annotations
 
+import errno
+import math
 import os
 import select
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from fctncalling.envs.tools.python_executor.config import ExecutorConfig
-from fctncalling.envs.tools.python_executor.link import Launch, open_pipes
-from fctncalling.envs.tools.python_executor.protocol import CODE_SIZE, SETUP_FAILED
+from fctncalling.envs.tools.python_executor.link import (
+    ZYGOTE_DIED,
+    ZygoteChild,
+    ZygoteLink,
+    is_readable,
+)
+from fctncalling.envs.tools.python_executor.protocol import CALL, SETUP_FAILED
 from fctncalling.envs.tools.python_executor.result import (
     BoundedOutput,
     Status,
@@ -43,50 +51,47 @@ class CallLimits(NamedTuple):
 
 
 class CallInFlight:
-    """Call in flight: one snippet, from its launch to its result."""
+    """Call in flight: one snippet, from the child that runs it to its result.
+
+    A child of a session lives on behind the call; any other's end is the call's.
+    """
 
     def __init__(
-        self, code: bytes, limits: CallLimits, launch: Launch, *, queue_s: float = 0.0
+        self,
+        code: bytes,
+        limits: CallLimits,
+        child: ZygoteChild,
+        *,
+        seed: int | None = None,
+        queue_s: float = 0.0,
     ) -> None:
-        (code_in, code_out), (out, stdout), (err, stderr) = open_pipes(3)
-        theirs = [code_in, stdout, stderr]
-        self._prepare(CODE_SIZE.pack(len(code)) + code, limits, queue_s, (code_out, out, err))
-        try:
-            self._send_code()  # most snippets fit into the pipe: nothing to wait for later
-            self.child = launch(theirs)
-        except BaseException:
-            self._close_pipes()
-            raise
-        finally:
-            for descriptor in theirs:
-                os.close(descriptor)
-
-    def _prepare(
-        self, message: bytes, limits: CallLimits, queue_s: float, ours: tuple[int, int, int]
-    ) -> None:
-        """Begin the clock and the output.
-
-        `ours` are our ends of the pipes for code, stdout, stderr.
-        """
         self.limits = limits
+        self.child = child
         self.queue_s = queue_s
         self.submitted = time.perf_counter()
-        self._unsent = memoryview(message)
+        code_out, out, err, *done = child.pipes
+        self._code_out = code_out
+        self._out = out
+        self._err = err
+        self._done = done[0] if done else -1
+        self._exit_code: int | None = None  # as a session's child says it
+        while done and is_readable(self._done) and os.read(self._done, PIPE_BYTES):
+            pass  # what an earlier snippet wrote there itself
+        self._watched = done
         self._next_read = 0.0  # when its output is read next
         self._stopped: Status | None = None
         self._stopped_at = 0.0
         self.gave_up = False  # whether our own side failed to answer
-        code_out, out, err = ours
-        self._code_out = code_out
-        self._out = out
-        self._err = err
-        for descriptor in ours:
-            os.set_blocking(descriptor, False)
         self._outputs = {
             self._out: BoundedOutput(limits.max_output_length, keep_end=False),
             self._err: BoundedOutput(limits.max_output_length, keep_end=True),
         }
         self._streams = dict(self._outputs)  # the one that is left when a stream has ended
+        self._cpu_before = child.cpu_clock_s()
+        child.signal(signal.SIGCONT)
+        head = CALL.pack((seed or 0) % 2**64, seed is not None, len(code))
+        self._unsent = memoryview(head + code)
+        self._send_code()  # most snippets fit into the pipe: nothing to wait for later
 
     def poll_events(self) -> Iterator[tuple[int, int]]:
         """Yield (descriptor, poll events) of everything that the call waits for."""
@@ -97,6 +102,8 @@ class CallInFlight:
                 yield descriptor, select.POLLIN
         if self._unsent:
             yield self._code_out, select.POLLOUT
+        for descriptor in self._watched:
+            yield descriptor, select.POLLIN
 
     def handle_event(self, descriptor: int) -> None:
         """Handle a poll event on one descriptor."""
@@ -105,6 +112,10 @@ class CallInFlight:
             self._next_read = time.perf_counter() + READ_PAUSE_S
         elif descriptor == self._code_out:
             self._send_code()
+        elif descriptor == self._done:
+            self._watched = []
+            if exit_code := os.read(descriptor, 1):
+                self._exit_code = exit_code[0]
         else:
             self.child.read_message()
             if self._stopped and not self.child.has_ended:
@@ -117,12 +128,18 @@ class CallInFlight:
         return min(ends, self._next_read) if self._next_read else ends
 
     @property
+    def _begun(self) -> float | None:
+        started = self.child.started
+        return None if started is None else max(started, self.submitted)
+
+    @property
     def _ends(self) -> float:
         if self._stopped:
             return self._stopped_at + END_GRACE_S
-        if self.child.started is None:
+        begun = self._begun
+        if begun is None:
             return self.submitted + START_TIMEOUT_S
-        return self.child.started + self.limits.timeout_s
+        return begun + self.limits.timeout_s
 
     def enforce_time_limit(self, now: float) -> None:
         """Enforce the time limit: stop the call if it has reached it.
@@ -144,36 +161,49 @@ class CallInFlight:
         self._stop("killed")
 
     @property
+    def keeps_child(self) -> bool:
+        """Whether the call came to its end and left a session's child to the next one."""
+        return self._exit_code is not None and self._stopped is None
+
+    @property
     def has_finished(self) -> bool:
-        """Whether the call has finished: its process has ended.
+        """Whether the call has finished: its process has ended, or goes on in a session.
 
         Its pipes are never waited for, someone else may hold them open.
         """
-        return self.child.has_ended
+        return self.child.has_ended or self.keeps_child
 
     def result(self) -> ToolResult:
-        """Return the result, after reading what is left in the pipes and closing everything."""
+        """Return the result, after reading what is left in the pipes.
+
+        The child stands still until the next call, or everything of it is closed.
+        """
+        child = self.child
+        if self.keeps_child:
+            child.signal(signal.SIGSTOP)  # no timer and no thread of it works between calls
         self._read_the_rest()
         ended = time.perf_counter()
-        child = self.child
         out, err = self._outputs[self._out], self._outputs[self._err]
         stderr = err.text()
-        status, reason = self._status(stderr)
+        exit_code = self._exit_code if self.keeps_child else None
+        if not self.keeps_child and child.wait_status is not None:
+            exit_code = os.waitstatus_to_exitcode(child.wait_status)
+        status, reason = self._status(exit_code, stderr)
+        cpu_s = child.cpu_clock_s() if self.keeps_child else child.cpu_s
         result = ToolResult(
             status=status,
             stdout=out.text(),
             stderr=stderr,
-            exit_code=None
-            if child.wait_status is None
-            else os.waitstatus_to_exitcode(child.wait_status),
-            wall_s=ended - (child.started or ended),
-            cpu_s=child.cpu_s,
+            exit_code=exit_code,
+            wall_s=ended - (self._begun or (self.submitted if self.keeps_child else ended)),
+            cpu_s=max(0.0, cpu_s - self._cpu_before),
             max_rss_mb=child.max_rss_kb / 1024,
             queue_s=self.queue_s,
             truncated=out.truncated or err.truncated,
             reason=reason,
         )
-        self.close()
+        if not self.keeps_child:
+            self.close()
         return result
 
     def _read_the_rest(self) -> None:
@@ -184,19 +214,17 @@ class CallInFlight:
     def close(self) -> None:
         """Close the call: all descriptors, killing the child if it still runs."""
         self.child.close()
-        self._close_pipes()
 
-    def _status(self, stderr: str) -> tuple[Status, str]:
+    def _status(self, code: int | None, stderr: str) -> tuple[Status, str]:
         child, limits = self.child, self.limits
         cpu_s = limits.cpu_s or limits.timeout_s
         if self._stopped == "timeout":
             return "timeout", f"Timed out after {limits.timeout_s:g} s"
         if self._stopped == "output_limit":
             return "output_limit", f"Stopped: it wrote more than {limits.raw_output_bytes} bytes"
-        if child.wait_status is None:
+        if code is None:
             return "setup_error", f"The executor failed: {child.lost}"
-        code = os.waitstatus_to_exitcode(child.wait_status)
-        if not child.confined:
+        if not (child.confined or self.keeps_child):
             detail = (
                 stderr.strip()
                 if code == SETUP_FAILED
@@ -245,19 +273,6 @@ class CallInFlight:
             return
         except BrokenPipeError:  # it died without reading; its ending is told elsewhere
             self._unsent = self._unsent[:0]
-        self._sent()
-
-    def _sent(self) -> None:
-        os.close(self._code_out)
-        self._code_out = -1
-
-    def _close_pipes(self) -> None:
-        for descriptor in (self._out, self._err, self._code_out):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self._out = -1
-        self._err = -1
-        self._code_out = -1
 
 
 class CallNotStarted(Exception):
@@ -268,16 +283,79 @@ class CallNotStarted(Exception):
         self.result = result
 
 
-def encode_or_deny_snippet(code: str, config: ExecutorConfig) -> bytes | ToolResult:
-    """Encode a snippet's code as bytes, or deny it: return the result that says so."""
-    if not config.enabled:
-        why = "The tool python_executor is disabled by the tool configuration"
-        return ToolResult("denied", reason=why)
-    data = code.encode("utf-8", "surrogatepass")
-    if len(data) > config.max_code_bytes:
-        long = f"{len(data)} bytes long, the limit is {config.max_code_bytes}"
-        return ToolResult("denied", reason=f"Not run: the code is {long}")
-    return data
+class CallLauncher:
+    """Launcher of calls and sessions in children of a zygote; a place is held during each call."""
+
+    def __init__(self, config: ExecutorConfig, link: ZygoteLink | None) -> None:
+        self._config = config
+        self._link = link
+        self.places = threading.BoundedSemaphore(config.max_running)
+        self.closed = False  # whether further calls raise
+
+    def limits(self, timeout_s: float) -> CallLimits:
+        """Return the limits of a call: configured ones, with this time limit."""
+        config = self._config
+        return CallLimits(
+            timeout_s, config.max_output_length, config.raw_output_bytes, config.memory_mb << 10
+        )
+
+    def encode(self, code: str) -> bytes:
+        """Encode a snippet's code as bytes; CallNotStarted, with the result, for a denied one."""
+        if not self._config.enabled:
+            why = "The tool python_executor is disabled by the tool configuration"
+            raise CallNotStarted(ToolResult("denied", reason=why))
+        data = code.encode("utf-8", "surrogatepass")
+        if len(data) > self._config.max_code_bytes:
+            long = f"{len(data)} bytes long, the limit is {self._config.max_code_bytes}"
+            raise CallNotStarted(ToolResult("denied", reason=f"Not run: the code is {long}"))
+        return data
+
+    def start(
+        self,
+        code: str,
+        limits: CallLimits,
+        *,
+        seed: int | None = None,
+        queue_s: float = 0.0,
+        policy: bool = True,
+    ) -> CallInFlight:
+        """Start the call of one snippet; CallNotStarted with the result of one that cannot."""
+        data = self.encode(code)
+        child = self.launch(limits.timeout_s + 1, policy=policy)
+        return CallInFlight(data, limits, child, seed=seed, queue_s=queue_s)
+
+    def launch(self, cpu_s: float, *, policy: bool = True, session: bool = False) -> ZygoteChild:
+        """Launch a child with these CPU seconds; CallNotStarted where none can be had."""
+        link = self._link
+        assert link is not None
+        memory_bytes, seconds = self._config.memory_mb << 20, math.ceil(cpu_s)
+        failure: OSError | None = None
+        for _ in range(2):  # the zygote may have died between two calls: another is started, once
+            if self.closed:
+                raise ValueError("this PythonExecutor is closed")
+            link.start()
+            try:
+                return link.launch(memory_bytes, seconds, policy=policy, session=session)
+            except OSError as error:
+                failure = error
+                # Ours to bear, not the zygote's doing.
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+                    break
+                link.kill()
+        raise CallNotStarted(ToolResult("setup_error", reason=f"The executor failed: {failure}"))
+
+    def repair_zygote(self, call: CallInFlight) -> None:
+        """Repair a zygote that failed a call: kill or reap it, so that another one starts."""
+        if self._link is not None and call.gave_up:
+            self._link.kill()
+        elif self._link is not None and call.child.lost == ZYGOTE_DIED:
+            self._link.reap()
+
+    def after_fork(self) -> None:
+        """Make the launcher usable after a fork: forget the parent's calls and locks."""
+        self.places = threading.BoundedSemaphore(self._config.max_running)
+        if self._link is not None:
+            self._link.after_fork()
 
 
 def wait_any(calls: dict[int, CallInFlight]) -> list[int]:

@@ -11,6 +11,7 @@ import array
 import contextlib
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -18,7 +19,6 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +36,14 @@ ZYGOTE_DIED = "the zygote died"
 
 
 class ZygoteChild:
-    """Child of the zygote for one call, as reported on its status socket."""
+    """Child of the zygote for one call or one session: its status socket and our ends of its pipes.
 
-    def __init__(self, status: socket.socket) -> None:
+    `pipes`: for code, standard output, standard error and, in a session, each call's exit code.
+    """
+
+    def __init__(self, status: socket.socket, pipes: list[int]) -> None:
         self._status = status
+        self.pipes = pipes
         self._pidfd = -1
         self.pid: int | None = None
         self.started: float | None = None
@@ -57,6 +61,23 @@ class ZygoteChild:
     def has_ended(self) -> bool:
         """Whether the child has ended: no further message will come."""
         return self.wait_status is not None or bool(self.lost)
+
+    def check_ended(self) -> bool:
+        """Check whether the child has ended since it was last looked after."""
+        while not self.has_ended and is_readable(self.fileno()):
+            self.read_message()
+        return self.has_ended
+
+    def cpu_clock_s(self) -> float:
+        """Return the CPU seconds of the process so far, by the kernel's clock of it.
+
+        0 where there is none.
+        """
+        if self.pid is None or not hasattr(time, "clock_gettime"):
+            return 0.0
+        with contextlib.suppress(OSError):
+            return time.clock_gettime((~self.pid << 3) | 2)
+        return 0.0
 
     def read_message(self) -> None:
         """Read one message of the status socket."""
@@ -102,23 +123,15 @@ class ZygoteChild:
         if self._pidfd >= 0:
             os.close(self._pidfd)
             self._pidfd = -1
+        while self.pipes:
+            os.close(self.pipes.pop())
 
 
-Launch = Callable[[list[int]], ZygoteChild]
-
-
-def open_pipes(count: int) -> list[tuple[int, int]]:
-    """Open pipes: (reading end, writing end) of each; on failure none is left open."""
-    made: list[tuple[int, int]] = []
-    try:
-        for _ in range(count):
-            made.append(os.pipe())
-    except OSError:
-        for pair in made:
-            os.close(pair[0])
-            os.close(pair[1])
-        raise
-    return made
+def is_readable(descriptor: int) -> bool:
+    """Whether a descriptor can be read without waiting."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 BOOT_TIMEOUT_S = 120.0
@@ -276,36 +289,35 @@ class ZygoteLink:
         self._control = ours
         self.greeting = greeting
 
-    def launch(
-        self,
-        descriptors: list[int],
-        *,
-        memory_bytes: int,
-        cpu_s: int,
-        seed: int | None,
-        policy: bool,
-    ) -> ZygoteChild:
-        """Launch one child for a call, with [code, stdout, stderr] as descriptors 0, 1, 2.
+    def launch(self, memory_bytes: int, cpu_s: int, *, policy: bool, session: bool) -> ZygoteChild:
+        """Launch one child, with [code, stdout, stderr] as descriptors 0, 1, 2.
 
         For a session, one more to say it is done.
 
         Raises OSError where the zygote is gone.
         """
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        session = len(descriptors) > 3
-        request = REQUEST.pack(
-            memory_bytes, cpu_s, (seed or 0) % 2**64, seed is not None, policy, session
-        )
-        rights = array.array("i", [*descriptors, theirs.fileno()])
-        with theirs:
-            try:
-                if self._control is None:
-                    raise ConnectionError("the executor is being closed")
-                self._control.sendmsg([request], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
-            except BaseException:
-                ours.close()
-                raise
-        return ZygoteChild(ours)
+        status, told = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours, theirs = list[int](), [told.detach()]
+        try:
+            for name in ("code", "stdout", "stderr", "done")[: 3 + session]:
+                pair = os.pipe()
+                ours.append(pair[name == "code"])
+                theirs.insert(-1, pair[name != "code"])
+                os.set_blocking(ours[-1], False)
+            if self._control is None:
+                raise ConnectionError("the executor is being closed")
+            request = REQUEST.pack(memory_bytes, cpu_s, policy)
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", theirs))]
+            self._control.sendmsg([request], rights)
+            return ZygoteChild(status, ours)
+        except BaseException:
+            status.close()
+            for descriptor in ours:
+                os.close(descriptor)
+            raise
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
 
     def reap(self) -> None:
         """Reap a dead zygote, before another one starts.

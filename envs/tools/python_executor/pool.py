@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import math
 import os
 import sys
 import threading
@@ -11,14 +9,12 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from fctncalling.envs.tools.python_executor.calls import (
     CallInFlight,
-    CallLimits,
+    CallLauncher,
     CallNotStarted,
-    encode_or_deny_snippet,
     wait_any,
 )
 from fctncalling.envs.tools.python_executor.config import (
@@ -28,117 +24,10 @@ from fctncalling.envs.tools.python_executor.config import (
     load_config,
 )
 from fctncalling.envs.tools.python_executor.confinement import LAYERS
-from fctncalling.envs.tools.python_executor.link import (
-    ZYGOTE_DIED,
-    Launch,
-    SandboxUnavailable,
-    ZygoteLink,
-)
+from fctncalling.envs.tools.python_executor.link import SandboxUnavailable, ZygoteLink
 from fctncalling.envs.tools.python_executor.probe import SelfTestReport, probe_code
 from fctncalling.envs.tools.python_executor.result import ToolResult
-from fctncalling.envs.tools.python_executor.session import PythonSession, SessionChild
-
-Launched = TypeVar("Launched", CallInFlight, SessionChild)
-
-
-class CallLauncher:
-    """Launcher of calls in children of a zygote."""
-
-    def __init__(self, config: ExecutorConfig, link: ZygoteLink | None) -> None:
-        self._config = config
-        self.link = link
-        self.closed = False  # whether further calls raise
-
-    def limits(self, timeout_s: float) -> CallLimits:
-        """Return the limits of a call: configured ones, with this time limit."""
-        config = self._config
-        return CallLimits(
-            timeout_s, config.max_output_length, config.raw_output_bytes, config.memory_mb << 10
-        )
-
-    def start_call(
-        self,
-        code: str,
-        timeout_s: float | None,
-        seed: int | None,
-        queue_s: float,
-        *,
-        policy: bool = True,
-        max_output_length: int | None = None,
-    ) -> CallInFlight:
-        """Start the call of one snippet; CallNotStarted with the result of one that cannot."""
-        data = encode_or_deny_snippet(code, self._config)
-        if isinstance(data, ToolResult):
-            raise CallNotStarted(replace(data, queue_s=queue_s))
-        timeout_s = timeout_s or self._config.timeout_s
-        limits = self.limits(timeout_s)
-        limits = limits._replace(max_output_length=max_output_length or limits.max_output_length)
-        make = partial(CallInFlight, data, limits, queue_s=queue_s)
-        try:
-            return self._launch(make, cpu_s=math.ceil(timeout_s) + 1, seed=seed, policy=policy)
-        except CallNotStarted as why:
-            raise CallNotStarted(replace(why.result, queue_s=queue_s)) from why
-
-    def start_session(self, limits: CallLimits) -> SessionChild | ToolResult:
-        """Start a session's child, or return the result of a call that cannot have one."""
-        try:
-            cpu_s = math.ceil(limits.cpu_s)
-            return self._launch(SessionChild.start, cpu_s=cpu_s, seed=None, policy=True)
-        except CallNotStarted as why:
-            return why.result
-
-    def _launch(
-        self, make: Callable[[Launch], Launched], *, cpu_s: int, seed: int | None, policy: bool
-    ) -> Launched:
-        """Return what `make` makes of the means to launch a child.
-
-        Raise CallNotStarted where none can be had.
-        """
-        link = self.link
-        assert link is not None
-        memory_bytes = self._config.memory_mb << 20
-        launch = partial(
-            link.launch, memory_bytes=memory_bytes, cpu_s=cpu_s, seed=seed, policy=policy
-        )
-        failure: OSError | None = None
-        for _ in range(2):  # the zygote may have died between two calls: another is started, once
-            if self.closed:
-                raise ValueError("this PythonExecutor is closed")
-            link.start()
-            try:
-                return make(launch)
-            except OSError as error:
-                failure = error
-                # Ours to bear, not the zygote's doing.
-                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
-                    break
-                link.kill()
-        raise CallNotStarted(ToolResult("setup_error", reason=f"The executor failed: {failure}"))
-
-    def repair_zygote(self, call: CallInFlight) -> None:
-        """Repair a zygote that failed a call: kill or reap it, so that another one starts."""
-        if self.link is not None and call.gave_up:
-            self.link.kill()
-        elif self.link is not None and call.child.lost == ZYGOTE_DIED:
-            self.link.reap()
-
-    def self_test(self) -> SelfTestReport:
-        """Self-test: each layer of confinement in a call; SandboxUnavailable where one fails."""
-        assert self.link is not None
-        code, length = probe_code(self._config.memory_mb), 10_000  # whatever a snippet may write
-        try:
-            probe = self.start_call(code, 30.0, None, 0.0, policy=False, max_output_length=length)
-        except CallNotStarted as why:
-            raise SandboxUnavailable(f"the self-test could not start: {why}") from why
-        wait_any({0: probe})
-        result = probe.result()
-        report = SelfTestReport.from_result(result, self.link.greeting)
-        if result.status == "setup_error":  # no call would run, whatever was accepted
-            raise SandboxUnavailable(f"Python snippets cannot run here: {report.failure}")
-        if report.shortcomings and not self._config.allow_degraded:
-            raise SandboxUnavailable(report.refusal_message())
-        return report
-
+from fctncalling.envs.tools.python_executor.session import PythonSession
 
 MAX_SESSIONS = 64
 
@@ -184,7 +73,6 @@ class PythonExecutor:
                 f"Python snippets run confined on Linux, not on {sys.platform}"
             )
         self._layers = tuple(layers)
-        self.places = threading.BoundedSemaphore(self.config.max_running)
         self._sessions: weakref.WeakSet[PythonSession] = weakref.WeakSet()
         _EXECUTORS.add(self)
         self._report: SelfTestReport | None = None
@@ -197,10 +85,36 @@ class PythonExecutor:
         self._finalizer = weakref.finalize(self, link.close)
         try:
             link.start()
-            self._report = self._launcher.self_test()
+            self._report = self._self_test(link)
         except BaseException:
             link.close()
             raise
+
+    def _self_test(self, link: ZygoteLink) -> SelfTestReport:
+        """Return the report of a call that tries each layer of confinement.
+
+        SandboxUnavailable where one fails.
+        """
+        launcher, code = self._launcher, probe_code(self.config.memory_mb)
+        # whatever a snippet may write
+        limits = launcher.limits(30.0)._replace(max_output_length=10_000)
+        try:
+            probe = launcher.start(code, limits, policy=False)
+        except CallNotStarted as why:
+            raise SandboxUnavailable(f"the self-test could not start: {why}") from why
+        wait_any({0: probe})
+        result = probe.result()
+        report = SelfTestReport.from_result(result, link.greeting)
+        if result.status == "setup_error":  # no call would run, whatever was accepted
+            raise SandboxUnavailable(f"Python snippets cannot run here: {report.failure}")
+        if report.shortcomings and not self.config.allow_degraded:
+            raise SandboxUnavailable(report.refusal_message())
+        return report
+
+    @property
+    def places(self) -> threading.BoundedSemaphore:
+        """Places for running calls, of which each call holds one."""
+        return self._launcher.places
 
     def run(
         self, code: str, *, timeout_s: float | None = None, seed: int | None = None
@@ -241,14 +155,10 @@ class PythonExecutor:
         check_timeout(timeout_s, "session")
         max_cpu_s = 10 * timeout_s if max_cpu_s is None else max_cpu_s
         check_timeout(max_cpu_s / 10, "session(max_cpu_s / 10)")
-        itself: Any = self  # pyright knows this file by its folder and by its link
-        session = PythonSession(itself, self._launcher.limits(timeout_s)._replace(cpu_s=max_cpu_s))
+        limits = self._launcher.limits(timeout_s)._replace(cpu_s=max_cpu_s)
+        session = PythonSession(self._launcher, limits)
         self._sessions.add(session)
         return session
-
-    def start_session(self, limits: CallLimits) -> SessionChild | ToolResult:
-        """Start a session's child, or return the result of a call that cannot have one."""
-        return self._launcher.start_session(limits)
 
     def report(self) -> dict[str, Any]:
         """Return the report of the self-test on what the confinement holds, area by area."""
@@ -283,11 +193,9 @@ class PythonExecutor:
 
     def after_fork(self) -> None:
         """Make the executor usable after a fork: forget the parent's calls and locks."""
-        self.places = threading.BoundedSemaphore(self.config.max_running)
+        self._launcher.after_fork()
         for session in list(self._sessions):
             session.after_fork()
-        if self._link is not None:
-            self._link.after_fork()
 
     def _run_all(
         self, codes: list[str], timeout_s: float | None, seeds: list[int | None]
@@ -303,6 +211,7 @@ class PythonExecutor:
         results: list[ToolResult | None] = [None] * len(codes)
         calls: dict[int, CallInFlight] = {}
         waiting = list(reversed(range(len(codes))))
+        limits = self._launcher.limits(timeout_s or self.config.timeout_s)
         submitted = time.perf_counter()
         try:
             while waiting or calls:
@@ -311,12 +220,12 @@ class PythonExecutor:
                     index = waiting.pop()
                     queue_s = time.perf_counter() - submitted
                     try:
-                        calls[index] = self._launcher.start_call(
-                            codes[index], timeout_s, seeds[index], queue_s
+                        calls[index] = self._launcher.start(
+                            codes[index], limits, seed=seeds[index], queue_s=queue_s
                         )
                     except CallNotStarted as why:
                         self.places.release()
-                        results[index] = why.result
+                        results[index] = replace(why.result, queue_s=queue_s)
                     except BaseException:
                         self.places.release()
                         raise

@@ -3,8 +3,8 @@
 A request goes to the zygote with four descriptors, [code, stdout, stderr, status]. On `status`, a
 SOCK_SEQPACKET socket of that one call, three messages come back: STARTED (zygote, with a pidfd),
 CONFINED (child, before it reads any code, so no code can forge it), ENDED (zygote, what the kernel
-told of the exit); or FAILED. A session's request has one more descriptor: there the child writes
-each call's exit code.
+told of the exit); or FAILED. A session's request has one more descriptor, DONE: there the child
+writes each call's exit code. Before each snippet's code stands CALL, on the code's own pipe.
 """
 
 from __future__ import annotations
@@ -13,16 +13,13 @@ import fcntl
 import os
 import struct
 
-# Memory bytes, cpu seconds, seed, whether there is one, whether the policy holds, whether it is a
-# session.
-REQUEST = struct.Struct("=QIQ???")
-CODE_SIZE = struct.Struct("=Q")
-SESSION_CALL = struct.Struct("=Q?Q")  # seed, whether there is one, bytes of code
+REQUEST = struct.Struct("=QI?")  # memory bytes, cpu seconds, whether the policy holds
+CALL = struct.Struct("=Q?Q")  # seed, whether there is one, bytes of code
 STARTED, CONFINED, ENDED, FAILED = b"S", b"C", b"E", b"F"
 ENDING = struct.Struct("=idQ")  # wait status, cpu seconds, peak resident KiB
 # Descriptors of a child beside 0, 1, 2: the first two until it is confined, DONE in sessions.
 DEV_NULL, STATUS, DONE = 3, 4, 5
-SESSION_CODE = STATUS  # in its place, later
+CODE = STATUS  # in its place, later
 SETUP_FAILED = 125
 
 

@@ -23,12 +23,11 @@ from typing import Any, NoReturn
 
 from fctncalling.envs.tools.python_executor.confinement import Confinement
 from fctncalling.envs.tools.python_executor.protocol import (
-    CODE_SIZE,
+    CALL,
+    CODE,
     CONFINED,
     DEV_NULL,
     DONE,
-    SESSION_CALL,
-    SESSION_CODE,
     STATUS,
 )
 
@@ -208,60 +207,51 @@ def _writer(descriptor: int) -> io.TextIOWrapper:
     return io.TextIOWrapper(raw, "utf-8", "backslashreplace", write_through=True)
 
 
-def confine(
-    layers: Confinement, memory_bytes: int, cpu_s: int, *, first_inherited: int = DONE
-) -> None:
-    """Confine this process and report it on its status socket, before any code is read."""
+def serve_snippets(
+    main_module: MainModule,
+    layers: Confinement,
+    memory_bytes: int,
+    cpu_s: int,
+    *,
+    policy: bool,
+    session: bool,
+) -> int:
+    """Serve snippets in this process: confine it, only then read and run one; return its exit code.
+
+    In a session snippet after snippet: after each its exit code goes to DONE, one byte. A snippet
+    can write one too: it then lies about its own end.
+    """
     layers.apply(
         memory_bytes=memory_bytes,
         cpu_s=cpu_s,
-        close=lambda: os.closerange(first_inherited, 1 << 16),
+        close=lambda: os.closerange(DONE + session, 1 << 16),
     )
     os.write(STATUS, CONFINED)
-    os.close(STATUS)
-
-
-def confine_and_read(layers: Confinement, memory_bytes: int, cpu_s: int) -> str:
-    """Confine this process and read the snippet's code, only then."""
-    confine(layers, memory_bytes, cpu_s)
-    size = CODE_SIZE.unpack(read_exactly(CODE_SIZE.size))[0]
-    source = read_exactly(size)
-    os.dup2(DEV_NULL, 0)
-    os.close(DEV_NULL)
-    # A lone surrogate is then the compiler's to refuse.
-    return source.decode("utf-8", "surrogatepass")
-
-
-def serve_session(
-    main_module: MainModule, layers: Confinement, memory_bytes: int, cpu_s: int
-) -> NoReturn:
-    """Serve a session in this process: confine it, then run snippet after snippet.
-
-    After each its exit code goes to DONE, one byte. A snippet can write one too: it then lies about
-    its own end.
-    """
-    confine(layers, memory_bytes, cpu_s, first_inherited=DONE + 1)
-    os.dup2(0, SESSION_CODE)
+    os.dup2(0, CODE)
     os.dup2(DEV_NULL, 0)
     os.close(DEV_NULL)
     number = 0
     while True:
-        seed, seeded, size = SESSION_CALL.unpack(read_exactly(SESSION_CALL.size, SESSION_CODE))
-        source = read_exactly(size, SESSION_CODE).decode("utf-8", "surrogatepass")
+        seed, seeded, size = CALL.unpack(read_exactly(CALL.size))
+        # A lone surrogate is then the compiler's to refuse.
+        source = read_exactly(size).decode("utf-8", "surrogatepass")
         if seeded:
             main_module.seed(seed)
+        if not session:
+            os.close(CODE)
+            return main_module.run(source, policy=policy)
         number += 1
         os.write(DONE, bytes([main_module.run(source, number=number)]))
 
 
-def read_exactly(size: int, descriptor: int = 0) -> bytes:
-    """Read exactly `size` bytes from a descriptor.
+def read_exactly(size: int) -> bytes:
+    """Read exactly `size` bytes of the code's pipe.
 
     Another fork may hold the other side open for ever.
     """
     parts = []
     while size:
-        part = os.read(descriptor, min(size, 1 << 20))
+        part = os.read(CODE, min(size, 1 << 20))
         if not part:
             raise EOFError("the code ended early")
         parts.append(part)

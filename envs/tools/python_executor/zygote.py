@@ -51,9 +51,8 @@ from fctncalling.envs.tools.python_executor.protocol import (
 )
 from fctncalling.envs.tools.python_executor.snippet import (
     MainModule,
-    confine_and_read,
     exit_process,
-    serve_session,
+    serve_snippets,
 )
 
 
@@ -156,9 +155,9 @@ class Zygote:
             self.shut_down()
         descriptors = array.array("i")
         descriptors.frombytes(ancillary[0][2])
-        memory_bytes, cpu_s, seed, seeded, policy, session = REQUEST.unpack(message)
+        memory_bytes, cpu_s, policy = REQUEST.unpack(message)
         status = socket.socket(fileno=descriptors.pop())
-        if not seeded and self.main_module.numpy_random is not None:
+        if self.main_module.numpy_random is not None:
             # numpy's global stream, unlike random's, is the same in every fork of one process.
             self.main_module.numpy_random.seed(int.from_bytes(os.urandom(4), "little"))
         try:
@@ -167,8 +166,7 @@ class Zygote:
             status.send(FAILED + str(error).encode())
             pid = -1
         if pid == 0:
-            places = [*descriptors, status.fileno()]
-            self.run_child(places, memory_bytes, cpu_s, seed if seeded else None, policy, session)
+            self.run_child([*descriptors, status.fileno()], memory_bytes, cpu_s, policy)
         for descriptor in descriptors:
             os.close(descriptor)
         if pid < 0:
@@ -215,13 +213,7 @@ class Zygote:
                 os.waitpid(pid, 0)
 
     def run_child(
-        self,
-        descriptors: list[int],
-        memory_bytes: int,
-        cpu_s: int,
-        seed: int | None,
-        policy: bool,
-        session: bool,
+        self, descriptors: list[int], memory_bytes: int, cpu_s: int, policy: bool
     ) -> NoReturn:
         """Run a forked child: confine, read the code, run it, exit.
 
@@ -238,12 +230,10 @@ class Zygote:
             for number, descriptor in enumerate((code_in, stdout, stderr, null, status, *done)):
                 os.dup2(descriptor, number)
             gc.enable()
-            if session:
-                serve_session(self.main_module, self.confinement, memory_bytes, cpu_s)
-            source = confine_and_read(self.confinement, memory_bytes, cpu_s)
-            if seed is not None:
-                self.main_module.seed(seed)
-            code = self.main_module.run(source, policy=policy)
+            limits = memory_bytes, cpu_s
+            code = serve_snippets(
+                self.main_module, self.confinement, *limits, policy=policy, session=bool(done)
+            )
         except BaseException as error:
             os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "replace"))
         finally:

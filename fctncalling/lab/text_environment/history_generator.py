@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -35,8 +34,7 @@ _IGNORED = (
 )
 
 
-@dataclass(frozen=True)
-class Sampling:
+class Sampling(NamedTuple):
     """Settings by which the policy's tokens are drawn."""
 
     temperature: float = 1.0  # 0: greedy
@@ -163,48 +161,38 @@ class HistoryGenerator:
     beside it.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        template: RawTextTemplate,
-        sampling: Sampling,
-        stop: Sequence[str],
-        on_token: OnToken | None = None,
-    ) -> None:
+    def __init__(self, model: nn.Module, template: RawTextTemplate) -> None:
         self.template = template
-        self.stop = tuple(stop)
-        self.on_token = on_token
-        self.stop_ids = sampling.stop_ids
-        self.engine = GenerationEngine(
-            model,
-            sampling.stop_ids,
-            temperature=sampling.temperature,
-            max_new_tokens=sampling.max_new_tokens,
-            decode=template.spell,
-        )
+        self.stop: tuple[str, ...] = ()
+        self.on_token: OnToken | None = None
+        self.engine = GenerationEngine(model, template.stop_ids)
         config: Any = model.config
         self.max_positions: int | None = getattr(config, "max_position_embeddings", None)
         self._slots: dict[int, int] = {}  # id of a history -> its slot
         self._known: list[int] = []  # tokens of each slot that the engine has read or written
         self._first = 0  # the number of slot 0's query
 
-    def set_sampling(self, sampling: Sampling) -> None:
-        """Draw the tokens to come in another way."""
+    def configure(
+        self,
+        template: RawTextTemplate,
+        stop: tuple[str, ...],
+        sampling: Sampling,
+        on_token: OnToken | None,
+    ) -> None:
+        """Go on with this tokenizer, these marks at which the policy pauses, this sampling."""
         if sampling.temperature < 0 or sampling.max_new_tokens < 1:
             raise ValueError(
                 f"generation_kwargs: temperature {sampling.temperature:g} and max_new_tokens "
                 f"{sampling.max_new_tokens}; expected at least 0 and at least 1"
             )
-        self.stop_ids, engine = sampling.stop_ids, self.engine
+        self.template = template
+        self.stop = stop
+        self.on_token = on_token
+        engine = self.engine
+        engine.decode = template.spell
         engine.temperature = sampling.temperature
         engine.stop_ids = sampling.stop_ids
         engine.max_new_tokens = sampling.max_new_tokens
-
-    def set_template(self, template: RawTextTemplate, stop: Sequence[str]) -> None:
-        """Go on with another tokenizer, or with other marks at which the policy pauses."""
-        self.template = template
-        self.stop = tuple(stop)
-        self.engine.decode = template.spell
 
     @contextmanager
     def session(self, histories: Sequence[TextHistory], first: int = 0) -> Iterator[None]:
@@ -243,7 +231,7 @@ class HistoryGenerator:
         """Whether the policy's last token is an end token."""
         if not history.ids or history.system_spans[-1]:
             return False
-        return history.ids[-1] in self.stop_ids
+        return history.ids[-1] in self.engine.stop_ids
 
     def last_words(self, history: TextHistory) -> tuple[str, int]:
         """Return the policy's text since the last result, and the start of its last part.

@@ -10,7 +10,7 @@ import inspect
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,10 +18,26 @@ from torch import Tensor
 
 from fctncalling.envs.errors import InfrastructureError
 from fctncalling.envs.handlers import TEXT_HANDLERS
-from fctncalling.envs.handlers.inline import QUERY, CallBlock, PausedMessage
-from fctncalling.envs.tool_text.tools import InlineToolResult, InlineToolsArgument
-from fctncalling.lab.text_environment.attributes import FollowsAssignments, is_overridden
-from fctncalling.lab.text_environment.history_generator import OnToken
+from fctncalling.envs.handlers.inline import (
+    CALL,
+    QUERY,
+    REQUEST,
+    RESPONSE,
+    SUBMIT,
+    CallBlock,
+    InlineCalls,
+    PausedMessage,
+    TrlRequestCalls,
+)
+from fctncalling.envs.tool_text.tools import InlineToolResult, InlineTools, InlineToolsArgument
+from fctncalling.envs.tools.box.toolbox import ToolBox
+from fctncalling.lab.text_environment.history_generator import (
+    HistoryGenerator,
+    OnToken,
+    RawTextTemplate,
+    language_model,
+    parse_generation_kwargs,
+)
 from fctncalling.lab.text_environment.text_history import TextHistory
 
 logger = logging.getLogger(__name__)
@@ -91,7 +107,7 @@ MAX_PAUSES = 8
 MAX_THREADS = 32  # in which tools answer side by side
 
 
-class TextEnvironment(FollowsAssignments):
+class TextEnvironment:
     """Environment in which a language model answers queries with tools, and who wrote what is kept.
 
     - `model`: a causal language model of transformers, or a policy with a value head around one;
@@ -118,6 +134,15 @@ class TextEnvironment(FollowsAssignments):
     `response_token` and `submit_token` too; `tools` and `generation_kwargs` may also be changed in
     place.
     """
+
+    request_token, call_token, response_token, submit_token = REQUEST, CALL, RESPONSE, SUBMIT
+    template: RawTextTemplate
+    _marks = (REQUEST, CALL, RESPONSE, SUBMIT)  # those that `syntax` was made of
+    _template_of: Any = None  # syntax
+    _generator_of: Any = None  # model
+    _generator: HistoryGenerator
+    _tools: InlineTools
+    _built_tools: Mapping[str, Any]
 
     def __init__(
         self,
@@ -151,7 +176,11 @@ class TextEnvironment(FollowsAssignments):
         self.max_tool_response = max_tool_response if max_tool_reponse is None else max_tool_reponse
         self.generation_kwargs = dict(generation_kwargs or {})
         self.max_length = max_length
-        self._build(TEXT_HANDLERS[handler], () if tools is None else tools)
+        self.syntax: InlineCalls = TEXT_HANDLERS[handler]
+        self.tools: Any = () if tools is None else tools
+        if isinstance(tools, Mapping):
+            self.tools = dict(tools)
+        self._refresh()
 
     def run(self, queries: Sequence[str], **rewards_kwargs: Any) -> Run:
         """Play one episode a query.
@@ -293,6 +322,56 @@ class TextEnvironment(FollowsAssignments):
         """End the processes of the tools."""
         self._tools.close()
 
+    def _refresh(self) -> None:
+        """Bring the parts up to the attributes, and build those that are missing.
+
+        Nothing is checked where it is assigned: plain attributes and dicts are what users of such
+        environments expect, and a dict that is changed in place tells nobody. What is compared
+        here, before every use, takes microseconds.
+        """
+        self._refresh_syntax()
+        if self._template_of is not self.syntax or self.template.tokenizer is not self.tokenizer:
+            self.template = RawTextTemplate(self.tokenizer, tags=self.syntax.tags)
+            self._template_of = self.syntax
+        sampling = parse_generation_kwargs(self.generation_kwargs, self.template.stop_ids)
+        if self._generator_of is not self.model:
+            generator = HistoryGenerator(language_model(self.model), self.template)
+            former = None if self._generator_of is None else self._generator.max_positions
+            if self.max_length in (None, former):
+                self.max_length = generator.max_positions
+            self._generator = generator
+            self._generator_of = self.model
+        self._generator.configure(self.template, self.syntax.stop, sampling, self.on_token)
+        self._refresh_tools()
+
+    def _refresh_syntax(self) -> None:
+        marks = (self.request_token, self.call_token, self.response_token, self.submit_token)
+        if marks == self._marks:
+            return
+        if not isinstance(self.syntax, TrlRequestCalls):
+            raise ValueError(
+                f"request_token and its like are marks of handler 'request_call'; this one is "
+                f"{self.syntax.name!r}, whose marks stand fast"
+            )
+        self.syntax = TrlRequestCalls(*marks)
+        self._marks = marks
+
+    def _refresh_tools(self) -> None:
+        given, former = self.tools, self.__dict__.get("_tools")
+        if former is None or not isinstance(given, Mapping) or not _same(given, self._built_tools):
+            if isinstance(given, Iterable) and not isinstance(given, Mapping | ToolBox | str):
+                given = list(given)  # to iterate twice; InlineTools rejects invalid ones
+            self._tools = tools = InlineTools(given, self.syntax)
+            if not isinstance(given, Mapping):
+                names = (doc.name for doc in tools.box.docs)
+                each_given = tools.box.tools if isinstance(given, ToolBox) else given
+                self.tools = dict(zip(names, each_given, strict=True))
+            self._built_tools = dict(self.tools)
+            if former is not None:
+                former.close()
+        self._tools.syntax = self.syntax
+        self._tools.max_characters = self.max_tool_response
+
     def _generate_batched(
         self,
         query_tensors: Sequence[Tensor | Sequence[int]],
@@ -359,3 +438,12 @@ class TextEnvironment(FollowsAssignments):
 
 
 _STEP, _PARSE_TOOL_CALL = TextEnvironment.step, TextEnvironment.parse_tool_call
+
+
+def is_overridden(environment: object, name: str, own: Any) -> bool:
+    """Whether a method is another than the class's own: a subclass's, or one that was assigned."""
+    return getattr(getattr(environment, name), "__func__", None) is not own
+
+
+def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return one.keys() == other.keys() and all(one[name] is other[name] for name in one)

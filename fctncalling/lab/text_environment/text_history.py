@@ -130,10 +130,7 @@ class TextHistory:
 
     def show_text(self, show_legend: bool = False, *, console: Console | None = None) -> None:
         """Print the episode's text, coloured by who wrote what, and its reward; needs rich."""
-        console = console_or_default(console)
-        console.print(rich_text(self))
-        if show_legend:
-            console.print(legend())
+        self._show(None, show_legend, console)
 
     def show_tokens(
         self, tokenizer: Any, show_legend: bool = False, *, console: Console | None = None
@@ -142,8 +139,11 @@ class TextHistory:
 
         Needs rich.
         """
+        self._show(tokenizer, show_legend, console)
+
+    def _show(self, tokenizer: Any, show_legend: bool, console: Console | None) -> None:
         console = console_or_default(console)
-        console.print(colour_tokens(self, tokenizer))
+        console.print(rich_text(self, tokenizer))
         if show_legend:
             console.print(legend())
 
@@ -206,42 +206,32 @@ def console_or_default(console: Console | None) -> Console:
     return RichConsole()
 
 
-def segments(history: TextHistory) -> Iterator[tuple[str, Style]]:
-    """Yield each segment's text and style."""
-    spans = zip(history.text_spans, history.system_spans, strict=True)
-    for index, ((start, end), system) in enumerate(spans):
-        yield history.text[start:end], _style(index, system)
+def styled_pieces(history: TextHistory, tokenizer: Any = None) -> Iterator[tuple[str, Style, str]]:
+    """Yield each segment's text, its style and ""; with a tokenizer each token's, and a tool tip.
 
-
-def styled_token_positions(history: TextHistory) -> Iterator[tuple[int, Style]]:
-    """Yield the position of each token, with its style."""
-    spans = zip(history.token_spans, history.system_spans, strict=True)
-    for index, ((start, end), system) in enumerate(spans):
-        for position in range(start, end):
-            yield position, _style(index, system)
-
-
-def rich_text(history: TextHistory) -> Text:
-    """Return the text in colours.
-
-    Control and invisible characters are shown as escapes.
+    Control and invisible characters are escapes.
     """
+    for index, system in enumerate(history.system_spans):
+        style = PROMPT if index == 0 else SYSTEM if system else MODEL
+        if tokenizer is None:
+            start, end = history.text_spans[index]
+            yield escape_unprintable(history.text[start:end]), style, ""
+            continue
+        for position in range(*history.token_spans[index]):
+            logprob = history.logprobs[position]
+            said = "" if math.isnan(logprob) else f", log-probability {logprob:.3f}"
+            text = escape_unprintable(token_text(tokenizer, history.ids, position))
+            yield text, style, f"id {history.ids[position]}{said}"
+
+
+def rich_text(history: TextHistory, tokenizer: Any = None) -> Text:
+    """Return the text in colours, or its tokens if a tokenizer is given, a blank behind each."""
     from rich.text import Text
 
     text = Text()
-    for words, style in segments(history):
-        text.append(escape_unprintable(words), style=style.style)
-    return text.append(f"\n\nReward: {_reward(history)}{_ending(history)}", style=REWARD.style)
-
-
-def colour_tokens(history: TextHistory, tokenizer: Any) -> Text:
-    """Return the tokens in colours, a blank behind each."""
-    from rich.text import Text
-
-    text = Text()
-    for position, style in styled_token_positions(history):
-        spelling = escape_unprintable(token_text(tokenizer, history.ids, position))
-        text.append(spelling.replace("\n", "\\n"), style=style.style).append(" ")
+    for words, style, tip in styled_pieces(history, tokenizer):
+        text.append(words.replace("\n", "\\n") if tip else words, style=style.style)
+        text.append(" " if tip else "")
     return text.append(f"\n\nReward: {_reward(history)}{_ending(history)}", style=REWARD.style)
 
 
@@ -257,7 +247,13 @@ def legend() -> Text:
 
 def to_html(history: TextHistory, tokenizer: Any = None) -> str:
     """Return an HTML page of the episode's text, or of its tokens if a tokenizer is given."""
-    pieces = _html_segments(history) if tokenizer is None else _html_tokens(history, tokenizer)
+    pieces = (
+        f'<span class="token {style.label.lower()}" title="{tip}">{html.escape(words)}</span>'
+        if tip
+        else f'<span class="{style.label.lower()}">{html.escape(words)}</span>'
+        for words, style, tip in styled_pieces(history, tokenizer)
+        if words or tip
+    )
     return _PAGE.format(
         classes="\n".join(
             f".{style.label.lower()} {{ background: {style.background}; }}" for style in STYLES
@@ -269,25 +265,6 @@ def to_html(history: TextHistory, tokenizer: Any = None) -> str:
             f'<span class="{style.label.lower()}">{style.label}</span>' for style in STYLES
         ),
     )
-
-
-def _html_segments(history: TextHistory) -> Iterator[str]:
-    for words, style in segments(history):
-        if words:
-            text = html.escape(escape_unprintable(words))
-            yield f'<span class="{style.label.lower()}">{text}</span>'
-
-
-def _html_tokens(history: TextHistory, tokenizer: Any) -> Iterator[str]:
-    for position, style in styled_token_positions(history):
-        token, logprob = history.ids[position], history.logprobs[position]
-        tip = f"id {token}" + ("" if math.isnan(logprob) else f", log-probability {logprob:.3f}")
-        spelling = html.escape(escape_unprintable(token_text(tokenizer, history.ids, position)))
-        yield f'<span class="token {style.label.lower()}" title="{tip}">{spelling}</span>'
-
-
-def _style(index: int, system: bool) -> Style:
-    return PROMPT if index == 0 else SYSTEM if system else MODEL
 
 
 def token_text(tokenizer: Any, ids: Sequence[int], position: int) -> str:
