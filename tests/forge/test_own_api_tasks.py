@@ -17,13 +17,13 @@ from fctncalling.cli.command import main
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs import judge, oracle_calls
 from fctncalling.envs.handlers.registry import get_handler
-from fctncalling.lab.own_api.api import OwnApi
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.load import load_api
 from fctncalling.lab.own_api.words.clauses import ordered_parameter_pairs, said_span
 from fctncalling.lab.own_api.words.frames import act_table, acts_of_function
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.spoken_values import ORDINALS, spoken_date, spoken_time
+from fctncalling.specification.api import OwnApi
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "your_api"
 SHARED = Path(os.environ.get("FCTNCALLING_SHARED", "../shared")) / "apis"

@@ -12,8 +12,8 @@ from typing import Any
 
 from fctncalling.data.json_stream import read_entries
 from fctncalling.lab.adapt.adapt_settings import AdaptError, AdaptSettings
-from fctncalling.lab.own_api.api import SpecificationError
 from fctncalling.lab.own_api.load import load_api
+from fctncalling.specification.api import SpecificationError
 
 TRAIN, HELD_OUT = "train.jsonl", "held_out.jsonl"
 FEWEST_FORGED = 16  # an API that gives fewer is not adapted to

@@ -45,7 +45,7 @@ from fctncalling.lab.forge.multi_turn.dials import CLASS_WEIGHTS, class_combinat
 from fctncalling.lab.forge.official_guard import OfficialGuard
 from fctncalling.lab.forge.own_api import add_own_arguments, run_own
 from fctncalling.lab.forge.report import write_report
-from fctncalling.lab.own_api.api import SpecificationError
+from fctncalling.specification.api import SpecificationError
 
 REFUSALS = (InputError, OutputConflict, SpecificationError, TaskError, ForgeFailure, OSError)
 

@@ -13,7 +13,6 @@ from random import Random
 from typing import Any
 
 from fctncalling.lab.forge.forged_entry import NoTaskDrawn
-from fctncalling.lab.own_api.api import OwnApi
 from fctncalling.lab.own_api.kinds import ArgumentKind
 from fctncalling.lab.own_api.kinds.argument_kind import is_same_value
 from fctncalling.lab.own_api.words.clauses import CHANGES, ordered_parameter_pairs
@@ -27,6 +26,7 @@ from fctncalling.lab.own_api.words.frames import (
 )
 from fctncalling.lab.own_api.words.function_words import FunctionWords
 from fctncalling.lab.own_api.words.vocabulary import singular, spaced_words
+from fctncalling.specification.api import OwnApi
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from fctncalling.lab.forge.own_api.drawn_call import (
     accepted_arguments,
 )
 from fctncalling.lab.forge.own_api.own_entries import draft_entry, draft_fault
-from fctncalling.lab.own_api.api import shown
+from fctncalling.specification.api import shown
 
 MAX_REQUEST = 20_000  # characters
 

@@ -22,11 +22,11 @@ from fctncalling.lab.forge.own_api.logged_requests import LoggedRequests
 from fctncalling.lab.forge.own_api.own_entries import OWN_CATEGORIES, own_entry
 from fctncalling.lab.forge.own_api.own_single_turn import can_be_missing
 from fctncalling.lab.forge.own_api.paraphrases import Paraphraser
-from fctncalling.lab.own_api.api import OwnApi
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.kinds.find import guessed_kind_notes
 from fctncalling.lab.own_api.load import load_api
 from fctncalling.lab.own_api.words.frames import read_phrases, write_phrases
+from fctncalling.specification.api import OwnApi
 
 
 def coverage_page(api: AskableApi, ledger: Path) -> str:

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from fctncalling.lab.own_api.api import (
+from fctncalling.specification.api import (
     MAX_DESCRIPTION,
     SpecificationError,
     SpecificationNotes,
     shown,
 )
-from fctncalling.lab.own_api.document import ReferenceResolver
-from fctncalling.lab.own_api.type_text import JSON_TYPES, schema_of_type
+from fctncalling.specification.document import ReferenceResolver
+from fctncalling.specification.type_text import JSON_TYPES, schema_of_type
 
 MAX_DEPTH = 8
 MAX_KEYS = 1_000  # of one object

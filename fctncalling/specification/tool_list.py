@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fctncalling.lab.own_api.api import CollectedFunctions, OwnApi, SpecificationError, shown
-from fctncalling.lab.own_api.document import ReferenceResolver
-from fctncalling.lab.own_api.schema import SchemaReader, text_list, text_of
-from fctncalling.lab.own_api.type_text import is_optional_type
+from fctncalling.specification.api import CollectedFunctions, OwnApi, SpecificationError, shown
+from fctncalling.specification.document import ReferenceResolver
+from fctncalling.specification.schema import SchemaReader, text_list, text_of
+from fctncalling.specification.type_text import is_optional_type
 
 _LISTS = ("tools", "functions", "functionDeclarations", "function_declarations")
 _AROUND_LISTS = ("toolConfig", "result")  # Bedrock's request, MCP's answer
