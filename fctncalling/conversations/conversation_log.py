@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from fctncalling.conversations.conversation import Conversation, Unreadable
 from fctncalling.conversations.log_forms import forms_of, read_record
-from fctncalling.conversations.message_forms import MESSAGE_FORMS
+from fctncalling.conversations.message_forms import role_of
 from fctncalling.data.errors import TaskError
 from fctncalling.data.json_stream import read_entries
-from fctncalling.data.types import FunctionDoc
+from fctncalling.specification.api import OwnApi
+from fctncalling.specification.tool_list import offered_functions
 
 MAX_LINE = 1 << 22  # bytes
 MAX_WHOLE = 1 << 25  # bytes of a file that is one record
@@ -28,13 +29,13 @@ class ConversationLog:
     """Log of conversations: JSON Lines, a JSON array of records, or one record.
 
     A record has any form of `log_forms`. What cannot be read is left out and counted, with its
-    reason and the number of the first, while the conversations are read. `functions` are on offer
-    in conversations that list none.
+    reason and the number of the first, while the conversations are read. `api` is on offer in
+    conversations that list no function.
     """
 
-    def __init__(self, path: Path, functions: Sequence[FunctionDoc] = ()) -> None:
+    def __init__(self, path: Path, api: OwnApi | None = None) -> None:
         self._path = path
-        self.functions = functions
+        self.api = offered_functions() if api is None else api
         self._left_out: dict[str, tuple[int, int]] = {}  # reason -> how many, the first's line
 
     def conversations(self) -> Iterator[tuple[int, Conversation]]:
@@ -43,7 +44,7 @@ class ConversationLog:
             try:
                 if isinstance(record, Unreadable):
                     raise record
-                for each in read_record(record, self.functions):
+                for each in read_record(record, self.api):
                     yield number, each
                     if each.fault:
                         self.leave_out(each.fault, number)
@@ -98,7 +99,7 @@ def _records(path: Path) -> Iterator[tuple[int, Any]]:
             yield number, _parsed(line)
     elif not entries:
         yield from _streamed(path)
-    elif _is_message(entries[0]):
+    elif isinstance(entries[0], dict) and role_of(entries[0]):  # one of messages
         yield 1, entries
     else:
         yield from enumerate(entries, 1)
@@ -139,7 +140,3 @@ def _parsed(line: bytes | None) -> Any:
         return Unreadable("is not UTF-8")
     except (ValueError, RecursionError) as error:
         return Unreadable(f"is no JSON: {str(error).partition(': ')[0]}")
-
-
-def _is_message(value: Any) -> bool:
-    return isinstance(value, dict) and any(form.holds([value]) for form in MESSAGE_FORMS)
