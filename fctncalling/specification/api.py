@@ -99,6 +99,10 @@ class OwnApi:
         """The functions by their names here."""
         return {each.name: each for each in self.functions}
 
+    def function(self, name: str) -> FunctionDoc:
+        """Return the function of a name; KeyError where there is none."""
+        return self.by_name[name]
+
 
 MAX_NAME = 64
 _CALLABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")

@@ -81,7 +81,7 @@ def test_circular_references_end_and_are_told(tmp_path: Path) -> None:
     }
     paths = {"/t": {"post": operation(requestBody=body({"$ref": "#/components/schemas/Node"}))}}
     api = loaded(tmp_path, document(paths, components={"schemas": {"Node": node}}))
-    assert set(api.by_name["act"].parameters["properties"]) == {"label", "children"}
+    assert set(api.function("act").parameters["properties"]) == {"label", "children"}
     assert any("holds itself" in note for note in api.notes)
 
 
@@ -103,7 +103,7 @@ def test_allof_that_holds_itself(tmp_path: Path) -> None:
     }
     paths = {"/t": {"post": operation(requestBody=body({"$ref": "#/components/schemas/A"}))}}
     api = loaded(tmp_path, document(paths, components={"schemas": schemas}))
-    assert list(api.by_name["act"].parameters["properties"]) == ["x"]
+    assert list(api.function("act").parameters["properties"]) == ["x"]
 
 
 def test_reference_to_nothing_names_place(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_parameter_and_body_of_one_name(tmp_path: Path) -> None:
         requestBody=body({"type": "object", "properties": {"id": {"type": "integer"}}}),
     )
     api = loaded(tmp_path, document({"/x/{id}": {"put": given}}))
-    assert list(api.by_name["act"].parameters["properties"]) == ["id", "body_id"]
+    assert list(api.function("act").parameters["properties"]) == ["id", "body_id"]
 
 
 def test_contradictions_are_told_and_not_followed(tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ def test_server_that_lies_about_its_schemas() -> None:
         [ListedTool("act-now", "Act.", lies), ListedTool("rest", "Rest.", {"properties": []})]
     )
     assert [each.name for each in api.functions] == ["act_now", "rest"]
-    assert api.by_name["act_now"].parameters["required"] == ["b"]
+    assert api.function("act_now").parameters["required"] == ["b"]
     assert any("zzz" in note for note in api.notes)
 
 

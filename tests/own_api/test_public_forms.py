@@ -194,7 +194,7 @@ SCHEMA = {"type": "object", "properties": {"guests": {"type": "INTEGER"}}, "requ
 def test_forms_of_tool_lists(
     tmp_path: Path, tools: Any, names: list[str], required: list[str]
 ) -> None:
-    parameters = loaded(tmp_path, tools).by_name["book"].parameters
+    parameters = loaded(tmp_path, tools).function("book").parameters
     assert (list(parameters["properties"]), parameters["required"]) == (names, required)
     if "guests" in names:
         assert parameters["properties"]["guests"]["type"] == "integer"
