@@ -17,6 +17,8 @@ from fctncalling.cli.command import main
 from fctncalling.data.types import FunctionDoc, Task
 from fctncalling.envs import judge, oracle_calls
 from fctncalling.envs.handlers.registry import get_handler
+from fctncalling.lab.forge import forge_run
+from fctncalling.lab.forge.official_guard import digest
 from fctncalling.lab.own_api.kinds import argument_kinds
 from fctncalling.lab.own_api.load import load_api
 from fctncalling.lab.own_api.words.clauses import ordered_parameter_pairs, said_span
@@ -84,11 +86,18 @@ def test_the_oracle_solves_each_task_and_no_text_is_there_twice(spec: str, tmp_p
     assert judged > 120
 
 
-def test_the_same_seed_gives_the_same_bytes_and_another_seed_other_texts(tmp_path: Path) -> None:
-    for name, seed in (("a", "1"), ("b", "1"), ("c", "2")):
-        forged(SPECS[1], tmp_path / name, "--seed", seed)
+def test_a_seed_gives_the_same_bytes_in_three_processes_and_another_seed_other_texts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forge_run, "digest", lambda text: digest(text) % 999)  # some count as twins
+    for name, seed, jobs in (("a", "1", "1"), ("b", "1", "3"), ("c", "2", "1")):
+        forged(SPECS[1], tmp_path / name, "--seed", seed, "--jobs", jobs)
     one, two, other = (tmp_path / name for name in "abc")
-    assert one.read_bytes() == two.read_bytes()
+    for kind in ("", ".ledger.jsonl", ".coverage.md"):
+        files = [each.with_name(f"{each.name}{kind}").read_bytes() for each in (one, two)]
+        assert files[0] == files[1]
+    repeated = [line for line in entries(Path(f"{one}.ledger.jsonl")) if line.get("attempt")]
+    assert repeated  # drawn again by the parent
     shared = {text_of(e) for e in entries(one)} & {text_of(e) for e in entries(other)}
     assert len(shared) < 12
 

@@ -14,8 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fctncalling.cli.shared.jsonl_records import InputError, with_progress_bar, write_records
-from fctncalling.lab.forge.forge_run import BaseForgeRun, ForgeFailure, ForgeFiles, apportion_tasks
+from fctncalling.cli.shared.jsonl_records import InputError, write_records
+from fctncalling.lab.forge.forge_run import (
+    BaseForgeRun,
+    ForgeFailure,
+    ForgeFiles,
+    apportion_tasks,
+    write_tasks,
+)
 from fctncalling.lab.forge.forged_entry import ForgedEntry, NoTaskDrawn
 from fctncalling.lab.forge.own_api.drawn_call import AskableApi, askable_api
 from fctncalling.lab.forge.own_api.logged_requests import LoggedRequests
@@ -91,14 +97,16 @@ class OwnForgeRun(BaseForgeRun):
         self._source = settings.api.source
         self._paraphraser = paraphraser
 
-    def _made(self, category: str, index: int, attempt: int) -> ForgedEntry:
+    def draw(self, category: str, index: int, attempt: int) -> ForgedEntry:
         try:
-            made = own_entry(self._api, category, self._seed, index, attempt)
+            return own_entry(self._api, category, self._seed, index, attempt)
         except NoTaskDrawn as fault:
             raise ForgeFailure(f"{self._source}: {fault}") from None
+
+    def _reworded(self, drawn: ForgedEntry) -> ForgedEntry:
         if self._paraphraser is None:
-            return made
-        return made._replace(entry=self._paraphraser.reworded(made.entry))
+            return drawn
+        return drawn._replace(entry=self._paraphraser.reworded(drawn.entry))
 
     def _run_dry(self, category: str, index: int) -> str:
         return (
@@ -229,7 +237,8 @@ def _made(
     files = ForgeFiles(output, settings.record())
     log = args.output.with_name(f"{args.output.name}.paraphrases.jsonl")
     paraphraser = args.paraphrase and Paraphraser(args.paraphrase, args.paraphrase_model, log)
-    _write(files, settings, OwnForgeRun(settings, askable, paraphraser or None))
+    run = OwnForgeRun(settings, askable, paraphraser or None)
+    write_tasks(files, run.tasks(args.jobs), num_tasks)
     if paraphraser:
         paraphraser.close()
         told = ", ".join(f"{count} {why}" for why, count in paraphraser.counts.most_common())
@@ -255,15 +264,6 @@ def _write_logged(requests: LoggedRequests, logs: Path, output: Path) -> None:
     steps = f" ({requests.num_results} of them follow results)" if requests.num_results else ""
     told = f"{requests.count} requests of {logs}{steps} in {path}, for you to confirm"
     print(f"{told}; {left_out}", file=sys.stderr)
-
-
-def _write(files: ForgeFiles, settings: OwnForgeSettings, run: OwnForgeRun) -> None:
-    if files.is_finished():
-        return
-    with files:
-        for entry, line in with_progress_bar(run.tasks(), "forging", "task", settings.num_tasks):
-            files.write(entry, line)
-        files.finish()
 
 
 def categories_to_make(named: Sequence[str] | None, api: AskableApi, seed: int) -> tuple[str, ...]:
