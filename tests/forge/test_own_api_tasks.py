@@ -293,7 +293,7 @@ def test_logged_requests_become_tasks_with_the_calls_that_were_made(
     [calls] = oracle_calls(task_of(task))
     assert judge(task_of(task), get_handler("python_calls").render(calls)).valid
     told = capsys.readouterr().err
-    assert "1 (line 3) calls 'mow', which the API does not have" in told
+    assert "1 (line 3) calls 'mow', which is not on offer" in told
     assert "1 (line 4) no user message that is answered by calls" in told
 
 
