@@ -57,10 +57,9 @@ def play_tasks(
                 file = write_entries(drawn / f"{name}.jsonl", tasks[name][:number])
             if code := play(file, part / f"{name}.jsonl"):
                 return code
-        each = (clock() - begun) / (now - asked)
-        asked = now
-        fitting = int((started + seconds - clock()) / max(each, 1e-9)) if not whole else 0
-        size = min(GROWTH * asked, fitting) if fitting >= min(FIRST, total - asked) else 0
+        took, left = clock() - begun, started + seconds - clock()
+        fitting = (now - asked) * left / max(took, 1e-9)
+        asked, size = now, int(min(GROWTH * now, fitting)) if left > took else 0
     return 0
 
 
