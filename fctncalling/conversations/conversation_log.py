@@ -84,25 +84,19 @@ def holds_conversations(path: Path) -> bool:
 def _records(path: Path) -> Iterator[tuple[int, Any]]:
     """Yield (number, record) of a file; in place of a record that cannot be read, Unreadable."""
     with path.open("rb") as file:
-        head = file.read(MAX_LINE + 1)
-    lines = [line for line in head.removeprefix(b"\xef\xbb\xbf").split(b"\n") if line.strip()]
-    first = _parsed(lines[0]) if lines else None
-    is_array = isinstance(first, list) and len(lines) == 1 and len(head) <= MAX_LINE
-    if isinstance(first, Unreadable) and lines[0].lstrip()[:1] in (b"{", b"["):
-        if path.stat().st_size > MAX_WHOLE:
-            first, is_array = [], lines[0].lstrip().startswith(b"[")
-        elif isinstance(whole := _parsed(path.read_bytes()), dict | list):
-            first, is_array = (whole, True) if isinstance(whole, list) else ([whole], True)
-    entries = first if is_array and isinstance(first, list) else None
-    if entries is None:
+        head = file.read(MAX_WHOLE + 1)
+    opening = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    first = opening.partition(b"\n")[0]
+    whole = _parsed(head) if len(head) <= MAX_WHOLE else None
+    if isinstance(whole, list) and whole and isinstance(whole[0], dict) and role_of(whole[0]):
+        yield 1, whole  # messages
+    elif isinstance(whole, list | dict):
+        yield from enumerate(whole if isinstance(whole, list) else [whole], 1)
+    elif whole is None and opening[:1] == b"[" and isinstance(_parsed(first), Unreadable):
+        yield from _streamed(path)
+    else:
         for number, line in _bounded_lines(path):
             yield number, _parsed(line)
-    elif not entries:
-        yield from _streamed(path)
-    elif isinstance(entries[0], dict) and role_of(entries[0]):  # one of messages
-        yield 1, entries
-    else:
-        yield from enumerate(entries, 1)
 
 
 def _streamed(path: Path) -> Iterator[tuple[int, Any]]:

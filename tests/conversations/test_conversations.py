@@ -140,7 +140,11 @@ def test_lines_and_arrays_hold_the_same_conversations(text: Any, tmp_path: Path)
     ]
     path = tmp_path / "log"
     path.write_text(text(talks), encoding="utf-8")
-    assert holds_conversations(path)
+    for most in (1 << 25, 128):  # bytes that are read at once
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("fctncalling.conversations.conversation_log.MAX_WHOLE", most)
+            assert holds_conversations(path)
+            assert len(read_log(path)) == 3
     read = [(number, each.messages[0]["content"]) for number, each in read_log(path)]
     assert [content for _, content in read] == ["0", "1", "2"]
     assert [number for number, _ in read] in ([1, 2, 3], [1, 3, 5])
@@ -292,6 +296,24 @@ def test_a_call_of_each_form_is_a_request_with_its_truth(
     assert set(last["ground_truth"][0]) == {"book_table"}
     if name != "nestful":
         assert left_out == f"{len(found)} (line 2) is there twice"
+
+
+@pytest.mark.parametrize("name", ["D20", "D21", "D22"])
+def test_a_log_that_once_gave_no_request_gives_one(
+    name: str, shared: Path, api: Path, tmp_path: Path
+) -> None:
+    cases = map(json.loads, (shared / "cases/apis_answers_logs.jsonl").read_text().splitlines())
+    [given] = [each["input"] for each in cases if each["id"] == name]
+    if "tool" in given:  # D21, in words
+        api.write_text(json.dumps([{**TOOL, "name": given["tool"]}]), encoding="utf-8")
+        given = {"query": ASKED, "answers": [{"name": given["log_calls"], "arguments": {}}]}
+        given["answers"][0]["arguments"]["guests"] = 4
+    else:
+        given = json.loads(json.dumps(given).replace("book_table", "book-table"))
+    [task], _ = requests_of(api, written(tmp_path, given))
+    assert task["question"][0][-1]["content"] == "A table for 4, please."
+    [call] = task["ground_truth"]
+    assert [values["guests"] for values in call.values()] == [[4]]
 
 
 def test_a_log_without_a_request_ends_in_exit_code_2_with_the_reasons(
