@@ -33,6 +33,7 @@ from fctncalling.lab.adapt.task_files import (
     MULTI_TURN_STEPS,
     SINGLE_TURN_STEPS,
     TRAIN,
+    coverage_of,
     make_tasks,
     read_task_entries,
     turn_step_limit,
@@ -473,6 +474,7 @@ def test_forged_held_out_tasks_share_no_text_with_those_that_are_learned(tmp_pat
     assert len(held_out) == 12
     texts = [{json.dumps(each["question"]) for each in part} for part in (train, held_out)]
     assert len(texts[0]) > 250
+    assert coverage_of(tmp_path).startswith("said: 2 of 2 functions and 2 of 2 parameters; about ")
     assert not texts[0] & texts[1]
 
 

@@ -37,6 +37,7 @@ from fctncalling.lab.adapt.stage import CUT_SHORT, INTERRUPTED, Stages, uninterr
 from fctncalling.lab.adapt.task_files import (
     HELD_OUT,
     TRAIN,
+    coverage_of,
     make_tasks,
     read_task_entries,
     require_specification,
@@ -103,6 +104,8 @@ class Adaptation:
         """Plan the minutes by a probe, and print the plan."""
         self.plan = self._plan()
         print(self.plan.text(), file=sys.stderr)
+        if said := coverage_of(self.stages.path("probe")):
+            print(f"of this API {said.rpartition('; ')[2]}", file=sys.stderr)
 
     def played(self) -> dict[str, StageAnswers]:
         """Return what each score stage's model answered, of the tasks that all of them did."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from fctncalling.data.json_stream import read_entries
 from fctncalling.lab.adapt.adapt_settings import AdaptError, AdaptSettings
+from fctncalling.lab.forge.own_api.own_forge import COVERAGE_PAGE, SAID
 from fctncalling.lab.own_api.load import load_api
 from fctncalling.specification.api import SpecificationError
 
@@ -45,6 +46,15 @@ def make_tasks(settings: AdaptSettings, folder: Path, num_tasks: int, num_held_o
     else:
         write_split(tasks, min(num_held_out, len(tasks) // 2), folder)
     return len(tasks) + len(held_out)
+
+
+def coverage_of(folder: Path) -> str:
+    """Return the line on what the tasks that were forged in a folder say; "" where none were."""
+    for page in folder.glob(f"forged_*.jsonl{COVERAGE_PAGE}"):
+        if HELD_OUT not in page.name:
+            lines = page.read_text(encoding="utf-8").splitlines()
+            return next(line for line in lines if line.startswith(SAID))
+    return ""
 
 
 def _forged(

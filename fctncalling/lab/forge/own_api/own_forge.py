@@ -121,12 +121,13 @@ def coverage_line(covered: Mapping[str, Any]) -> str:
     told = [f"{covered[kind][0]} of {covered[kind][1]} {kind}" for kind in COUNTED]
     never = ", ".join(covered["kinds_never_drawn"])
     return (
-        f"said: {' and '.join(told)}; {f'never drawn: {never}; ' if never else ''}"
+        f"{SAID}{' and '.join(told)}; {f'never drawn: {never}; ' if never else ''}"
         f"about {covered['tasks_that_cover']:,} tasks say all"
     )
 
 
 COUNTED = ("functions", "parameters")
+SAID, COVERAGE_PAGE = "said: ", ".coverage.md"  # how the line begins; what the page's name ends in
 
 
 def _escaped(text: str) -> str:
@@ -304,7 +305,7 @@ def _made(
         paraphraser.close()
         told = ", ".join(f"{count} {why}" for why, count in paraphraser.counts.most_common())
         print(f"paraphrases: {told}; log: {log}", file=sys.stderr)
-    page = output.with_name(f"{output.name}.coverage.md")
+    page = output.with_name(f"{output.name}{COVERAGE_PAGE}")
     coverage = Coverage(askable, files.ledger)
     page.write_text(coverage.page(), encoding="utf-8")
     totals = files.summary()["totals"]
