@@ -37,7 +37,7 @@ from fctncalling.specification.api import OwnApi
 
 
 class Coverage:
-    """What the tasks of a file say of an API, by its ledger, and what they leave unsaid."""
+    """Coverage of an API by the tasks of a file, as its ledger tells."""
 
     def __init__(self, api: AskableApi, ledger: Path) -> None:
         self._api = api
