@@ -22,7 +22,7 @@ from stub_endpoint import endpoint
 from fctncalling.data.bfcl import embedded_path
 from fctncalling.lab.adapt.adapt_plan import AdaptPlan, ProbeTimes, plan_for
 from fctncalling.lab.adapt.adapt_settings import AdaptError, AdaptSettings
-from fctncalling.lab.adapt.adaptation import Adaptation
+from fctncalling.lab.adapt.adaptation import LATE, Adaptation
 from fctncalling.lab.adapt.command import add_arguments, run
 from fctncalling.lab.adapt.played import NO_CALL, CallCounts, StageAnswers, episodes_to_show
 from fctncalling.lab.adapt.report import AdaptReport
@@ -261,10 +261,11 @@ def test_a_stage_with_a_deadline_that_is_killed_from_outside_counts(tmp_path: Pa
         stages.run("tasks", killed)
 
 
+@pytest.mark.prove
 def test_what_was_trained_when_the_minutes_end_is_judged_on_a_drawn_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = replace(settings_of(tmp_path), minutes=0.05)
+    settings = replace(settings_of(tmp_path), minutes=0.3)
     planned_tasks(tmp_path)
     write_entries(tmp_path / "own.jsonl", [task(each) for each in range(200)])
     adaptation = Adaptation(settings)
@@ -280,7 +281,7 @@ def test_what_was_trained_when_the_minutes_end_is_judged_on_a_drawn_part(
     def play(file: Path, output: Path) -> int:
         known = output.read_text().splitlines() if output.exists() else []
         for each in read_task_entries(file)[len(known) :]:
-            time.sleep(0.01)
+            time.sleep(0.05)
             line = answer(each.get("ground_truth"), [], solved=True) | {"id": each["id"]}
             with output.open("a") as out:
                 out.write(f"{json.dumps(line)}\n")
@@ -291,14 +292,14 @@ def test_what_was_trained_when_the_minutes_end_is_judged_on_a_drawn_part(
     monkeypatch.setattr(adaptation, "_supervised", slow)
     monkeypatch.setattr(adaptation, "_export", lambda *_: "model")
     monkeypatch.setattr(adaptation, "_checkpoint", lambda stage: stage / "learned")
-    adaptation.plan = AdaptPlan(0.05, 24, 6, 1, 0, 64, {"base": 1.0, "score": 1.0, "tppo": 0.0})
+    adaptation.plan = AdaptPlan(0.3, 24, 6, 1, 0, 64, {"base": 1.0, "score": 1.0, "tppo": 0.0})
     monkeypatch.setattr(adaptation, "make_plan", lambda: None)
     started = time.monotonic()
     adaptation.run()
-    assert time.monotonic() - started < 6.0
+    assert time.monotonic() - started < 18.0 + 6.0
     costs, played = adaptation.stages.costs, adaptation.played()
     assert costs["supervised"].cut_short
-    assert costs["base"].wall_seconds + costs["supervised_score"].wall_seconds < 2.0
+    assert costs["base"].wall_seconds + costs["supervised_score"].wall_seconds < 6.0 * LATE
     assert adaptation.shipped == "supervised_score"
     assert len(played["base"].all) == len(played["supervised_score"].all) >= 8
     assert any("of 206 requests, drawn" in note for note in adaptation.told)

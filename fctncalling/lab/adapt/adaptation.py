@@ -47,7 +47,7 @@ from fctncalling.lab.adapt.task_files import (
 )
 
 SCORES = ("base", "supervised_score", "tppo_score")
-LEAST_SCORE = 0.02  # of the minutes, however late it is: what was trained is judged
+LEAST_SCORE = 0.08  # of the minutes, however late it is: what was trained is judged
 LATE = 1.25  # times its seconds a score may take before it is told to end
 SLOWEST_FORGED_S = 0.02  # a task; the probe's few have the start of the forge in their time
 
