@@ -57,11 +57,12 @@ class Adaptation:
 
     def __init__(self, settings: AdaptSettings) -> None:
         assert settings.model is not None
+        begun = time.monotonic()
         self.settings = settings
         require_specification(settings)
         self.model: BaseModel = inspect_base_model(settings.model)
         settings.keep()  # a SPEC or a model that cannot be read claims no folder
-        self.stages = Stages(settings.output / "work")
+        self.stages = Stages(settings.output / "work", begun)
         self.plan: AdaptPlan
         self.told: list[str] = []  # what the minutes cut short
 

@@ -44,10 +44,10 @@ class StageCost:
 class Stages:
     """Stages of one output folder, in order."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, begun: float | None = None) -> None:
         self.folder = folder
         self.costs: dict[str, StageCost] = {}
-        self._begun = time.monotonic()
+        self._begun = time.monotonic() if begun is None else begun
         self._earlier_s = 0.0  # of stages that a former command finished
 
     def path(self, name: str) -> Path:

@@ -21,8 +21,9 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from fctncalling.cli.shared.jsonl_records import InputError
 from fctncalling.cli.shared.task_finder import use_sibling_long_context_tables
@@ -39,6 +40,7 @@ from fctncalling.lab.forge.forge_run import (
     ForgeFiles,
     ForgeRun,
     ForgeSettings,
+    LedgerLine,
     OutputConflict,
     write_tasks,
 )
@@ -186,9 +188,13 @@ def _require_multi_turn(args: argparse.Namespace) -> None:
 
 def _forge(files: ForgeFiles, settings: ForgeSettings, guard: OfficialGuard, jobs: int) -> str:
     """Make the tasks, unless they are there, and return a line on them."""
-    if not guard.files and not files.is_finished():
-        print(NO_OFFICIAL_FILES, file=sys.stderr)
-    if not write_tasks(files, ForgeRun(settings, guard).tasks(jobs), settings.num_tasks):
+
+    def tasks() -> Iterator[tuple[dict[str, Any], LedgerLine]]:
+        if not guard.files:
+            print(NO_OFFICIAL_FILES, file=sys.stderr)
+        yield from ForgeRun(settings, guard).tasks(jobs)
+
+    if not write_tasks(files, tasks(), settings.num_tasks):
         return f"{files.output}: is there already, forged with the same flags"
     thrown = ", ".join(f"{count} that {why}" for why, count in sorted(files.thrown_away.items()))
     return f"{files.num_tasks} tasks in {files.output}; thrown away: {thrown or 'none'}"
